@@ -1,0 +1,29 @@
+"""bertworks: the whole life of a BERT encoder. The public names, loaded when first used (importing this loads no torch)."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .checkpoint.folder import load_encoder, load_model
+    from .files import InputError
+    from .model.encoder import Encoder, ModelConfig
+    from .predictor import Predictor
+    from .tokenizer import Tokenizer
+
+__version__ = "0.1.0"
+_HOME = {
+    "Encoder": "model.encoder",
+    "InputError": "files",
+    "ModelConfig": "model.encoder",
+    "Predictor": "predictor",
+    "Tokenizer": "tokenizer",
+    "load_encoder": "checkpoint.folder",
+    "load_model": "checkpoint.folder",
+}
+__all__ = ["Encoder", "InputError", "ModelConfig", "Predictor", "Tokenizer", "load_encoder", "load_model"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'bertworks' has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)

@@ -1,0 +1,96 @@
+"""Recipes: a TOML file over typed, frozen dataclasses.
+
+Each part of the project declares its dataclass beside the code that consumes it; this file only fills such a dataclass
+from TOML, strictly: an unknown key or a value of the wrong type is an error that names the file, the key and the nearest
+key that exists. The command line puts dotted overrides (`--optim.lr 1e-4`) on top of the result.
+"""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomli_w
+
+from .files import InputError
+
+T = TypeVar("T")
+
+
+def load_recipe(path: Path | str, cls: type[T]) -> T:
+    """Read the TOML file `path` into the dataclass `cls`. Raises InputError with file and key on any mistake."""
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such recipe") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+    return from_dict(cls, table, str(path))
+
+
+def from_dict(cls: type[T], table: dict[str, Any], where: str = "recipe") -> T:
+    """Fill dataclass `cls` from nested dictionaries; `where` opens every error message."""
+    value: T = _convert(cls, table, where, "")
+    return value
+
+
+def to_toml(config: Any) -> str:
+    """The dataclass as TOML (fields that are None are left out, since TOML has no null)."""
+    return tomli_w.dumps(_plain(config))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {name: _plain(item) for name, item in fields if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
+    """`value` as type `kind`; `key` is the dotted path so far."""
+    if dataclasses.is_dataclass(kind):
+        return _convert_table(kind, value, where, key)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _convert(next(a for a in arguments if a is not type(None)), value, where, key)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_convert(arguments[0], item, where, f"{key}[{i}]") for i, item in enumerate(value))
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise InputError(f"{where}: {key} = {value!r}; expected one of {', '.join(map(repr, arguments))}")
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise InputError(f"{where}: {key} = {value!r} is of type {type(value).__name__}; expected {_name(kind)}")
+    return value
+
+
+def _convert_table(cls: Any, value: Any, where: str, key: str) -> Any:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {key} = {value!r}; expected a table of {cls.__name__} fields")
+    kinds = typing.get_type_hints(cls)
+    names = [f.name for f in dataclasses.fields(cls)]
+    prefix = f"{key}." if key else ""
+    for name in value:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(names)}"
+            raise InputError(f"{where}: unknown key {prefix}{name}; {hint}")
+    filled = {name: _convert(kinds[name], item, where, prefix + name) for name, item in value.items()}
+    try:
+        return cls(**filled)
+    except (TypeError, ValueError) as error:  # a required field is missing, or __post_init__ refuses a value
+        raise InputError(f"{where}: {key or cls.__name__}: {error}") from None
+
+
+def _name(kind: Any) -> str:
+    return getattr(kind, "__name__", str(kind))

@@ -1,0 +1,203 @@
+"""The on-disk token store: every token of the corpus once, with sentence and document offsets (contract 1 of the design).
+
+    STORE/manifest.json                    what this is, how it was built, counts, sizes and checksums; written last
+    STORE/tokenizer/                       the tokenizer that made the ids, so that a store needs nothing beside it
+    STORE/unigrams.npy                     (V,) int64, how often each token occurs in the training split
+    STORE/train-00000.tokens.npy           (T,) uint16, or uint32 for vocabularies beyond 65,536: all tokens, no special ones
+    STORE/train-00000.sentences.npy        (S + 1,) int64, offsets into tokens: sentence i is tokens[sentences[i]:sentences[i+1]]
+    STORE/train-00000.documents.npy        (D + 1,) int64, offsets into sentences: document j is sentences documents[j]..documents[j+1]
+    STORE/validation-00000.*.npy           the same for held-out documents
+
+The arrays are plain .npy files: `numpy.load(path, mmap_mode="r")` reads them anywhere. There is no mask, no padding and no
+copy in a store; training instances are computed from the offsets. A folder without manifest.json is not a store yet.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files import InputError, checksum, read_json
+
+FORMAT = "bertworks-corpus"
+VERSION = 1
+MANIFEST = "manifest.json"
+PARTS = ".parts"  # the builder's working folder inside a store that is not finished
+TOKENIZER = "tokenizer"
+UNIGRAMS = "unigrams.npy"
+SPLITS = ("train", "validation")
+ARRAYS = ("tokens", "sentences", "documents")
+REBUILD = (
+    "build the store again (bertworks corpus build ... --out a new folder), or copy it again from where it is whole"
+)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard of a split. The arrays are read-only memory maps, opened at first use; pickling a shard copies no data."""
+
+    folder: Path
+    name: str  # "train-00000"
+    n_documents: int
+    n_sentences: int
+    n_tokens: int
+
+    @cached_property
+    def tokens(self) -> NDArray[Any]:
+        """Token ids, (n_tokens,), uint16 or uint32."""
+        return self._array("tokens")
+
+    @cached_property
+    def sentences(self) -> NDArray[np.int64]:
+        """Offsets into `tokens`, (n_sentences + 1,)."""
+        return self._array("sentences")
+
+    @cached_property
+    def documents(self) -> NDArray[np.int64]:
+        """Offsets into `sentences`' sentences, (n_documents + 1,)."""
+        return self._array("documents")
+
+    def shape(self, array: str) -> int:
+        """The length that `array` ("tokens", "sentences" or "documents") must have."""
+        return {"tokens": self.n_tokens, "sentences": self.n_sentences + 1, "documents": self.n_documents + 1}[array]
+
+    def path(self, array: str) -> Path:
+        """Where `array` lies."""
+        return self.folder / f"{self.name}.{array}.npy"
+
+    def _array(self, array: str) -> NDArray[Any]:
+        return np.load(self.path(array), mmap_mode="r", allow_pickle=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A memory map would be pickled as a copy of its whole content; the other side opens its own instead.
+        return Shard, (self.folder, self.name, self.n_documents, self.n_sentences, self.n_tokens)
+
+
+@dataclass(frozen=True)
+class Store:
+    """An opened store. Make one with `Store.open`."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: Path | str, verify: bool = True) -> "Store":
+        """Open the store in `folder`.
+
+        With `verify`, the checksum of every file is compared with the manifest (about a second per gigabyte); without,
+        only sizes and array headers are. Raises InputError that names the file, what was found and what was expected.
+        """
+        store = cls(Path(folder), read_manifest(folder))
+        for name, expected in store.manifest["files"].items():
+            _check_file(store.folder / name, expected, verify)
+        for split in SPLITS:
+            for shard in store.shards(split):
+                _check_headers(shard, store.manifest["dtype"])
+        return store
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of what determines the data (tokenizer, shards and their checksums): equal stores, equal fingerprints."""
+        files = {name: entry for name, entry in self.manifest["files"].items() if name.endswith(".npy")}
+        keys = {key: self.manifest[key] for key in ("format", "version", "dtype", "tokenizer", "shards")}
+        text = json.dumps([keys, files], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """The tokenizer that made the ids."""
+        return self.folder / TOKENIZER
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of entries of the vocabulary; every id in the store is below it."""
+        return int(self.manifest["tokenizer"]["vocab_size"])
+
+    def shards(self, split: str) -> list[Shard]:
+        """The shards of "train" or "validation", in order. A store built without held-out documents has none of the latter."""
+        if split not in SPLITS:
+            raise ValueError(f"split {split!r}; a store has {' and '.join(SPLITS)}")
+        return [
+            Shard(self.folder, entry["name"], entry["documents"], entry["sentences"], entry["tokens"])
+            for entry in self.manifest["shards"][split]
+        ]
+
+    def unigram_counts(self) -> NDArray[np.int64]:
+        """How often each token occurs in the training split, (V,)."""
+        counts: NDArray[np.int64] = np.load(self.folder / UNIGRAMS, allow_pickle=False)
+        return counts
+
+    def unigram_entropy(self) -> float:
+        """Entropy of the training split's token frequencies in nats: the masked-LM loss of a model that ignores context."""
+        counts = self.unigram_counts()
+        p = counts[counts > 0] / counts.sum()
+        return float(-(p * np.log(p)).sum())
+
+
+def read_manifest(folder: Path | str) -> dict[str, Any]:
+    """The manifest of the store in `folder`. Raises InputError if this is no finished store of a version we read."""
+    folder = Path(folder)
+    path = folder / MANIFEST
+    if not path.is_file():
+        if (folder / PARTS).is_dir():
+            raise InputError(f"{folder}: this store is not finished; type the `corpus build` line again, it continues")
+        what = "a folder without manifest.json" if folder.is_dir() else "no such folder"
+        raise InputError(f"{folder}: {what}; expected a store made by `bertworks corpus build ... --out {folder}`")
+    manifest = read_json(path)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f'{path}: not a corpus store\'s manifest (its "format" is not {FORMAT!r})')
+    if manifest.get("version") != VERSION:
+        found = manifest.get("version")
+        raise InputError(f"{path}: store version {found!r}; this program reads version {VERSION}; {REBUILD}")
+    missing = [key for key in ("dtype", "tokenizer", "counts", "shards", "files") if key not in manifest]
+    if missing:
+        raise InputError(f"{path}: {', '.join(missing)} missing; {REBUILD}")
+    return manifest
+
+
+def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
+    if not path.is_file():
+        raise InputError(f"{path}: missing; {REBUILD}")
+    found = path.stat().st_size
+    if found != expected["bytes"]:
+        raise InputError(
+            f"{path}: {found:,} bytes; expected {expected['bytes']:,}: the file was cut or changed; {REBUILD}"
+        )
+    if verify and (digest := checksum(path)) != expected["checksum"]:
+        raise InputError(f"{path}: checksum {digest}; expected {expected['checksum']}: the file was altered; {REBUILD}")
+
+
+def _check_headers(shard: Shard, dtype: str) -> None:
+    for array in ARRAYS:
+        expected = ((shard.shape(array),), np.dtype(dtype if array == "tokens" else "int64"))
+        try:
+            with open(shard.path(array), "rb") as file:
+                np.lib.format.read_magic(file)
+                shape, _, kind = np.lib.format.read_array_header_1_0(file)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{shard.path(array)}: not a readable .npy file ({error}); {REBUILD}") from None
+        if (shape, kind) != expected:
+            raise InputError(
+                f"{shard.path(array)}: {kind} {shape}; expected {expected[1]} {expected[0]} after the manifest; {REBUILD}"
+            )
+
+
+def file_entry(path: Path) -> dict[str, Any]:
+    """What the manifest keeps of a file: size in bytes and checksum."""
+    return {"bytes": path.stat().st_size, "checksum": checksum(path)}
+
+
+def token_dtype(vocab_size: int) -> str:
+    """The smallest unsigned type that holds every id."""
+    return "uint16" if vocab_size <= 1 << 16 else "uint32"
+
+
+def file_entries(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """`file_entry` of each named file of a store, sorted by name."""
+    return {name: file_entry(folder / name) for name in sorted(names)}

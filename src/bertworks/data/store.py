@@ -1,15 +1,15 @@
-"""The on-disk token store: every token of the corpus once, with sentence and document offsets (contract 1 of the design).
+"""The on-disk token store: every token of the corpus once, with sentence and document offsets (contract 1).
 
     STORE/manifest.json                    what this is, how it was built, counts, sizes and checksums; written last
     STORE/tokenizer/                       the tokenizer that made the ids, so that a store needs nothing beside it
     STORE/unigrams.npy                     (V,) int64, how often each token occurs in the training split
-    STORE/train-00000.tokens.npy           (T,) uint16, or uint32 for vocabularies beyond 65,536: all tokens, no special ones
-    STORE/train-00000.sentences.npy        (S + 1,) int64, offsets into tokens: sentence i is tokens[sentences[i]:sentences[i+1]]
-    STORE/train-00000.documents.npy        (D + 1,) int64, offsets into sentences: document j is sentences documents[j]..documents[j+1]
+    STORE/train-00000.tokens.npy           (T,) uint16, or uint32 beyond 65,536 entries: all tokens, none of them special
+    STORE/train-00000.sentences.npy        (S + 1,) int64: sentence i is tokens[sentences[i]:sentences[i + 1]]
+    STORE/train-00000.documents.npy        (D + 1,) int64: document j has the sentences from documents[j] to documents[j + 1] - 1
     STORE/validation-00000.*.npy           the same for held-out documents
 
-The arrays are plain .npy files: `numpy.load(path, mmap_mode="r")` reads them anywhere. There is no mask, no padding and no
-copy in a store; training instances are computed from the offsets. A folder without manifest.json is not a store yet.
+The arrays are plain .npy files: `numpy.load(path, mmap_mode="r")` reads them anywhere. There is no mask, no padding and
+no copy in a store; training instances are computed from the offsets. A folder without manifest.json is not a store yet.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ REBUILD = (
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard of a split. The arrays are read-only memory maps, opened at first use; pickling a shard copies no data."""
+    """One shard of a split. The arrays are read-only memory maps, opened at first use; pickling copies no data."""
 
     folder: Path
     name: str  # "train-00000"
@@ -103,7 +103,7 @@ class Store:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of what determines the data (tokenizer, shards and their checksums): equal stores, equal fingerprints."""
+        """Hash of what determines the data (tokenizer, shards, checksums): equal data, equal fingerprint."""
         files = {name: entry for name, entry in self.manifest["files"].items() if name.endswith(".npy")}
         keys = {key: self.manifest[key] for key in ("format", "version", "dtype", "tokenizer", "shards")}
         text = json.dumps([keys, files], sort_keys=True)
@@ -120,7 +120,7 @@ class Store:
         return int(self.manifest["tokenizer"]["vocab_size"])
 
     def shards(self, split: str) -> list[Shard]:
-        """The shards of "train" or "validation", in order. A store built without held-out documents has none of the latter."""
+        """The shards of "train" or "validation", in order; none if a store was built without held-out documents."""
         if split not in SPLITS:
             raise ValueError(f"split {split!r}; a store has {' and '.join(SPLITS)}")
         return [
@@ -134,7 +134,7 @@ class Store:
         return counts
 
     def unigram_entropy(self) -> float:
-        """Entropy of the training split's token frequencies in nats: the masked-LM loss of a model that ignores context."""
+        """Entropy of the training tokens' frequencies in nats: the masked-LM loss of a model blind to context."""
         counts = self.unigram_counts()
         p = counts[counts > 0] / counts.sum()
         return float(-(p * np.log(p)).sum())
@@ -183,9 +183,8 @@ def _check_headers(shard: Shard, dtype: str) -> None:
         except (OSError, ValueError) as error:
             raise InputError(f"{shard.path(array)}: not a readable .npy file ({error}); {REBUILD}") from None
         if (shape, kind) != expected:
-            raise InputError(
-                f"{shard.path(array)}: {kind} {shape}; expected {expected[1]} {expected[0]} after the manifest; {REBUILD}"
-            )
+            found, wanted = f"{kind} {shape}", f"{expected[1]} {expected[0]}"
+            raise InputError(f"{shard.path(array)}: {found}; expected {wanted} after the manifest; {REBUILD}")
 
 
 def file_entry(path: Path) -> dict[str, Any]:

@@ -1,0 +1,323 @@
+"""Files -> documents, for pre-training (Section 3.1: whole documents in order, text passages only).
+
+A document is what next-sentence prediction draws its neighbours from, so what counts as one is declared (`documents`),
+shown before a build and checked (`check_documents` in sentences.py). A `Document`'s text has one paragraph a line;
+paragraphs bound sentences. One document is in memory at a time; the order depends on the inputs alone.
+"""
+
+import html
+import io
+import itertools
+import json
+import lzma
+import re
+import tarfile
+import tempfile
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import zstandard
+
+from ..files import InputError
+from .streams import bare_name, find_files, open_streams
+
+DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zstandard.ZstdError)
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How files become documents."""
+
+    format: Literal["auto", "text", "wikiextractor", "markdown", "jsonl", "parquet"] = "auto"
+    """auto: by file name (.md, .jsonl, .parquet) and first bytes (<doc ...>), else text"""
+    documents: Literal["file", "blank-line"] = "file"
+    """plain text: a file is one document, or blank lines separate documents"""
+    paragraphs: Literal["line", "blank-line"] = "line"
+    """plain text: each line is a paragraph, or lines are wrapped and blank lines separate paragraphs"""
+    text_field: str = "text"
+    """JSONL and Parquet: the field or column that holds the text"""
+    invalid: Literal["refuse", "repair"] = "refuse"
+    """invalid UTF-8 and NUL bytes: stop and name file and line, or replace (U+FFFD) and remove (NUL) them"""
+    min_document_chars: int = 0
+    """leave out documents shorter than this (empty ones always are)"""
+    max_document_chars: int = 10_000_000
+    """leave out documents longer than this; bounds memory"""
+    max_line_bytes: int = 16 << 20
+    """refuse longer lines: such a file is hardly text; bounds memory"""
+    max_heading_width: int = 50
+    """WikiExtractor: a line ending in "." of at most this many columns is a heading (an ideograph fills two)"""
+
+    def __post_init__(self) -> None:
+        if self.documents == self.paragraphs == "blank-line":
+            raise InputError("documents and paragraphs cannot both be separated by blank lines; set one of the two")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document: `text` with a paragraph a line, and its `source` ("file" or "archive:member", and the line)."""
+
+    text: str
+    source: str
+
+
+class Reader:
+    """Iterates over the documents of `inputs` and counts what it leaves out. Use it once.
+
+    `counts`: files, documents (kept), empty, short, long. `position` of `size`: bytes of the input files read so far.
+    """
+
+    def __init__(self, inputs: Sequence[str | Path], options: InputOptions = InputOptions()) -> None:
+        self.options = options
+        self.files = find_files(inputs)
+        self.size = sum(path.stat().st_size for path in self.files)
+        self.counts: Counter[str] = Counter()
+        self._before = 0
+        self._file: io.FileIO | None = None
+
+    @property
+    def position(self) -> int:
+        """Bytes of the input files (as they are on disk) read so far."""
+        return self._before + (self._file.tell() if self._file and not self._file.closed else 0)
+
+    def __iter__(self) -> Iterator[Document]:
+        for path in self.files:
+            where = str(path)
+            try:
+                with open(path, "rb", buffering=0) as self._file:
+                    for where, stream in open_streams(str(path), self._file):
+                        self.counts["files"] += 1
+                        yield from self._documents(where, stream)
+                    self._before += self._file.tell()
+            except DAMAGED as error:
+                detail = f"{type(error).__name__}: {error}"
+                raise InputError(f"{where}: cannot be read to its end ({detail}); the file is cut or damaged") from None
+
+    def _documents(self, name: str, stream: io.BufferedReader) -> Iterator[Document]:
+        kind = self.options.format if self.options.format != "auto" else _guess(name, stream)
+        if kind == "parquet":
+            found = _parquet(name, stream, self.options)
+        else:
+            found = PARSERS[kind](_Lines(name, stream, self.options), self.options)
+        for document in found:
+            if (reason := self._dropped(document.text)) is None:
+                self.counts["documents"] += 1
+                yield document
+            else:
+                self.counts[reason] += 1
+
+    def _dropped(self, text: str) -> str | None:
+        if not text or text.isspace():
+            return "empty"
+        if len(text) < self.options.min_document_chars:
+            return "short"
+        return "long" if len(text) > self.options.max_document_chars else None
+
+
+def read_documents(inputs: Sequence[str | Path], options: InputOptions = InputOptions()) -> Iterator[Document]:
+    """The documents of `inputs`: files, directories and globs; .gz, .bz2, .xz, .zst and tar archives of any format.
+
+    Files are read in the order given, sorted inside a directory or glob, archive members in archive order. Raises
+    InputError with file and line for what cannot be read.
+    """
+    return iter(Reader(inputs, options))
+
+
+class _Lines:
+    """The lines of a stream as text, checked; `number` is that of the last one, `name` the stream's."""
+
+    def __init__(self, name: str, stream: io.BufferedReader, options: InputOptions) -> None:
+        self.name, self.stream, self.options, self.number = name, stream, options, 0
+
+    def __iter__(self) -> Iterator[str]:
+        limit = self.options.max_line_bytes
+        for raw in iter(partial(self.stream.readline, limit + 1), b""):
+            self.number += 1
+            if len(raw) > limit:
+                raise self.error(f"a line of more than {limit:,} bytes", "raise max_line_bytes if this is text")
+            if b"\0" in raw:
+                raw = self._without_nul(raw)
+            try:
+                line = raw.decode()
+            except UnicodeDecodeError as error:
+                line = self._repaired(raw, error)
+            yield (line.removeprefix("\ufeff") if self.number == 1 else line).rstrip("\r\n")
+
+    def error(self, found: str, advice: str) -> InputError:
+        """An error that names file and line."""
+        return InputError(f"{self.name}, line {self.number}: {found}; {advice}")
+
+    def _without_nul(self, raw: bytes) -> bytes:
+        if self.options.invalid == "refuse":
+            what = "UTF-16 text" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "a NUL byte"
+            raise self.error(what, "expected UTF-8 text; convert it, leave the file out, or set invalid to repair")
+        return raw.replace(b"\0", b"")
+
+    def _repaired(self, raw: bytes, error: UnicodeDecodeError) -> str:
+        if self.options.invalid == "refuse":
+            found = f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not valid UTF-8"
+            raise self.error(found, "convert the file to UTF-8, or set invalid to repair")
+        return raw.decode(errors="replace")
+
+
+class _Paragraphs:
+    """Collects a document's paragraphs; stops keeping them once the document is longer than any that is kept."""
+
+    def __init__(self, options: InputOptions) -> None:
+        self.limit = options.max_document_chars
+        self.lines: list[str] = []
+        self.size = 0
+
+    def add(self, line: str) -> None:
+        if line and self.size <= self.limit:
+            self.lines.append(line)
+            self.size += len(line) + 1
+
+    def take(self, source: str) -> Document:
+        document = Document("\n".join(self.lines), source)
+        self.lines, self.size = [], 0
+        return document
+
+
+def _guess(name: str, stream: io.BufferedReader) -> str:
+    bare = bare_name(name)
+    endings = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+    for ending, kind in endings.items():
+        if bare.endswith(ending):
+            return kind
+    start = stream.peek(16).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if bare.endswith(".parquet") or start.startswith(b"PAR1"):
+        return "parquet"
+    return "wikiextractor" if start.startswith(b"<doc ") else "text"
+
+
+def _text(lines: _Lines, options: InputOptions) -> Iterator[Document]:
+    paragraphs, first = _Paragraphs(options), 0
+    for line in _unwrapped(lines) if options.paragraphs == "blank-line" else lines:
+        line = line.strip()
+        paragraphs.add(line)
+        if line:
+            first = first or lines.number
+        elif options.documents == "blank-line" and first:
+            yield paragraphs.take(f"{lines.name}, line {first}")
+            first = 0
+    if options.documents == "file" or not lines.number:  # an empty file is an empty document, so that it is counted
+        yield paragraphs.take(lines.name)
+    elif first:
+        yield paragraphs.take(f"{lines.name}, line {first}")
+
+
+def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
+    """The paragraphs of hard-wrapped text, in which blank lines separate them."""
+    for blank, group in itertools.groupby(lines, key=lambda line: not line.strip()):
+        if not blank:
+            yield " ".join(line.strip() for line in group)
+
+
+RULE = re.compile(r"\s*([-*_=]\s*){3,}$")  # a Markdown rule, or the underline of a heading
+
+
+EMPHASIS = re.compile(r"(?<!\w)[_*]{1,3}(?=\S)|(?<=\S)[_*]{1,3}(?!\w)")  # at the edges of words; not 2*3, not a_name
+
+
+def _markdown(lines: _Lines, options: InputOptions) -> Iterator[Document]:
+    paragraphs = _Paragraphs(options)
+    for paragraph in _unwrapped("" if line.startswith("#") or RULE.match(line) else line for line in lines):
+        paragraphs.add(EMPHASIS.sub("", paragraph) if "_" in paragraph or "*" in paragraph else paragraph)
+    yield paragraphs.take(lines.name)
+
+
+def _wikiextractor(lines: _Lines, options: InputOptions) -> Iterator[Document]:
+    paragraphs, begun, title = _Paragraphs(options), 0, ""
+    for line in lines:
+        line = line.strip()
+        if line.startswith("<doc "):
+            begun, found = lines.number, re.search(r'title="(.*)"', line)
+            title = html.unescape(found[1]) if found else ""
+        elif line == "</doc>":
+            yield paragraphs.take(f"{lines.name}, line {begun}")
+            begun = 0
+        elif line and not begun:
+            raise lines.error(f"text outside of <doc ...>: {line[:60]!r}", "expected WikiExtractor output")
+        elif line:
+            line = html.unescape(line).strip() if "&" in line else line
+            first = not paragraphs.lines and line == title
+            if not first and not _is_heading(line, options.max_heading_width):
+                paragraphs.add(line)
+    if begun:
+        lines.number = begun
+        raise lines.error("<doc ...> has no </doc>", "the file was cut; extract it again, or leave it out")
+
+
+def _is_heading(line: str, width: int) -> bool:
+    """WikiExtractor writes a heading as its words and a full stop; nothing else tells it from a very short passage."""
+    if len(line) > width or not line.endswith("."):
+        return False
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line) <= width
+
+
+def _jsonl(lines: _Lines, options: InputOptions) -> Iterator[Document]:
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise lines.error(f"not valid JSON ({error})", "expected one JSON object a line") from None
+        field = record.get(options.text_field) if isinstance(record, dict) else None
+        if not isinstance(field, str):
+            keys = ", ".join(map(str, record)) if isinstance(record, dict) else type(record).__name__
+            raise lines.error(f"no text in field {options.text_field!r}; found {keys}", "set text_field")
+        yield Document(_value(field, options, lines.error), f"{lines.name}, line {lines.number}")
+
+
+def _value(text: str, options: InputOptions, error: Callable[[str, str], InputError]) -> str:
+    """A text value of JSONL or Parquet, held to what lines of text are held to."""
+    if "\0" in text or not text.isascii():
+        if options.invalid == "repair":
+            return text.replace("\0", "").encode("utf-8", "replace").decode()
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+            raise error("a lone surrogate (\\ud800 to \\udfff)", "set invalid to repair") from None
+        if "\0" in text:
+            raise error("a NUL character", "remove it, or set invalid to repair")
+    return text
+
+
+PARSERS: dict[str, Callable[[_Lines, InputOptions], Iterator[Document]]] = {
+    "text": _text,
+    "wikiextractor": _wikiextractor,
+    "markdown": _markdown,
+    "jsonl": _jsonl,
+}
+
+
+def _parquet(name: str, stream: io.BufferedReader, options: InputOptions) -> Iterator[Document]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryFile() as file:  # Parquet is read from its end, which a stream from an archive has not
+        while block := stream.read(1 << 20):
+            file.write(block)
+        try:
+            table = pq.ParquetFile(file)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{name}: not a readable Parquet file ({error}); the file is cut or damaged") from None
+        if options.text_field not in table.schema_arrow.names:
+            found = ", ".join(table.schema_arrow.names)
+            raise InputError(f"{name}: no column {options.text_field!r}; found {found}; set text_field")
+        row = 0
+        for batch in table.iter_batches(batch_size=64, columns=[options.text_field]):
+            for value in batch.column(0).to_pylist():
+                row += 1
+                where = f"{name}, row {row}"
+                if not isinstance(value, str | None):
+                    raise InputError(f"{where}: {type(value).__name__} in {options.text_field!r}; expected text")
+                fail = lambda found, advice, where=where: InputError(f"{where}: {found}; {advice}")  # noqa: E731
+                yield Document(_value(value or "", options, fail), where)

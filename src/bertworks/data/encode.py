@@ -1,0 +1,139 @@
+"""A batch of documents -> one part of a build: sentences, token ids, hashes in one file. Runs in the workers."""
+
+import array
+import hashlib
+import itertools
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files import InputError, atomic_write
+from ..tokenizer import Tokenizer
+from .sentences import split_sentences
+from .store import token_dtype
+
+HEAD = 4  # int64 at the head of a part: documents, sentences, tokens, bytes of the counts
+
+
+@dataclass(frozen=True)
+class PartWriter:
+    """Turns batches of texts into part files. `language` and `max_sentence_tokens` are the build's."""
+
+    tokenizer: Tokenizer
+    language: str
+    max_sentence_tokens: int
+
+    @classmethod
+    def of(cls, tokenizer_folder: Path, language: str, max_sentence_tokens: int) -> "PartWriter":
+        """With the tokenizer in `tokenizer_folder`."""
+        return cls(Tokenizer.load(tokenizer_folder), language, max_sentence_tokens)
+
+    def write(self, path: Path, texts: Sequence[str]) -> None:
+        """Write the part of `texts` to `path`, atomically; documents are in the order of their hashes."""
+        sentences = [split_sentences(text, self.language) for text in texts]
+        encoded = iter(self._encode(list(itertools.chain.from_iterable(sentences))))
+        counts: Counter[str] = Counter()
+        rows = []
+        for text, own in zip(texts, sentences, strict=True):
+            words = text.split()
+            counts.update(characters=len(text), words=len(words), bytes=len(text.encode()))
+            found = self._cut([item for item in itertools.islice(encoded, len(own)) if item], counts)
+            if found:
+                rows.append((_digest(words), found))
+            else:
+                counts["no tokens"] += 1
+        rows.sort(key=lambda row: row[0])  # stable: of equal texts the one read first stays first
+        self._save(path, rows, counts)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of a token on disk."""
+        return np.dtype(token_dtype(self.tokenizer.vocab_size))
+
+    def _encode(self, sentences: list[str]) -> list[bytes]:
+        """The ids of each sentence, as they lie on disk."""
+        code = self.dtype.char  # the same letters in `array` and in NumPy
+        return [array.array(code, ids).tobytes() for ids in self.tokenizer.ids_of(sentences)]
+
+    def _cut(self, sentences: list[bytes], counts: Counter[str]) -> list[bytes]:
+        """Sentences longer than allowed (tables, code, text without full stops) in pieces, so that all is used."""
+        width = self.max_sentence_tokens * self.dtype.itemsize
+        if all(len(sentence) <= width for sentence in sentences):
+            return sentences
+        counts["sentences cut"] += sum(len(sentence) > width for sentence in sentences)
+        return [sentence[i : i + width] for sentence in sentences for i in range(0, len(sentence), width)]
+
+    def _save(self, path: Path, rows: list[tuple[bytes, list[bytes]]], counts: Counter[str]) -> None:
+        size = self.dtype.itemsize
+        documents = np.cumsum([0, *(len(found) for _, found in rows)], dtype=np.int64)
+        lengths = (len(sentence) // size for _, found in rows for sentence in found)
+        sentences = np.cumsum([0, *lengths], dtype=np.int64)
+        text = json.dumps(counts, sort_keys=True).encode()
+        head = np.array([len(rows), len(sentences) - 1, sentences[-1], len(text)], dtype=np.int64)
+        with atomic_write(path) as file:
+            file.write(head.tobytes() + text)
+            file.write(b"".join(digest for digest, _ in rows))
+            file.write(documents.tobytes() + sentences.tobytes())
+            file.writelines(sentence for _, found in rows for sentence in found)
+
+
+def _digest(words: list[str]) -> bytes:
+    """A document's hash: over its words, without regard to case, white space and the spelling of accents in Unicode."""
+    text = unicodedata.normalize("NFC", " ".join(words).casefold())
+    return hashlib.blake2b(text.encode(), digest_size=16, person=b"bertworks").digest()
+
+
+class Part:
+    """Reads slices of a part file. Documents lie in hash order, so those of a shard are one run of each array."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self.path, self.dtype = path, dtype
+        head = np.fromfile(path, np.int64, HEAD)
+        size = path.stat().st_size
+        self.documents, self.sentences, self.tokens, self.counts_bytes = (
+            map(int, head) if len(head) == HEAD else [0] * 4
+        )
+        if len(head) < HEAD or size != self._start("tokens") + self.tokens * dtype.itemsize:
+            raise InputError(f"{path}: {size:,} bytes; not a whole part of a build. Delete it and type the line again")
+
+    def _start(self, array: str) -> int:
+        """Where `array` begins in the file, in bytes."""
+        digests = 8 * HEAD + self.counts_bytes
+        documents = digests + 16 * self.documents
+        sentences = documents + 8 * (self.documents + 1)
+        starts = {"digests": digests, "documents": documents, "sentences": sentences}
+        return starts.get(array, sentences + 8 * (self.sentences + 1))
+
+    def counts(self) -> dict[str, int]:
+        """characters, words, bytes of the texts, "no tokens" and "sentences cut"."""
+        with open(self.path, "rb") as file:
+            file.seek(8 * HEAD)
+            counts: dict[str, int] = json.loads(file.read(self.counts_bytes))
+        return counts
+
+    def digests(self, first: int, last: int) -> NDArray[np.uint64]:
+        """The hashes of documents `first` to `last` - 1 as numbers that sort alike, (n, 2)."""
+        start = self._start("digests") + 16 * first
+        found = np.fromfile(self.path, ">u8", 2 * (last - first), offset=start)
+        return found.astype(np.uint64).reshape(-1, 2)
+
+    def offsets(self, array: str, first: int, last: int) -> NDArray[np.int64]:
+        """Entries `first` to `last`, both included, of "documents" or "sentences"."""
+        return np.fromfile(self.path, np.int64, last - first + 1, offset=self._start(array) + 8 * first)
+
+    def read_tokens(self, first: int, target: NDArray[Any]) -> None:
+        """Fill `target` with the tokens from `first` on."""
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(self._start("tokens") + first * self.dtype.itemsize)
+            view = memoryview(target.view(np.uint8))  # type: ignore[arg-type]
+            while len(view):
+                if not (count := file.readinto(view)):
+                    raise InputError(f"{self.path}: ends early; delete it and type the line again")
+                view = view[count:]

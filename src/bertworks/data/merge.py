@@ -1,0 +1,169 @@
+"""The second pass of a build: parts in hash order -> shards, each from one range of hashes, without duplicates."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files import atomic_write
+from .encode import Part
+from .store import ARRAYS, file_entries
+
+HASHES = 1 << 64  # the first half of a document's hash, as a number, is what orders and divides documents
+CHUNK = 1 << 20  # tokens written and counted at a time
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """Which documents a shard is made of: of part i those from first[i] to last[i] - 1."""
+
+    name: str
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+
+
+def plan_shards(parts: Sequence[Part], share: float, min_held_out: int, shard_tokens: int) -> list[ShardPlan]:
+    """Divide the documents by hash: below an edge they are held out; on both sides equal ranges, one a shard."""
+    edge = _held_out_edge(parts, share, min_held_out)
+    tokens = np.zeros(2, np.int64)
+    for part in parts:
+        split = int(np.searchsorted(part.digests(0, part.documents)[:, 0], np.uint64(edge))) if edge < HASHES else None
+        below = _tokens_before(part, part.documents if split is None else split)
+        tokens += (below, part.tokens - below)
+    counts = [max(1, -(-int(count) // shard_tokens)) for count in tokens]
+    edges = [edge * i // counts[0] for i in range(counts[0])]
+    edges += [edge + (HASHES - edge) * i // counts[1] for i in range(counts[1])]
+    bounds = np.zeros((len(edges) + 1, len(parts)), np.int64)
+    for i, part in enumerate(parts):
+        keys = part.digests(0, part.documents)[:, 0]
+        bounds[:-1, i] = [len(keys) if value >= HASHES else np.searchsorted(keys, np.uint64(value)) for value in edges]
+        bounds[-1, i] = len(keys)
+    names = ["validation"] * counts[0] + ["train"] * counts[1]
+    plans: dict[str, list[ShardPlan]] = {"train": [], "validation": []}
+    for name, first, last in zip(names, bounds[:-1], bounds[1:], strict=True):
+        if (last > first).any():
+            plans[name].append(ShardPlan(f"{name}-{len(plans[name]):05d}", first, last))
+    return [*plans["train"], *plans["validation"]]
+
+
+def _held_out_edge(parts: Sequence[Part], share: float, min_held_out: int) -> int:
+    """Documents whose hash is below this number are held out: `share` of them on average, at least `min_held_out`."""
+    if share == 0:
+        return 0
+    lowest: NDArray[np.uint64] = np.empty(0, np.uint64)
+    for part in parts:
+        keys = np.unique(part.digests(0, part.documents)[:, 0])
+        lowest = np.unique(np.concatenate([lowest, keys[: min_held_out + 1]]))[: min_held_out + 1]
+    if len(lowest) < 2:
+        return HASHES  # nothing to divide: no document is left to train on, and the builder says so
+    needed = min(min_held_out, len(lowest) - 1)
+    return max(int(share * HASHES), int(lowest[needed - 1]) + 1 if needed else 0)
+
+
+def _tokens_before(part: Part, document: int) -> int:
+    sentence = int(part.offsets("documents", document, document)[0])
+    return int(part.offsets("sentences", sentence, sentence)[0])
+
+
+def write_shard(
+    shard: ShardPlan, parts: Sequence[Part], out: Path, vocab_size: int
+) -> tuple[NDArray[np.int64], dict[str, Any]]:
+    """Gather and write one shard. Returns its token counts (V,) and what the manifest says of it."""
+    gathered = _Gathered(shard, parts)
+    order = gathered.order()
+    sentences_per = gathered.sentences_per[order]
+    lengths = gathered.lengths[_ranges(_starts(gathered.sentences_per)[order], sentences_per)]
+    documents, sentences = _offsets(sentences_per), _offsets(lengths)
+    save_array(out / f"{shard.name}.sentences.npy", sentences)
+    save_array(out / f"{shard.name}.documents.npy", documents)
+    unigrams = np.zeros(vocab_size, np.int64)
+
+    def chunks() -> Any:
+        """The kept documents' tokens in order, a million or so at a time."""
+        starts, counts = _starts(gathered.tokens_per)[order], gathered.tokens_per[order]
+        waiting, size = [], 0
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            waiting.append(gathered.tokens[start : start + count])
+            size += count
+            if size >= CHUNK:
+                yield np.concatenate(waiting)
+                waiting, size = [], 0
+        if waiting:
+            yield np.concatenate(waiting)
+
+    def write(file: Any) -> None:
+        for chunk in chunks():
+            unigrams[:] += np.bincount(chunk, minlength=vocab_size)
+            file.write(chunk.data)
+
+    _save(out / f"{shard.name}.tokens.npy", (int(sentences[-1]),), gathered.tokens.dtype, write)
+    entry = {
+        "name": shard.name,
+        "documents": len(order),
+        "sentences": len(lengths),
+        "tokens": int(sentences[-1]),
+        "duplicates": len(gathered.sentences_per) - len(order),
+        "files": file_entries(out, [f"{shard.name}.{array}.npy" for array in ARRAYS]),
+    }
+    return unigrams, entry
+
+
+class _Gathered:
+    """The documents of a shard in reading order: their hashes, lengths, and one array with all their tokens."""
+
+    def __init__(self, shard: ShardPlan, parts: Sequence[Part]) -> None:
+        digests, sentences_per, lengths, tokens_per, runs = [], [], [], [], []
+        for part, first, last in zip(parts, shard.first.tolist(), shard.last.tolist(), strict=True):
+            if first == last:
+                continue
+            documents = part.offsets("documents", first, last)
+            sentences = part.offsets("sentences", int(documents[0]), int(documents[-1]))
+            digests.append(part.digests(first, last))
+            sentences_per.append(np.diff(documents))
+            lengths.append(np.diff(sentences))
+            tokens_per.append(np.diff(sentences[documents - documents[0]]))
+            runs.append((part, int(sentences[0]), int(sentences[-1])))
+        self.digests = np.concatenate(digests)
+        self.sentences_per, self.tokens_per = np.concatenate(sentences_per), np.concatenate(tokens_per)
+        self.lengths = np.concatenate(lengths)
+        self.tokens = np.empty(sum(last - first for _, first, last in runs), runs[0][0].dtype)
+        at = 0
+        for part, begin, end in runs:
+            part.read_tokens(begin, self.tokens[at : at + end - begin])
+            at += end - begin
+
+    def order(self) -> NDArray[np.int64]:
+        """The documents in hash order, of equal ones only that which was read first."""
+        order = np.lexsort((self.digests[:, 1], self.digests[:, 0]))  # stable
+        ordered = self.digests[order]
+        kept = np.ones(len(order), bool)
+        kept[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+        return order[kept]
+
+
+def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.cumsum(lengths) - lengths
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """start, start + 1, ... (length of them) for each pair, joined."""
+    return np.repeat(starts - _starts(lengths), lengths) + np.arange(lengths.sum())
+
+
+def save_array(path: Path, values: NDArray[Any]) -> None:
+    """Write a .npy file, atomically."""
+    _save(path, values.shape, values.dtype, lambda file: file.write(values.data))
+
+
+def _save(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], write: Callable[[Any], object]) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    with atomic_write(path) as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        write(file)

@@ -1,0 +1,71 @@
+"""Documents -> sentences, by the multilingual library sentencex, and the check of what a corpus calls its documents."""
+
+import itertools
+import statistics
+from collections.abc import Iterable
+
+import sentencex
+
+from .corpus import Document
+
+
+def split_sentences(text: str, language: str = "en") -> list[str]:
+    """The sentences of a document's text, in order, without surrounding space; a paragraph's end ends a sentence.
+
+    No character but white space is lost, and all white space becomes single spaces. That is not only tidiness:
+    sentencex 1.0 panics on a no-break space after an initial ("J.\\u00a0R.").
+    """
+    sentences = []
+    for paragraph in text.split("\n"):
+        words = " ".join(paragraph.split())
+        if words:
+            sentences += [stripped for sentence in _segment(language, words) if (stripped := sentence.strip())]
+    return sentences
+
+
+def _segment(language: str, paragraph: str) -> list[str]:
+    try:
+        return list(sentencex.segment(language, paragraph))
+    except BaseException as error:  # the library's panics are no Exception; hours of building must not end in one
+        if type(error).__name__ != "PanicException":
+            raise
+        return [paragraph]
+
+
+def check_documents(reader: Iterable[Document], language: str = "en", limit: int = 500) -> list[str]:
+    """Warnings about the first `limit` documents, so that a wrong idea of "document" is seen before hours are spent."""
+    lines: list[str] = []
+    sentences: list[int] = []
+    size = 0
+    for document in itertools.islice(reader, limit):
+        sentences.append(len(split_sentences(document.text, language)))
+        lines += document.text.split("\n")[:100]
+        if (size := size + len(document.text)) > 20_000_000:
+            break
+    if not sentences:
+        return []
+    return [warning for warning in (_check_counts(sentences, size), _check_wrapping(lines)) if warning]
+
+
+def _check_counts(sentences: list[int], size: int) -> str | None:
+    median = statistics.median(sentences)
+    if len(sentences) == 1:
+        return (
+            f"the whole input is one document ({size:,} characters). Next-sentence prediction needs many: put each "
+            "document into a file of its own, or separate them by blank lines and set documents to blank-line"
+        )
+    if median < 2:
+        return (
+            f"your documents are one line long: of the first {len(sentences)} documents half have at most {median:g} "
+            "sentence. Next-sentence pairs need neighbours; check how documents are separated (documents, format)"
+        )
+    return None
+
+
+def _check_wrapping(lines: list[str]) -> str | None:
+    """Lines of nearly one length that stop in mid-sentence are wrapped text: each would be a paragraph."""
+    full = [line for line in lines if len(line) > 40]
+    wrapped = [line for line in full if len(line) < 100 and (line[-1].isalpha() or line[-1] == ",")]
+    if len(full) >= 20 and len(wrapped) > 0.6 * len(full):
+        return "lines end in mid-sentence: the text looks wrapped. Set paragraphs to blank-line to join its lines"
+    return None

@@ -1,0 +1,345 @@
+"""The BERT encoder (Devlin et al. 2019, section 3; original code modeling.py): embeddings, post-LayerNorm Transformer
+layers, pooler. No loss and no tokenizer in here.
+
+Padding is removed at the door and put back at the exit: between them every token-wise operation works on the real tokens
+alone, and only attention sees the rectangular form.
+
+Shapes: B sequences, L positions, T real tokens of the batch, D hidden width, N heads, H head size, V vocabulary.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .dropout import DropoutKey, apply_mask
+
+ACTIVATIONS = {
+    "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),  # the tanh form of the original code since February 2019
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """An encoder's shape, in the names of the original bert_config.json. Every field changes a number or removes a part."""
+
+    vocab_size: int = 30522  # rows of the word embedding table
+    hidden_size: int = 768  # width D of the residual stream
+    num_hidden_layers: int = 12  # Transformer layers
+    num_attention_heads: int = 12  # heads N a layer; D must be divisible by it
+    intermediate_size: int = 3072  # width of the feed-forward layer
+    hidden_act: str = "gelu"  # gelu (exact), gelu_new (tanh form), relu, silu
+    hidden_dropout_prob: float = 0.1  # on embeddings and on each sub-layer's output
+    attention_probs_dropout_prob: float = 0.1  # on attention weights
+    max_position_embeddings: int = 512  # longest sequence
+    type_vocab_size: int = 2  # segment types
+    initializer_range: float = 0.02  # standard deviation of the truncated normal that starts every matrix
+    layer_norm_eps: float = 1e-12  # added to the variance in LayerNorm
+    pad_token_id: int = 0  # id that fills up a batch; not special in the table
+    position_embedding_type: str = "learned"  # learned (BERT), or sinusoidal (Vaswani et al. 2017) to compare
+
+    def __post_init__(self) -> None:
+        if self.hidden_act not in ACTIVATIONS:
+            raise ValueError(f"hidden_act = {self.hidden_act!r}; expected one of {', '.join(ACTIVATIONS)}")
+        if self.position_embedding_type not in ("learned", "sinusoidal"):
+            raise ValueError(
+                f"position_embedding_type = {self.position_embedding_type!r}; expected learned or sinusoidal"
+            )
+        sizes = (f for f in fields(self) if f.type is int and f.name != "pad_token_id")
+        for field in sizes:
+            if getattr(self, field.name) < (0 if field.name == "type_vocab_size" else 1):
+                raise ValueError(f"{field.name} = {getattr(self, field.name)}; expected a positive number")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size = {self.hidden_size} is not divisible by num_attention_heads = {self.num_attention_heads}"
+            )
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Which cells of a (B, L) rectangle hold real tokens; `None` indices mean all of them."""
+
+    B: int
+    L: int
+    mask: Tensor | None  # (B, L) bool, True = real token
+    index: Tensor | None  # (T,) flat cell of each real token
+    inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding
+
+    @classmethod
+    def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
+        mask = None if attention_mask is None else attention_mask.bool()
+        if mask is None or bool(mask.all()):
+            return cls(B, L, None, None, None)
+        flat = mask.flatten()
+        index = flat.nonzero().squeeze(1)
+        inverse = (flat.cumsum(0) - 1).clamp_(min=0)
+        return cls(B, L, mask, index, inverse)
+
+    def pack(self, x: Tensor) -> Tensor:
+        """(B*L, ...) to (T, ...)."""
+        return x if self.index is None else _Gather.apply(x, self.index, self.inverse, self.mask)
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """(T, ...) to (B*L, ...), zeros on padding."""
+        return x if self.index is None else _Scatter.apply(x, self.index, self.inverse, self.mask)
+
+    def rows(self, cells: Tensor) -> Tensor:
+        """Rows in the packed form of flat (B*L) cells."""
+        return cells if self.inverse is None else self.inverse[cells]
+
+
+class _Gather(torch.autograd.Function):
+    """Cells to packed rows. Both directions are gathers: torch would differentiate one into a slow indexed addition."""
+
+    @staticmethod
+    def forward(ctx, x, index, inverse, mask):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(inverse, mask)
+        return x[index]
+
+    @staticmethod
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        inverse, mask = ctx.saved_tensors
+        return torch.where(mask.flatten()[:, None], dy[inverse], 0.0), None, None, None
+
+
+class _Scatter(torch.autograd.Function):
+    """Packed rows to cells, the reverse of `_Gather`."""
+
+    @staticmethod
+    def forward(ctx, x, index, inverse, mask):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(index)
+        return torch.where(mask.flatten()[:, None], x[inverse], 0.0)
+
+    @staticmethod
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        (index,) = ctx.saved_tensors
+        return dy[index], None, None, None
+
+
+class Embeddings(nn.Module):
+    """Word + position + segment embeddings, LayerNorm, dropout (section 3, figure 2)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        D, P = config.hidden_size, config.max_position_embeddings
+        self.word = nn.Embedding(config.vocab_size, D)
+        self.position = nn.Embedding(P, D)
+        self.token_type = nn.Embedding(config.type_vocab_size, D) if config.type_vocab_size else None
+        self.norm = nn.LayerNorm(D, eps=config.layer_norm_eps)
+        self.position.weight.requires_grad = config.position_embedding_type == "learned"
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor | None, packing: Packing) -> Tensor:
+        positions = torch.arange(packing.L, device=input_ids.device).expand(packing.B, -1).reshape(-1)
+        ids, types = input_ids.reshape(-1), None if token_type_ids is None else token_type_ids.reshape(-1)
+        if packing.index is not None:
+            ids, positions = ids[packing.index], positions[packing.index]
+            types = None if types is None else types[packing.index]
+        x = self.word(ids) + self.position(positions)  # (T, D)
+        if self.token_type is not None:
+            x = x + (self.token_type.weight[0] if types is None else self.token_type(types))
+        return self.norm(x)
+
+
+class Layer(nn.Module):
+    """One post-LayerNorm Transformer layer: x = LN(x + attention(x)); x = LN(x + feed_forward(x))."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        D, I, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
+        self.config = config
+        self.query, self.key, self.value = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, D)
+        self.attention_output, self.attention_norm = nn.Linear(D, D), nn.LayerNorm(D, eps=eps)
+        self.intermediate, self.output = nn.Linear(D, I), nn.Linear(I, D)
+        self.output_norm = nn.LayerNorm(D, eps=eps)
+
+    def forward(
+        self,
+        x: Tensor,
+        packing: Packing,
+        masks: "LayerMasks",
+        head_mask: Tensor | None = None,
+        attentions: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(T, D) to (T, D), and the attention weights (B, N, L, L) if `attentions`."""
+        rate = self.config.hidden_dropout_prob
+        context, weights = self.attend(x, packing, masks, head_mask, attentions)
+        x = self.attention_norm(x + self._drop(self.attention_output(context), masks.attention_output, rate, masks))
+        hidden = ACTIVATIONS[self.config.hidden_act](self.intermediate(x))  # (T, I)
+        x = self.output_norm(x + self._drop(self.output(hidden), masks.output, rate, masks))
+        return x, weights
+
+    def attend(
+        self, x: Tensor, packing: Packing, masks: "LayerMasks", head_mask: Tensor | None, attentions: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Multi-head self-attention; padding keys are hidden from every query."""
+        B, L, N = packing.B, packing.L, self.config.num_attention_heads
+        rate = self.config.attention_probs_dropout_prob if self.training else 0.0
+        q, k, v = (  # (B*N, L, H) each, contiguous: a transposed copy of k would cost more than the product
+            packing.unpack(project(x)).view(B, L, N, -1).transpose(1, 2).reshape(B * N, L, -1)
+            for project in (self.query, self.key, self.value)
+        )
+        visible = None if packing.mask is None else packing.mask[:, None, None, :]
+        weights = None
+        if masks.keyed or attentions or head_mask is not None:
+            scores = torch.bmm(q, k.transpose(1, 2)).view(B, N, L, L) * (1 / math.sqrt(q.shape[-1]))
+            if visible is not None:
+                scores = torch.where(visible, scores, torch.finfo(scores.dtype).min)
+            weights = torch.softmax(scores, -1)  # (B, N, L, L)
+            used = self._drop(weights, masks.weights, rate, masks)
+            used = used if head_mask is None else used * head_mask[:, None, None]
+            context = torch.bmm(used.view(B * N, L, L), v).view(B, N, L, -1)
+        else:
+            q, k, v = (t.view(B, N, L, -1) for t in (q, k, v))
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=rate)
+        context = context.transpose(1, 2).reshape(B * L, -1)
+        return packing.pack(context), weights if attentions else None
+
+    def _drop(self, x: Tensor, mask: Tensor | None, rate: float, masks: "LayerMasks") -> Tensor:
+        return apply_mask(x, mask, rate) if masks.keyed else F.dropout(x, rate, self.training)
+
+
+@dataclass(frozen=True)
+class LayerMasks:
+    """Dropout bytes of one layer, made by `Encoder.masks`. Not `keyed`: torch's own dropout is used instead."""
+
+    keyed: bool = False
+    weights: Tensor | None = None  # (B, N, L, L)
+    attention_output: Tensor | None = None  # (T, D)
+    output: Tensor | None = None  # (T, D)
+
+
+@dataclass(frozen=True)
+class EncoderOutput:
+    """What an encoder gives.
+
+    `packed` (T, D) is the last layer on the real tokens, `packing` says which cells they are. `hidden_states` is a tuple
+    of (B, L, D), embeddings first, zeros on padding; `attentions` one (B, N, L, L) a layer; both only if asked for.
+    `pooled` (B, D) is the tanh pooler on the first token, None if the encoder has no pooler.
+    """
+
+    packed: Tensor
+    packing: Packing
+    pooled: Tensor | None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+    @cached_property
+    def last_hidden_state(self) -> Tensor:
+        """(B, L, D), zeros on padding."""
+        return self.packing.unpack(self.packed).view(self.packing.B, self.packing.L, -1)
+
+
+class Encoder(nn.Module):
+    """`encoder(input_ids, attention_mask, token_type_ids)`, each (B, L), gives an EncoderOutput."""
+
+    def __init__(self, config: ModelConfig, pooler: bool = True):
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
+        self.run_layer = Layer.forward  # `compile_layers` puts the compiled one here: all layers share one
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        dropout: DropoutKey | None = None,
+        hidden_states: bool = True,
+        attentions: bool = False,
+        head_mask: Tensor | None = None,
+    ) -> EncoderOutput:
+        """Encode a batch.
+
+        attention_mask: 1 or True for real tokens. token_type_ids: segment of each token, all 0 if left out.
+        dropout: key of the masks in training on a CPU; without it a module in training mode uses torch's own dropout.
+        hidden_states, attentions: keep every layer's output, every head's weights. head_mask: (layers, N) factors.
+        Raises ValueError if the sequences are longer than `max_position_embeddings`.
+        """
+        B, L = input_ids.shape
+        if self.config.max_position_embeddings < L:
+            raise ValueError(
+                f"sequences of {L} tokens, but the model has {self.config.max_position_embeddings} positions; "
+                "cut or window the input"
+            )
+        packing = Packing.of(attention_mask, B, L)
+        masks = self.masks(dropout if self.training else None, packing)
+        x = self.embeddings(input_ids, token_type_ids, packing)
+        x = self.layers[0]._drop(x, masks[-1].output, self.config.hidden_dropout_prob, masks[-1])
+        states, weights = [x], []
+        for i, layer in enumerate(self.layers):
+            x, w = self.run_layer(layer, x, packing, masks[i], None if head_mask is None else head_mask[i], attentions)
+            if hidden_states:
+                states.append(x)
+            if w is not None:
+                weights.append(w)
+        return EncoderOutput(
+            packed=x,
+            packing=packing,
+            pooled=self._pool(x, packing),
+            hidden_states=tuple(packing.unpack(s).view(B, L, -1) for s in states) if hidden_states else None,
+            attentions=tuple(weights) if attentions else None,
+        )
+
+    def _pool(self, x: Tensor, packing: Packing) -> Tensor | None:
+        if self.pooler is None:
+            return None
+        first = packing.rows(torch.arange(packing.B, device=x.device) * packing.L)
+        return torch.tanh(self.pooler(x[first]))  # (B, D)
+
+    def masks(self, key: DropoutKey | None, packing: Packing) -> list[LayerMasks]:
+        """The dropout bytes of each layer; the last entry's `output` is for the embeddings."""
+        c = self.config
+        if key is None or not (c.hidden_dropout_prob or c.attention_probs_dropout_prob):
+            return [LayerMasks(keyed=key is not None)] * (c.num_hidden_layers + 1)
+
+        def hidden(place: int) -> Tensor | None:
+            if not c.hidden_dropout_prob:
+                return None
+            cells = key.bytes(place, packing.B, packing.L * c.hidden_size).reshape(-1, c.hidden_size)
+            return cells if packing.index is None else cells[packing.index]
+
+        def weights(place: int) -> Tensor | None:
+            if not c.attention_probs_dropout_prob:
+                return None
+            shape = (packing.B, c.num_attention_heads, packing.L, packing.L)
+            return key.bytes(place, packing.B, math.prod(shape[1:])).view(shape)
+
+        places = range(1, 3 * c.num_hidden_layers, 3)
+        layers = [LayerMasks(True, weights(p), hidden(p + 1), hidden(p + 2)) for p in places]
+        return [*layers, LayerMasks(True, output=hidden(0))]
+
+
+def compile_layers(encoder: Encoder) -> None:
+    """Compile the layer once for all layers (torch.compile): fuses what stands between the matrix products."""
+    encoder.run_layer = torch.compile(Layer.forward)
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, std: float, generator: torch.Generator) -> None:
+    """Truncated normal within two `std` for matrices and embeddings, 0 for biases, 1 for LayerNorm gains (modeling.py).
+
+    Sinusoidal positions (a table that requires no gradient) are filled by formula.
+    """
+    for child in module.modules():
+        if isinstance(child, (nn.Linear, nn.Embedding)):
+            nn.init.trunc_normal_(child.weight, 0.0, std, -2 * std, 2 * std, generator=generator)
+            if isinstance(child, nn.Linear) and child.bias is not None:
+                child.bias.zero_()
+        if isinstance(child, Embeddings) and not child.position.weight.requires_grad:
+            child.position.weight.copy_(sinusoids(*child.position.weight.shape))
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """(positions, width) sines and cosines of Vaswani et al. (2017), section 3.5."""
+    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    angles = torch.arange(positions)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]

@@ -1,0 +1,83 @@
+"""Heads on the encoder, and the model that holds both. No loss in here: objectives.py reads what these give.
+
+Shapes: M masked positions, B sequences, D hidden width, V vocabulary, K labels.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .encoder import ACTIVATIONS, Encoder, ModelConfig, initialise
+
+HeadName = Literal["mlm", "nsp", "classifier"]
+
+
+class MaskedLMHead(nn.Module):
+    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embedding table (paper, A.2)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.hidden_act = config.hidden_act
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(M, D) to (M, D), ready for the product with the embedding table."""
+        return self.norm(ACTIVATIONS[self.hidden_act](self.dense(x)))
+
+
+class NextSentenceHead(nn.Linear):
+    """Pooled output to two scores; label 0 = B follows A, 1 = B is random."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config.hidden_size, 2)
+
+
+class ClassificationHead(nn.Linear):
+    """Pooled output, dropout, K scores (section 4.1: W in R^{K x H}); K = 1 is a regression."""
+
+    def __init__(self, config: ModelConfig, labels: int):
+        super().__init__(config.hidden_size, labels)
+        self.rate = config.hidden_dropout_prob
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return super().forward(F.dropout(pooled, self.rate, self.training))
+
+
+class Model(nn.Module):
+    """An encoder and the heads it was given: `mlm`, `nsp`, `classifier`."""
+
+    def __init__(self, encoder: Encoder, heads: dict[HeadName, nn.Module]):
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.ModuleDict(heads)
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.encoder.config
+
+    def masked_lm_logits(self, hidden: Tensor) -> Tensor:
+        """(M, D) encoder output at some positions to (M, V) scores."""
+        head = self.heads["mlm"]
+        return F.linear(head(hidden), self.encoder.embeddings.word.weight, head.bias)  # type: ignore[arg-type]
+
+
+def build_model(
+    config: ModelConfig, heads: tuple[HeadName, ...] = ("mlm", "nsp"), labels: int = 0, seed: int | None = None
+) -> Model:
+    """A model with these heads; freshly initialised if `seed` is given, else left for weights to be loaded into."""
+    made: dict[HeadName, nn.Module] = {}
+    for name in heads:
+        if name == "mlm":
+            made[name] = MaskedLMHead(config)
+        elif name == "nsp":
+            made[name] = NextSentenceHead(config)
+        else:
+            made[name] = ClassificationHead(config, labels)
+    model = Model(Encoder(config), made)
+    if seed is not None:
+        initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
+    return model

@@ -1,0 +1,140 @@
+"""What a model is trained to do. Each objective turns a batch into sums and counts, never into means: the loop adds the
+counts over micro-batches and processes first, divides once, and so 1 x 32, 4 x 8 and 2 x 16 give the same gradient.
+
+Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), D width, V vocabulary, K labels.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .model.dropout import DropoutKey
+from .model.heads import Model
+
+Batch = dict[str, Tensor]
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of a loss: sums over its predictions of the loss and, where it was counted, of the hits."""
+
+    loss: Tensor
+    correct: Tensor | None
+
+
+class Objective(Protocol):
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """How many predictions each term of this batch has, from its labels alone."""
+
+    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        """The sums of each term."""
+
+
+class PretrainingObjective:
+    """Masked LM and, if the batch has pair labels, next-sentence prediction (section 3.1, A.2; both weigh 1)."""
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
+        if "pair_labels" in batch:
+            counts["nsp"] = int((batch["pair_labels"] != IGNORED).sum())
+        return counts
+
+    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        out = model.encoder(
+            batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], dropout=dropout, hidden_states=False
+        )
+        labels = batch["masked_labels"]
+        used = out.packed[out.packing.rows(batch["masked_positions"])]  # (M, D)
+        head = model.heads["mlm"]
+        terms = {"mlm": linear_cross_entropy(head(used), model.encoder.embeddings.word.weight, head.bias, labels)}
+        if "pair_labels" in batch and "nsp" in model.heads:
+            terms["nsp"] = cross_entropy(model.heads["nsp"](out.pooled), batch["pair_labels"])
+        return terms
+
+
+class ClassificationObjective:
+    """Softmax over K labels, or squared error if the labels are floating point (STS-B)."""
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"task": len(batch["labels"])}
+
+    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        out = model.encoder(
+            batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], dropout=dropout, hidden_states=False
+        )
+        logits, labels = model.heads["classifier"](out.pooled), batch["labels"]
+        if labels.is_floating_point():
+            error = F.mse_loss(logits.squeeze(-1).float(), labels, reduction="sum")
+            return {"task": Term(error, None)}
+        return {"task": cross_entropy(logits, labels)}
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
+    """Summed cross entropy in float32 and number of hits; labels -100 are left out."""
+    logits = logits.float()
+    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+    return Term(loss, (logits.argmax(-1) == labels).sum().detach())
+
+
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Term:
+    """`cross_entropy(hidden @ weight.T + bias, labels)` without holding all (M, V) scores.
+
+    hidden (M, D), weight (V, D), bias (V,), labels (M,) with -100 for unused slots. Hits are counted only where no
+    gradient is asked for (evaluation): the search for the largest score costs as much as a matrix product.
+    """
+    used = labels != IGNORED
+    hidden, labels = hidden[used], labels[used]
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        kind = torch.get_autocast_dtype(device)
+        hidden, weight, bias = hidden.to(kind), weight.to(kind), bias.to(kind)
+    with torch.autocast(device, enabled=False):  # it would copy the probabilities to float32 and back
+        if torch.is_grad_enabled():
+            loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, labels)
+            return Term(loss, None)
+        rows = zip(hidden.split(ROWS), labels.split(ROWS), strict=True)
+        terms = [cross_entropy(F.linear(h, weight, bias), y) for h, y in rows]
+    return Term(
+        sum((t.loss for t in terms), hidden.new_zeros(())), sum((t.correct for t in terms), labels.new_zeros(()))
+    )
+
+
+ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Scores, loss and gradients of `ROWS` rows at a time.
+
+    The gradient is that of the sum, so forward makes it while the probabilities are at hand; backward only scales it.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, labels):  # type: ignore[no-untyped-def]
+        loss = hidden.new_zeros((), dtype=torch.float32)
+        d_hidden, d_weight, d_bias = torch.empty_like(hidden), None, None
+        for start in range(0, len(hidden), ROWS):
+            h, rows = (
+                hidden[start : start + ROWS],
+                torch.arange(start, min(start + ROWS, len(hidden)), device=hidden.device),
+            )
+            cell = (rows - start, labels[rows])
+            scores = torch.mm(h, weight.T).add_(bias)  # (m, V); addmm would first copy the bias to every row
+            top, at_target = scores.amax(-1).float(), scores[cell].float()
+            slope = torch.softmax(scores, -1)
+            # log Z from the largest probability, which is never below 1 / V and so never underflows
+            loss += (top - slope.amax(-1).float().log() - at_target).sum()
+            slope[cell] -= 1  # softmax minus one-hot
+            torch.mm(slope, weight, out=d_hidden[start : start + ROWS])
+            d_weight = slope.T @ h if d_weight is None else d_weight + slope.T @ h
+            d_bias = slope.sum(0) if d_bias is None else d_bias + slope.sum(0)
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        return loss
+
+    @staticmethod
+    def backward(ctx, scale):  # type: ignore[no-untyped-def]
+        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        return d_hidden * scale, d_weight * scale, d_bias * scale, None

@@ -1,11 +1,11 @@
-"""Building a corpus store, side by side with the `datasets` route: load text, map the fast tokenizer, group into chunks.
+"""Building a corpus store, side by side with the `datasets` route: load text, map the fast tokenizer, group in chunks.
 
     python benchmarks/corpus.py [--input enwiki.tar.zst] [--vocab bert-base-uncased.txt] [--megabytes 30] [--out FILE]
 
 Both sides read the same text file (one paragraph a line) and use the same vocabulary and number of processes; ours also
-finds sentences and duplicates. They take turns, each in a process of its own. Tokens are those of the text, without special
-ones, on both sides. Memory is the sum over a side's processes of their resident memory, sampled ten times a second (what
-processes share counts more than once). Needs `pip install -e '.[bench]'` and Linux.
+finds sentences and duplicates. They take turns, each in a process of its own. Tokens are those of the text, without
+special ones, on both sides. Memory is the sum over a side's processes of their resident memory, sampled ten times a
+second (what processes share counts more than once). Needs `pip install -e '.[bench]'` and Linux.
 """
 
 import argparse
@@ -116,9 +116,9 @@ def measure(side: str, text: Path, tokenizer: Path, workers: int) -> dict[str, A
         arguments = [side, str(text), str(tokenizer), work, str(workers)]
         command = [sys.executable, __file__, "--side", *arguments]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": work, "TOKENIZERS_PARALLELISM": "false"}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
-            with Memory(process.pid) as memory:
-                output, _ = process.communicate()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+        with Memory(process.pid) as memory:
+            output, _ = process.communicate()
         if process.returncode:
             raise SystemExit(f"{side}: failed with exit status {process.returncode}")
         return {**json.loads(output.splitlines()[-1]), "peak_mb": round(memory.peak)}

@@ -3,9 +3,9 @@
     STORE/manifest.json                    what this is, how it was built, counts, sizes and checksums; written last
     STORE/tokenizer/                       the tokenizer that made the ids, so that a store needs nothing beside it
     STORE/unigrams.npy                     (V,) int64, how often each token occurs in the training split
-    STORE/train-00000.tokens.npy           (T,) uint16, or uint32 beyond 65,536 entries: all tokens, none of them special
+    STORE/train-00000.tokens.npy           (T,) uint16, or uint32 beyond 65,536 entries: all tokens, none special
     STORE/train-00000.sentences.npy        (S + 1,) int64: sentence i is tokens[sentences[i]:sentences[i + 1]]
-    STORE/train-00000.documents.npy        (D + 1,) int64: document j has the sentences from documents[j] to documents[j + 1] - 1
+    STORE/train-00000.documents.npy        (D + 1,) int64: document j is documents[j] to documents[j + 1] - 1
     STORE/validation-00000.*.npy           the same for held-out documents
 
 The arrays are plain .npy files: `numpy.load(path, mmap_mode="r")` reads them anywhere. There is no mask, no padding and

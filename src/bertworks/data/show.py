@@ -1,0 +1,69 @@
+"""A store for a person to look at: `bertworks corpus show`."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ..tokenizer import Tokenizer
+from .store import Store
+
+
+def show(folder: Path | str, documents: int = 3, sentences: int = 6) -> Store:
+    """Print what the store holds, how it was built, and the beginning of some training documents. Returns the store."""
+    store = Store.open(folder)
+    console = Console(markup=False, highlight=False)
+    for table in (_counts(store), _source(store.manifest), _settings(store.manifest["settings"])):
+        console.print(table)
+    tokenizer = Tokenizer.load(store.tokenizer_folder)
+    shard = store.shards("train")[0]
+    for document in range(min(documents, shard.n_documents)):
+        first, last = (int(offset) for offset in shard.documents[document : document + 2])
+        console.print(f"\n{shard.name}, document {document}: {last - first:,} sentences")
+        for sentence in range(first, min(last, first + sentences)):
+            ids = shard.tokens[shard.sentences[sentence] : shard.sentences[sentence + 1]]
+            console.print(f"  {' '.join(tokenizer.vocab[i] for i in ids)}")
+    return store
+
+
+def _counts(store: Store) -> Table:
+    table = Table("", "documents", "sentences", "tokens", "shards", title=str(store.folder), title_justify="left")
+    for split in ("train", "validation"):
+        counts = store.manifest["counts"][split]
+        numbers = [counts["documents"], counts["sentences"], counts["tokens"], len(store.shards(split))]
+        table.add_row(split, *(f"{number:,}" for number in numbers))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    return table
+
+
+def _source(manifest: dict[str, Any]) -> Table:
+    counts, source = manifest["counts"], manifest["source"]
+    tokens = sum(counts[split]["tokens"] for split in ("train", "validation"))
+    sentences = sum(counts[split]["sentences"] for split in ("train", "validation"))
+    documents = sum(counts[split]["documents"] for split in ("train", "validation"))
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count) or "none"
+    tokenizer = manifest["tokenizer"]
+    table = Table(show_header=False)
+    table.add_row("inputs", ", ".join(name for name, _ in source["inputs"][:5]))
+    table.add_row(
+        "source", f"{source['bytes']:,} bytes, {source['characters']:,} characters, {source['words']:,} words"
+    )
+    table.add_row("documents read", f"{counts['documents']:,}")
+    table.add_row("left out", dropped)
+    table.add_row("sentences cut", f"{counts['sentences cut']:,} (longer than max_sentence_tokens)")
+    table.add_row(
+        "means", f"{sentences / documents:.1f} sentences a document, {tokens / sentences:.1f} tokens a sentence"
+    )
+    table.add_row("tokenizer", f"{tokenizer['vocab_size']:,} pieces, fingerprint {tokenizer['fingerprint']}")
+    table.add_row("made with", ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
+    return table
+
+
+def _settings(settings: dict[str, Any]) -> Table:
+    table = Table("setting", "value")
+    for key, value in settings.items():
+        for name, item in value.items() if isinstance(value, dict) else [("", value)]:
+            table.add_row(f"{key}.{name}" if name else key, str(item))
+    return table

@@ -10,14 +10,10 @@ Every file appears whole or not at all, manifest.json last. What exists is not m
 
 import dataclasses
 import errno
-import multiprocessing as mp
-import os
+import hashlib
 import shutil
-import signal
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -30,7 +26,7 @@ from numpy.typing import NDArray
 from ..files import InputError, read_json, write_json
 from ..tokenizer import Tokenizer
 from .corpus import InputOptions, Reader
-from .encode import Part, PartWriter
+from .encode import Part
 from .merge import ShardPlan, plan_shards, save_array, write_shard
 from .progress import Progress
 from .sentences import check_documents
@@ -46,6 +42,7 @@ from .store import (
     read_manifest,
     token_dtype,
 )
+from .workers import Workers
 
 KINDS = ("documents", "sentences", "tokens")
 BATCH_CHARS = 2_000_000  # text of a part; several wait in the queue of every worker, so memory follows from it
@@ -143,14 +140,19 @@ class _Job:
         path = self.parts / "build.json"
         if not path.exists() and self.out.is_dir() and any(item != self.parts for item in self.out.iterdir()):
             raise InputError(f"{self.out}: this folder is not empty; expected a new one, or one that a build began")
-        times = [path.stat().st_mtime_ns for path in self.reader.files]
-        identity = {**self.identity, "times": times}
-        if path.exists():
-            self._refuse(read_json(path), identity, "holds an unfinished build")
-        else:
+        times = [file.stat().st_mtime_ns for file in self.reader.files]
+        begun, identity = (read_json(path) if path.exists() else None), {**self.identity, "times": times}
+        if begun:
+            self._refuse({**begun, "inputs": self.identity["inputs"]}, self.identity, "holds an unfinished build")
+        if begun != identity:
             self._warn()
             self.parts.mkdir(parents=True, exist_ok=True)
+            for done in self.parts.glob("*.json"):
+                if done != path:  # which marks the folder as ours, whenever a kill comes
+                    done.unlink()
             write_json(path, identity)
+        if begun and begun != identity:
+            self.progress.say("the input changed since this build began; what is the same is not done again")
         for folder in (self.out, self.parts):
             for left in folder.glob(".*.tmp"):
                 left.unlink()
@@ -173,18 +175,24 @@ class _Job:
             self.progress.say(f"warning: {warning}")
 
     def make_parts(self) -> None:
-        """Pass 1. Afterwards .parts/read.json says how many parts there are and what was left out."""
+        """Pass 1. Afterwards .parts/read.json names the parts and says what was left out.
+
+        A part's name is a hash of its texts: one that exists is right, even if a file before it was mended meanwhile.
+        """
         done = self.parts / "read.json"
         if done.exists():
             return
-        number = -1
-        with self.progress.stage("reading", self.reader.size, "B"), _Workers(self) as workers:
-            for number, texts in enumerate(self._batches()):
-                if not (path := part_path(self.parts, number)).exists():
-                    workers.submit(path, texts)
+        names = []
+        config = self.config
+        workers = Workers(config.workers, self.out / TOKENIZER, config.language, config.max_sentence_tokens)
+        with self.progress.stage("reading", self.reader.size, "B"), workers:
+            for texts in self._batches():
+                names.append(_part_name(texts))
+                if not (self.parts / names[-1]).exists():
+                    workers.submit(self.parts / names[-1], texts)
                 self.progress.at(self.reader.position)
             workers.finish()
-        write_json(done, {"parts": number + 1, "counts": self.reader.counts})
+        write_json(done, {"parts": names, "counts": self.reader.counts})
 
     def _batches(self) -> Iterator[list[str]]:
         texts: list[str] = []
@@ -201,7 +209,7 @@ class _Job:
     def make_store(self) -> dict[str, Any]:
         """Pass 2: shards, unigram counts, manifest; then the parts go."""
         read = read_json(self.parts / "read.json")
-        parts = [Part(part_path(self.parts, i), self.dtype) for i in range(read["parts"])]
+        parts = [Part(self.parts / name, self.dtype) for name in read["parts"]]
         plan = plan_shards(
             parts, self.config.validation_share, self.config.min_validation_documents, self.config.shard_tokens
         )
@@ -270,79 +278,11 @@ class _Job:
         }
 
 
-class _Workers:
-    """Worker processes with a short queue. With one worker the work is done in this process."""
-
-    def __init__(self, job: _Job) -> None:
-        count = job.config.workers or _cores()
-        self.arguments = (job.out / TOKENIZER, job.config.language, job.config.max_sentence_tokens)
-        self.limit = 2 * count
-        self.pending: set[Future[None]] = set()
-        self.pool: ProcessPoolExecutor | None = None
-        if count > 1:
-            # Spawned, not forked: a fork would leave locks of the caller's threads (torch's, say) held for ever.
-            context = mp.get_context("spawn")
-            self.pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=self.arguments)
-        else:
-            self.writer = PartWriter.of(*self.arguments)
-
-    def __enter__(self) -> "_Workers":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.pool:
-            self.pool.shutdown(cancel_futures=True)
-
-    def submit(self, path: Path, texts: list[str]) -> None:
-        """Have the part written; waits while the queue is full, so that the reader cannot run away."""
-        if not self.pool:
-            self.writer.write(path, texts)
-            return
-        self.pending.add(self.pool.submit(_write, path, texts))
-        if len(self.pending) >= self.limit:
-            self._collect(FIRST_COMPLETED)
-
-    def finish(self) -> None:
-        """Wait for everything submitted; raises what a worker raised."""
-        self._collect(ALL_COMPLETED)
-
-    def _collect(self, until: str) -> None:
-        done, self.pending = wait(self.pending, return_when=until)
-        for future in done:
-            future.result()
-
-
-_worker: dict[str, PartWriter] = {}  # in a worker process: what it writes with, since a task cannot carry it
-
-
-def _begin(tokenizer: Path, language: str, max_sentence_tokens: int) -> None:
-    """Set up a worker process."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a process a core already
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process, which then ends its workers
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker["writer"] = PartWriter.of(tokenizer, language, max_sentence_tokens)
-
-
-def _end_with_parent() -> None:
-    """A pool's workers wait for ever for work from a parent that was killed with SIGKILL; so watch it."""
-    parent = mp.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _write(path: Path, texts: list[str]) -> None:
-    _worker["writer"].write(path, texts)
-
-
-def _cores() -> int:
-    """Cores that this process may use; not every system can say."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def part_path(folder: Path, number: int) -> Path:
-    """Where part `number` lies."""
-    return folder / f"{number:07d}.part"
+def _part_name(texts: list[str]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(text.encode() + b"\0")
+    return f"{digest.hexdigest()}.part"
 
 
 def _difference(key: str, theirs: Any, ours: Any) -> str:
@@ -351,7 +291,7 @@ def _difference(key: str, theirs: Any, ours: Any) -> str:
         return ", ".join(_difference(k, theirs.get(k), ours[k]) for k in ours if theirs.get(k) != ours[k])
     if key == "inputs":
         return f"inputs of {len(theirs or [])} files, now {len(ours)}, or other names or sizes"
-    return "input files changed since" if key == "times" else f"{key} {theirs}, now {ours}"
+    return f"{key} {theirs}, now {ours}"
 
 
 def _names(inputs: Sequence[str | Path]) -> str:

@@ -1,0 +1,295 @@
+"""Building a store: the same bytes whatever the workers, shards and kills; duplicates, splits, and bad input."""
+
+import errno
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertworks.data import build as build_module
+from bertworks.data.build import BuildConfig, build
+from bertworks.data.corpus import InputOptions
+from bertworks.data.encode import PartWriter
+from bertworks.data.store import Store
+from bertworks.files import InputError
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+
+LINES = InputOptions(documents="blank-line")
+WORDS = (
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "house",
+    "river",
+    "walks",
+    "sees",
+    "takes",
+    "old",
+    "new",
+    "of",
+    "in",
+    "on",
+    "it",
+    "they",
+)
+
+
+def document(seed: int, sentences: int = 6) -> str:
+    draw = random.Random(seed)
+    return " ".join(" ".join(draw.choices(WORDS, k=draw.randint(4, 15))).capitalize() + "." for _ in range(sentences))
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train([document(i) for i in range(20)], TokenizerConfig(vocab_size=120))
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(document(i) for i in range(300)))
+    return path
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(build_module, "BATCH_CHARS", 10_000)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run(corpus, tokenizer, out, **settings):
+    config = BuildConfig(**{"input": LINES, "workers": 1, **settings})
+    return build([corpus], tokenizer, out, config, progress=False)
+
+
+def documents(store: Path, split: str) -> list[bytes]:
+    found = []
+    for shard in Store.open(store).shards(split):
+        edges = shard.sentences[shard.documents]
+        found += [shard.tokens[a:b].tobytes() for a, b in itertools.pairwise(edges)]
+    return found
+
+
+def test_workers_and_parts_do_not_change_the_store(corpus, tokenizer, tmp_path, monkeypatch):
+    run(corpus, tokenizer, tmp_path / "one")
+    run(corpus, tokenizer, tmp_path / "two", workers=2)
+    monkeypatch.setattr(build_module, "BATCH_CHARS", 10_000)
+    run(corpus, tokenizer, tmp_path / "parts", workers=2)
+    assert content(tmp_path / "one") == content(tmp_path / "two") == content(tmp_path / "parts")
+    assert not [path for path in (tmp_path / "one").iterdir() if path.name.startswith(".")]
+
+
+def test_shards_divide_the_same_documents(corpus, tokenizer, tmp_path, small_parts):
+    run(corpus, tokenizer, tmp_path / "one")
+    run(corpus, tokenizer, tmp_path / "many", shard_tokens=2000)
+    assert len(Store.open(tmp_path / "many").shards("train")) > 5
+    for split in ("train", "validation"):
+        assert documents(tmp_path / "one", split) == documents(tmp_path / "many", split)
+    assert (Store.open(tmp_path / "one").unigram_counts() == Store.open(tmp_path / "many").unigram_counts()).all()
+
+
+def test_the_split_is_by_document_and_does_not_depend_on_the_rest(corpus, tokenizer, tmp_path):
+    first = run(corpus, tokenizer, tmp_path / "one", validation_share=0.1)
+    assert 10 < first["counts"]["validation"]["documents"] < 60
+    more = tmp_path / "more.txt"
+    more.write_text("\n\n".join(document(i) for i in range(400, 0, -1)))
+    run(more, tokenizer, tmp_path / "two", validation_share=0.1)
+    held_out = set(documents(tmp_path / "one", "validation"))
+    assert held_out.isdisjoint(documents(tmp_path / "one", "train"))
+    assert held_out.isdisjoint(documents(tmp_path / "two", "train"))
+
+
+def test_duplicates_are_dropped_and_counted(tokenizer, tmp_path, small_parts):
+    texts = [document(i) for i in range(60)]
+    spaced = [texts[3].replace(" ", "  "), texts[4].upper()]
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join([*texts, *texts[:20], *spaced, "\u200b"]))
+    counts = run(path, tokenizer, tmp_path / "store")["counts"]
+    assert counts["documents"] == 83
+    assert counts["dropped"] == {"empty": 0, "short": 0, "long": 0, "no tokens": 1, "duplicate": 22}
+    assert counts["train"]["documents"] + counts["validation"]["documents"] == 60
+
+
+def test_at_least_two_documents_are_held_out(tokenizer, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(document(i) for i in range(5)))
+    assert run(path, tokenizer, tmp_path / "a")["counts"]["validation"]["documents"] == 2
+    assert run(path, tokenizer, tmp_path / "b", validation_share=0.0)["shards"]["validation"] == []
+    path.write_text("\n\n".join(document(i) for i in range(2)))
+    assert run(path, tokenizer, tmp_path / "c")["counts"]["validation"]["documents"] == 1
+
+
+def test_long_sentences_are_cut_not_lost(tokenizer, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("cat dog " * 500 + "\n\nThe cat sees.\n\nThe dog sees.")
+    manifest = run(path, tokenizer, tmp_path / "store", max_sentence_tokens=64, validation_share=0.0)
+    assert manifest["counts"]["sentences cut"] == 1
+    (shard,) = Store.open(tmp_path / "store").shards("train")
+    assert np.diff(shard.sentences).max() == 64
+    assert shard.n_tokens == sum(map(len, tokenizer.ids_of(["cat dog " * 500, "The cat sees.", "The dog sees."])))
+
+
+BUILD = """
+import sys
+from bertworks.data import build as b
+from bertworks.data.corpus import InputOptions
+from bertworks.tokenizer import Tokenizer
+if __name__ == "__main__":
+    b.BATCH_CHARS = 10_000
+    config = b.BuildConfig(input=InputOptions(documents="blank-line"), shard_tokens=20_000, workers=int(sys.argv[4]))
+    b.build([sys.argv[1]], Tokenizer.load(sys.argv[2]), sys.argv[3], config, progress=False)
+"""
+
+
+def test_a_killed_build_typed_again_gives_the_same_store(tokenizer, tmp_path):
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("\n\n".join(document(i, 20) for i in range(1500)))
+    tokenizer.save(tmp_path / "tokenizer")
+
+    script = tmp_path / "script.py"
+    script.write_text(BUILD)
+
+    def start(out: str, workers: int) -> subprocess.Popen:
+        arguments = [corpus, tmp_path / "tokenizer", tmp_path / out, workers]
+        return subprocess.Popen([sys.executable, script, *map(str, arguments)])
+
+    def count() -> int:
+        return sum(len(files) for _, _, files in os.walk(tmp_path / "killed"))
+
+    assert start("whole", 1).wait(60) == 0
+    draw, seen = random.Random(0), []
+    for workers in (1, 2, 1, 1, 2, 1):
+        process = start("killed", workers)
+        target = count() + draw.randint(1, 40)  # a kill so many files later
+        while count() < target and process.poll() is None:
+            time.sleep(draw.uniform(0, 0.002))
+        process.kill()
+        process.wait()
+        seen.append(count())
+    assert start("killed", 1).wait(60) == 0
+    assert len(set(seen)) >= 4, seen
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+def test_workers_end_with_a_killed_parent(tokenizer, tmp_path):
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("\n\n".join(document(i, 30) for i in range(20_000)))
+    tokenizer.save(tmp_path / "tokenizer")
+    script = tmp_path / "script.py"
+    script.write_text(BUILD)
+    arguments = [str(corpus), str(tmp_path / "tokenizer"), str(tmp_path / "out"), "2"]
+    process = subprocess.Popen([sys.executable, str(script), *arguments], start_new_session=True)
+    for _ in range(200):
+        if list((tmp_path / "out" / ".parts").glob("*.part")) or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    for _ in range(100):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    raise AssertionError("worker processes outlive their parent")
+
+
+def test_a_full_disk_is_one_message_and_the_build_goes_on_later(corpus, tokenizer, tmp_path, small_parts, monkeypatch):
+    run(corpus, tokenizer, tmp_path / "whole")
+    for where in ("bertworks.data.encode", "bertworks.data.merge"):
+        original = sys.modules[where].atomic_write
+        calls = 0
+
+        def full(path, mode="wb", original=original):
+            nonlocal calls
+            calls += 1
+            if calls > 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return original(path, mode)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(f"{where}.atomic_write", full)
+            with pytest.raises(InputError, match="the disk is full; free some space and type the same line again"):
+                run(corpus, tokenizer, tmp_path / "full")
+    run(corpus, tokenizer, tmp_path / "full")
+    assert content(tmp_path / "full") == content(tmp_path / "whole")
+
+
+def test_bad_input_leaves_no_store_and_can_be_mended(tokenizer, tmp_path, small_parts, monkeypatch):
+    path = tmp_path / "text.txt"
+    good = "\n\n".join(document(i) for i in range(1000))
+    path.write_bytes(good.encode() + b"\n\nBad \xff byte.\n")
+    with pytest.raises(InputError, match=r"text\.txt, line 2001: byte 5"):
+        run(path, tokenizer, tmp_path / "store")
+    with pytest.raises(InputError, match="not finished"):
+        Store.open(tmp_path / "store")
+    done = set((tmp_path / "store" / ".parts").glob("*.part"))
+    assert len(done) > 10
+    calls, write = [], PartWriter.write
+    monkeypatch.setattr(PartWriter, "write", lambda *arguments: calls.append(1) or write(*arguments))
+    path.write_text(good + "\n\n" + document(5000))
+    with pytest.raises(InputError, match=r"unfinished build of something else \(language en, now ko\)"):
+        run(path, tokenizer, tmp_path / "store", language="ko")
+    run(path, tokenizer, tmp_path / "store")
+    assert len(calls) == 1  # what came before the bad line was not done again
+    run(path, tokenizer, tmp_path / "fresh")
+    assert content(tmp_path / "store") == content(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n \n", "\n\n\n\n"])
+def test_an_empty_corpus(tokenizer, tmp_path, text):
+    path = tmp_path / "text.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"text\.txt: no document in it"):
+        run(path, tokenizer, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no files in this folder"):
+        run(tmp_path / "empty", tokenizer, tmp_path / "store")
+
+
+def test_one_document_cannot_be_divided(tokenizer, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(document(1))
+    with pytest.raises(InputError, match="1 documents with text, too few to train on"):
+        run(path, tokenizer, tmp_path / "store")
+
+
+def test_warnings_come_first(tokenizer, tmp_path, capsys):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(document(i, 1) for i in range(50)))
+    build([path], tokenizer, tmp_path / "store", BuildConfig(input=LINES, workers=1))
+    assert "warning: your documents are one line long" in capsys.readouterr().err
+
+
+def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
+    with pytest.raises(InputError, match="this folder is not empty"):
+        run(corpus, tokenizer, tmp_path)
+    first = run(corpus, tokenizer, tmp_path / "store")
+    before = content(tmp_path / "store")
+    assert run(corpus, tokenizer, tmp_path / "store") == first
+    with pytest.raises(InputError, match=r"finished store of something else \(language en, now ko\)"):
+        run(corpus, tokenizer, tmp_path / "store", language="ko")
+    corpus.write_text(corpus.read_text() + "\n\nMore.")
+    with pytest.raises(InputError, match=r"finished store of something else \(inputs"):
+        run(corpus, tokenizer, tmp_path / "store")
+    assert content(tmp_path / "store") == before
+
+
+def test_wrong_settings():
+    for settings in ({"validation_share": 1.0}, {"shard_tokens": 0}, {"max_sentence_tokens": 0}):
+        with pytest.raises(InputError, match="expected"):
+            BuildConfig(**settings)

@@ -1,0 +1,225 @@
+"""Files to documents to sentences: every format and container, and what bad input says."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertworks.data.corpus import Document, InputOptions, Reader, read_documents
+from bertworks.data.sentences import check_documents, split_sentences
+from bertworks.files import InputError
+
+WIKI = """<doc id="1" url="x" title="Cats &amp; dogs">
+Cats &amp; dogs
+
+A cat is a small animal that many people keep at home. It sleeps.
+History.
+They came from Egypt, where they were &lt;holy&gt; for three thousand years.
+
+</doc>
+<doc id="2" url="x" title="Redirect">
+Redirect
+
+</doc>
+"""
+CATS = (
+    "A cat is a small animal that many people keep at home. It sleeps.\n"
+    "They came from Egypt, where they were <holy> for three thousand years."
+)
+
+
+def texts(path: Path, options: InputOptions | None = None) -> list[str]:
+    return [document.text for document in read_documents([path], options or InputOptions())]
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_plain_text_a_file_is_a_document(tmp_path):
+    path = put(tmp_path / "a.txt", "\ufeffOne.\r\nTwo.\n\nThree.")
+    assert texts(path) == ["One.\nTwo.\nThree."]
+
+
+def test_plain_text_blank_lines_separate_documents(tmp_path):
+    path = put(tmp_path / "a.txt", "\n\nOne.\nTwo.\n\n \nThree.\n")
+    found = list(read_documents([path], InputOptions(documents="blank-line")))
+    assert found == [Document("One.\nTwo.", f"{path}, line 3"), Document("Three.", f"{path}, line 7")]
+
+
+def test_wrapped_text_is_joined(tmp_path):
+    path = put(tmp_path / "a.txt", "One\ntwo.\n\nThree\nfour.\n")
+    assert texts(path, InputOptions(paragraphs="blank-line")) == ["One two.\nThree four."]
+    with pytest.raises(InputError, match="cannot both"):
+        InputOptions(paragraphs="blank-line", documents="blank-line")
+
+
+def test_wikiextractor_keeps_passages_only(tmp_path):
+    reader = Reader([put(tmp_path / "wiki_00", WIKI)])
+    assert [document.text for document in reader] == [CATS]
+    assert dict(reader.counts) == {"files": 1, "documents": 1, "empty": 1}
+
+
+def test_markdown_drops_headings_rules_and_emphasis(tmp_path):
+    path = put(tmp_path / "book.md", "# Title\n\n-----\n\n## I\n\nHe *did*\nit. _Yes_, a_b is 2*3 * 4.\n\nEnd.\n")
+    assert texts(path) == ["He did it. Yes, a_b is 2*3 * 4.\nEnd."]
+
+
+def test_jsonl_and_its_errors(tmp_path):
+    path = put(tmp_path / "a.jsonl", '{"text": "One.\\nTwo."}\n\n{"text": "Three."}\n')
+    assert texts(path) == ["One.\nTwo.", "Three."]
+    for line, message in (
+        ('{"body": "x"}', "line 2: no text in field 'text'; found body"),
+        ("{", "line 2: not valid JSON"),
+        ('{"text": "\\ud800"}', "line 2: a lone surrogate"),
+        ('{"text": "a\\u0000"}', "line 2: a NUL character"),
+    ):
+        with pytest.raises(InputError, match=message):
+            texts(put(tmp_path / "b.jsonl", '{"text": "One."}\n' + line))
+    assert texts(tmp_path / "b.jsonl", InputOptions(invalid="repair")) == ["One.", "a"]
+
+
+def test_parquet_also_inside_an_archive(tmp_path):
+    pq.write_table(pa.table({"text": ["One.", None, "Zwei."]}), tmp_path / "a.parquet")
+    assert texts(tmp_path / "a.parquet") == ["One.", "Zwei."]
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.add(tmp_path / "a.parquet", "a.parquet")
+    assert texts(tmp_path / "a.tar") == ["One.", "Zwei."]
+    with pytest.raises(InputError, match="no column 'body'; found text"):
+        texts(tmp_path / "a.parquet", InputOptions(text_field="body"))
+    put(tmp_path / "a.parquet", (tmp_path / "a.parquet").read_bytes()[:-20])
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        texts(tmp_path / "a.parquet")
+
+
+def archive_of(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+LONG_WINDOW = zstandard.ZstdCompressionParameters.from_level(3, window_log=27, enable_ldm=True)
+COMPRESSIONS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor(compression_params=LONG_WINDOW).compress,
+}
+
+
+@pytest.mark.parametrize("ending", COMPRESSIONS)
+def test_compressed_files_and_archives(tmp_path, ending):
+    compress = COMPRESSIONS[ending]
+    assert texts(put(tmp_path / f"a.txt.{ending}", compress(b"One.\n") + compress(b"Two.\n"))) == ["One.\nTwo."]
+    inner = {"b/wiki_00": WIKI.encode(), ".hidden": b"no", "a.md": b"# T\nBook.", "c.txt." + ending: compress(b"Two.")}
+    assert texts(put(tmp_path / f"a.tar.{ending}", compress(archive_of(inner)))) == [CATS, "Book.", "Two."]
+
+
+@pytest.mark.parametrize("ending", COMPRESSIONS)
+def test_a_cut_archive_is_refused(tmp_path, ending):
+    content = json.dumps([str(i * 7919) for i in range(20_000)]).encode()
+    whole = COMPRESSIONS[ending](content)
+    with pytest.raises(InputError, match=r"a\.txt.*cut or damaged"):
+        texts(put(tmp_path / f"a.txt.{ending}", whole[: len(whole) // 2]))
+
+
+def test_a_cut_tar_is_refused(tmp_path):
+    whole = archive_of({"a.txt": b"One. " * 10_000})
+    with pytest.raises(InputError, match=r"a\.tar.*cut or damaged"):
+        texts(put(tmp_path / "a.tar", whole[:20_000]))
+
+
+def test_order_and_selection_of_files(tmp_path):
+    for name in ("b/2.txt", "b/10.txt", "a.txt", ".git/x.txt", "b/.x"):
+        put(tmp_path / name, name)
+    assert texts(tmp_path) == ["a.txt", "b/10.txt", "b/2.txt"]
+    both = [tmp_path / "b", str(tmp_path / "**" / "*.txt"), tmp_path / "a.txt"]
+    assert [document.text for document in read_documents(both)] == ["b/10.txt", "b/2.txt", "a.txt"]
+    for missing, message in (("no", "no such file"), ("*.md", "no file matches")):
+        with pytest.raises(InputError, match=message):
+            texts(tmp_path / missing)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"One.\nTwo \xff.\n", r"a\.txt, line 2: byte 5 \(0xff\) is not valid UTF-8"),
+        (b"One.\nTwo\0.\n", r"a\.txt, line 2: a NUL byte"),
+        ("One.".encode("utf-16"), r"a\.txt, line 1: UTF-16 text"),
+        (b"One.\n" + b"x" * 3000, r"a\.txt, line 2: a line of more than 2,000 bytes"),
+        (b'<doc id="1" title="x">\nx\n\nText that is cut off', r"a\.txt, line 1: <doc \.\.\.> has no </doc>"),
+        (WIKI.encode() + b"More text.\n", r"a\.txt, line 13: text outside of <doc"),
+    ],
+)
+def test_bad_text_is_refused_by_file_and_line(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        texts(put(tmp_path / "a.txt", content), InputOptions(max_line_bytes=2000))
+
+
+def test_bad_text_can_be_repaired(tmp_path):
+    path = put(tmp_path / "a.txt", b"One\0.\nTwo \xff.\n")
+    assert texts(path, InputOptions(invalid="repair")) == ["One.\nTwo \ufffd."]
+
+
+def test_a_megabyte_long_line_is_a_paragraph(tmp_path):
+    line = "A sentence of some words. " * 100_000
+    (found,) = texts(put(tmp_path / "a.txt", line))
+    assert len(split_sentences(found)) == 100_000
+
+
+def test_length_filters_are_counted(tmp_path):
+    for name, text in (("a", ""), ("b", "Short."), ("c", "Middle " * 10), ("d", "Long\n" * 100)):
+        put(tmp_path / name, text)
+    reader = Reader([tmp_path], InputOptions(min_document_chars=20, max_document_chars=200))
+    assert len(list(reader)) == 1
+    assert dict(reader.counts) == {"files": 4, "documents": 1, "empty": 1, "short": 1, "long": 1}
+    assert reader.position == reader.size
+
+
+def test_sentences():
+    assert split_sentences('Dr. Smith went home. "What? No!" he said.\n\n He  slept.') == [
+        "Dr. Smith went home.",
+        '"What? No!" he said.',
+        "He slept.",
+    ]
+    assert split_sentences("2014년 4월 11일 사망했다. 배우였다.", "ko") == ["2014년 4월 11일 사망했다.", "배우였다."]
+    assert split_sentences("by J.\u00a0R. R.\u00a0Tolkien") == ["by J. R. R. Tolkien"]
+
+
+# Letters, marks of every kind that ends or does not end a sentence, and white space that is not a plain blank.
+ALPHABET = "abZDr .!?…。！？\"'’“”()[]{}<>-—;:3한국어éÀ𝒳👍\u0301\u00a0\u2028\x85\t\n\r\x0b\u200b"
+
+
+@pytest.mark.parametrize("language", ["en", "ko", "de", "zh", "none"])
+@given(st.text(st.one_of(st.sampled_from(ALPHABET), st.characters(exclude_categories=["Cs"]))))
+def test_sentences_lose_nothing_but_space(language, text):
+    sentences = split_sentences(text, language)
+    assert "".join("".join(sentences).split()) == "".join(text.split())
+    assert all(sentence and sentence == " ".join(sentence.split()) for sentence in sentences)
+
+
+def test_check_documents_warns():
+    def documents(*found: str) -> list[Document]:
+        return [Document(text, "x") for text in found]
+
+    assert check_documents(documents("One. Two.", "Three. Four.")) == []
+    assert "one line long" in check_documents(documents("One.", "Two.", "Three."))[0]
+    assert "one document" in check_documents(documents("One. Two."))[0]
+    wrapped = "\n".join(["This line of a book stops in the middle of the sentence and it goes", "on. Well then."] * 30)
+    assert "wrapped" in check_documents(documents(wrapped, wrapped))[0]

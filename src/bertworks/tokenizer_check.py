@@ -1,0 +1,140 @@
+"""Does a vocabulary fit a text and its own normaliser? Pieces per word and share of [UNK] by script, and warnings."""
+
+import collections
+import itertools
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .tokenizer import Encoding, Tokenizer
+from .wordpiece import JAMO, SYLLABLE
+
+MAX_CHARS = 10_000_000  # of text looked at; more would not change a figure that is printed
+_KANA = ("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA")
+
+
+@dataclass
+class ScriptCount:
+    """Words of one script. A word is what the tokenizer looks up: whitespace, punctuation and Han characters end it."""
+
+    script: str
+    words: int = 0
+    pieces: int = 0
+    unknown: int = 0  # words that became [UNK]
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `check` found; `scripts` begins with the most frequent one."""
+
+    chars: int  # characters looked at
+    scripts: list[ScriptCount]
+    warnings: list[str]
+
+    @property
+    def total(self) -> ScriptCount:
+        sums = (sum(getattr(row, name) for row in self.scripts) for name in ("words", "pieces", "unknown"))
+        return ScriptCount("all", *sums)
+
+
+def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS) -> CheckReport:
+    """Tokenize the first `max_chars` characters of `texts` and judge the vocabulary against them and its normaliser."""
+    chunks: collections.Counter[str] = collections.Counter()  # pieces never cross whitespace, so each is looked at once
+    chars = 0
+    for line in itertools.chain.from_iterable(text.split("\n") for text in texts):
+        chunks.update(line.split())
+        chars += len(line)
+        if chars >= max_chars:
+            break
+    rows: dict[str, ScriptCount] = {}
+    for chunk, count, encoding in _encoded(tokenizer, chunks):
+        for start, pieces, unknown in _words(tokenizer, encoding):
+            row = rows.setdefault(name := script(chunk[start:]), ScriptCount(name))
+            row.words += count
+            row.pieces += count * pieces
+            row.unknown += count * unknown
+    scripts = sorted(rows.values(), key=lambda row: -row.words)
+    return CheckReport(chars, scripts, [*_misfits(tokenizer), *_text_warnings(tokenizer, chunks, scripts)])
+
+
+def script(word: str) -> str:
+    """Script of the first letter, from its Unicode name; "digits" or "punctuation and symbols" if there is none."""
+    char = next((char for char in word if char.isalpha()), word[:1])
+    if not char.isalpha():
+        return "digits" if char.isnumeric() else "punctuation and symbols"
+    name = unicodedata.name(char, "OTHER").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ")
+    first = "other" if name.endswith(" SIGN") else name.split(" ")[0]  # MICRO SIGN is no script
+    return "Han" if first == "CJK" else "Kana" if first in _KANA else first.capitalize()
+
+
+def _encoded(tokenizer: Tokenizer, chunks: dict[str, int]) -> Iterator[tuple[str, int, Encoding]]:
+    """Every chunk with its count and encoding; some thousand at a time, so that memory stays small."""
+    items = iter(chunks.items())
+    while batch := list(itertools.islice(items, 10_000)):
+        encodings = tokenizer.encode_batch([chunk for chunk, _ in batch])
+        yield from ((chunk, count, encoding) for (chunk, count), encoding in zip(batch, encodings, strict=True))
+
+
+def _words(tokenizer: Tokenizer, encoding: Encoding) -> Iterator[tuple[int, int, bool]]:
+    """(start in the chunk, number of pieces, whether unknown) of each word."""
+    inner = range(1, len(encoding.ids) - 1)  # without [CLS] and [SEP]
+    starts = [i for i in inner if i == 1 or not tokenizer.continuation[encoding.ids[i]]]
+    for start, end in itertools.pairwise([*starts, inner.stop]):
+        yield encoding.offsets[start][0], end - start, encoding.ids[start] == tokenizer.unk_id
+
+
+def _misfits(tokenizer: Tokenizer) -> list[str]:
+    """Warnings about pieces that the tokenizer's own normaliser keeps it from ever producing."""
+    pieces = [piece.removeprefix("##") for piece in tokenizer.vocab if not re.fullmatch(r"\[.+\]", piece)]
+    dead = [piece for piece in pieces if tokenizer.normalize(piece).strip() != piece]
+    out, decomposes = [], bool(JAMO.search(tokenizer.normalize("한")))
+    syllables, jamo = (sum(bool(kind.search(piece)) for piece in pieces) for kind in (SYLLABLE, JAMO))
+    if decomposes and syllables > jamo:
+        out.append(
+            f"Hangul is decomposed to jamo, but {syllables:,} pieces have whole syllables and can never match: Korean "
+            "becomes [UNK]. Load it as cased (lowercase=False), or train a vocabulary with `bertworks tokenizer train`."
+        )
+    if not decomposes and jamo > syllables:
+        out.append(
+            f"Hangul stays in syllables, but {jamo:,} pieces are made of jamo and {syllables:,} of syllables: Korean "
+            "becomes [UNK]. Load it as uncased (lowercase=True), which decomposes Hangul as the original code does."
+        )
+    capitals = [piece for piece in dead if piece != piece.lower()]
+    if tokenizer.lowercase and len(capitals) > len(pieces) // 100:
+        out.append(
+            f"text is lower-cased, but {len(capitals):,} pieces have capitals and can never match "
+            f"({', '.join(capitals[:5])}): this is a cased vocabulary, load it with lowercase=False."
+        )
+    others = [piece for piece in dead if piece == piece.lower() and not SYLLABLE.search(piece)]
+    if len(others) > len(pieces) // 100:
+        out.append(
+            f"{len(others):,} more pieces can never match, the normaliser changes them ({', '.join(others[:5])})."
+        )
+    return out
+
+
+def _text_warnings(tokenizer: Tokenizer, chunks: dict[str, int], scripts: list[ScriptCount]) -> list[str]:
+    """Warnings about what this text meets in this vocabulary."""
+    if not scripts:
+        return ["there is no text to check."]
+    out = []
+    words = sum(row.words for row in scripts)
+    for row in scripts:
+        if row.words >= words / 1000 and row.unknown > row.words / 20:
+            out.append(f"{row.unknown / row.words:.0%} of the {row.script} words are [UNK]: the vocabulary lacks them.")
+    cased = sum(count for chunk, count in chunks.items() if chunk != chunk.lower())
+    no_capitals = all(piece == piece.lower() for piece in tokenizer.vocab if piece[0] != "[")
+    if cased and no_capitals and not tokenizer.lowercase:
+        out.append(
+            f"{cased:,} words of the text have capitals, the vocabulary has none and text is not lower-cased: "
+            "this is an uncased vocabulary, load it with lowercase=True."
+        )
+    loose = sum(count for chunk, count in chunks.items() if JAMO.search(chunk))
+    whole, parts = (bool(JAMO.search(tokenizer.normalize(text))) for text in ("한", "\u1112\u1161\u11ab"))
+    if loose > words / 1000 and parts and not whole and not JAMO.search("".join(tokenizer.vocab)):
+        out.append(
+            f"{loose:,} words of the text are in decomposed Hangul (NFD, as macOS writes file names), which this "
+            "vocabulary does not have: compose the text first (unicodedata.normalize('NFC', text))."
+        )
+    return out

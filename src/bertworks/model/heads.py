@@ -66,9 +66,16 @@ class Model(nn.Module):
 
 
 def build_model(
-    config: ModelConfig, heads: tuple[HeadName, ...] = ("mlm", "nsp"), labels: int = 0, seed: int | None = None
+    config: ModelConfig,
+    heads: tuple[HeadName, ...] = ("mlm", "nsp"),
+    labels: int = 0,
+    seed: int | None = None,
+    pooler: bool | None = None,
 ) -> Model:
-    """A model with these heads; freshly initialised if `seed` is given, else left for weights to be loaded into."""
+    """A model with these heads; freshly initialised if `seed` is given, else left for weights to be loaded into.
+
+    Left out, `pooler` is there unless the masked-LM head is alone: nothing would train it.
+    """
     made: dict[HeadName, nn.Module] = {}
     for name in heads:
         if name == "mlm":
@@ -77,7 +84,7 @@ def build_model(
             made[name] = NextSentenceHead(config)
         else:
             made[name] = ClassificationHead(config, labels)
-    model = Model(Encoder(config), made)
+    model = Model(Encoder(config, pooler=tuple(heads) != ("mlm",) if pooler is None else pooler), made)
     if seed is not None:
         initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
     return model

@@ -1,0 +1,84 @@
+"""The model card: README.md of a model folder, with the front matter that model hubs read, from a run's own facts."""
+
+import json
+from typing import Any
+
+_PIPELINES = {
+    "BertForPreTraining": "fill-mask",
+    "BertForMaskedLM": "fill-mask",
+    "BertForSequenceClassification": "text-classification",
+}
+_SHAPE = (
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "vocab_size",
+    "max_position_embeddings",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+)
+
+
+def model_card(config: dict[str, Any], sizes: dict[str, int], facts: dict[str, Any]) -> str:
+    """The card as Markdown.
+
+    config: the folder's config.json. sizes: parameters of each part. facts: anything the run knows, values or tables of
+    values, told as they are; `title` and `language` have a place of their own.
+    """
+    facts = dict(facts)
+    title, language = facts.pop("title", "BERT encoder"), facts.pop("language", None)
+    architecture = config["architectures"][0]
+    front = {
+        **({"language": language} if language else {}),
+        "library_name": "transformers" if config["model_type"] == "bert" else "bertworks",
+        "pipeline_tag": _PIPELINES.get(architecture, "feature-extraction"),
+        "tags": ["bert", "bertworks"],
+    }
+    shape = {name: config[name] for name in _SHAPE} | {f"parameters, {part}": n for part, n in sizes.items()}
+    if "id2label" in config:
+        shape["labels"] = ", ".join(config["id2label"].values())
+    loose = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+    tables = {key: value for key, value in facts.items() if isinstance(value, dict)}
+    lines = ["---", *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()), "---", ""]
+    lines += [f"# {title}", "", f"A BERT encoder trained with bertworks; `{architecture}` in transformers.", ""]
+    lines += _section("Shape", shape)
+    lines += _section("Run", loose) if loose else []
+    for name, table in tables.items():
+        lines += _section(name, table)
+    lines += [
+        "## Use",
+        "",
+        "```python",
+        "import bertworks",
+        "",
+        'model = bertworks.load_model("this folder")',
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _section(name: str, table: dict[str, Any]) -> list[str]:
+    rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in _flat(table).items()]
+    return [f"## {name[:1].upper()}{name[1:]}", "", "| | |", "|---|---|", *rows, ""]
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Tables in tables as dotted keys."""
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        out |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return out
+
+
+def _cell(value: Any) -> str:
+    """One table cell: numbers with separators, nothing that would end the cell."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10000:
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return str(value).replace("|", "\\|").replace("\n", " ")

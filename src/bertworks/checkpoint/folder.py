@@ -1,0 +1,238 @@
+"""The model folder: Hugging Face's layout and tensor names, read and written (docs/models.md).
+
+    config.json  model.safetensors  tokenizer.json  vocab.txt  tokenizer_config.json  README.md (model card)
+
+`load_model` gives the encoder with whatever heads a folder has, `initial_model` a start for training, `save_folder`
+writes. Weights are read from safetensors alone: a pickle can run code. A killed `save_folder` leaves the old folder or
+the new one, or at worst one without config.json, which nothing reads.
+"""
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from ..files import InputError, atomic_write, read_json, write_json, write_text
+from ..model.encoder import Encoder, ModelConfig
+from ..model.heads import HeadName, Model, build_model
+from ..tokenizer import Tokenizer
+from . import hf
+from .card import model_card
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_FOREIGN = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
+
+
+class InitialModel(NamedTuple):
+    """A model to train on, and what to tell about it."""
+
+    model: Model
+    fresh: list[str]  # parts the folder did not have, initialised by seed: mlm, nsp, classifier, pooler
+    unused: list[str]  # parts or tensors of the folder that this model has no place for
+
+
+def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
+    """The encoder's shape and the whole of config.json (labels: `hf.labels_from_hf`).
+
+    Raises InputError if folder or file is missing, or holds a model that would be computed differently.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise InputError(f"{path}: no such folder; expected a model folder with {CONFIG} and {WEIGHTS}")
+    if not (path / CONFIG).exists():
+        inner = next((f"; there is one in {p.parent}" for p in sorted(path.glob(f"*/{CONFIG}"))), "")
+        raise InputError(f"{path}: no {CONFIG} in this folder, so it is not (or not yet) a model folder{inner}")
+    settings = read_json(path / CONFIG)
+    if not isinstance(settings, dict):
+        raise InputError(f"{path / CONFIG}: found a {type(settings).__name__}; expected a table of settings")
+    return hf.config_from_hf(settings, str(path / CONFIG)), settings
+
+
+def load_model(path: Path | str) -> Model:
+    """The encoder with whatever heads the folder has, in float32 on the CPU, in evaluation mode.
+
+    Raises InputError if a file is missing or damaged, or any tensor is missing, left over or of another shape.
+    """
+    config, settings = read_config(path)
+    tensors = _read_weights(Path(path))
+    parts = hf.parts_of(tensors, settings)
+    labels = _label_count(Path(path), settings, tensors) if "classifier" in parts else 0
+    with torch.device("meta"):  # shapes only: the values come from the file
+        model = build_model(config, hf.heads_in(parts), labels, pooler="pooler" in parts)
+    state = hf.match(tensors, model.state_dict(), str(path))
+    model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, assign=True)
+    return model.eval()
+
+
+def load_encoder(path: Path | str) -> Encoder:
+    """The encoder of a model folder in evaluation mode; heads are read and dropped. Errors: see `load_model`."""
+    return load_model(path).encoder
+
+
+def load_tokenizer(path: Path | str) -> Tokenizer:
+    """The tokenizer of a model folder. Raises InputError if it is missing or does not fit the embedding table."""
+    config, _ = read_config(path)
+    tokenizer = Tokenizer.load(path)
+    _check_size(tokenizer, config, str(path))
+    return tokenizer
+
+
+def initial_model(
+    path: Path | str, heads: tuple[HeadName, ...], labels: int, seed: int, dropout: float | None = None
+) -> InitialModel:
+    """A model with these heads to train on: weights from a folder where it has them, else initialised by `seed`.
+
+    `labels` is the number of classes of a classifier; the folder's own one is taken only if it has as many. `dropout`,
+    if given, replaces both rates. The encoder itself must be complete. Raises InputError like `load_model`.
+    """
+    config, settings = read_config(path)
+    if dropout is not None:
+        config = dataclasses.replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    tensors = _read_weights(Path(path))
+    has = hf.parts_of(tensors, settings)
+    if "classifier" in has and _label_count(Path(path), settings, tensors) != labels:
+        has.discard("classifier")
+    model = build_model(config, heads, labels, seed)
+    wants = {*heads, *(["pooler"] if model.encoder.pooler is not None else [])}
+    taken = {name: tensor for name, tensor in tensors.items() if (part := _part(name)) == "body" or part in wants & has}
+    expected = {name: t for name, t in model.state_dict().items() if _part(hf.their_name(name)) not in wants - has}
+    model.load_state_dict(hf.match(taken, expected, str(path)), strict=False)
+    unused = sorted({part if (part := _part(name)) in hf.PARTS else name for name in tensors.keys() - taken.keys()})
+    return InitialModel(model, sorted(wants - has), unused)
+
+
+def save_folder(
+    folder: Path | str,
+    model: Model,
+    tokenizer_source: Path | Tokenizer | None,
+    facts: dict[str, Any] | None = None,
+    labels: list[str] | None = None,
+) -> None:
+    """Write a model folder, float32 whatever the model's precision, tied tensors once.
+
+    tokenizer_source: a tokenizer, or a folder that has one; None writes none. facts: what the model card tells about
+    the run. labels: names of the classifier's classes. Raises InputError if the tokenizer does not fit the embedding
+    table or the disk is full (an existing folder then stays as it was), ValueError if labels and classifier disagree.
+    """
+    folder = Path(os.path.abspath(folder))
+    tokenizer = tokenizer_source if isinstance(tokenizer_source, Tokenizer | None) else Tokenizer.load(tokenizer_source)
+    if tokenizer is not None:
+        _check_size(tokenizer, model.config, "save_folder")
+    parts = {*model.heads} | ({"pooler"} if model.encoder.pooler is not None else set())
+    config = hf.config_to_hf(model.config, parts, _labels(model, labels))
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
+        temporary.mkdir(parents=True)
+        with atomic_write(temporary / WEIGHTS) as file:
+            file.write(safetensors.torch.save(_their_tensors(model), metadata={"format": "pt"}))
+        if tokenizer is not None:
+            tokenizer.save(temporary, model_max_length=model.config.max_position_embeddings)
+        write_text(temporary / "README.md", model_card(config, _sizes(model), facts or {}))
+        write_json(temporary / CONFIG, config)
+        _move_in(temporary, folder)
+    except OSError as error:
+        raise InputError(f"{folder}: could not write the model folder: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _move_in(temporary: Path, folder: Path) -> None:
+    """Put a finished folder in place: in one step if there is none, else file by file.
+
+    Where more than weights and card change, a kill between two files would leave a folder that mixes two models; so
+    config.json goes first and comes back last.
+    """
+    if not folder.exists():
+        temporary.rename(folder)
+    else:
+        names = sorted((file.name for file in temporary.iterdir()), key=lambda name: name == CONFIG)
+        changed = [name for name in names if not _same(temporary / name, folder / name)]
+        if set(changed) - {WEIGHTS, "README.md"}:
+            (folder / CONFIG).unlink(missing_ok=True)
+        for name in names:
+            os.replace(temporary / name, folder / name)
+    for directory in (folder, folder.parent):  # the renames themselves
+        handle = os.open(directory, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return other.exists() and one.name != WEIGHTS and one.read_bytes() == other.read_bytes()
+
+
+def _their_tensors(model: Model) -> dict[str, Tensor]:
+    """The weights under Hugging Face's names; without the prefix if there is no head, as BertModel writes them."""
+    prefix = "" if model.heads else "bert."
+    return {
+        hf.their_name(name).removeprefix(prefix): tensor.detach().to("cpu", torch.float32).contiguous()
+        for name, tensor in model.state_dict().items()
+    }
+
+
+def _labels(model: Model, labels: list[str] | None) -> list[str] | None:
+    if "classifier" not in model.heads:
+        return None
+    count: int = model.heads["classifier"].out_features  # type: ignore[assignment]
+    labels = [f"LABEL_{i}" for i in range(count)] if labels is None else labels
+    if len(labels) != count:
+        raise ValueError(f"{len(labels)} labels for a classifier with {count} outputs")
+    return labels
+
+
+def _sizes(model: Model) -> dict[str, int]:
+    """Parameters of each part, and in all."""
+    parts = {"encoder": model.encoder, **dict(model.heads.items())}
+    counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
+    return {**counts, "total": sum(counts.values())}
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of model.safetensors under canonical names. Raises InputError if the file is missing or damaged."""
+    file = path / WEIGHTS
+    if not file.exists():
+        foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), None)
+        if foreign:
+            raise InputError(
+                f"{path}: no {WEIGHTS}, only {foreign}, which is not read (a pickle can run code); where you trust it, "
+                "convert it, for instance with transformers: AutoModel.from_pretrained(...).save_pretrained(...)"
+            )
+        raise InputError(f"{path}: no {WEIGHTS} in this folder")
+    try:
+        return hf.canonical(safetensors.torch.load_file(file), str(file))
+    except (safetensors.SafetensorError, ValueError, KeyError, OSError) as error:
+        raise InputError(f"{file}: damaged or not a safetensors file ({error}); copy or download it again") from None
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """In float32, in memory of its own: what safetensors gives may be a view of the file."""
+    return tensor.to(torch.float32, copy=True)
+
+
+def _label_count(path: Path, settings: dict[str, Any], tensors: dict[str, Tensor]) -> int:
+    """Classes of the folder's classifier: as config.json names them, else rows of its matrix."""
+    labels = hf.labels_from_hf(settings, str(path / CONFIG))
+    if labels is not None:
+        return len(labels)
+    return len(tensors["classifier.weight"]) if "classifier.weight" in tensors else 2
+
+
+def _check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> None:
+    if tokenizer.vocab_size != config.vocab_size:
+        raise InputError(
+            f"{where}: the tokenizer has {tokenizer.vocab_size} tokens, the model's embedding table "
+            f"{config.vocab_size} rows; use the tokenizer the model was trained with"
+        )
+
+
+def _part(name: str) -> str:
+    """The part a tensor belongs to by Hugging Face's name: one of `hf.PARTS`, "body", or "other"."""
+    part = next((part for part, prefix in hf.PARTS.items() if name.startswith(prefix)), None)
+    return part or ("body" if name.startswith("bert.") else "other")

@@ -1,0 +1,195 @@
+"""The BERT family in Hugging Face's names: one table of modules used in both directions, and config.json both ways.
+
+Folders with and without the `bert.` prefix are read, and the old `gamma` and `beta` of LayerNorm. Each tensor of a
+folder is used exactly once: what is missing, left over or of another shape is an error that lists it.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ..config import from_dict
+from ..files import InputError
+from ..model.encoder import ACTIVATIONS, ModelConfig
+from ..model.heads import HeadName
+
+MODULES = {  # ours: theirs; {} is the number of a layer; `weight` and `bias` are called so on both sides
+    "encoder.embeddings.word": "bert.embeddings.word_embeddings",
+    "encoder.embeddings.position": "bert.embeddings.position_embeddings",
+    "encoder.embeddings.token_type": "bert.embeddings.token_type_embeddings",
+    "encoder.embeddings.norm": "bert.embeddings.LayerNorm",
+    "encoder.layers.{}.query": "bert.encoder.layer.{}.attention.self.query",
+    "encoder.layers.{}.key": "bert.encoder.layer.{}.attention.self.key",
+    "encoder.layers.{}.value": "bert.encoder.layer.{}.attention.self.value",
+    "encoder.layers.{}.attention_output": "bert.encoder.layer.{}.attention.output.dense",
+    "encoder.layers.{}.attention_norm": "bert.encoder.layer.{}.attention.output.LayerNorm",
+    "encoder.layers.{}.intermediate": "bert.encoder.layer.{}.intermediate.dense",
+    "encoder.layers.{}.output": "bert.encoder.layer.{}.output.dense",
+    "encoder.layers.{}.output_norm": "bert.encoder.layer.{}.output.LayerNorm",
+    "encoder.pooler": "bert.pooler.dense",
+    "heads.mlm.dense": "cls.predictions.transform.dense",
+    "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
+    "heads.mlm": "cls.predictions",  # its bias; the matrix is the word embedding table
+    "heads.nsp": "cls.seq_relationship",
+    "heads.classifier": "classifier",
+}
+PARTS = {
+    "mlm": "cls.predictions.",
+    "nsp": "cls.seq_relationship.",
+    "classifier": "classifier.",
+    "pooler": "bert.pooler.",
+}
+ARCHITECTURES: dict[str, set[str]] = {  # the parts each class of transformers has, beside layers and embeddings
+    "BertForPreTraining": {"mlm", "nsp", "pooler"},
+    "BertForMaskedLM": {"mlm"},
+    "BertForNextSentencePrediction": {"nsp", "pooler"},
+    "BertForSequenceClassification": {"classifier", "pooler"},
+    "BertModel": set(),  # it may have been made without the pooler
+}
+TIED = {  # written by some versions of transformers; accepted where equal to what it is tied to
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+_BUFFERS = re.compile(r"^(bert\.)?embeddings\.(position_ids|token_type_ids)$")  # constants of old versions
+_SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
+
+
+def their_name(ours: str) -> str:
+    """Hugging Face's name of our parameter, for instance `encoder.layers.3.query.weight`. KeyError if there is none."""
+    module, _, kind = ours.rpartition(".")
+    number = re.search(r"\.(\d+)\.", module)
+    pattern = module if number is None else module.replace(number[0], ".{}.")
+    return MODULES[pattern].format(number and number[1]) + f".{kind}"
+
+
+def canonical(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """The tensors of a folder under today's full names; constants of old versions left out.
+
+    Raises InputError if two tensors claim one name.
+    """
+    out: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if _BUFFERS.match(name):
+            continue
+        full = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+        full = f"bert.{full}" if full.startswith(("embeddings.", "encoder.", "pooler.")) else full
+        if full in out:
+            raise InputError(f"{where}: two tensors for {full}, with and without prefix or in old and new spelling")
+        out[full] = tensor
+    return out
+
+
+def parts_of(names: Iterable[str], settings: Mapping[str, Any]) -> set[str]:
+    """Which of `mlm`, `nsp`, `classifier`, `pooler` a folder has: by its tensors, or promised by `architectures`.
+
+    A `classifier` of an architecture that is not in the table judges tokens or choices: it is none of ours.
+    """
+    names, classes = list(names), settings.get("architectures") or []
+    found = {part for part, prefix in PARTS.items() if any(name.startswith(prefix) for name in names)}
+    if "pooler" not in found:
+        found -= {"nsp", "classifier"}
+    if not ARCHITECTURES.keys() >= set(classes):
+        found.discard("classifier")
+    return found.union(*(ARCHITECTURES.get(name, set()) for name in classes))
+
+
+def match(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """Our state dict from a folder's tensors (canonical names); `expected` holds our names and shapes.
+
+    Raises InputError that lists every tensor that is missing, left over, of another shape, or tied but different.
+    """
+    left, taken, faults = dict(tensors), {}, []
+    for name, target in expected.items():
+        theirs = their_name(name)
+        tensor = left.pop(theirs, None)
+        if tensor is None:
+            faults.append(f"{theirs}: missing")
+        elif tensor.shape != target.shape or not tensor.is_floating_point():
+            faults.append(
+                f"{theirs}: found {_form(tensor)}, expected {_form(target)}{_REASONS.get(theirs, ' by config.json')}"
+            )
+        else:
+            taken[name] = tensor
+    for copy, original in TIED.items():
+        if copy in left and original in tensors and not left.pop(copy).equal(tensors[original]):
+            faults.append(f"{copy}: differs from {original}, to which it is tied here; untied decoders are not read")
+    faults += [f"{name}: left over, no part of the model takes it" for name in left]
+    if faults:
+        shown = faults[:8] + ([f"... and {len(faults) - 8} more"] if len(faults) > 8 else [])
+        raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))
+    return taken
+
+
+_REASONS = {"bert.embeddings.word_embeddings.weight": " (vocab_size, hidden_size in config.json)"}
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{'x'.join(map(str, tensor.shape))} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
+    """ModelConfig from the keys of a config.json. Raises InputError for anything that would be computed differently."""
+    kind = settings.get("model_type", "bert" if "hidden_size" in settings else None)
+    if kind not in ("bert", "bertworks"):
+        raise InputError(f"{where}: model_type = {kind!r}; expected bert (or bertworks)")
+    positions = settings.get("position_embedding_type", "absolute")
+    if positions != "absolute":
+        raise InputError(f"{where}: position_embedding_type = {positions!r}; expected absolute")
+    for key in ("is_decoder", "add_cross_attention"):
+        if settings.get(key):
+            raise InputError(f"{where}: {key} is set; only encoders are read")
+    names = [f.name for f in dataclasses.fields(ModelConfig) if f.name != "position_embedding_type"]
+    values = {name: settings[name] for name in names if settings.get(name) is not None}
+    activation = values.get("hidden_act", "gelu")
+    values["hidden_act"] = _SYNONYMS.get(activation, activation) if isinstance(activation, str) else activation
+    if values["hidden_act"] not in ACTIVATIONS:
+        raise InputError(f"{where}: hidden_act = {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
+    if settings.get("bertworks_positions"):
+        values["position_embedding_type"] = settings["bertworks_positions"]
+    return from_dict(ModelConfig, values, where)
+
+
+def config_to_hf(config: ModelConfig, parts: set[str], labels: list[str] | None) -> dict[str, Any]:
+    """config.json of a model with these parts (see `parts_of`); `labels` name the classes of its classifier.
+
+    A model without segment embeddings gets model_type `bertworks`: transformers' BertModel always adds one. Sinusoidal
+    positions are a table like learned ones to whoever reads the folder; only our key tells them apart, for training.
+    """
+    fits = [name for name, has in ARCHITECTURES.items() if has <= parts and has - {"pooler"} == parts - {"pooler"}]
+    values = dataclasses.asdict(config)
+    positions = values.pop("position_embedding_type")
+    out = {
+        "architectures": fits or ["BertModel"],
+        "model_type": "bert" if config.type_vocab_size else "bertworks",
+        **values,
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": True,
+    }
+    if positions != "learned":
+        out["bertworks_positions"] = positions
+    if labels is not None:
+        out["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        out["label2id"] = {label: i for i, label in enumerate(labels)}
+        out["problem_type"] = "regression" if len(labels) == 1 else "single_label_classification"
+    return out
+
+
+def labels_from_hf(settings: Mapping[str, Any], where: str) -> list[str] | None:
+    """Names of a classifier's classes in order, None if config.json names none. Raises InputError if they have gaps."""
+    names = settings.get("id2label")
+    if not names:
+        return None
+    try:
+        by_number = {int(number): str(label) for number, label in names.items()}
+        return [by_number[i] for i in range(len(by_number))]
+    except (KeyError, ValueError, AttributeError):
+        raise InputError(f"{where}: id2label = {names!r}; expected one label for each number from 0") from None
+
+
+def heads_in(parts: set[str]) -> tuple[HeadName, ...]:
+    """The heads among `parts`, in the order models are built in."""
+    order: tuple[HeadName, ...] = ("mlm", "nsp", "classifier")
+    return tuple(head for head in order if head in parts)

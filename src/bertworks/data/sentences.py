@@ -33,14 +33,14 @@ def _segment(language: str, paragraph: str) -> list[str]:
 
 
 def check_documents(reader: Iterable[Document], language: str = "en", limit: int = 500) -> list[str]:
-    """Warnings about the first `limit` documents, so that a wrong idea of "document" is seen before hours are spent."""
+    """Warnings about the first documents (`limit`, or 2 million characters), so that a wrong idea of "document" is seen before hours are spent."""
     lines: list[str] = []
     sentences: list[int] = []
     size = 0
     for document in itertools.islice(reader, limit):
         sentences.append(len(split_sentences(document.text, language)))
         lines += document.text.split("\n")[:100]
-        if (size := size + len(document.text)) > 20_000_000:
+        if (size := size + len(document.text)) > 2_000_000:
             break
     if not sentences:
         return []

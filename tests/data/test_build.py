@@ -264,8 +264,12 @@ def test_an_empty_corpus(tokenizer, tmp_path, text):
 def test_one_document_cannot_be_divided(tokenizer, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(document(1))
-    with pytest.raises(InputError, match="1 documents with text, too few to train on"):
+    with pytest.raises(InputError, match="documents with text: 1, too few to train on"):
         run(path, tokenizer, tmp_path / "store")
+    path.write_text("\n\n".join(document(i) for i in range(9)))  # mended, and with other settings: it goes on
+    run(path, tokenizer, tmp_path / "store", shard_tokens=100)
+    run(path, tokenizer, tmp_path / "fresh", shard_tokens=100)
+    assert content(tmp_path / "store") == content(tmp_path / "fresh")
 
 
 def test_warnings_come_first(tokenizer, tmp_path, capsys):

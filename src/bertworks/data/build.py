@@ -143,16 +143,16 @@ class _Job:
         times = [file.stat().st_mtime_ns for file in self.reader.files]
         begun, identity = (read_json(path) if path.exists() else None), {**self.identity, "times": times}
         if begun:
-            self._refuse({**begun, "inputs": self.identity["inputs"]}, self.identity, "holds an unfinished build")
+            self._refuse(_decides_parts(begun), _decides_parts(identity), "holds an unfinished build")
         if begun != identity:
             self._warn()
             self.parts.mkdir(parents=True, exist_ok=True)
-            for done in self.parts.glob("*.json"):
+            for done in [*self.parts.glob("*.json"), *self.out.glob("*.npy")]:
                 if done != path:  # which marks the folder as ours, whenever a kill comes
                     done.unlink()
             write_json(path, identity)
         if begun and begun != identity:
-            self.progress.say("the input changed since this build began; what is the same is not done again")
+            self.progress.say("input or settings changed since this build began; what is the same is not done again")
         for folder in (self.out, self.parts):
             for left in folder.glob(".*.tmp"):
                 left.unlink()
@@ -214,7 +214,7 @@ class _Job:
             parts, self.config.validation_share, self.config.min_validation_documents, self.config.shard_tokens
         )
         if not any(shard.name.startswith("train") for shard in plan):
-            found = f"{sum(part.documents for part in parts):,} documents with text"
+            found = f"documents with text: {sum(part.documents for part in parts):,}"
             advice = "separate documents (documents, format), add text, or set validation_share to 0"
             raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
         entries = []
@@ -276,6 +276,13 @@ class _Job:
             "shards": shards,
             "files": dict(sorted(files.items())),
         }
+
+
+def _decides_parts(identity: dict[str, Any]) -> dict[str, Any]:
+    """What, beside its texts, decides the content of a part. All else may change while a build is unfinished."""
+    settings = identity["settings"]
+    keys = {key: settings[key] for key in ("language", "max_sentence_tokens")}
+    return {"version": identity["version"], "tokenizer": identity["tokenizer"], **keys}
 
 
 def _part_name(texts: list[str]) -> str:

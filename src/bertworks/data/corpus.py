@@ -94,6 +94,8 @@ class Reader:
                         self.counts["files"] += 1
                         yield from self._documents(where, stream)
                     self._before += self._file.tell()
+            except PermissionError:
+                raise InputError(f"{where}: no permission to read this file") from None
             except DAMAGED as error:
                 detail = f"{type(error).__name__}: {error}"
                 raise InputError(f"{where}: cannot be read to its end ({detail}); the file is cut or damaged") from None

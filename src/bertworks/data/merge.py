@@ -1,6 +1,6 @@
 """The second pass of a build: parts in hash order -> shards, each from one range of hashes, without duplicates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,21 +81,8 @@ def write_shard(
     save_array(out / f"{shard.name}.documents.npy", documents)
     unigrams = np.zeros(vocab_size, np.int64)
 
-    def chunks() -> Any:
-        """The kept documents' tokens in order, a million or so at a time."""
-        starts, counts = _starts(gathered.tokens_per)[order], gathered.tokens_per[order]
-        waiting, size = [], 0
-        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-            waiting.append(gathered.tokens[start : start + count])
-            size += count
-            if size >= CHUNK:
-                yield np.concatenate(waiting)
-                waiting, size = [], 0
-        if waiting:
-            yield np.concatenate(waiting)
-
     def write(file: Any) -> None:
-        for chunk in chunks():
+        for chunk in gathered.chunks(order):
             unigrams[:] += np.bincount(chunk, minlength=vocab_size)
             file.write(chunk.data)
 
@@ -142,6 +129,19 @@ class _Gathered:
         kept = np.ones(len(order), bool)
         kept[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
         return order[kept]
+
+    def chunks(self, order: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """The tokens of the documents in `order`, a million or so at a time."""
+        starts, counts = _starts(self.tokens_per)[order], self.tokens_per[order]
+        waiting, size = [], 0
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            waiting.append(self.tokens[start : start + count])
+            size += count
+            if size >= CHUNK:
+                yield np.concatenate(waiting)
+                waiting, size = [], 0
+        if waiting:
+            yield np.concatenate(waiting)
 
 
 def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

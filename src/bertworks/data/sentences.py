@@ -33,7 +33,10 @@ def _segment(language: str, paragraph: str) -> list[str]:
 
 
 def check_documents(reader: Iterable[Document], language: str = "en", limit: int = 500) -> list[str]:
-    """Warnings about the first documents (`limit`, or 2 million characters), so that a wrong idea of "document" is seen before hours are spent."""
+    """Warnings about the first documents, so that a wrong idea of "document" is seen before hours are spent.
+
+    Looks at `limit` documents, or 2 million characters.
+    """
     lines: list[str] = []
     sentences: list[int] = []
     size = 0

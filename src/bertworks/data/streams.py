@@ -60,6 +60,8 @@ def find_files(inputs: Sequence[str | Path]) -> list[Path]:
 
     Hidden files and folders are left out of directories. Raises InputError for an input that names nothing.
     """
+    if not inputs:
+        raise InputError("no input given; name files, folders or globs of text")
     found: dict[Path, Path] = {}
     for item in inputs:
         for path in _expand(item):

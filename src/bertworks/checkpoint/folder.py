@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import safetensors
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..files import InputError, atomic_write, read_json, write_json, write_text
-from ..model.encoder import Encoder, ModelConfig
-from ..model.heads import HeadName, Model, build_model
+from ..model.encoder import Encoder, ModelConfig, initialise
+from ..model.heads import HeadName, Model, build_head, build_model
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
@@ -98,13 +98,27 @@ def initial_model(
     has = hf.parts_of(tensors, settings)
     if "classifier" in has and _label_count(Path(path), settings, tensors) != labels:
         has.discard("classifier")
-    model = build_model(config, heads, labels, seed)
+    with torch.device("meta"):
+        model = build_model(config, heads, labels)
     wants = {*heads, *(["pooler"] if model.encoder.pooler is not None else [])}
     taken = {name: tensor for name, tensor in tensors.items() if (part := _part(name)) == "body" or part in wants & has}
     expected = {name: t for name, t in model.state_dict().items() if _part(hf.their_name(name)) not in wants - has}
-    model.load_state_dict(hf.match(taken, expected, str(path)), strict=False)
+    state = hf.match(taken, expected, str(path))
+    model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, strict=False, assign=True)
+    _add_fresh(model, wants - has, labels, torch.Generator().manual_seed(seed))
     unused = sorted({part if (part := _part(name)) in hf.PARTS else name for name in tensors.keys() - taken.keys()})
     return InitialModel(model, sorted(wants - has), unused)
+
+
+def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Generator) -> None:
+    """Put initialised parts in place of those that have no weights yet."""
+    config = model.config
+    if "pooler" in parts:
+        model.encoder.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        initialise(model.encoder.pooler, config.initializer_range, generator)
+    for name in hf.heads_in(parts):
+        model.heads[name] = build_head(name, config, labels)
+        initialise(model.heads[name], config.initializer_range, generator)
 
 
 def save_folder(

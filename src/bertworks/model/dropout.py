@@ -2,52 +2,52 @@
 processes or micro-batches changes nothing.
 
 On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here the
-masks are bytes from NumPy's Philox, a counter-based generator: the place in the network and the step are its key, the row
-of the global batch is its counter, so any process can make just its own rows. One byte decides one element; the rate is
-therefore rounded to 1/256 (0.1 becomes 26/256 = 0.1016) and the scale uses the rounded rate, so expectations are exact.
+masks come from NumPy's Philox, a counter-based generator: the place in the network and the step are its key, the row of
+the global batch is its counter, so any process can make just its own rows. One random byte decides one element; the rate
+is therefore rounded to 1/256 (0.1 becomes 26/256 = 0.1016) and the scale uses the rounded rate, which keeps the
+expectation exact.
 
-On a GPU the fused kernels of torch are kept: a generator seeded from (seed, step, rank) serves them (training/loop.py).
+On a GPU the fused kernels of torch are kept: a generator seeded from (seed, step, row) serves them (training/loop.py).
 
-Shapes: B rows (sequences), n bytes a row.
+Shapes: B rows (sequences).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-_WORDS_PER_BLOCK = 4  # one Philox counter value gives four 64-bit words, 32 bytes
+_WORDS = 4  # 64-bit words of one Philox counter value
+_ONE = np.uint16(0x3F80)  # the bits of 1.0 in bfloat16
 
 
 @dataclass(frozen=True)
 class DropoutKey:
-    """Where in a run these masks belong: `seed` of the run, optimizer `step`, first `row` of the global batch."""
+    """Where in a run masks belong: `seed` of the run, optimizer `step`, first `row` of the global batch."""
 
     seed: int
     step: int
     row: int = 0
 
-    def bytes(self, place: int, rows: int, row_bytes: int) -> Tensor:
-        """(B = rows, row_bytes) random bytes of `place` (a number for each dropout in the network) as uint8."""
-        blocks = -(-row_bytes // (8 * _WORDS_PER_BLOCK))  # every row starts on a counter of its own
-        key = [np.uint64(self.seed), np.uint64((self.step << 16) + place)]
-        counter = [np.uint64(self.row * blocks), np.uint64(0), np.uint64(0), np.uint64(0)]
-        words = np.random.Philox(key=np.array(key), counter=np.array(counter)).random_raw(
-            rows * blocks * _WORDS_PER_BLOCK
-        )
-        masks: np.ndarray = words.view(np.uint8).reshape(rows, -1)[:, :row_bytes]
-        return torch.from_numpy(masks)
+    def mask(self, place: int, rate: float, shape: tuple[int, ...]) -> Tensor:
+        """(B, ...) = `shape`, bfloat16: 0 where an element of `place` (a number for each dropout) is dropped, else 1."""
+        size = math.prod(shape[1:])
+        blocks = -(-size // (8 * _WORDS))  # every row starts on a counter of its own
+        key = np.array([self.seed, (self.step << 16) + place], np.uint64)
+        counter = np.array([self.row * blocks, 0, 0, 0], np.uint64)
+        words = np.random.Philox(key=key, counter=counter).random_raw(shape[0] * blocks * _WORDS)
+        kept = words.view(np.uint8).reshape(shape[0], -1)[:, :size] >= dropped_bytes(rate)
+        # NumPy multiplies bits several times faster than torch selects by a condition
+        return torch.from_numpy(kept * _ONE).view(torch.bfloat16).view(shape)
 
 
-def keep_threshold(rate: float) -> int:
-    """Bytes below this are dropped: `rate` in 1/256, never rounded to nothing."""
+def dropped_bytes(rate: float) -> int:
+    """How many of the 256 values of a byte drop an element; never none for a rate above 0."""
     return max(1, round(rate * 256)) if rate > 0 else 0
 
 
-def apply_mask(x: Tensor, mask: Tensor | None, rate: float) -> Tensor:
-    """`x` with the elements whose byte in `mask` (same shape) is below the threshold set to 0, the rest scaled up."""
-    if mask is None:
-        return x
-    threshold = keep_threshold(rate)
-    return torch.where(mask >= threshold, x * (256 / (256 - threshold)), 0.0)
+def rescale(rate: float) -> float:
+    """What kept elements are multiplied with, so that the expectation does not change."""
+    return 256 / (256 - dropped_bytes(rate))

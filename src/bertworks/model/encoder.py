@@ -1,7 +1,7 @@
 """The BERT encoder (Devlin et al. 2019, section 3; original code modeling.py): embeddings, post-LayerNorm Transformer
 layers, pooler. No loss and no tokenizer in here.
 
-Padding is removed at the door and put back at the exit: between them every token-wise operation works on the real tokens
+Padding is removed at the door and put back at the exit: between them every token-wise operation works on real tokens
 alone, and only attention sees the rectangular form.
 
 Shapes: B sequences, L positions, T real tokens of the batch, D hidden width, N heads, H head size, V vocabulary.
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .dropout import DropoutKey, apply_mask
+from .dropout import DropoutKey, rescale
 
 ACTIVATIONS = {
     "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
@@ -27,7 +27,7 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """An encoder's shape, in the names of the original bert_config.json. Every field changes a number or removes a part."""
+    """An encoder's shape, in the names of bert_config.json. Every field changes a number or removes a part."""
 
     vocab_size: int = 30522  # rows of the word embedding table
     hidden_size: int = 768  # width D of the residual stream
@@ -82,12 +82,17 @@ class Packing:
         return cls(B, L, mask, index, inverse)
 
     def pack(self, x: Tensor) -> Tensor:
-        """(B*L, ...) to (T, ...)."""
-        return x if self.index is None else _Gather.apply(x, self.index, self.inverse, self.mask)
+        """(B*L, D) to (T, D)."""
+        return x if self.index is None else _Gather.apply(x, self.index)
 
     def unpack(self, x: Tensor) -> Tensor:
-        """(T, ...) to (B*L, ...), zeros on padding."""
-        return x if self.index is None else _Scatter.apply(x, self.index, self.inverse, self.mask)
+        """(T, D) to (B*L, D); cells of padding hold copies of real tokens, for attention to look away from."""
+        return x if self.index is None else _Spread.apply(x, self.index, self.inverse)
+
+    def restore(self, x: Tensor) -> Tensor:
+        """(T, D) to (B, L, D), zeros on padding."""
+        full = self.unpack(x).view(self.B, self.L, -1)
+        return full if self.mask is None else full * self.mask[:, :, None]
 
     def rows(self, cells: Tensor) -> Tensor:
         """Rows in the packed form of flat (B*L) cells."""
@@ -95,31 +100,30 @@ class Packing:
 
 
 class _Gather(torch.autograd.Function):
-    """Cells to packed rows. Both directions are gathers: torch would differentiate one into a slow indexed addition."""
+    """Rows `index` of x. No row is taken twice, so the way back is a copy; torch would use a slow indexed addition."""
 
     @staticmethod
-    def forward(ctx, x, index, inverse, mask):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(inverse, mask)
-        return x[index]
-
-    @staticmethod
-    def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        inverse, mask = ctx.saved_tensors
-        return torch.where(mask.flatten()[:, None], dy[inverse], 0.0), None, None, None
-
-
-class _Scatter(torch.autograd.Function):
-    """Packed rows to cells, the reverse of `_Gather`."""
-
-    @staticmethod
-    def forward(ctx, x, index, inverse, mask):  # type: ignore[no-untyped-def]
+    def forward(ctx, x, index):  # type: ignore[no-untyped-def]
         ctx.save_for_backward(index)
-        return torch.where(mask.flatten()[:, None], x[inverse], 0.0)
+        ctx.rows = len(x)
+        return x.index_select(0, index)
 
     @staticmethod
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        (index,) = ctx.saved_tensors
-        return dy[index], None, None, None
+        return dy.new_zeros(ctx.rows, *dy.shape[1:]).index_copy_(0, ctx.saved_tensors[0], dy), None
+
+
+class _Spread(torch.autograd.Function):
+    """Packed rows to cells. What stands on padding has no influence, so the way back only gathers the real cells."""
+
+    @staticmethod
+    def forward(ctx, x, index, inverse):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(index)
+        return x.index_select(0, inverse)
+
+    @staticmethod
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        return dy.index_select(0, ctx.saved_tensors[0]), None, None
 
 
 class Embeddings(nn.Module):
@@ -146,79 +150,127 @@ class Embeddings(nn.Module):
         return self.norm(x)
 
 
+@dataclass(frozen=True)
+class LayerMasks:
+    """Keyed dropout masks of one layer, made by `Encoder.masks`; None where nothing is dropped."""
+
+    weights: Tensor | None = None  # (B, N, L, L)
+    attention_output: Tensor | None = None  # (T, D)
+    output: Tensor | None = None  # (T, D)
+
+
 class Layer(nn.Module):
     """One post-LayerNorm Transformer layer: x = LN(x + attention(x)); x = LN(x + feed_forward(x))."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        D, I, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
+        D, wide, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
         self.config = config
         self.query, self.key, self.value = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, D)
         self.attention_output, self.attention_norm = nn.Linear(D, D), nn.LayerNorm(D, eps=eps)
-        self.intermediate, self.output = nn.Linear(D, I), nn.Linear(I, D)
+        self.intermediate, self.output = nn.Linear(D, wide), nn.Linear(wide, D)
         self.output_norm = nn.LayerNorm(D, eps=eps)
 
     def forward(
         self,
         x: Tensor,
         packing: Packing,
-        masks: "LayerMasks",
+        masks: LayerMasks | None,
         head_mask: Tensor | None = None,
         attentions: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """(T, D) to (T, D), and the attention weights (B, N, L, L) if `attentions`."""
-        rate = self.config.hidden_dropout_prob
-        context, weights = self.attend(x, packing, masks, head_mask, attentions)
-        x = self.attention_norm(x + self._drop(self.attention_output(context), masks.attention_output, rate, masks))
-        hidden = ACTIVATIONS[self.config.hidden_act](self.intermediate(x))  # (T, I)
-        x = self.output_norm(x + self._drop(self.output(hidden), masks.output, rate, masks))
+        """(T, D) to (T, D), and the attention weights (B, N, L, L) if `attentions`.
+
+        masks: keyed dropout; None leaves dropout in training to torch.
+        """
+        context, weights = self.attend(compute(x), packing, masks, head_mask, attentions)
+        x = self.attention_norm(self._add(x, self.attention_output(context), masks and masks.attention_output, masks))
+        hidden = ACTIVATIONS[self.config.hidden_act](self.intermediate(compute(x)))  # (T, I)
+        x = self.output_norm(self._add(x, self.output(hidden), masks and masks.output, masks))
         return x, weights
 
+    def _add(self, x: Tensor, update: Tensor, mask: Tensor | None, masks: LayerMasks | None) -> Tensor:
+        """x + dropout(update)."""
+        rate = self.config.hidden_dropout_prob
+        if masks is None:
+            return x + F.dropout(update, rate, self.training)
+        return x + update if mask is None else torch.add(x, update * mask, alpha=rescale(rate))
+
     def attend(
-        self, x: Tensor, packing: Packing, masks: "LayerMasks", head_mask: Tensor | None, attentions: bool
+        self, x: Tensor, packing: Packing, masks: LayerMasks | None, head_mask: Tensor | None, attentions: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Multi-head self-attention; padding keys are hidden from every query."""
+        """Multi-head self-attention, (T, D) to (T, D); padding keys are hidden from every query."""
         B, L, N = packing.B, packing.L, self.config.num_attention_heads
-        rate = self.config.attention_probs_dropout_prob if self.training else 0.0
-        q, k, v = (  # (B*N, L, H) each, contiguous: a transposed copy of k would cost more than the product
-            packing.unpack(project(x)).view(B, L, N, -1).transpose(1, 2).reshape(B * N, L, -1)
+        rate = self.config.attention_probs_dropout_prob
+        q, k, v = (  # (B, N, L, H) each
+            packing.unpack(project(x)).view(B, L, N, -1).transpose(1, 2)
             for project in (self.query, self.key, self.value)
         )
         visible = None if packing.mask is None else packing.mask[:, None, None, :]
         weights = None
-        if masks.keyed or attentions or head_mask is not None:
-            scores = torch.bmm(q, k.transpose(1, 2)).view(B, N, L, L) * (1 / math.sqrt(q.shape[-1]))
+        if masks is not None and not attentions and head_mask is None:
+            context = _Attention.apply(q, k, v, visible, masks.weights, rescale(rate))
+        elif attentions or head_mask is not None:
+            scores = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]))
             if visible is not None:
                 scores = torch.where(visible, scores, torch.finfo(scores.dtype).min)
             weights = torch.softmax(scores, -1)  # (B, N, L, L)
-            used = self._drop(weights, masks.weights, rate, masks)
-            used = used if head_mask is None else used * head_mask[:, None, None]
-            context = torch.bmm(used.view(B * N, L, L), v).view(B, N, L, -1)
+            used = F.dropout(weights, rate, self.training)
+            context = (used if head_mask is None else used * head_mask[:, None, None]) @ v
         else:
-            q, k, v = (t.view(B, N, L, -1) for t in (q, k, v))
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=rate)
-        context = context.transpose(1, 2).reshape(B * L, -1)
-        return packing.pack(context), weights if attentions else None
-
-    def _drop(self, x: Tensor, mask: Tensor | None, rate: float, masks: "LayerMasks") -> Tensor:
-        return apply_mask(x, mask, rate) if masks.keyed else F.dropout(x, rate, self.training)
+            context = F.scaled_dot_product_attention(q, k, v, visible, rate if self.training else 0.0)
+        return packing.pack(context.transpose(1, 2).reshape(B * L, -1)), weights if attentions else None
 
 
-@dataclass(frozen=True)
-class LayerMasks:
-    """Dropout bytes of one layer, made by `Encoder.masks`. Not `keyed`: torch's own dropout is used instead."""
+class _Attention(torch.autograd.Function):
+    """softmax(q k^T / sqrt(H)) v with a keyed dropout mask on the weights.
 
-    keyed: bool = False
-    weights: Tensor | None = None  # (B, N, L, L)
-    attention_output: Tensor | None = None  # (T, D)
-    output: Tensor | None = None  # (T, D)
+    On a CPU, torch's fused attention takes several times as long backward as these few products, and knows no such mask.
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, v, visible, mask, scale):  # type: ignore[no-untyped-def]
+        B, N, L, H = q.shape
+        ctx.factor = 1 / math.sqrt(H)
+        q, k, v = ((q * ctx.factor).reshape(B * N, L, H), k.reshape(B * N, L, H), v.reshape(B * N, L, H))
+        scores = torch.bmm(q, k.transpose(1, 2)).view(B, N, L, L)
+        if visible is not None:
+            scores += torch.where(visible, 0.0, -10000.0).to(scores.dtype)  # the constant of modeling.py
+        weights = torch.softmax(scores, -1)
+        ctx.save_for_backward(q, k, v, weights, mask)
+        ctx.scale = scale if mask is not None else 1.0
+        context = torch.bmm(_dropped(weights, mask), v)
+        return (context if mask is None else context.mul_(scale)).view(B, N, L, H)
+
+    @staticmethod
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        q, k, v, weights, mask = ctx.saved_tensors
+        B, N, L, H = dy.shape
+        dy = (dy * ctx.scale).reshape(B * N, L, H)
+        dv = torch.bmm(_dropped(weights, mask).transpose(1, 2), dy)
+        slope = torch.bmm(dy, v.transpose(1, 2)).view(B, N, L, L)
+        slope = slope if mask is None else slope.mul_(mask)
+        slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).view(B * N, L, L)
+        dq, dk = torch.bmm(slope, k).mul_(ctx.factor), torch.bmm(slope.transpose(1, 2), q)
+        return dq.view(B, N, L, H), dk.view(B, N, L, H), dv.view(B, N, L, H), None, None, None
+
+
+def _dropped(weights: Tensor, mask: Tensor | None) -> Tensor:
+    B, N, L, _ = weights.shape
+    return (weights if mask is None else (weights * mask).to(weights.dtype)).view(B * N, L, L)
+
+
+def compute(x: Tensor) -> Tensor:
+    """`x` in the type of matrix products, cast once where autocast would cast it for each product anew."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 @dataclass(frozen=True)
 class EncoderOutput:
     """What an encoder gives.
 
-    `packed` (T, D) is the last layer on the real tokens, `packing` says which cells they are. `hidden_states` is a tuple
+    `packed` (T, D) is the last layer on real tokens, `packing` says which cells they are. `hidden_states` is a tuple
     of (B, L, D), embeddings first, zeros on padding; `attentions` one (B, N, L, L) a layer; both only if asked for.
     `pooled` (B, D) is the tanh pooler on the first token, None if the encoder has no pooler.
     """
@@ -232,7 +284,7 @@ class EncoderOutput:
     @cached_property
     def last_hidden_state(self) -> Tensor:
         """(B, L, D), zeros on padding."""
-        return self.packing.unpack(self.packed).view(self.packing.B, self.packing.L, -1)
+        return self.packing.restore(self.packed)
 
 
 class Encoder(nn.Module):
@@ -271,12 +323,12 @@ class Encoder(nn.Module):
                 "cut or window the input"
             )
         packing = Packing.of(attention_mask, B, L)
-        masks = self.masks(dropout if self.training else None, packing)
-        x = self.embeddings(input_ids, token_type_ids, packing)
-        x = self.layers[0]._drop(x, masks[-1].output, self.config.hidden_dropout_prob, masks[-1])
+        x = self._embed(input_ids, token_type_ids, packing, dropout)
         states, weights = [x], []
         for i, layer in enumerate(self.layers):
-            x, w = self.run_layer(layer, x, packing, masks[i], None if head_mask is None else head_mask[i], attentions)
+            masks = self._masks(i, dropout, packing)
+            heads = None if head_mask is None else head_mask[i]
+            x, w = self.run_layer(layer, x, packing, masks, heads, attentions)
             if hidden_states:
                 states.append(x)
             if w is not None:
@@ -285,7 +337,7 @@ class Encoder(nn.Module):
             packed=x,
             packing=packing,
             pooled=self._pool(x, packing),
-            hidden_states=tuple(packing.unpack(s).view(B, L, -1) for s in states) if hidden_states else None,
+            hidden_states=tuple(packing.restore(s) for s in states) if hidden_states else None,
             attentions=tuple(weights) if attentions else None,
         )
 
@@ -295,27 +347,32 @@ class Encoder(nn.Module):
         first = packing.rows(torch.arange(packing.B, device=x.device) * packing.L)
         return torch.tanh(self.pooler(x[first]))  # (B, D)
 
-    def masks(self, key: DropoutKey | None, packing: Packing) -> list[LayerMasks]:
-        """The dropout bytes of each layer; the last entry's `output` is for the embeddings."""
-        c = self.config
-        if key is None or not (c.hidden_dropout_prob or c.attention_probs_dropout_prob):
-            return [LayerMasks(keyed=key is not None)] * (c.num_hidden_layers + 1)
+    def _embed(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, packing: Packing, key: DropoutKey | None
+    ) -> Tensor:
+        x, rate = self.embeddings(input_ids, token_type_ids, packing), self.config.hidden_dropout_prob
+        if key is None or not self.training:
+            return F.dropout(x, rate, self.training)
+        return x * self._hidden_mask(0, key, packing) * rescale(rate) if rate else x
 
-        def hidden(place: int) -> Tensor | None:
-            if not c.hidden_dropout_prob:
-                return None
-            cells = key.bytes(place, packing.B, packing.L * c.hidden_size).reshape(-1, c.hidden_size)
-            return cells if packing.index is None else cells[packing.index]
-
-        def weights(place: int) -> Tensor | None:
-            if not c.attention_probs_dropout_prob:
-                return None
+    def _masks(self, layer: int, key: DropoutKey | None, packing: Packing) -> LayerMasks | None:
+        """The keyed masks of a layer; None leaves dropout to torch."""
+        c, place = self.config, 3 * layer + 1  # three dropouts a layer; place 0 is that of the embeddings
+        if key is None or not self.training:
+            return None
+        weights = output = attention_output = None
+        if c.attention_probs_dropout_prob:
             shape = (packing.B, c.num_attention_heads, packing.L, packing.L)
-            return key.bytes(place, packing.B, math.prod(shape[1:])).view(shape)
+            weights = key.mask(place, c.attention_probs_dropout_prob, shape)
+        if c.hidden_dropout_prob:
+            attention_output, output = (self._hidden_mask(place + i, key, packing) for i in (1, 2))
+        return LayerMasks(weights, attention_output, output)
 
-        places = range(1, 3 * c.num_hidden_layers, 3)
-        layers = [LayerMasks(True, weights(p), hidden(p + 1), hidden(p + 2)) for p in places]
-        return [*layers, LayerMasks(True, output=hidden(0))]
+    def _hidden_mask(self, place: int, key: DropoutKey, packing: Packing) -> Tensor:
+        """(T, D)."""
+        shape = (packing.B, packing.L, self.config.hidden_size)
+        mask = key.mask(place, self.config.hidden_dropout_prob, shape).view(-1, shape[2])
+        return mask if packing.index is None else mask.index_select(0, packing.index)
 
 
 def compile_layers(encoder: Encoder) -> None:

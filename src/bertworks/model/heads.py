@@ -3,6 +3,7 @@
 Shapes: M masked positions, B sequences, D hidden width, V vocabulary, K labels.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -50,10 +51,10 @@ class ClassificationHead(nn.Linear):
 class Model(nn.Module):
     """An encoder and the heads it was given: `mlm`, `nsp`, `classifier`."""
 
-    def __init__(self, encoder: Encoder, heads: dict[HeadName, nn.Module]):
+    def __init__(self, encoder: Encoder, heads: Mapping[HeadName, nn.Module]):
         super().__init__()
         self.encoder = encoder
-        self.heads = nn.ModuleDict(heads)
+        self.heads = nn.ModuleDict({str(name): head for name, head in heads.items()})
 
     @property
     def config(self) -> ModelConfig:
@@ -63,6 +64,13 @@ class Model(nn.Module):
         """(M, D) encoder output at some positions to (M, V) scores."""
         head = self.heads["mlm"]
         return F.linear(head(hidden), self.encoder.embeddings.word.weight, head.bias)  # type: ignore[arg-type]
+
+
+def build_head(name: HeadName, config: ModelConfig, labels: int = 0) -> nn.Module:
+    """The head of that name; `labels` is the K of a classifier."""
+    if name == "mlm":
+        return MaskedLMHead(config)
+    return NextSentenceHead(config) if name == "nsp" else ClassificationHead(config, labels)
 
 
 def build_model(
@@ -76,15 +84,8 @@ def build_model(
 
     Left out, `pooler` is there unless the masked-LM head is alone: nothing would train it.
     """
-    made: dict[HeadName, nn.Module] = {}
-    for name in heads:
-        if name == "mlm":
-            made[name] = MaskedLMHead(config)
-        elif name == "nsp":
-            made[name] = NextSentenceHead(config)
-        else:
-            made[name] = ClassificationHead(config, labels)
-    model = Model(Encoder(config, pooler=tuple(heads) != ("mlm",) if pooler is None else pooler), made)
+    encoder = Encoder(config, pooler=tuple(heads) != ("mlm",) if pooler is None else pooler)
+    model = Model(encoder, {name: build_head(name, config, labels) for name in heads})
     if seed is not None:
         initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
     return model

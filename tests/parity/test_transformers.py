@@ -1,0 +1,212 @@
+"""Equality with transformers on random tiny models: outputs, padding of every kind, folders written by either side."""
+
+import pytest
+import safetensors.torch
+import torch
+from torch.nn import functional as F
+
+from bertworks.checkpoint.folder import load_encoder, load_model, save_folder
+from bertworks.model.heads import Model
+
+transformers = pytest.importorskip("transformers")
+TOLERANCE = 1e-5
+SHAPES = [  # several widths, depths, head counts; every activation that BERT checkpoints come with
+    {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 50,
+        "hidden_act": "gelu",
+    },
+    {
+        "hidden_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "intermediate_size": 96,
+        "hidden_act": "gelu_new",
+    },
+    {
+        "hidden_size": 20,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 5,
+        "intermediate_size": 64,
+        "hidden_act": "relu",
+    },
+]
+CLASSES = [
+    "BertForPreTraining",
+    "BertForMaskedLM",
+    "BertForNextSentencePrediction",
+    "BertForSequenceClassification",
+    "BertModel",
+]
+
+
+def peer(cls: str, shape: dict, seed: int = 0, **more):
+    """A random model of theirs, its biases and LayerNorms random too, so that nothing hides behind a zero."""
+    config = transformers.BertConfig(
+        vocab_size=97, max_position_embeddings=24, type_vocab_size=3, initializer_range=0.2, **shape, **more
+    )
+    model = getattr(transformers, cls)(config).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def masks(B: int, L: int) -> dict[str, torch.Tensor]:
+    """Padding on the right, on the left with the first token kept, holes, all but the first token, none."""
+    lengths = torch.arange(B)[:, None] * 3 + 4
+    right = torch.arange(L) < lengths
+    left = (torch.arange(L) >= L - lengths) | (torch.arange(L) == 0)
+    holes = torch.rand(B, L, generator=torch.Generator().manual_seed(5)) < 0.6
+    holes[:, 0] = True
+    alone = right.clone()
+    alone[1, 1:] = False
+    return {"right": right, "left": left, "holes": holes, "alone": alone, "none": torch.ones(B, L, dtype=torch.bool)}
+
+
+def inputs(B: int = 4, L: int = 17, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 97, (B, L), generator=generator), torch.randint(0, 3, (B, L), generator=generator)
+
+
+def close(found: torch.Tensor, expected: torch.Tensor, tolerance: float = TOLERANCE) -> None:
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+def compare(ours: Model, theirs, ids, types, mask) -> None:
+    """Everything both sides give: logits of every head, pooled output, hidden states at real tokens."""
+    out = ours.encoder(ids, mask, types)
+    arguments = {"input_ids": ids, "token_type_ids": types, "attention_mask": None if mask is None else mask.long()}
+    expected = theirs(**arguments, output_hidden_states=True)
+    seen = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+    assert len(out.hidden_states) == len(expected.hidden_states)
+    for found, state in zip(out.hidden_states, expected.hidden_states, strict=True):
+        close(found[seen], state[seen])
+    kind = type(theirs).__name__
+    if kind == "BertModel":
+        close(out.pooled, expected.pooler_output)
+    if kind in ("BertForPreTraining", "BertForMaskedLM"):
+        logits = expected.prediction_logits if kind == "BertForPreTraining" else expected.logits
+        close(ours.masked_lm_logits(out.last_hidden_state[seen]), logits[seen])
+    if kind in ("BertForPreTraining", "BertForNextSentencePrediction"):
+        scores = expected.seq_relationship_logits if kind == "BertForPreTraining" else expected.logits
+        close(ours.heads["nsp"](out.pooled), scores)
+    if kind == "BertForSequenceClassification":
+        close(ours.heads["classifier"](out.pooled), expected.logits)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["hidden_act"])
+@pytest.mark.parametrize("cls", CLASSES)
+@torch.no_grad()
+def test_outputs_and_folders_both_ways(cls, shape, tmp_path):
+    theirs = peer(cls, shape, **({"num_labels": 3} if "Classification" in cls else {}))
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = load_model(tmp_path / "theirs")
+    assert not ours.training
+    ids, types = inputs()
+    for mask in [*masks(*ids.shape).values(), None]:
+        compare(ours, theirs, ids, types, mask)
+    compare(ours, theirs, ids[:1], types[:1], None)
+    compare(ours, theirs, ids[1:2], types[1:2], masks(*ids.shape)["right"][1:2])
+
+    labels = ["no", "yes", "perhaps"] if "Classification" in cls else None
+    save_folder(tmp_path / "ours", ours, None, labels=labels)
+    back, info = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(info.values()), info
+    mask = masks(*ids.shape)["right"]
+    compare(load_model(tmp_path / "ours"), back.eval(), ids, types, mask)
+    files = [safetensors.torch.load_file(tmp_path / side / "model.safetensors") for side in ("theirs", "ours")]
+    assert files[0].keys() == files[1].keys()
+    assert all(files[0][name].numpy().tobytes() == files[1][name].numpy().tobytes() for name in files[0])
+    if labels:
+        assert back.config.id2label == dict(enumerate(labels)) and back.config.label2id["yes"] == 1
+    for key in (
+        "hidden_act",
+        "hidden_size",
+        "num_attention_heads",
+        "layer_norm_eps",
+        "type_vocab_size",
+        "pad_token_id",
+    ):
+        assert getattr(back.config, key) == getattr(theirs.config, key)
+    auto = transformers.AutoModel.from_pretrained(tmp_path / "ours").eval()
+    close(auto(ids, mask.long(), types).last_hidden_state[mask], ours.encoder(ids, mask, types).last_hidden_state[mask])
+
+
+@torch.no_grad()
+def test_attention_weights_and_the_path_that_gives_them(tmp_path):
+    theirs = peer("BertModel", SHAPES[0], attn_implementation="eager")
+    theirs.save_pretrained(tmp_path)
+    encoder, (ids, types) = load_encoder(tmp_path), inputs()
+    for name, mask in masks(*ids.shape).items():
+        out = encoder(ids, mask, types, attentions=True)
+        expected = theirs(ids, mask.long(), types, output_attentions=True)
+        for found, weights in zip(out.attentions, expected.attentions, strict=True):
+            rows = mask[:, None, :].expand(-1, 4, -1)  # queries that are real tokens
+            close(found[rows], weights[rows])
+            assert not found.transpose(2, 3)[~mask[:, None, :].expand(-1, 4, -1)].any() or name == "none"
+        close(out.last_hidden_state, encoder(ids, mask, types).last_hidden_state)
+
+
+@torch.no_grad()
+def test_head_mask_takes_a_head_out(tmp_path):
+    """A factor of 0 equals a model whose output projection ignores that head; 1 everywhere changes nothing."""
+    theirs = peer("BertModel", SHAPES[0])
+    theirs.save_pretrained(tmp_path)
+    encoder, (ids, types) = load_encoder(tmp_path), inputs()
+    mask, factors = masks(*ids.shape)["right"], torch.ones(2, 4)
+    close(encoder(ids, mask, types, head_mask=factors).pooled, encoder(ids, mask, types).pooled)
+    factors[1, 2] = 0
+    found = encoder(ids, mask, types, head_mask=factors).last_hidden_state
+    theirs.encoder.layer[1].attention.output.dense.weight[:, 16:24] = 0
+    expected = theirs(ids, mask.long(), types).last_hidden_state
+    close(found[mask], expected[mask])
+    assert (found - encoder(ids, mask, types).last_hidden_state).abs().max() > 0.01
+
+
+@torch.no_grad()
+def test_folders_of_older_versions(tmp_path):
+    """gamma and beta, position_ids, a decoder written out, half precision: as published checkpoints have them."""
+    theirs = peer("BertForPreTraining", SHAPES[0])
+    theirs.save_pretrained(tmp_path)
+    file, old = tmp_path / "model.safetensors", {}
+    for name, tensor in safetensors.torch.load_file(file).items():
+        name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        old[name] = tensor
+    old["bert.embeddings.position_ids"] = torch.arange(24)[None]
+    old["cls.predictions.decoder.weight"] = old["bert.embeddings.word_embeddings.weight"].clone()
+    old["cls.predictions.decoder.bias"] = old["cls.predictions.bias"].clone()
+    safetensors.torch.save_file(old, file)
+    ids, types = inputs()
+    compare(load_model(tmp_path), theirs, ids, types, masks(*ids.shape)["right"])
+
+    safetensors.torch.save_file({k: v.half() if v.is_floating_point() else v for k, v in old.items()}, file)
+    compare(load_model(tmp_path), theirs.half().float(), ids, types, masks(*ids.shape)["right"])
+
+
+@pytest.mark.parametrize("cls", ["BertForPreTraining", "BertForSequenceClassification"])
+def test_gradients(cls, tmp_path):
+    theirs = peer(cls, SHAPES[1], num_labels=3)
+    theirs.save_pretrained(tmp_path)
+    ours, (ids, types) = load_model(tmp_path), inputs()
+    mask = masks(*ids.shape)["holes"]
+    out, expected = ours.encoder(ids, mask, types), theirs(ids, mask.long(), types)
+    if cls == "BertForPreTraining":
+        found, scores = ours.masked_lm_logits(out.packed), expected.prediction_logits[mask]
+    else:
+        found, scores = ours.heads["classifier"](out.pooled), expected.logits
+    for logits in (found, scores):
+        F.cross_entropy(logits, torch.arange(len(logits)) % 3).backward()
+    gradients = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
+    pairs = [
+        (ours.encoder.embeddings.word.weight, "bert.embeddings.word_embeddings.weight"),
+        (ours.encoder.embeddings.position.weight, "bert.embeddings.position_embeddings.weight"),
+        (ours.encoder.layers[0].query.weight, "bert.encoder.layer.0.attention.self.query.weight"),
+        (ours.encoder.layers[2].output_norm.weight, "bert.encoder.layer.2.output.LayerNorm.weight"),
+    ]
+    for parameter, name in pairs:
+        assert (parameter.grad - gradients[name]).norm() / gradients[name].norm() < 1e-5, name

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from typing import Annotated, Any
 
 Verb = Callable[[list[str]], None]
 
@@ -130,11 +131,56 @@ def corpus_show(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks corpus show", args=argv)
 
 
+def pretrain(argv: list[str]) -> None:
+    """Pre-train on a store: masked LM and next sentence. Typing the same line again resumes."""
+    from dataclasses import dataclass
+    from pathlib import Path
+
+    import tyro
+
+    from .config import load_recipe
+    from .pretrain import PretrainConfig
+    from .pretrain import estimate as estimate_run
+    from .pretrain import pretrain as run
+
+    recipe = argv[0] if argv and not argv[0].startswith("-") else None
+    base = load_recipe(recipe, PretrainConfig) if recipe else PretrainConfig()
+
+    @dataclass(frozen=True)
+    class Command:
+        """Pre-train on a store. Usage: bertworks pretrain RECIPE.toml --corpus STORE --out RUN [--optim.lr 1e-4 ...]"""
+
+        corpus: Path  # store made by `bertworks corpus build`
+        out: Path  # run folder; resumed if it is there
+        recipe: Annotated[PretrainConfig, tyro.conf.arg(name="")]  # what the recipe says, field by field
+        init: Path | None = None  # model folder to continue from
+        estimate: bool = False  # only say how long it will take and how much memory it needs
+
+    command = tyro.cli(
+        Command, args=argv[1:] if recipe else argv, default=_with_recipe(Command, base), prog="bertworks pretrain"
+    )
+    if command.estimate:
+        for name, value in estimate_run(command.recipe, command.corpus).items():
+            print(f"{name:18} {value:,.2f}")
+        return
+    results = run(command.recipe, command.corpus, command.out, command.init)
+    if results is None:
+        raise SystemExit(3)
+
+
+def _with_recipe(command: Any, base: Any) -> Any:
+    """Defaults for tyro: everything as declared, the recipe as read from its file."""
+    import tyro
+
+    return command(corpus=tyro.MISSING, out=tyro.MISSING, recipe=base)
+
+
 VERBS: dict[str, Verb] = {
     "tokenizer train": tokenizer_train,
     "tokenizer check": tokenizer_check,
     "corpus build": corpus_build,
     "corpus show": corpus_show,
+    "pretrain": pretrain,
 }
 
 

@@ -48,7 +48,7 @@ class PretrainingObjective:
             batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], dropout=dropout, hidden_states=False
         )
         labels = batch["masked_labels"]
-        used = out.packed[out.packing.rows(batch["masked_positions"])]  # (M, D)
+        used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
         head = model.heads["mlm"]
         terms = {"mlm": linear_cross_entropy(head(used), model.encoder.embeddings.word.weight, head.bias, labels)}
         if "pair_labels" in batch and "nsp" in model.heads:
@@ -131,6 +131,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             torch.mm(slope, weight, out=d_hidden[start : start + ROWS])
             d_weight = slope.T @ h if d_weight is None else d_weight + slope.T @ h
             d_bias = slope.sum(0) if d_bias is None else d_bias + slope.sum(0)
+        if d_weight is None:  # no prediction in this batch
+            d_weight, d_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         return loss
 

@@ -391,6 +391,7 @@ def initialise(module: nn.Module, std: float, generator: torch.Generator) -> Non
             nn.init.trunc_normal_(child.weight, 0.0, std, -2 * std, 2 * std, generator=generator)
             if isinstance(child, nn.Linear) and child.bias is not None:
                 child.bias.zero_()
+    for child in module.modules():  # afterwards: the loop above meets the table after the Embeddings that hold it
         if isinstance(child, Embeddings) and not child.position.weight.requires_grad:
             child.position.weight.copy_(sinusoids(*child.position.weight.shape))
 

@@ -1,0 +1,134 @@
+"""Batches as tensors: gather the spans, pair them, mask them, pad them.
+
+A batch is a dict of int64 and bool tensors. B sequences, L positions, M slots (fixed for a shape), K labels:
+
+    input_ids, token_type_ids (B, L)    attention_mask (B, L) bool, True = real token
+    masked_positions (M,)               cells of the flattened (B*L) that are predicted; unused slots hold 0
+    masked_labels (M,)                  the ids that stood there; unused slots hold -100
+    pair_labels (B,)                    0 = B follows A, 1 = B is random
+    labels (B,) or (B, L)               of supervised tasks; -100 = no label
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .instances import GROUP, InstanceConfig, InstanceStream, Plan, Position, generator
+from .masking import Draws, MaskingConfig, mask, predictions_per_sequence
+from .store import Shard, Store
+
+Batch = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What assembling needs to know of the tokenizer."""
+
+    size: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    pad_id: int
+    continuation: NDArray[np.bool_]  # (V,) pieces that continue a word
+
+
+class PretrainingData:
+    """Masked sentence pairs from one split of a store, at one sequence length."""
+
+    def __init__(
+        self,
+        store: Store,
+        split: str,
+        vocabulary: Vocabulary,
+        length: int,
+        instances: InstanceConfig,
+        masking: MaskingConfig,
+        seed: int,
+    ):
+        self.vocabulary, self.length, self.masking = vocabulary, length, masking
+        self.shards: list[Shard] = store.shards(split)
+        self.stream = InstanceStream(self.shards, length, instances, seed)
+        self.most = predictions_per_sequence(length, masking)
+
+    def take(self, position: Position, count: int, rows: range | None = None) -> tuple[Batch, Position]:
+        """The next `count` instances as one batch, and the position after them.
+
+        `rows` makes only those rows of the batch: what one process, or one step of gradient accumulation, needs.
+        """
+        parts, after = self.stream.take(position, count)
+        rows = range(count) if rows is None else rows
+        made, start = [], 0
+        for window, indices in parts:
+            wanted = indices[max(rows.start - start, 0) : max(rows.stop - start, 0)]
+            start += len(indices)
+            if len(wanted):
+                made.append(self._assemble(window, wanted))
+        ids, lengths, a_stops, positions, labels, pairs = (np.concatenate(part) for part in zip(*made, strict=True))
+        column = np.arange(self.length)
+        cells = positions + self.length * np.arange(len(ids))[:, None]
+        batch = {
+            "input_ids": ids,
+            "attention_mask": column < lengths[:, None],
+            "token_type_ids": ((column >= a_stops[:, None]) & (column < lengths[:, None])).astype(np.int64),
+            "masked_positions": np.where(labels >= 0, cells, 0).reshape(-1),
+            "masked_labels": labels.reshape(-1),
+            "pair_labels": pairs,
+        }
+        return {name: torch.from_numpy(array) for name, array in batch.items()}, after
+
+    def _assemble(self, window: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+        """Ids, lengths, first cell of segment 1, masked positions and labels, pair labels of rows of a window's plan."""
+        plan, _, key = self.stream.window(window)
+        ids, candidates, lengths, a_stops = self._gather(plan[rows])
+        draws = []
+        for group, members in _runs(rows // GROUP):
+            full = Draws.of(generator(*key, group), (GROUP, self.length), self.vocabulary.size)
+            draws.append(full.rows(rows[members] % GROUP))
+        drawn = Draws(*(np.concatenate([getattr(d, name) for d in draws]) for name in ("order", "action", "tokens")))
+        continues = self.vocabulary.continuation[ids] if self.masking.whole_word else candidates
+        positions, labels = mask(
+            ids, candidates, continues, lengths, drawn, self.masking, self.vocabulary.mask_id, self.most
+        )
+        return ids, lengths, a_stops, positions, labels, plan[rows, 5]
+
+    def _gather(self, plan: Plan) -> tuple[NDArray[np.int64], ...]:
+        """[CLS] A [SEP] B [SEP] of each row, and the cells that hold tokens of A or B."""
+        shard, a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(5))
+        column = np.arange(self.length)
+        a_length = a_stop - a_start
+        last = a_length + b_stop - b_start + 2  # cell of the second [SEP]
+        in_a = (column > 0) & (column <= a_length)
+        in_b = (column > a_length + 1) & (column < last)
+        source = np.where(in_a, a_start + column - 1, b_start + column - a_length - 2)
+        ids = np.full(source.shape, self.vocabulary.pad_id)
+        candidates = in_a | in_b
+        for s in np.unique(shard):
+            cells = candidates & (shard == s)
+            ids[cells] = self.shards[s].tokens[source[cells]]
+        row = np.arange(len(ids))
+        ids[:, 0] = self.vocabulary.cls_id
+        ids[row, a_length[:, 0] + 1] = ids[row, last[:, 0]] = self.vocabulary.sep_id
+        return ids, candidates, last[:, 0] + 1, a_length[:, 0] + 2
+
+    def batches(self, size: int, most: int) -> Iterator[Batch]:
+        """The first `most` batches of one pass (for evaluation); the last may be smaller."""
+        position, made = Position(), 0
+        while position.window < self.stream.windows and made < most:
+            total = len(self.stream.window(position.window)[1])
+            if total:
+                batch, position = self.take(position, min(size, total - position.offset))
+                yield batch
+                made += 1
+            else:
+                position = Position(position.window + 1)
+
+
+def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
+    """Runs of equal neighbours: (value, where)."""
+    edges = np.flatnonzero(np.diff(values, prepend=-1))
+    for start, stop in zip(edges, [*edges[1:], len(values)], strict=True):
+        yield int(values[start]), slice(start, stop)

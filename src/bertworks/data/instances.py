@@ -1,0 +1,182 @@
+"""Which spans of the corpus make a training instance, after create_pretraining_data.py of the original code, and in which
+order the instances come.
+
+Nothing is stored: an instance is six integers computed from sentence offsets when it is needed. The plan is made block by
+block (about a million tokens of one shard), each a pure function of (seed, pass, length, block), and 16 shuffled blocks at a
+time are mixed into a window. So a position in the endless stream of instances is two integers, the window's number and an
+offset in it, and memory stays bounded whatever the size of the corpus.
+
+With `dupe_factor` d > 0 there are d different passes over the corpus (spans and masks), repeated after d epochs as in the
+original; with 0 every epoch is a new pass (RoBERTa's dynamic masking).
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .store import Shard
+
+BLOCK_TOKENS = 1_000_000
+WINDOW_BLOCKS = 16
+GROUP = 256  # instances whose masks come from one generator
+
+Plan = NDArray[np.int64]  # (n, 6): shard, a_start, a_stop, b_start, b_stop, is_random_next
+
+
+@dataclass(frozen=True)
+class InstanceConfig:
+    """How spans are cut from documents."""
+
+    short_seq_prob: float = 0.1  # share of passes over a document that aim at a shorter length
+    dupe_factor: int = 10  # different plans and maskings before they repeat; 0: never repeat
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a stream has been read: the window's number counted over all epochs, and instances used of it."""
+
+    window: int = 0
+    offset: int = 0
+
+
+def generator(*key: int) -> np.random.Generator:
+    """The random generator of this key."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+
+
+def plan_document(
+    document: int, offsets: Sequence[int], shard: "Sentences", target: int, longest: int, rng: random.Random
+) -> Iterator[tuple[int, int, int, int, bool]]:
+    """The instances of one document, as spans of token offsets (a_start, a_stop, b_start, b_stop, is_random_next).
+
+    offsets: token offset of each sentence and of the end. target, longest: tokens to aim at and at most, without [CLS]
+    and [SEP]. Calls `rng` in the order of create_instances_from_document, so that the original's generator gives the
+    original's instances.
+    """
+    first = i = 0
+    while i < len(offsets) - 1:
+        if offsets[i + 1] - offsets[first] < target and i + 2 < len(offsets):
+            i += 1
+            continue
+        sentences = i + 1 - first
+        in_a = rng.randint(1, sentences - 1) if sentences >= 2 else 1
+        a, b = [offsets[first], offsets[first + in_a]], [offsets[first + in_a], offsets[i + 1]]
+        is_random_next = sentences == 1 or rng.random() < 0.5
+        if is_random_next:
+            b = shard.random_span(document, target - (a[1] - a[0]), rng)
+            i -= sentences - in_a  # the sentences that B would have had are put back
+        truncate_pair(a, b, longest, rng)
+        yield a[0], a[1], b[0], b[1], is_random_next
+        i += 1
+        first = i
+
+
+def truncate_pair(a: list[int], b: list[int], longest: int, rng: random.Random) -> None:
+    """Shorten the longer span, one token at a time at a random end, until both fit (truncate_seq_pair)."""
+    while (a[1] - a[0]) + (b[1] - b[0]) > longest:
+        span = a if a[1] - a[0] > b[1] - b[0] else b
+        if rng.random() < 0.5:
+            span[0] += 1
+        else:
+            span[1] -= 1
+
+
+class Sentences:
+    """Sentence and document offsets of one shard, with the draw of a random second segment."""
+
+    def __init__(self, shard: Shard):
+        self.offsets, self.documents = shard.sentences, shard.documents
+
+    def of(self, document: int) -> list[int]:
+        """Token offset of each sentence of `document`, and of its end."""
+        offsets: list[int] = self.offsets[self.documents[document] : self.documents[document + 1] + 1].tolist()
+        return offsets
+
+    def random_span(self, document: int, target: int, rng: random.Random) -> list[int]:
+        """Consecutive sentences of at least `target` tokens, where there are so many, from another document."""
+        for _ in range(10):
+            other = rng.randint(0, len(self.documents) - 2)
+            if other != document:
+                break
+        stop = int(self.documents[other + 1])
+        i = rng.randint(0, stop - int(self.documents[other]) - 1) + int(self.documents[other])
+        start = end = int(self.offsets[i])
+        while i < stop:
+            i += 1
+            end = int(self.offsets[i])
+            if end - start >= target:
+                break
+        return [start, end]
+
+
+def plan_block(shard: Shard, documents: range, length: int, short_seq_prob: float, key: tuple[int, ...]) -> Plan:
+    """(n, 5) the instances of some documents of a shard, in document order; a pure function of its arguments."""
+    rng = random.Random(int.from_bytes(np.random.SeedSequence(key).generate_state(4).tobytes(), "little"))
+    sentences, longest, rows = Sentences(shard), length - 3, []
+    for document in documents:
+        # once a document and pass: some short targets, to lessen the mismatch with short input at fine-tuning
+        target = rng.randint(2, longest) if rng.random() < short_seq_prob else longest
+        rows.extend(plan_document(document, sentences.of(document), sentences, target, longest, rng))
+    return np.array(rows, dtype=np.int64).reshape(-1, 5)
+
+
+class InstanceStream:
+    """The endless, shuffled stream of instances of some shards at one sequence length."""
+
+    def __init__(self, shards: Sequence[Shard], length: int, config: InstanceConfig, seed: int):
+        self.shards, self.length, self.config, self.seed = list(shards), length, config, seed
+        self.blocks = [(s, block) for s, shard in enumerate(shards) for block in _blocks(shard)]
+        self.windows = -(-len(self.blocks) // WINDOW_BLOCKS)  # an epoch
+        self.window = lru_cache(maxsize=2)(self._window)
+
+    def pass_of(self, window: int) -> int:
+        """Which plan and masking the window belongs to."""
+        epoch = window // self.windows
+        return epoch % self.config.dupe_factor if self.config.dupe_factor else epoch
+
+    def _window(self, number: int) -> tuple[Plan, NDArray[np.int64], tuple[int, ...]]:
+        """Plan (n, 6) of window `number`, the order in which its rows are read, and the key of its masks."""
+        epoch, place = divmod(number, self.windows)
+        this = self.pass_of(number)
+        place = int(generator(self.seed, 1, epoch).permutation(self.windows)[place])
+        order = generator(self.seed, 2, this).permutation(len(self.blocks))
+        plans = [np.empty((0, 6), np.int64)]
+        for index in order[place * WINDOW_BLOCKS : (place + 1) * WINDOW_BLOCKS]:
+            shard, documents = self.blocks[index]
+            key = (self.seed, 3, this, self.length, int(index))
+            plan = plan_block(self.shards[shard], documents, self.length, self.config.short_seq_prob, key)
+            plans.append(np.column_stack([np.full(len(plan), shard), plan]))
+        rows = np.concatenate(plans)
+        key = (self.seed, 4, this, self.length, place)
+        rows = rows[generator(*key).permutation(len(rows))]
+        groups = np.array_split(np.arange(len(rows)), range(GROUP, len(rows), GROUP))
+        shuffled = generator(self.seed, 5, epoch, place).permutation(len(groups))
+        return rows, np.concatenate([groups[g] for g in shuffled]), key
+
+    def take(self, position: Position, count: int) -> tuple[list[tuple[int, NDArray[np.int64]]], Position]:
+        """The next `count` instances: [(window, rows of its plan)], and the position after them."""
+        taken: list[tuple[int, NDArray[np.int64]]] = []
+        empty = 0
+        while count:
+            order = self.window(position.window)[1]
+            rows = order[position.offset : position.offset + count]
+            if len(rows):
+                taken.append((position.window, rows))
+                count -= len(rows)
+            empty = 0 if len(rows) else empty + 1
+            if empty > self.windows:
+                raise ValueError("no training instance can be made from this corpus")
+            used = position.offset + len(rows)
+            position = Position(position.window + 1) if used >= len(order) else Position(position.window, used)
+        return taken, position
+
+
+def _blocks(shard: Shard) -> list[range]:
+    """Consecutive documents of about BLOCK_TOKENS each (a longer document is a block of its own)."""
+    starts = shard.sentences[shard.documents[:-1]] // BLOCK_TOKENS
+    edges = np.flatnonzero(np.diff(starts, prepend=-1))
+    return [range(a, b) for a, b in zip(edges, [*edges[1:], shard.n_documents], strict=True)]

@@ -1,0 +1,122 @@
+"""Which positions are predicted, and what stands there instead (paper 3.1 and A.1; create_masked_lm_predictions).
+
+Everything works on a rectangle of instances at once; the random numbers come from one generator a group of instances, so
+that a mask depends on (seed, pass, window, group) and on nothing else.
+
+Shapes: n instances, L positions, P predictions at most.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class MaskingConfig:
+    """Masking rate and what replaces a chosen token; what is left of the shares keeps its token."""
+
+    masked_lm_prob: float = 0.15  # share of the tokens that is predicted
+    mask_share: float = 0.8  # of these, replaced by [MASK]
+    random_share: float = 0.1  # of these, replaced by any entry of the vocabulary
+    whole_word: bool = False  # choose whole words, never some pieces of one
+
+    def __post_init__(self) -> None:
+        if not 0 < self.masked_lm_prob < 1:
+            raise ValueError(f"masked_lm_prob = {self.masked_lm_prob}; expected a share between 0 and 1")
+        if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1:
+            raise ValueError(f"mask_share {self.mask_share} + random_share {self.random_share}; expected at most 1")
+
+
+def predictions_per_sequence(length: int, config: MaskingConfig) -> int:
+    """The largest number of predictions: 20 at length 128 and 77 at 512, as the original's documentation advises."""
+    return int(np.ceil(length * config.masked_lm_prob))
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Random numbers for one rectangle: (n, L) each. Drawn for a whole group, so that any rows of it can be masked alone."""
+
+    order: NDArray[np.float32]  # which positions come first
+    action: NDArray[np.float32]  # what happens to a chosen position
+    tokens: NDArray[np.int64]  # the random replacements
+
+    @classmethod
+    def of(cls, rng: np.random.Generator, shape: tuple[int, int], vocab_size: int) -> "Draws":
+        return cls(
+            rng.random(shape, np.float32), rng.random(shape, np.float32), rng.integers(0, vocab_size, shape, np.int64)
+        )
+
+    def rows(self, rows: NDArray[np.int64]) -> "Draws":
+        return Draws(self.order[rows], self.action[rows], self.tokens[rows])
+
+
+def mask(
+    ids: NDArray[np.int64],
+    candidates: NDArray[np.bool_],
+    continues: NDArray[np.bool_],
+    lengths: NDArray[np.int64],
+    draws: Draws,
+    config: MaskingConfig,
+    mask_id: int,
+    most: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Mask `ids` (n, L) in place; returns positions and labels, (n, P = most) each, unused slots 0 and -100.
+
+    candidates: what may be chosen (not [CLS], [SEP], padding). continues: pieces that continue a word. lengths: tokens of
+    each instance, special ones included, since the original counts them.
+    """
+    wanted = np.rint(lengths * config.masked_lm_prob).astype(np.int64).clip(1, most)
+    if config.whole_word:
+        chosen = _choose_words(candidates, continues, wanted, draws.order)
+    else:
+        chosen = _choose_tokens(candidates, wanted, draws.order)
+    row, column = chosen.nonzero()
+    slot = np.arange(len(row)) - np.searchsorted(row, row)  # 0, 1, 2 ... within each instance
+    positions, labels = np.zeros((len(ids), most), np.int64), np.full((len(ids), most), IGNORED)
+    positions[row, slot], labels[row, slot] = column, ids[row, column]
+    action = draws.action[row, column]
+    to_mask = action < config.mask_share
+    to_random = ~to_mask & (action < config.mask_share + config.random_share)
+    ids[row[to_mask], column[to_mask]] = mask_id
+    ids[row[to_random], column[to_random]] = draws.tokens[row[to_random], column[to_random]]
+    return positions, labels
+
+
+def _choose_tokens(
+    candidates: NDArray[np.bool_], wanted: NDArray[np.int64], order: NDArray[np.float32]
+) -> NDArray[np.bool_]:
+    """The `wanted` candidates of lowest `order` in each row."""
+    order = np.where(candidates, order, np.inf)
+    ranked = np.argsort(order, axis=1)[:, : wanted.max(initial=1)]
+    take = np.arange(ranked.shape[1]) < wanted[:, None]
+    chosen = np.zeros_like(candidates)
+    np.put_along_axis(chosen, ranked, take, axis=1)
+    return chosen & candidates
+
+
+def _choose_words(
+    candidates: NDArray[np.bool_], continues: NDArray[np.bool_], wanted: NDArray[np.int64], order: NDArray[np.float32]
+) -> NDArray[np.bool_]:
+    """Whole words in random order, skipping those that no longer fit.
+
+    A continuing piece belongs to the candidate before it, even across [SEP], as in the original.
+    """
+    chosen = np.zeros_like(candidates)
+    for row in range(len(candidates)):
+        cells = candidates[row].nonzero()[0]
+        starts = ~continues[row, cells]
+        starts[:1] = True
+        word = np.cumsum(starts) - 1
+        sizes, left = np.bincount(word), wanted[row]
+        taken = np.zeros(len(sizes), bool)
+        for w in np.argsort(order[row, cells[starts]]):
+            if sizes[w] <= left:
+                taken[w] = True
+                left -= sizes[w]
+            if not left:
+                break
+        chosen[row, cells] = taken[word]
+    return chosen

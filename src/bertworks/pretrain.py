@@ -1,0 +1,283 @@
+"""Pre-training: a store and a recipe become a model folder (paper 3.1, A.2).
+
+The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result) and results.json. Typing the
+same line again resumes; a finished run is left as it is.
+"""
+
+import dataclasses
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .checkpoint.folder import initial_model, save_folder
+from .config import to_toml
+from .data.batches import PretrainingData, Vocabulary
+from .data.instances import InstanceConfig, Position
+from .data.masking import MaskingConfig
+from .data.store import Store
+from .files import InputError, read_json, write_json, write_text
+from .model.encoder import ModelConfig, compile_layers
+from .model.heads import Model, build_model
+from .objectives import PretrainingObjective
+from .tokenizer import Tokenizer
+from .training import parallel
+from .training.loop import Group, Loop, LoopConfig, evaluate
+from .training.optim import OptimConfig, Optimizer
+from .training.report import duration
+from .training.state import Progress, load_state
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the run at one sequence length."""
+
+    length: int = 128  # tokens of an instance, [CLS] and both [SEP] included
+    share: float = 1.0  # of the budget
+    batch_size: int = 256  # instances an update, over all processes and micro-batches
+    micro_batch_size: int = 0  # instances a forward pass; 0: as many as the process has of the batch
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """A pre-training recipe."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    instances: InstanceConfig = field(default_factory=InstanceConfig)
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    phases: tuple[Phase, ...] = (Phase(),)
+    eval_batches: int = 40  # held-out batches an evaluation
+
+    def __post_init__(self) -> None:
+        if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
+            raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
+        for phase in self.phases:
+            if not 5 <= phase.length <= self.model.max_position_embeddings:
+                raise ValueError(
+                    f"phase of length {phase.length}; expected 5 to max_position_embeddings = "
+                    f"{self.model.max_position_embeddings}"
+                )
+
+    def fingerprint(self, store: Store) -> str:
+        """Hash of what must not change between the sittings of a run."""
+        fixed = dataclasses.replace(self, loop=dataclasses.replace(self.loop, log_every=0, save_every=0))
+        return hashlib.sha256(f"{to_toml(fixed)}{store.fingerprint}".encode()).hexdigest()
+
+
+class PretrainingFeed:
+    """The batches of each phase in turn: a pure function of the run's progress."""
+
+    def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: parallel.World):
+        self.phases, self.world = config.phases, world
+        seed = config.loop.seed
+        self.data = [
+            PretrainingData(store, "train", vocabulary, p.length, config.instances, config.masking, seed)
+            for p in config.phases
+        ]
+        for p in config.phases:
+            if p.batch_size % world.size:
+                raise InputError(f"batch_size {p.batch_size} is not divisible by the {world.size} processes")
+
+    def __call__(self, progress: Progress, share: float) -> Group:
+        """The next group; a new phase begins at the start of its own stream."""
+        phase = self.phase_at(share)
+        position = Position(progress.window, progress.offset) if phase == progress.phase else Position()
+        size, micro = self.phases[phase].batch_size, self.phases[phase].micro_batch_size
+        mine = size // self.world.size
+        first, micro = mine * self.world.rank, micro or mine
+        made = []
+        for start in range(first, first + mine, micro):
+            rows = range(start, min(start + micro, first + mine))
+            batch, after = self.data[phase].take(position, size, rows)
+            made.append((batch, start))
+        return Group(made, (phase, after.window, after.offset))
+
+    def phase_at(self, share: float) -> int:
+        """The phase that is on when `share` of the budget is used."""
+        end = 0.0
+        for i, phase in enumerate(self.phases):
+            end += phase.share
+            if share < end - 1e-9:
+                return i
+        return len(self.phases) - 1
+
+
+def useful_flops(config: ModelConfig, masking: MaskingConfig) -> float:
+    """Operations a real token, forward and backward: 6 for each encoder weight, and the masked share of the MLM head."""
+    D, V, wide = config.hidden_size, config.vocab_size, config.intermediate_size
+    layer = 4 * (D * D + D) + 2 * D * wide + wide + D + 4 * D
+    return 6.0 * (config.num_hidden_layers * layer + masking.masked_lm_prob * (V * D + D * D))
+
+
+def pretrain(
+    config: PretrainConfig, corpus: Path, out: Path, init: Path | None = None, quiet: bool = False
+) -> dict[str, Any] | None:
+    """Train, or resume, and write the run folder; returns its results, or None if the run was stopped before its end."""
+    if (out / "results.json").exists():
+        results: dict[str, Any] = read_json(out / "results.json")
+        _say(quiet, f"{out} is finished; see {out / 'results.json'}")
+        return results
+    parallel.prepare_process()
+    store = Store.open(corpus)
+    tokenizer = Tokenizer.load(store.tokenizer_folder)
+    if config.model.vocab_size != store.vocab_size:
+        raise InputError(
+            f"the recipe's model.vocab_size is {config.model.vocab_size}, the corpus was built with a vocabulary of "
+            f"{store.vocab_size}; give --model.vocab-size {store.vocab_size} or build the corpus with the other tokenizer"
+        )
+    with joined_world() as world:
+        loop = prepare(config, store, tokenizer, out, init, world, quiet)
+        if not quiet and world.main:
+            for line in describe(config, store, loop):
+                print(line, file=sys.stderr)
+        finished = loop.run()
+        if not finished:
+            _say(quiet, f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
+            return None
+        return finish(config, store, tokenizer, out, loop)
+
+
+@contextmanager
+def joined_world() -> Iterator[parallel.World]:
+    """Join the other processes, if any, and leave them at the end."""
+    world = parallel.join_world()
+    try:
+        yield world
+    finally:
+        parallel.leave_world()
+
+
+def prepare(
+    config: PretrainConfig,
+    store: Store,
+    tokenizer: Tokenizer,
+    out: Path,
+    init: Path | None,
+    world: parallel.World,
+    quiet: bool,
+) -> Loop:
+    """The loop of this run, at the step where an earlier sitting left it."""
+    model = start_model(config, init).to(world.device)
+    optimizer = Optimizer(model, config.optim)
+    out.mkdir(parents=True, exist_ok=True)
+    recipe = config.fingerprint(store)
+    progress = load_state(out / "state", model, optimizer, recipe) or Progress()
+    if world.main:
+        write_text(out / "recipe.toml", to_toml(config))
+    if parallel.should_compile(config.loop.compile, world.device):
+        compile_layers(model.encoder)
+    vocabulary = vocabulary_of(tokenizer)
+    held_out = PretrainingData(
+        store, "validation", vocabulary, config.phases[-1].length, config.instances, config.masking, config.loop.seed
+    )
+    objective = PretrainingObjective()
+    dtype = parallel.compute_dtype(config.loop.precision, world.device)
+    return Loop(
+        model,
+        objective,
+        PretrainingFeed(config, store, vocabulary, world),
+        optimizer,
+        world,
+        config.loop,
+        out,
+        recipe,
+        progress,
+        evaluate=lambda: evaluate(model, objective, held_out.batches(64, config.eval_batches), world),
+        flops_per_token=useful_flops(config.model, config.masking),
+        matmul_peak=parallel.matmul_peak(world.device, dtype),
+        quiet=quiet,
+    )
+
+
+def start_model(config: PretrainConfig, init: Path | None) -> Model:
+    """Fresh weights, or those of a model folder to continue from."""
+    if init is None:
+        return build_model(config.model, ("mlm", "nsp"), seed=config.loop.seed)
+    model, fresh, _ = initial_model(init, ("mlm", "nsp"), seed=config.loop.seed)
+    if model.config != config.model:
+        raise InputError(
+            f"{init} holds a model of another shape than the recipe's [model]; make the recipe equal to it"
+        )
+    if fresh:
+        print(f"not in {init}, started anew: {', '.join(fresh)}", file=sys.stderr)
+    return model
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
+    """What the batches need to know of a tokenizer."""
+    t = tokenizer
+    return Vocabulary(t.vocab_size, t.cls_id, t.sep_id, t.mask_id, t.pad_id, t.continuation)
+
+
+def describe(config: PretrainConfig, store: Store, loop: Loop) -> list[str]:
+    """What is about to run, for a person to check before hours are spent."""
+    parameters = sum(p.numel() for p in loop.model.parameters())
+    tokens = sum(shard.n_tokens for shard in store.shards("train"))
+    lines = [
+        f"model: {config.model.num_hidden_layers} layers, width {config.model.hidden_size}, "
+        f"{parameters:,} parameters; corpus: {tokens:,} tokens",
+        f"device {loop.world.device}, {loop.world.size} process(es), "
+        f"matrix products at {loop.matmul_peak / 1e9:,.0f} GFLOP/s at best",
+        f"unigram entropy of the corpus {store.unigram_entropy():.3f} nats: a masked-LM loss that stays near it has "
+        "learned word frequencies only",
+    ]
+    if loop.progress.step:
+        lines.append(f"resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")
+    return lines
+
+
+def finish(config: PretrainConfig, store: Store, tokenizer: Tokenizer, out: Path, loop: Loop) -> dict[str, Any]:
+    """Write the model folder, then results.json, which marks the run as finished."""
+    progress, world = loop.progress, loop.world
+    final = loop.evaluate() if loop.evaluate else {}
+    results = {
+        "kind": "pretrain",
+        "metrics": final | {"unigram_entropy": store.unigram_entropy()},
+        "steps": progress.step,
+        "tokens": progress.tokens,
+        "instances": progress.instances,
+        "seconds": progress.seconds,
+        "seed": config.loop.seed,
+        "processes": world.size,
+        "corpus": store.fingerprint,
+        "recipe": loop.recipe,
+        "machine": parallel.facts(),
+    }
+    if world.main:
+        save_folder(out / "model", loop.model, tokenizer, results, None)
+        write_json(out / "results.json", results)
+    world.wait()
+    return results
+
+
+def estimate(config: PretrainConfig, corpus: Path, steps: int = 8) -> dict[str, float]:
+    """Train a few steps in a scratch folder and say how long the recipe will take, and how much memory it needs."""
+    import tempfile
+
+    short = dataclasses.replace(
+        config,
+        loop=dataclasses.replace(
+            config.loop, steps=steps, tokens=0, hours=0, log_every=steps // 2, eval_every=0, save_every=0
+        ),
+        eval_batches=1,
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        pretrain(short, corpus, Path(scratch), quiet=True)
+        from .training.report import read_log
+
+        last = [r for r in read_log(scratch) if r["kind"] == "train"][-1]
+    rate = last["tokens_per_second"]
+    tokens_a_step = last["tokens"] / last["step"]
+    total = config.loop.tokens or config.loop.steps * tokens_a_step
+    hours = config.loop.hours or total / rate / 3600
+    return {"tokens_per_second": rate, "memory": last["memory"], "hours": hours, "tokens": total or hours * 3600 * rate}
+
+
+def _say(quiet: bool, text: str) -> None:
+    if not quiet:
+        print(text, file=sys.stderr)

@@ -1,0 +1,327 @@
+"""The one training loop: pre-training, fine-tuning and whatever comes later run through it.
+
+It is handed a model, an objective, a feed of batches and an optimizer, and knows nothing of text or tasks. A step is: fetch
+the whole accumulation group, count its predictions over all processes, divide every loss by those counts, sum gradients,
+clip, update. Budgets are steps, tokens or hours; whichever is used up first ends the run.
+"""
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal, Protocol
+
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..files import InputError, atomic_write
+from ..objectives import Batch, DropoutKey, Objective
+from .optim import Optimizer
+from .parallel import World, compute_dtype, peak_memory
+from .report import Reporter
+from .state import Progress, save_state
+
+BEST = "best.safetensors"
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """Budget, rhythm and precision of a run."""
+
+    steps: int = 0  # budget in optimizer steps; 0: no such limit
+    tokens: int = 0  # budget in real tokens; 0: no such limit
+    hours: float = 0.0  # budget in hours of training, sittings added up; 0: no such limit
+    seed: int = 12345  # of everything random: initial weights, order, masks, dropout
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # of matrix products; weights are always float32
+    compile: Literal["auto", "on", "off"] = (
+        "auto"  # torch.compile; auto: on GPUs, where it pays, if a compiler is there
+    )
+    log_every: int = 50  # steps between records in log.jsonl
+    eval_every: int = 500  # steps between evaluations on held-out data; 0: only at the end
+    save_every: int = 500  # steps between saved states; 0: only at the end and when stopped
+    max_skipped: int = 10  # updates in a row that may be skipped because loss or gradient is not finite
+    keep_best: str = ""  # evaluation metric whose best weights are kept instead of the last
+
+    def share(self, progress: Progress) -> float:
+        """How much of the budget is used, 0 to 1."""
+        shares = [
+            progress.step / self.steps if self.steps else 0.0,
+            progress.tokens / self.tokens if self.tokens else 0.0,
+            progress.seconds / (3600 * self.hours) if self.hours else 0.0,
+        ]
+        return min(1.0, max(shares))
+
+    def check(self) -> None:
+        """Raises InputError if the run would never end."""
+        if not (self.steps or self.tokens or self.hours):
+            raise InputError("no budget: give one of loop.steps, loop.tokens, loop.hours")
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one update reads: this process's micro-batches, each with its first row in the global batch."""
+
+    micro_batches: list[tuple[Batch, int]]
+    after: tuple[int, int, int]  # phase, window, offset of the next instance
+
+
+class Feed(Protocol):
+    def __call__(self, progress: Progress, share: float) -> Group:
+        """The group that comes next at `progress`, `share` of the budget being used."""
+
+
+class Step(nn.Module):
+    """One micro-batch forward, as a module, so that processes can be joined around it."""
+
+    def __init__(self, model: nn.Module, objective: Objective):
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: Batch, key: DropoutKey | None) -> dict[str, Tensor]:
+        return {name: term.loss for name, term in self.objective(self.model, batch, key).items()}  # type: ignore[arg-type]
+
+
+@dataclass
+class Loop:
+    """`Loop(...).run()` trains until the budget is used or a signal comes, and says whether it finished."""
+
+    model: nn.Module
+    objective: Objective
+    feed: Feed
+    optimizer: Optimizer
+    world: World
+    config: LoopConfig
+    run_folder: Path
+    recipe: str  # hash of the settings that a resumed run must share
+    progress: Progress = field(default_factory=Progress)
+    evaluate: Callable[[], dict[str, float]] | None = None  # held-out metrics
+    flops_per_token: float = 0.0  # useful operations, forward and backward
+    matmul_peak: float = 0.0  # operations a second that the machine can do at best
+    quiet: bool = False
+
+    def run(self) -> bool:
+        self.config.check()
+        self.dtype = compute_dtype(self.config.precision, self.world.device)
+        step = Step(self.model, self.objective)
+        self.step: nn.Module = DistributedDataParallel(step) if self.world.size > 1 else step
+        self.reporter = Reporter(self.run_folder, self.progress.step, self.quiet or not self.world.main)
+        self.window = Window()
+        try:
+            with caught_signals() as stop:
+                return self._train(stop)
+        finally:
+            self.reporter.close()
+
+    def _train(self, stop: list[int]) -> bool:
+        config, progress = self.config, self.progress
+        self.model.train()
+        while (share := config.share(progress)) < 1:
+            start = time.perf_counter()
+            group = self.feed(progress, share)
+            stopped = self._update(group, share, bool(stop))
+            progress.step += 1
+            progress.phase, progress.window, progress.offset = group.after
+            progress.seconds += time.perf_counter() - start
+            now = config.share(progress)
+            self.reporter.progress(now, f"step {progress.step:,}")
+            if progress.step % config.log_every == 0 or now >= 1:
+                self._log(now)
+            if config.eval_every and progress.step % config.eval_every == 0 and now < 1:
+                self._evaluate()
+            if stopped or (config.save_every and progress.step % config.save_every == 0) or now >= 1:
+                self.save()
+            if stopped and now < 1:
+                return False
+        self._evaluate()
+        best = self.run_folder / "state" / BEST
+        if config.keep_best and best.exists():
+            self.model.load_state_dict(load_file(best, device=str(self.world.device)))
+        return True
+
+    def _update(self, group: Group, share: float, stop: bool) -> bool:
+        """One optimizer step over all micro-batches of all processes; returns whether any process was told to stop."""
+        counts = self._counts(group, stop)
+        progress, names = self.progress, [n for n in counts if n not in ("tokens", "instances", "stop")]
+        for i, (batch, row) in enumerate(group.micro_batches):
+            batch = {name: value.to(self.world.device, non_blocking=True) for name, value in batch.items()}
+            last = i == len(group.micro_batches) - 1
+            quiet = contextlib.nullcontext() if last or self.world.size == 1 else self.step.no_sync()  # type: ignore[operator]
+            with quiet:
+                with autocast(self.dtype, self.world.device):
+                    losses = self.step(batch, self._dropout_key(row))
+                    # processes average their gradients, so each gives `size` times its part of the sum
+                    loss = sum(losses[n] * (self.world.size / max(counts[n], 1.0)) for n in losses)
+                loss.backward()  # type: ignore[union-attr]
+            self.window.add(losses)
+        norm = self.optimizer.clip()
+        self.window.count({n: counts[n] for n in names}, counts["tokens"])
+        progress.tokens += int(counts["tokens"])
+        progress.instances += int(counts["instances"])
+        if torch.isfinite(norm):
+            self.window.lr = self.optimizer.step(progress.updates, share)
+            progress.updates, progress.skipped = progress.updates + 1, 0
+        else:
+            self._skip()
+        self.window.norm = float(norm)
+        return counts["stop"] > 0
+
+    def _counts(self, group: Group, stop: bool) -> dict[str, float]:
+        """Predictions of each term, tokens, instances and wishes to stop, over all micro-batches and processes."""
+        counts: dict[str, float] = {"tokens": 0, "instances": 0, "stop": float(stop)}
+        for batch, _ in group.micro_batches:
+            for name, count in self.objective.counts(batch).items():
+                counts[name] = counts.get(name, 0) + count
+            counts["tokens"] += int(batch["attention_mask"].sum())
+            counts["instances"] += len(batch["input_ids"])
+        values = torch.tensor(list(counts.values()), dtype=torch.float64, device=self.world.device)
+        return dict(zip(counts, self.world.sum(values).tolist(), strict=True))
+
+    def _dropout_key(self, row: int) -> DropoutKey | None:
+        """Key of the masks on a CPU; on a GPU the device generator is seeded, so that fused kernels stay fused."""
+        seed, step = self.config.seed, self.progress.step
+        if self.world.device.type == "cpu":
+            return DropoutKey(seed, step, row)
+        torch.cuda.manual_seed((seed * 1_000_003 + step) * 65_537 + row)
+        return None
+
+    def _skip(self) -> None:
+        """The stated policy for a loss or gradient that is not finite: no update; stop if it goes on."""
+        self.optimizer.adam.zero_grad(set_to_none=False)
+        self.progress.skipped += 1
+        if self.progress.skipped > self.config.max_skipped:
+            raise InputError(
+                f"loss or gradient not finite in {self.progress.skipped} steps in a row, the last at step "
+                f"{self.progress.step}. No such update was made and the last saved state is whole; begin again with a "
+                "lower optim.lr, a longer optim.warmup, or loop.precision = 'float32'"
+            )
+
+    def _log(self, share: float) -> None:
+        progress = self.progress
+        rate = self.window.rate()
+        left = progress.seconds * (1 - share) / share if share else 0.0
+        record: dict[str, Any] = {"step": progress.step, **self.window.means(self.world)}
+        record |= {
+            "lr": self.window.lr,
+            "grad_norm": self.window.norm,
+            "tokens": progress.tokens,
+            "tokens_per_second": rate,
+        }
+        if self.matmul_peak:
+            record["share_of_peak"] = rate * self.flops_per_token / self.matmul_peak / self.world.size
+        record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
+        self.window = Window(lr=self.window.lr)
+        if self.world.main:
+            self.reporter.record("train", record)
+
+    def _evaluate(self) -> None:
+        if not self.evaluate:
+            return
+        with autocast(self.dtype, self.world.device):
+            metrics = self.evaluate()
+        self.model.train()
+        self.window.pause()
+        if self.world.main:
+            self.reporter.record("eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
+        score = metrics.get(self.config.keep_best)
+        if score is not None and (self.progress.best is None or score > self.progress.best):
+            self.progress.best = score
+            if self.world.main:
+                (self.run_folder / "state").mkdir(exist_ok=True)
+                with atomic_write(self.run_folder / "state" / BEST) as file:
+                    file.write(save({n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}))
+
+    def save(self) -> None:
+        """Save the state (the first process; the others wait)."""
+        start = time.perf_counter()
+        if self.world.main:
+            save_state(self.run_folder / "state", self.model, self.optimizer, self.progress, self.recipe)
+        self.world.wait()
+        self.window.start += time.perf_counter() - start
+
+
+class Window:
+    """Sums since the last record."""
+
+    def __init__(self, lr: float = 0.0) -> None:
+        self.losses: dict[str, Tensor] = {}
+        self.counts: dict[str, float] = {}
+        self.tokens, self.lr, self.norm = 0.0, lr, 0.0
+        self.start = time.perf_counter()
+
+    def add(self, losses: dict[str, Tensor]) -> None:
+        for name, loss in losses.items():
+            self.losses[name] = self.losses.get(name, 0) + loss.detach()
+
+    def count(self, counts: dict[str, float], tokens: float) -> None:
+        for name, count in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        self.tokens += tokens
+
+    def rate(self) -> float:
+        """Real tokens a second since the last record."""
+        return self.tokens / max(time.perf_counter() - self.start, 1e-9)
+
+    def pause(self) -> None:
+        """Begin to measure anew: what ran since the last record was not only training."""
+        self.tokens, self.start = 0.0, time.perf_counter()
+
+    def means(self, world: World) -> dict[str, float]:
+        """Mean loss of each term over the predictions of all processes."""
+        if not self.losses:
+            return {}
+        sums = world.sum(torch.stack([t.double() for t in self.losses.values()]))
+        pairs = zip(self.losses, sums.tolist(), strict=True)
+        return {f"{name}_loss": total / max(self.counts[name], 1) for name, total in pairs}
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], world: World) -> dict[str, float]:
+    """Mean loss and accuracy of each term over `batches`, divided among the processes: {mlm_loss, mlm_accuracy, ...}."""
+    model.eval()
+    sums: dict[str, float] = {}
+    for i, batch in enumerate(batches):
+        mine = i % world.size == world.rank
+        counts = objective.counts(batch)
+        terms = objective(model, {n: v.to(world.device) for n, v in batch.items()}) if mine else {}  # type: ignore[arg-type]
+        for name, count in counts.items():
+            loss, hits = (terms[name].loss, terms[name].correct) if name in terms else (0.0, 0)
+            for key, value in (("loss", loss), ("correct", hits), ("count", count if mine else 0)):
+                sums[f"{name} {key}"] = sums.get(f"{name} {key}", 0.0) + (0.0 if value is None else float(value))
+    values = world.sum(torch.tensor(list(sums.values()), dtype=torch.float64, device=world.device))
+    total = dict(zip(sums, values.tolist(), strict=True))
+    metrics = {}
+    for name in {key.split()[0]: None for key in sums}:
+        count = max(total[f"{name} count"], 1.0)
+        metrics |= {f"{name}_loss": total[f"{name} loss"] / count, f"{name}_accuracy": total[f"{name} correct"] / count}
+    return metrics
+
+
+def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """The context of a forward pass: matrix products in `dtype`, weights in float32."""
+    return torch.autocast(device.type, dtype, enabled=dtype is not torch.float32)
+
+
+@contextlib.contextmanager
+def caught_signals() -> Iterator[list[int]]:
+    """A list that becomes non-empty when SIGTERM or SIGINT arrives, so that a run can save before it ends."""
+    caught: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+        signal.signal(number, signal.default_int_handler)  # a second one interrupts at once
+
+    try:
+        old = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    except ValueError:  # not the main thread: signals are somebody else's business
+        yield caught
+        return
+    try:
+        yield caught
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -1,0 +1,99 @@
+"""Optimizer and learning rate (paper A.2; optimization.py of the original code).
+
+Two rules, one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay scaled by the rate.
+AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's fused kernel serves both.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """How weights are updated."""
+
+    lr: float = 1e-4  # highest learning rate
+    rule: Literal["bert_adam", "adamw"] = "bert_adam"  # without or with bias correction
+    betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two moments
+    eps: float = 1e-6  # added to the root of the second moment
+    weight_decay: float = 0.01  # for matrices and embeddings; biases and LayerNorm are never decayed
+    max_grad_norm: float = 1.0  # clip to this global norm; 0: do not clip
+    warmup: float = 0.01  # share of the run in which the rate rises (the paper: 10,000 of 1,000,000 steps)
+    schedule: Literal["google", "hf", "constant"] = "google"  # linear decay from 0 or from the end of warm-up; none
+
+    def __post_init__(self) -> None:
+        if self.lr <= 0 or not 0 <= self.warmup < 1:
+            raise ValueError(f"lr = {self.lr}, warmup = {self.warmup}; expected lr > 0 and 0 <= warmup < 1")
+
+
+def learning_rate(config: OptimConfig, progress: float) -> float:
+    """The rate at `progress` (0 to 1, the share of the run before this update).
+
+    google: lr * t / w in warm-up, then lr * (1 - t / T): the line starts at step 0, so the rate drops by w / T when warm-up
+    ends. hf: the line starts where warm-up ends.
+    """
+    if progress < config.warmup:
+        return config.lr * progress / config.warmup
+    if config.schedule == "constant":
+        return config.lr
+    left = max(0.0, 1.0 - progress)
+    return config.lr * (left if config.schedule == "google" else left / (1 - config.warmup))
+
+
+class Optimizer:
+    """AdamW over two groups: matrices, which are decayed, and vectors (biases, LayerNorm), which are not."""
+
+    def __init__(self, model: nn.Module, config: OptimConfig):
+        self.config = config
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        decayed = [p for p in self.parameters.values() if p.ndim > 1]
+        plain = [p for p in self.parameters.values() if p.ndim <= 1]
+        beta1, beta2 = config.betas
+        self.adam = torch.optim.AdamW(
+            [{"params": decayed, "decay": config.weight_decay}, {"params": plain, "decay": 0.0}],
+            lr=config.lr,
+            betas=(beta1, beta2),
+            eps=config.eps,
+            fused=True,
+        )
+
+    def clip(self) -> torch.Tensor:
+        """Clip the gradients by their global norm, which is returned."""
+        limit = self.config.max_grad_norm or math.inf
+        return torch.nn.utils.clip_grad_norm_(self.parameters.values(), limit)
+
+    def step(self, update: int, progress: float) -> float:
+        """Make update number `update` (from 0); returns the learning rate used."""
+        lr = learning_rate(self.config, progress)
+        beta1, beta2 = self.config.betas
+        root = math.sqrt(1 - beta2 ** (update + 1))
+        scale = root / (1 - beta1 ** (update + 1)) if self.config.rule == "bert_adam" else 1.0
+        for group in self.adam.param_groups:
+            group["lr"] = lr / scale
+            group["eps"] = self.config.eps / (root if self.config.rule == "bert_adam" else 1.0)
+            group["weight_decay"] = group["decay"] * scale
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=False)
+        return lr
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """The moments by parameter name, for saving."""
+        moments = {}
+        for name, p in self.parameters.items():
+            for key, value in self.adam.state.get(p, {}).items():
+                if key != "step":
+                    moments[f"{key}.{name}"] = value
+        return moments
+
+    def load(self, moments: dict[str, torch.Tensor], updates: int) -> None:
+        """Take back what `state` gave after `updates` updates."""
+        for name, p in self.parameters.items():
+            self.adam.state[p] = {
+                "step": torch.tensor(float(updates), device=p.device),
+                "exp_avg": moments[f"exp_avg.{name}"].to(p.device),
+                "exp_avg_sq": moments[f"exp_avg_sq.{name}"].to(p.device),
+            }

@@ -1,0 +1,158 @@
+"""The machine: device, threads, precision, processes, peak. Every concern of running on more than one process is here.
+
+`torchrun` sets RANK, WORLD_SIZE and LOCAL_RANK; without it one process runs the same code with a world of one.
+"""
+
+import ctypes
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..files import InputError
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all that train together."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def main(self) -> bool:
+        """Whether this process writes files and talks."""
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum of `values` over all processes."""
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def wait(self) -> None:
+        """Return when every process has come here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+def join_world() -> World:
+    """Read torchrun's environment, join the process group (nccl on GPUs, gloo on CPUs), pick this process's device."""
+    size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+    local = int(os.environ.get("LOCAL_RANK", 0))
+    device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")
+    if size > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return World(rank, size, device)
+
+
+def leave_world() -> None:
+    """Leave the process group, if there is one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def prepare_process() -> None:
+    """Settings of this process that make training fast and repeatable; harmless to call twice.
+
+    Freed memory is kept for the next step (glibc would give it back to the system and fault every page in again, which took
+    a fifth of a training step), and operations whose result would depend on the order of threads are excluded.
+    """
+    if sys.platform == "linux":
+        m_trim_threshold, m_mmap_threshold, most = -1, -3, 2**31 - 1
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "mallopt"):
+            libc.mallopt(m_mmap_threshold, most)
+            libc.mallopt(m_trim_threshold, most)
+    if not torch.cuda.is_available():
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
+    """The type of matrix products: "float32", "bfloat16", or for "auto" bfloat16 where it is the faster one."""
+    if wanted != "auto":
+        return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    fast = any(getattr(torch.cpu, name, bool)() for name in names)
+    return torch.bfloat16 if fast else torch.float32
+
+
+def should_compile(wanted: str, device: torch.device) -> bool:
+    """Whether to use torch.compile: "on", "off", or for "auto" on a GPU if there is a C++ compiler.
+
+    On a CPU the encoder's own operations are as fast as compiled ones and need no minute of compiling (docs/log.md).
+    """
+    found = any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++"))
+    if wanted == "on" and not found:
+        raise InputError(
+            "loop.compile = 'on', but no C++ compiler (g++ or clang++) was found; install one or give 'auto'"
+        )
+    return wanted == "on" or (wanted == "auto" and device.type == "cuda" and found)
+
+
+def matmul_peak(device: torch.device, dtype: torch.dtype, size: int = 2048) -> float:
+    """Operations a second of a (size, size) matrix product, the median of several: what the machine can do at best."""
+    a = torch.randn(size, size, device=device).to(dtype)
+    times = []
+    for _ in range(8):
+        start = time.perf_counter()
+        for _ in range(8 if device.type == "cuda" else 1):
+            a @ a
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) / (8 if device.type == "cuda" else 1))
+    return 2 * size**3 / statistics.median(times[2:])
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: the most that this process has used (on a GPU: of its memory)."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def facts() -> dict[str, Any]:
+    """What a result depends on besides its recipe: machine, versions, commit."""
+    import bertworks
+
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), cpu)
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "bertworks": bertworks.__version__,
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the code that runs, if it runs from a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,85 @@
+"""What a run says while it trains: a bar with rate and time left on a terminal, plain lines elsewhere, and log.jsonl."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+LOG = "log.jsonl"
+
+
+def read_log(run: Path | str) -> list[dict[str, Any]]:
+    """The records of a run's log, oldest first; a last line that was cut by a kill is left out."""
+    records = []
+    for line in (Path(run) / LOG).read_text(encoding="utf-8").splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return records
+
+
+class Reporter:
+    """Writes records to the run's log and shows them. `quiet`: write only (every process but the first, and tests)."""
+
+    def __init__(self, run: Path, step: int, quiet: bool = False):
+        self.path, self.quiet = run / LOG, quiet
+        if self.path.exists():  # what the killed sitting logged after its last saved state will be logged again
+            kept = [record for record in read_log(run) if record["step"] <= step]
+            self.path.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+        self.console = Console(stderr=True)
+        self.bar: Progress | None = None
+        if not quiet and self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>5.1f}%"), TimeElapsedColumn(),
+                TextColumn("{task.fields[info]}"), console=self.console,
+            )  # fmt: skip
+            self.task = self.bar.add_task("training", total=1.0, info="")
+            self.bar.start()
+
+    def progress(self, share: float, info: str) -> None:
+        """Move the bar to `share` of the run."""
+        if self.bar:
+            self.bar.update(self.task, completed=share, info=info)
+
+    def record(self, kind: str, values: dict[str, Any]) -> None:
+        """Append one record to the log and show it as a line."""
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, **values}) + "\n")
+        if self.quiet:
+            return
+        text = "  ".join(f"{name} {_short(name, value)}" for name, value in values.items() if value is not None)
+        if self.bar:
+            self.bar.console.print(f"[dim]{kind:5}[/] {text}", highlight=False, soft_wrap=True)
+        else:
+            print(f"{kind:5} {text}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Stop the bar."""
+        if self.bar:
+            self.bar.stop()
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 42 s, 3 min 20 s, 5 h 07 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def _short(name: str, value: Any) -> str:
+    if name in ("seconds", "left"):
+        return duration(value)
+    if name == "memory":
+        return f"{value / 2**20:,.0f} MiB"
+    if name == "lr":
+        return f"{value:.2e}"
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,385 @@
+"""The model folder: round trips, starts for training, what is refused and how it is said, killed and failed writes."""
+
+import dataclasses
+import errno
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from bertworks.checkpoint import folder as folders
+from bertworks.checkpoint import hf
+from bertworks.checkpoint.folder import (
+    initial_model,
+    load_encoder,
+    load_model,
+    load_tokenizer,
+    read_config,
+    save_folder,
+)
+from bertworks.files import InputError
+from bertworks.model.encoder import ModelConfig
+from bertworks.model.heads import Model, build_model
+from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
+
+VOCAB = [*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz", "##a", "##b", "the", "of"]
+TINY = ModelConfig(
+    vocab_size=len(VOCAB),
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=12,
+    hidden_act="gelu_new",
+)
+WORD = "bert.embeddings.word_embeddings.weight"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory) -> Tokenizer:
+    file = tmp_path_factory.mktemp("vocab") / "vocab.txt"
+    file.write_text("\n".join(VOCAB) + "\n")
+    return Tokenizer.load(file, lowercase=True)
+
+
+@pytest.fixture
+def saved(tmp_path, tokenizer) -> Path:
+    save_folder(tmp_path / "model", build_model(TINY, seed=1), tokenizer, {"seed": 1})
+    return tmp_path / "model"
+
+
+def same_state(one: Model, other: Model) -> bool:
+    a, b = one.state_dict(), other.state_dict()
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def change_config(folder: Path, **changes) -> None:
+    settings = json.loads((folder / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in settings.items() if v is not None}))
+
+
+def change_weights(folder: Path, change) -> None:
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    change(tensors)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+
+
+# ---- round trips
+
+
+@pytest.mark.parametrize(
+    "heads", [(), ("mlm",), ("nsp",), ("mlm", "nsp"), ("classifier",), ("mlm", "nsp", "classifier")]
+)
+@pytest.mark.parametrize("changes", [{}, {"type_vocab_size": 0}, {"position_embedding_type": "sinusoidal"}])
+def test_what_is_written_is_read(heads, changes, tmp_path, tokenizer):
+    config = dataclasses.replace(TINY, **changes)
+    model = build_model(config, heads, labels=3, seed=1)
+    save_folder(tmp_path / "model", model, tokenizer, labels=["a", "b", "c"] if "classifier" in heads else None)
+    back = load_model(tmp_path / "model")
+    assert back.config == config and list(back.heads) == list(heads) and not back.training
+    assert same_state(model, back)
+    learned = config.position_embedding_type == "learned"
+    assert back.encoder.embeddings.position.weight.requires_grad == learned
+    assert sum(not p.requires_grad for p in back.parameters()) == (not learned)
+    assert same_state(load_model(tmp_path / "model"), back)
+    settings = read_config(tmp_path / "model")[1]
+    assert settings["model_type"] == ("bertworks" if changes.get("type_vocab_size") == 0 else "bert")
+    assert hf.labels_from_hf(settings, "") == (["a", "b", "c"] if "classifier" in heads else None)
+    assert load_tokenizer(tmp_path / "model").vocab == VOCAB
+
+
+def test_files_of_a_folder(saved, tokenizer):
+    names = ["README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+    assert sorted(file.name for file in saved.iterdir()) == names
+    assert [file.name for file in saved.parent.iterdir()] == ["model"]  # nothing temporary is left
+    with safetensors.safe_open(saved / "model.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt"}
+        assert "cls.predictions.decoder.weight" not in file.keys()  # noqa: SIM118 - no mapping
+    assert json.loads((saved / "tokenizer_config.json").read_text())["model_max_length"] == 12
+
+
+def test_lower_precision_is_written_as_float32(tmp_path):
+    model = build_model(TINY, seed=1).bfloat16()
+    save_folder(tmp_path / "model", model, None)
+    back = load_model(tmp_path / "model")
+    assert all(p.dtype == torch.float32 for p in back.parameters())
+    assert torch.equal(back.encoder.pooler.weight.bfloat16(), model.encoder.pooler.weight)
+
+
+def test_same_model_same_bytes(tmp_path, saved, tokenizer):
+    save_folder(tmp_path / "again", load_model(saved), load_tokenizer(saved), {"seed": 1})
+    for file in saved.iterdir():
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+
+
+def test_loaded_weights_are_no_view_of_the_file(saved):
+    model = load_model(saved)
+    before = model.encoder.pooler.weight.clone()
+    size = (saved / "model.safetensors").stat().st_size
+    with open(saved / "model.safetensors", "r+b") as file:
+        file.seek(size - 4000)
+        file.write(b"\x7f" * 4000)
+    assert torch.equal(model.encoder.pooler.weight, before)
+
+
+def test_the_card_tells_the_runs_facts(tmp_path):
+    facts = {
+        "title": "Trial | one",
+        "language": "en",
+        "steps": 120000,
+        "results": {"mlm accuracy": 0.4125, "n": [1, 2]},
+    }
+    save_folder(tmp_path / "m", build_model(TINY, ("classifier",), 2, seed=1), None, facts, ["bad|worse", "good"])
+    card = (tmp_path / "m" / "README.md").read_text()
+    front = card.split("---\n")[1]
+    assert 'language: "en"' in front and 'pipeline_tag: "text-classification"' in front
+    assert "# Trial | one\n" in card and "| steps | 120,000 |" in card and "| mlm accuracy | 0.4125 |" in card
+    assert "bad\\|worse, good" in card and "| parameters, total |" in card
+
+
+def test_labels_must_fit_the_classifier(tmp_path):
+    model = build_model(TINY, ("classifier",), labels=3, seed=1)
+    with pytest.raises(ValueError, match="2 labels for a classifier with 3 outputs"):
+        save_folder(tmp_path / "m", model, None, labels=["a", "b"])
+    save_folder(tmp_path / "m", model, None)
+    assert json.loads((tmp_path / "m" / "config.json").read_text())["id2label"]["2"] == "LABEL_2"
+
+
+# ---- starts for training
+
+
+def test_a_start_takes_what_is_there_and_seeds_the_rest(saved):
+    source = load_model(saved)
+    model, fresh, unused = initial_model(saved, ("classifier",), labels=3, seed=5, dropout=0.0)
+    assert (fresh, unused) == (["classifier"], ["mlm", "nsp"])
+    assert same_state(Model(model.encoder, {}), Model(source.encoder, {}))
+    assert model.config.hidden_dropout_prob == model.config.attention_probs_dropout_prob == 0
+    head = model.heads["classifier"]
+    assert head.weight.shape == (3, 16) and 0 < head.weight.abs().max() <= 0.04 and not head.bias.any()
+    again, other = (initial_model(saved, ("classifier",), 3, seed).model.heads["classifier"] for seed in (5, 6))
+    assert torch.equal(head.weight, again.weight) and not torch.equal(head.weight, other.weight)
+    assert all(p.device.type == "cpu" and p.requires_grad for p in model.parameters())
+
+    model, fresh, unused = initial_model(saved, ("mlm", "nsp"), labels=0, seed=5)
+    assert (fresh, unused) == ([], []) and same_state(model, source)
+    model, fresh, unused = initial_model(saved, ("mlm",), labels=0, seed=5)
+    assert (fresh, unused) == ([], ["nsp", "pooler"]) and model.encoder.pooler is None
+
+
+def test_a_classifier_is_taken_only_with_as_many_labels(tmp_path):
+    source = build_model(TINY, ("classifier",), labels=3, seed=1)
+    save_folder(tmp_path / "m", source, None, labels=["a", "b", "c"])
+    same = initial_model(tmp_path / "m", ("classifier",), labels=3, seed=5)
+    assert same.fresh == [] and same_state(same.model, source)
+    other = initial_model(tmp_path / "m", ("classifier",), labels=2, seed=5)
+    assert (other.fresh, other.unused) == (["classifier"], ["classifier"])
+    assert other.model.heads["classifier"].weight.shape == (2, 16)
+
+
+def test_a_pooler_is_made_where_the_folder_has_none(tmp_path):
+    save_folder(tmp_path / "m", build_model(TINY, ("mlm",), seed=1), None)
+    model, fresh, unused = initial_model(tmp_path / "m", ("mlm", "nsp"), labels=0, seed=5)
+    assert (fresh, unused) == (["nsp", "pooler"], [])
+    assert 0 < model.encoder.pooler.weight.abs().max() <= 0.04
+    assert model.encoder(torch.zeros(1, 3, dtype=torch.long)).pooled.isfinite().all()
+
+
+def test_heads_of_other_tasks_are_left_over_but_no_obstacle_to_a_start(saved):
+    change_config(saved, architectures=["BertForTokenClassification"])
+
+    def tag(tensors):
+        for name in [name for name in tensors if name.startswith(("cls.", "bert.pooler"))]:
+            del tensors[name]
+        tensors["classifier.weight"], tensors["classifier.bias"] = torch.zeros(9, 16), torch.zeros(9)
+
+    change_weights(saved, tag)
+    with pytest.raises(InputError, match=r"classifier.weight: left over"):
+        load_model(saved)
+    start = initial_model(saved, ("classifier",), labels=9, seed=1)
+    assert (start.fresh, start.unused) == (["classifier", "pooler"], ["classifier"])
+    assert start.model.heads["classifier"].weight.any()
+
+
+# ---- what is refused
+
+
+def refusal(folder: Path, call=load_model) -> str:
+    with pytest.raises(InputError) as caught:
+        call(folder)
+    assert str(folder) in str(caught.value)
+    return str(caught.value)
+
+
+def test_missing_folder_config_and_weights(saved, tmp_path):
+    assert "no such folder" in refusal(tmp_path / "nowhere")
+    assert f"there is one in {saved}" in refusal(tmp_path)
+    (saved / "model.safetensors").unlink()
+    assert "no model.safetensors" in refusal(saved)
+    (saved / "pytorch_model.bin").write_bytes(b"")
+    message = refusal(saved)
+    assert "pytorch_model.bin" in message and "save_pretrained" in message
+    (saved / "config.json").unlink()
+    assert "no config.json" in refusal(saved)
+
+
+def test_a_damaged_file_is_named(saved):
+    whole = (saved / "model.safetensors").read_bytes()
+    for broken in (whole[:-1], whole[: len(whole) // 2], whole[:5], b"", b"\xff" * 100):
+        (saved / "model.safetensors").write_bytes(broken)
+        assert "model.safetensors: damaged" in refusal(saved)
+    (saved / "config.json").write_text('{"model_type": ')
+    assert "not valid JSON" in refusal(saved)
+    (saved / "config.json").write_text("[1]")
+    assert "expected a table" in refusal(saved)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        WORD,
+        "bert.embeddings.LayerNorm.bias",
+        "bert.encoder.layer.1.attention.self.key.weight",
+        "bert.pooler.dense.bias",
+        "cls.predictions.bias",
+        "cls.predictions.transform.dense.weight",
+        "cls.seq_relationship.weight",
+    ],
+)
+def test_a_missing_tensor_is_named(saved, name):
+    change_weights(saved, lambda tensors: tensors.pop(name))
+    assert f"{name}: missing" in refusal(saved)
+
+
+def test_a_missing_head_is_noticed_by_what_config_promises(saved):
+    change_weights(saved, lambda tensors: [tensors.pop(f"cls.seq_relationship.{kind}") for kind in ("weight", "bias")])
+    assert "cls.seq_relationship.bias: missing" in refusal(saved)
+
+
+def test_extra_and_misshapen_tensors_are_named(saved):
+    change_weights(saved, lambda tensors: tensors.update({"bert.encoder.layer.2.output.dense.bias": torch.zeros(16)}))
+    assert "bert.encoder.layer.2.output.dense.bias: left over" in refusal(saved)
+    assert "left over" in refusal(saved, lambda path: initial_model(path, ("nsp",), 0, 1))
+    change_weights(saved, lambda tensors: tensors.pop("bert.encoder.layer.2.output.dense.bias"))
+    change_weights(saved, lambda tensors: tensors.update({"bert.pooler.dense.bias": torch.zeros(17)}))
+    assert "bert.pooler.dense.bias: found 17 float32, expected 16 float32" in refusal(saved)
+
+
+def test_an_untied_decoder_is_refused(saved):
+    def untie(tensors):
+        tensors["cls.predictions.decoder.weight"] = tensors[WORD] + 1
+
+    change_weights(saved, untie)
+    assert f"cls.predictions.decoder.weight: differs from {WORD}" in refusal(saved)
+
+
+def test_two_spellings_of_one_tensor_are_refused(saved):
+    change_weights(saved, lambda tensors: tensors.update({"pooler.dense.bias": torch.zeros(16)}))
+    assert "two tensors for bert.pooler.dense.bias" in refusal(saved)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "roberta"}, "model_type = 'roberta'"),
+        ({"model_type": None, "hidden_size": None}, "model_type = None"),
+        ({"hidden_act": "tanh"}, "hidden_act = 'tanh'; expected one of gelu"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder is set"),
+        ({"hidden_size": "16"}, "hidden_size = '16' is of type str"),
+        ({"num_attention_heads": 3}, "not divisible"),
+        ({"vocab_size": 40}, "word_embeddings.weight: found 35x16 float32, expected 40x16 float32 (vocab_size"),
+        ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight: missing"),
+        ({"num_hidden_layers": 1}, "bert.encoder.layer.1.attention.self.query.weight: left over"),
+    ],
+)
+def test_what_would_be_computed_differently_is_refused(saved, changes, message):
+    change_config(saved, **changes)
+    assert message in refusal(saved)
+
+
+def test_labels_with_gaps_and_of_another_number_are_refused(tmp_path):
+    folder = tmp_path / "m"
+    save_folder(folder, build_model(TINY, ("classifier",), 3, seed=1), None, labels=["a", "b", "c"])
+    change_config(folder, id2label={"0": "a", "2": "c"})
+    assert "id2label" in refusal(folder)
+    change_config(folder, id2label={"0": "a", "1": "b"})
+    assert "classifier.weight: found 3x16 float32, expected 2x16 float32" in refusal(folder)
+
+
+def test_a_tokenizer_of_another_size_or_none(saved, tmp_path, tokenizer):
+    small = build_model(dataclasses.replace(TINY, vocab_size=30), seed=1)
+    with pytest.raises(InputError, match="the tokenizer has 35 tokens, the model's embedding table 30 rows"):
+        save_folder(tmp_path / "small", small, tokenizer)
+    assert not (tmp_path / "small").exists()
+    save_folder(tmp_path / "small", small, None)
+    for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"):
+        shutil.copy(saved / name, tmp_path / "small")
+    assert "35 tokens" in refusal(tmp_path / "small", load_tokenizer)
+    for name in ("tokenizer.json", "vocab.txt"):
+        (saved / name).unlink()
+    assert "tokenizer.json" in refusal(saved, load_tokenizer)
+    with pytest.raises(InputError, match=re.escape(str(saved))):
+        save_folder(tmp_path / "other", build_model(TINY, seed=1), saved)
+
+
+# ---- failed and killed writes
+
+
+def test_a_full_disk_leaves_the_old_folder(saved, monkeypatch):
+    before = {file.name: file.read_bytes() for file in saved.iterdir()}
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(folders, "write_json", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        save_folder(saved, build_model(TINY, seed=2), None)
+    assert {file.name: file.read_bytes() for file in saved.iterdir()} == before
+    assert [file.name for file in saved.parent.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("kill_at", range(6))
+@pytest.mark.parametrize("other", [False, True])
+def test_a_kill_while_files_are_replaced_never_mixes_two_models(saved, tokenizer, kill_at, other, monkeypatch):
+    """Stopped before any of the renames: the folder is the old model, the new one, or none."""
+    old = load_model(saved)
+    new = build_model(dataclasses.replace(TINY, hidden_act="relu") if other else TINY, seed=2)
+    replace, done = folders.os.replace, []
+
+    def killed(source, target):
+        if Path(target).parent == saved:
+            if len(done) == kill_at:
+                raise KeyboardInterrupt
+            done.append(target)
+        replace(source, target)
+
+    monkeypatch.setattr(folders.os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        save_folder(saved, new, tokenizer)
+    monkeypatch.undo()
+    try:
+        found = load_model(saved)
+    except InputError as error:
+        assert other and "no config.json" in str(error)
+    else:
+        assert any(found.config == model.config and same_state(found, model) for model in (old, new))
+    save_folder(saved, new, tokenizer)  # the next try succeeds, whatever lies about
+    assert same_state(load_model(saved), new) and load_model(saved).config == new.config
+
+
+def test_remains_of_a_killed_run_are_cleared(saved):
+    remains = saved.parent / ".model.tmp"
+    remains.mkdir()
+    (remains / "model.safetensors").write_text("half")
+    save_folder(saved, build_model(TINY, seed=2), None)
+    assert not remains.exists()
+
+
+def test_load_encoder_gives_the_encoder(saved):
+    encoder = load_encoder(saved)
+    assert not encoder.training
+    assert len(encoder(torch.zeros(1, 3, dtype=torch.long)).hidden_states) == 3

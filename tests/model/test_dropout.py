@@ -1,0 +1,146 @@
+"""Keyed dropout: masks are a function of seed, step, place and row, and of nothing else."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from bertworks.model.dropout import DropoutKey, dropped_bytes, rescale
+from bertworks.model.encoder import Encoder, ModelConfig, _Attention, initialise
+
+CONFIG = ModelConfig(
+    vocab_size=50,
+    hidden_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=40,
+    max_position_embeddings=16,
+    hidden_dropout_prob=0.2,
+    attention_probs_dropout_prob=0.1,
+)
+
+
+@pytest.mark.parametrize("row", [(1,), (31,), (33,), (3, 4, 4), (1000,)])
+def test_masks_do_not_depend_on_how_rows_are_divided(row):
+    key = DropoutKey(seed=7, step=3)
+    whole = key.mask(5, 0.5, (8, *row))
+    assert whole.shape == (8, *row) and whole.dtype == torch.bfloat16
+    for cut in (1, 4, 7):
+        rest = dataclasses.replace(key, row=cut)
+        parts = [key.mask(5, 0.5, (cut, *row)), rest.mask(5, 0.5, (8 - cut, *row))]
+        assert torch.equal(torch.cat(parts), whole)
+    assert torch.equal(dataclasses.replace(key, row=2).mask(5, 0.5, (3, *row)), whole[2:5])
+
+
+def test_masks_differ_by_seed_step_place_and_row():
+    key, shape = DropoutKey(seed=7, step=3), (1, 4096)
+    made = [
+        key.mask(5, 0.5, shape),
+        key.mask(6, 0.5, shape),
+        dataclasses.replace(key, row=1).mask(5, 0.5, shape),
+        *(DropoutKey(seed, step).mask(5, 0.5, shape) for seed, step in [(8, 3), (7, 4), (7, 0), (0, 3)]),
+    ]
+    for i, one in enumerate(made):
+        for other in made[:i]:  # unrelated masks agree in half of their elements
+            assert abs((one == other).float().mean() - 0.5) < 5 * 0.5 / 4096**0.5
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.5])
+def test_rate_and_expectation(rate):
+    n = 1 << 20
+    mask = DropoutKey(seed=1, step=1).mask(0, rate, (64, n // 64))
+    p = dropped_bytes(rate) / 256
+    assert abs(p - rate) <= max(0.5 / 256, 1 / 256 - rate)
+    assert torch.equal(mask.unique().float(), torch.tensor([0.0, 1.0]))
+    assert abs((mask == 0).float().mean() - p) < 5 * (p * (1 - p) / n) ** 0.5
+    assert abs((mask.double() * rescale(rate)).mean() - 1) < 5 * (p / (1 - p) / n) ** 0.5
+
+
+def test_rate_zero_drops_nothing():
+    assert dropped_bytes(0.0) == 0 and rescale(0.0) == 1
+    assert DropoutKey(1, 1).mask(0, 0.0, (4, 300)).all()
+
+
+def fresh(config: ModelConfig = CONFIG) -> Encoder:
+    encoder = Encoder(config)
+    initialise(encoder, 0.5, torch.Generator().manual_seed(1))
+    return encoder.train()
+
+
+def batch(B: int = 6, L: int = 12):
+    ids = torch.randint(0, 50, (B, L), generator=torch.Generator().manual_seed(2))
+    return ids, torch.arange(L) < (torch.arange(B)[:, None] + 5)
+
+
+def test_micro_batches_with_row_offsets_equal_one_batch():
+    encoder, (ids, mask) = fresh(), batch()
+    key = DropoutKey(seed=9, step=4)
+    whole = encoder(ids, mask, dropout=key)
+    for start, end in [(0, 2), (2, 6)]:  # the second has another padding pattern, so other packed rows
+        part = encoder(ids[start:end], mask[start:end], dropout=DropoutKey(9, 4, row=start))
+        torch.testing.assert_close(part.pooled, whole.pooled[start:end], rtol=0, atol=1e-5)
+        for one, all_rows in zip(part.hidden_states, whole.hidden_states, strict=True):
+            torch.testing.assert_close(one, all_rows[start:end], rtol=0, atol=1e-5)
+    wrong = encoder(ids[2:], mask[2:], dropout=key)
+    assert (wrong.pooled - whole.pooled[2:]).abs().max() > 0.01
+
+
+def test_same_key_same_bits_whatever_torch_drew_before():
+    encoder, (ids, mask) = fresh(), batch()
+    one = encoder(ids, mask, dropout=DropoutKey(9, 4)).packed
+    torch.rand(17)
+    assert torch.equal(encoder(ids, mask, dropout=DropoutKey(9, 4)).packed, one)
+    assert not torch.equal(encoder(ids, mask, dropout=DropoutKey(9, 5)).packed, one)
+
+
+def test_every_dropout_of_the_paper_is_there_and_only_in_training():
+    """Each place draws bytes of its own: embeddings, and in a layer attention weights and two sub-layers."""
+    ids, mask = batch()
+    plain = fresh().eval()(ids, mask, dropout=DropoutKey(9, 4)).hidden_states
+    for hidden, attention in [(0.0, 0.3), (0.3, 0.0)]:
+        config = dataclasses.replace(CONFIG, hidden_dropout_prob=hidden, attention_probs_dropout_prob=attention)
+        states = fresh(config)(ids, mask, dropout=DropoutKey(9, 4)).hidden_states
+        assert torch.equal(states[0], plain[0]) == (hidden == 0)  # attention dropout does not touch the embeddings
+        assert not torch.allclose(states[1], plain[1])
+    encoder, packing = fresh(), fresh()(ids, mask).packing
+    layers = [encoder._masks(i, DropoutKey(9, 4), packing) for i in range(CONFIG.num_hidden_layers)]
+    drawn = [t for m in layers for t in (m.weights, m.attention_output, m.output)]
+    drawn.append(encoder._hidden_mask(0, DropoutKey(9, 4), packing))
+    assert len({tuple(t.flatten()[:200].tolist()) for t in drawn}) == 1 + 3 * CONFIG.num_hidden_layers
+
+
+def test_without_dropout_a_key_changes_nothing():
+    """Neither values nor gradients, though the attention is another function then."""
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    encoder, (ids, mask) = fresh(config), batch()
+    results = []
+    for key in (None, DropoutKey(1, 1)):
+        packed = encoder(ids, mask, dropout=key).packed
+        results.append([packed, *torch.autograd.grad((packed**3).sum(), encoder.layers.parameters())])
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=1e-5)
+    for one, other in zip(*results, strict=True):
+        assert (one - other).norm() <= 1e-5 * one.norm() + 1e-4
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_gradients_of_keyed_attention(dropped, padded):
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 5, 4, generator=generator, dtype=torch.double).requires_grad_() for _ in range(3))
+    visible = torch.tensor([[1, 1, 1, 0, 1], [1, 1, 0, 0, 0]]).bool()[:, None, None] if padded else None
+    mask = DropoutKey(1, 1).mask(0, 0.4, (2, 3, 5, 5)) if dropped else None
+    assert torch.autograd.gradcheck(lambda *qkv: _Attention.apply(*qkv, visible, mask, rescale(0.4)), (q, k, v))
+
+    scores = q @ k.transpose(2, 3) / 2
+    weights = torch.softmax(scores if visible is None else scores.masked_fill(~visible, -torch.inf), -1)
+    weights = weights if mask is None else weights * mask * rescale(0.4)
+    torch.testing.assert_close(_Attention.apply(q, k, v, visible, mask, rescale(0.4)), weights @ v)
+
+
+def test_without_a_key_torch_draws():
+    encoder, (ids, mask) = fresh(), batch()
+    torch.manual_seed(0)
+    one = encoder(ids, mask).packed
+    assert not torch.equal(encoder(ids, mask).packed, one)
+    torch.manual_seed(0)
+    assert torch.equal(encoder(ids, mask).packed, one)

@@ -1,0 +1,127 @@
+"""The encoder's own promises: configuration, packing, sizes, positions, bad input. Parity has a folder of its own."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from bertworks.model.encoder import Encoder, ModelConfig, Packing, initialise, sinusoids
+from bertworks.model.heads import build_model
+from bertworks.model.presets import PRESETS
+
+TINY = ModelConfig(
+    vocab_size=40,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=10,
+)
+COUNTS = {  # encoder with pooler; with masked-LM and next-sentence heads, tied (vocabulary 30,522)
+    "tiny": (4_385_920, 4_433_468),
+    "mini": (11_170_560, 11_267_900),
+    "small": (28_763_648, 29_058_876),
+    "medium": (41_373_184, 41_668_412),
+    "base": (109_482_240, 110_106_428),
+    "large": (335_141_888, 336_226_108),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_parameter_counts_of_the_published_sizes(name):
+    with torch.device("meta"):
+        model, masked_lm = build_model(PRESETS[name]), build_model(PRESETS[name], ("mlm",))
+    encoder, whole = COUNTS[name]
+    assert sum(p.numel() for p in model.encoder.parameters()) == encoder
+    assert sum(p.numel() for p in model.parameters()) == whole
+    if name == "base":
+        assert sum(p.numel() for p in masked_lm.parameters()) == 109_514_298  # no pooler, as BertForMaskedLM
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden_act": "tanh"},
+        {"hidden_size": 15},
+        {"num_hidden_layers": 0},
+        {"type_vocab_size": -1},
+        {"position_embedding_type": "relative_key"},
+    ],
+)
+def test_impossible_configurations_are_refused(change):
+    with pytest.raises(ValueError, match=next(iter(change))):
+        dataclasses.replace(TINY, **change)
+
+
+def test_packing_and_back():
+    mask = torch.tensor([[1, 1, 0, 1], [1, 0, 0, 0], [0, 1, 1, 0]])
+    packing = Packing.of(mask, 3, 4)
+    x = torch.randn(12, 5, requires_grad=True)
+    packed = packing.pack(x)
+    assert torch.equal(packed, x[mask.flatten().bool()])
+    assert torch.equal(packing.rows(torch.tensor([0, 3, 4, 9])), torch.tensor([0, 2, 3, 4]))
+    cells = packing.restore(packed).view(12, 5)
+    assert torch.equal(cells, x * mask.flatten()[:, None])
+    weights = torch.randn(12, 5)
+    (cells * weights).sum().backward()
+    assert torch.equal(x.grad, weights * mask.flatten()[:, None])
+    x = x.detach().double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda t: packing.restore(packing.pack(t).exp()), x)
+
+
+def encode(encoder: Encoder, *arguments, **more):
+    with torch.no_grad():
+        return encoder.eval()(*arguments, **more)
+
+
+def test_padding_changes_nothing():
+    model = build_model(TINY, seed=1)
+    ids = torch.randint(0, 40, (2, 6), generator=torch.Generator().manual_seed(1))
+    short = encode(model.encoder, ids)
+    padded = torch.cat([ids, torch.full((2, 4), 7)], 1)
+    long = encode(model.encoder, padded, torch.arange(10).expand(2, -1) < 6)
+    torch.testing.assert_close(long.packed, short.packed, rtol=0, atol=1e-6)
+    torch.testing.assert_close(long.pooled, short.pooled, rtol=0, atol=1e-6)
+    assert not long.last_hidden_state[:, 6:].any()
+
+
+def test_what_is_not_asked_for_is_not_kept():
+    out = encode(build_model(TINY, seed=1).encoder, torch.zeros(1, 3, dtype=torch.long), hidden_states=False)
+    assert out.hidden_states is None and out.attentions is None
+    assert out.last_hidden_state.shape == (1, 3, 16)
+    assert encode(Encoder(TINY, pooler=False), torch.zeros(1, 3, dtype=torch.long)).pooled is None
+
+
+def test_segments_count():
+    model = build_model(TINY, seed=1)
+    ids = torch.zeros(1, 4, dtype=torch.long)
+    zero, one = torch.zeros_like(ids), torch.ones_like(ids)
+    assert torch.equal(encode(model.encoder, ids).packed, encode(model.encoder, ids, None, zero).packed)
+    assert not torch.equal(encode(model.encoder, ids, None, one).packed, encode(model.encoder, ids, None, zero).packed)
+    without = Encoder(dataclasses.replace(TINY, type_vocab_size=0))
+    assert without.embeddings.token_type is None
+    assert encode(without, ids, None, one).packed.shape == (4, 16)
+
+
+def test_too_long_is_said():
+    with pytest.raises(ValueError, match="11 tokens, but the model has 10 positions"):
+        encode(Encoder(TINY), torch.zeros(1, 11, dtype=torch.long))
+
+
+def test_sinusoidal_positions_are_the_formula_and_fixed():
+    config = dataclasses.replace(TINY, position_embedding_type="sinusoidal")
+    encoder = Encoder(config)
+    initialise(encoder, 0.02, torch.Generator().manual_seed(0))
+    table = encoder.embeddings.position
+    assert not table.weight.requires_grad
+    for position, i in [(0, 0), (3, 1), (9, 7)]:
+        angle = torch.tensor(position / 10000 ** (2 * i / 16))
+        torch.testing.assert_close(table.weight[position, 2 * i], angle.sin())
+        torch.testing.assert_close(table.weight[position, 2 * i + 1], angle.cos())
+    assert sinusoids(4, 5).shape == (4, 5)
+
+
+def test_initialisation_follows_the_seed_alone():
+    one, same, other = (build_model(TINY, seed=seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["encoder.layers.1.query.weight"], other["encoder.layers.1.query.weight"])

@@ -175,12 +175,186 @@ def _with_recipe(command: Any, base: Any) -> Any:
     return command(corpus=tyro.MISSING, out=tyro.MISSING, recipe=base)
 
 
+def finetune(argv: list[str]) -> None:
+    """Fine-tune a classifier: --task sst2|mrpc --data DIR, or --train --dev --text --label. The same line resumes."""
+    from dataclasses import dataclass
+    from pathlib import Path
+
+    import tyro
+
+    from .config import load_recipe
+    from .finetune import FinetuneConfig
+    from .finetune import finetune as run
+    from .tasks.base import load_data, own_table
+
+    recipe, argv = _taken(argv, "--recipe")
+    base = load_recipe(recipe, FinetuneConfig) if recipe else FinetuneConfig()
+
+    @dataclass(frozen=True)
+    class Command:
+        """Fine-tune a classifier, on a task of GLUE or on a table of your own (CSV, TSV with plain quotes, JSON lines).
+
+        bertworks finetune --task mrpc --data DIR --model FOLDER --out RUN [--recipe FILE] [--optim.lr 3e-5 ...]
+        bertworks finetune --train a.csv --dev b.csv --text question,answer --label topic --model FOLDER --out RUN
+        """
+
+        model: Path  # model folder or run folder to start from
+        out: Path  # run folder; resumed if it is there
+        recipe: Annotated[FinetuneConfig, tyro.conf.arg(name="")]  # what the recipe says, field by field
+        task: str = ""  # sst2 or mrpc
+        data: Path | None = None  # folder of the task's files
+        train: Path | None = None  # your own training table
+        dev: Path | None = None  # your own table to judge on
+        text: str = "text"  # its text column, or two of them with a comma between
+        label: str = "label"  # its label column
+
+    start = Command(model=tyro.MISSING, out=tyro.MISSING, recipe=base)  # type: ignore[arg-type]
+    command = tyro.cli(Command, args=argv, default=start, prog="bertworks finetune")
+    if command.train and command.dev:
+        task, data = own_table(command.train, command.dev, tuple(command.text.split(",")), command.label)
+    else:
+        task = _glue_task(command.task, command.data is not None)
+        data = load_data(task, command.data or "")
+    results = run(command.recipe, task, data, command.model, command.out)
+    if results is None:
+        raise SystemExit(3)
+    for name, value in results["metrics"].items():
+        print(f"{name:10} {value:.4f}" + (f" +- {results['std'][name]:.4f}" if "std" in results else ""))
+
+
+def evaluate(argv: list[str]) -> None:
+    """Judge a fine-tuned folder: --model FOLDER --task sst2|mrpc --data DIR, or --dev FILE --text --label."""
+    import json
+    from pathlib import Path
+
+    import tyro
+
+    from .finetune import evaluate as judge
+    from .tasks.base import Task, read_examples
+
+    def run(
+        model: Path,
+        task: str = "",
+        data: Path | None = None,
+        dev: Path | None = None,
+        text: str = "text",
+        label: str = "label",
+        out: Path | None = None,
+    ) -> None:
+        """Print the metrics of a fine-tuned folder as JSON. Labels are matched by name.
+
+        Args:
+            model: run folder of `bertworks finetune`, or a model folder with a classifier
+            task: sst2 or mrpc
+            data: folder of the task's files; the development file is read
+            dev: a table of your own instead (CSV, TSV, JSON lines)
+            text: its text column, or two of them with a comma between
+            label: its label column
+            out: write the JSON here too
+        """
+        from .files import write_json
+
+        if dev is not None:
+            judged = Task("table", tuple(text.split(",")), label, metrics=("accuracy", "macro_f1"), dev=str(dev))
+        else:
+            judged = _glue_task(task, data is not None)
+        results = judge(model, judged, read_examples(judged, (data or Path()) / judged.dev))
+        print(json.dumps(results, indent=1, ensure_ascii=False))
+        if out is not None:
+            write_json(out, results)
+
+    tyro.cli(run, prog="bertworks evaluate", args=argv)
+
+
+def fill_mask(argv: list[str]) -> None:
+    """Guess the words at [MASK]: FOLDER "text with [MASK]" [--top-k 5]."""
+    from pathlib import Path
+
+    import tyro
+
+    from .predictor import Predictor
+
+    def run(folder: tyro.conf.Positional[Path], text: tyro.conf.Positional[str], top_k: int = 5) -> None:
+        """The likeliest pieces for each [MASK], with their probabilities.
+
+        Args:
+            folder: model folder or run folder with a masked-LM head
+            text: text with one or more [MASK]
+            top_k: candidates for each mask
+        """
+        for number, candidates in enumerate(Predictor(folder).fill_mask(text, top_k), 1):
+            print(f"mask {number}")
+            for candidate in candidates:
+                print(f"{candidate['score']:8.4f}  {candidate['token']:16}  {candidate['text']}")
+
+    tyro.cli(run, prog="bertworks fill-mask", args=argv)
+
+
+def predict(argv: list[str]) -> None:
+    """Label every line or row of a file: FOLDER FILE [--text col[,col2]] [--out FILE]; `-` reads lines from stdin."""
+    from pathlib import Path
+
+    import tyro
+
+    from .predictor import Predictor, predict_file
+
+    def run(
+        folder: tyro.conf.Positional[Path],
+        file: tyro.conf.Positional[str],
+        text: str = "text",
+        out: Path | None = None,
+        all_scores: bool = False,
+    ) -> None:
+        """Write a JSON object a row: line, label, score, and cut (tokens that did not fit).
+
+        Args:
+            folder: run folder of `bertworks finetune`, or a model folder with a classifier
+            file: text, a line each; or .csv, .tsv, .jsonl; or - for lines from standard input
+            text: text column of a table, or two of them with a comma between
+            out: file to write; standard output if left out
+            all_scores: add the probabilities of all labels
+        """
+        predictor = Predictor(folder)
+        rows = predict_file(predictor, file, tuple(text.split(",")), out, all_scores)
+        cut = predictor.truncated
+        print(f"{rows:,} rows" + (f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to "
+              f"{predictor.max_length}" if cut["examples"] else ""), file=sys.stderr)  # fmt: skip
+
+    tyro.cli(run, prog="bertworks predict", args=argv)
+
+
+def _glue_task(name: str, folder: bool) -> Any:
+    """The GLUE task of that name, if there is a folder to read it from."""
+    from .files import InputError
+    from .tasks.glue import GLUE
+
+    if name not in GLUE or not folder:
+        raise InputError(
+            f"give --task ({' or '.join(GLUE)}) with --data DIR, or tables of your own with --train and --dev"
+        )
+    return GLUE[name]
+
+
+def _taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
+    """The value of `flag VALUE` or `flag=VALUE`, and the other arguments."""
+    for i, word in enumerate(argv):
+        if word == flag and i + 1 < len(argv):
+            return argv[i + 1], [*argv[:i], *argv[i + 2 :]]
+        if word.startswith(f"{flag}="):
+            return word[len(flag) + 1 :], [*argv[:i], *argv[i + 1 :]]
+    return None, argv
+
+
 VERBS: dict[str, Verb] = {
     "tokenizer train": tokenizer_train,
     "tokenizer check": tokenizer_check,
     "corpus build": corpus_build,
     "corpus show": corpus_show,
     "pretrain": pretrain,
+    "finetune": finetune,
+    "evaluate": evaluate,
+    "fill-mask": fill_mask,
+    "predict": predict,
 }
 
 

@@ -66,7 +66,7 @@ class ClassificationObjective:
         out = model.encoder(
             batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], dropout=dropout, hidden_states=False
         )
-        logits, labels = model.heads["classifier"](out.pooled), batch["labels"]
+        logits, labels = model.heads["classifier"](out.pooled, dropout), batch["labels"]
         if labels.is_floating_point():
             error = F.mse_loss(logits.squeeze(-1).float(), labels, reduction="sum")
             return {"task": Term(error, None)}

@@ -7,8 +7,6 @@ same line again resumes; a finished run is left as it is.
 import dataclasses
 import hashlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,7 +128,7 @@ def pretrain(
             f"the recipe's model.vocab_size is {config.model.vocab_size}, the corpus was built with a vocabulary of "
             f"{store.vocab_size}; give --model.vocab-size {store.vocab_size} or build the corpus with the other tokenizer"
         )
-    with joined_world() as world:
+    with parallel.joined_world() as world:
         loop = prepare(config, store, tokenizer, out, init, world, quiet)
         if not quiet and world.main:
             for line in describe(config, store, loop):
@@ -140,16 +138,6 @@ def pretrain(
             _say(quiet, f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
             return None
         return finish(config, store, tokenizer, out, loop)
-
-
-@contextmanager
-def joined_world() -> Iterator[parallel.World]:
-    """Join the other processes, if any, and leave them at the end."""
-    world = parallel.join_world()
-    try:
-        yield world
-    finally:
-        parallel.leave_world()
 
 
 def prepare(

@@ -54,6 +54,20 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
 
 
+def find_model(path: Path | str) -> Path:
+    """The model folder that `path` means: itself, or `model/` in it if it is a run folder.
+
+    Raises InputError if it is the folder of several runs.
+    """
+    path = Path(path)
+    if (path / CONFIG).exists() or not path.is_dir():
+        return path
+    runs = [str(model.parent) for model in sorted(path.glob("*/model")) if (model / CONFIG).exists()]
+    if not (path / "model").exists() and runs:
+        raise InputError(f"{path} holds several runs; give one of {', '.join(runs)}")
+    return path / "model" if (path / "model").exists() else path
+
+
 def load_model(path: Path | str) -> Model:
     """The encoder with whatever heads the folder has, in float32 on the CPU, in evaluation mode.
 
@@ -127,12 +141,15 @@ def save_folder(
     tokenizer_source: Path | Tokenizer | None,
     facts: dict[str, Any] | None = None,
     labels: list[str] | None = None,
+    max_length: int | None = None,
 ) -> None:
     """Write a model folder, float32 whatever the model's precision, tied tensors once.
 
     tokenizer_source: a tokenizer, or a folder that has one; None writes none. facts: what the model card tells about
-    the run. labels: names of the classifier's classes. Raises InputError if the tokenizer does not fit the embedding
-    table or the disk is full (an existing folder then stays as it was), ValueError if labels and classifier disagree.
+    the run. labels: names of the classifier's classes. max_length: tokens an input may have, if fewer than the model
+    has positions (a fine-tuned one should get no longer inputs than it has seen). Raises InputError if the tokenizer
+    does not fit the embedding table or the disk is full (an existing folder then stays as it was), ValueError if labels
+    and classifier disagree.
     """
     folder = Path(os.path.abspath(folder))
     tokenizer = tokenizer_source if isinstance(tokenizer_source, Tokenizer | None) else Tokenizer.load(tokenizer_source)
@@ -147,7 +164,7 @@ def save_folder(
         with atomic_write(temporary / WEIGHTS) as file:
             file.write(safetensors.torch.save(_their_tensors(model), metadata={"format": "pt"}))
         if tokenizer is not None:
-            tokenizer.save(temporary, model_max_length=model.config.max_position_embeddings)
+            tokenizer.save(temporary, model_max_length=max_length or model.config.max_position_embeddings)
         write_text(temporary / "README.md", model_card(config, _sizes(model), facts or {}))
         write_json(temporary / CONFIG, config)
         _move_in(temporary, folder)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .dropout import DropoutKey, rescale
 from .encoder import ACTIVATIONS, Encoder, ModelConfig, initialise
 
 HeadName = Literal["mlm", "nsp", "classifier"]
@@ -43,9 +44,15 @@ class ClassificationHead(nn.Linear):
     def __init__(self, config: ModelConfig, labels: int):
         super().__init__(config.hidden_size, labels)
         self.rate = config.hidden_dropout_prob
+        self.place = 3 * config.num_hidden_layers + 1  # of its dropout: the encoder's places end before
 
-    def forward(self, pooled: Tensor) -> Tensor:
-        return super().forward(F.dropout(pooled, self.rate, self.training))
+    def forward(self, pooled: Tensor, dropout: DropoutKey | None = None) -> Tensor:
+        """(B, D) to (B, K). `dropout`: key of the mask in training; None leaves it to torch."""
+        if dropout is None or not self.training:
+            return super().forward(F.dropout(pooled, self.rate, self.training))
+        if self.rate:
+            pooled = pooled * dropout.mask(self.place, self.rate, tuple(pooled.shape)) * rescale(self.rate)
+        return super().forward(pooled)
 
 
 class Model(nn.Module):

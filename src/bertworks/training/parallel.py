@@ -3,6 +3,7 @@
 `torchrun` sets RANK, WORLD_SIZE and LOCAL_RANK; without it one process runs the same code with a world of one.
 """
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -12,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,16 @@ def leave_world() -> None:
     """Leave the process group, if there is one."""
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def joined_world() -> Iterator[World]:
+    """Join the other processes, if any, and leave them at the end."""
+    world = join_world()
+    try:
+        yield world
+    finally:
+        leave_world()
 
 
 def prepare_process() -> None:

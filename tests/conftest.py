@@ -1,5 +1,68 @@
-"""Settings of all tests. That this file is here puts tests/ on the import path, so that any test finds the helpers."""
+"""Settings and fixtures of all tests.
+
+That this file is here puts tests/ on the import path, so that any test finds the helpers.
+"""
 
 import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests are offline: whoever looks for a model on the net fails at once
+
+TEXT = """
+river mountain letter window garden morning teacher bridge music winter orange captain village machine paper silver
+walks reads opens finds carries follows builds paints remembers crosses watches answers measures hides repairs sings
+slowly quickly never often gladly alone together again twice almost old young bright quiet narrow heavy gentle strange
+"""
+WORDS = TEXT.split()
+
+
+def tiny_texts(documents: int = 120) -> list[str]:
+    """Documents of one to twelve sentences, of words that say nothing."""
+    rng = random.Random(7)
+    texts = []
+    for _ in range(documents):
+        sentences = (" ".join(rng.choices(WORDS, k=rng.randint(3, 14))) for _ in range(rng.randint(1, 12)))
+        texts.append(" ".join(f"{sentence.capitalize()}." for sentence in sentences))
+    return texts
+
+
+@dataclass(frozen=True)
+class TinyStore:
+    """A store of about 8,000 tokens in several shards, and the folder of its tokenizer."""
+
+    path: Path
+    vocab_size: int
+
+    def data(self, length: int = 32, split: str = "train", seed: int = 1, dupe_factor: int = 0, **masking):
+        """PretrainingData over it."""
+        from bertworks.data.batches import PretrainingData
+        from bertworks.data.instances import InstanceConfig
+        from bertworks.data.masking import MaskingConfig
+        from bertworks.data.store import Store
+        from bertworks.pretrain import vocabulary_of
+        from bertworks.tokenizer import Tokenizer
+
+        store = Store.open(self.path)
+        vocabulary = vocabulary_of(Tokenizer.load(store.tokenizer_folder))
+        instances = InstanceConfig(dupe_factor=dupe_factor)
+        return PretrainingData(store, split, vocabulary, length, instances, MaskingConfig(**masking), seed)
+
+
+@pytest.fixture(scope="session")
+def tiny_store(tmp_path_factory) -> TinyStore:
+    from bertworks.data.build import BuildConfig, build
+    from bertworks.data.corpus import InputOptions
+    from bertworks.tokenizer import Tokenizer, TokenizerConfig
+
+    folder, texts = tmp_path_factory.mktemp("tiny"), tiny_texts()
+    (folder / "text.txt").write_text("\n\n".join(texts))
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(vocab_size=100))
+    config = BuildConfig(
+        input=InputOptions(documents="blank-line"), shard_tokens=4000, workers=1, min_validation_documents=12
+    )
+    build([folder / "text.txt"], tokenizer, folder / "store", config, progress=False)
+    return TinyStore(folder / "store", tokenizer.vocab_size)

@@ -1,0 +1,122 @@
+"""Batches: what each tensor holds, and that they are the same however they are asked for."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.data import batches, instances
+from bertworks.data.instances import Position
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch):
+    """Many windows and groups in a tiny store."""
+    monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
+    monkeypatch.setattr(instances, "WINDOW_BLOCKS", 2)
+    for module in (instances, batches):
+        monkeypatch.setattr(module, "GROUP", 8)
+
+
+def unmasked(batch):
+    ids = batch["input_ids"].clone().flatten()
+    used = batch["masked_labels"] >= 0
+    ids[batch["masked_positions"][used]] = batch["masked_labels"][used]
+    return ids.view_as(batch["input_ids"])
+
+
+def rows_of(batch):
+    """Each instance with its masks, as something that can be counted."""
+    length = batch["input_ids"].shape[1]
+    positions = batch["masked_positions"].view(len(batch["input_ids"]), -1) % length
+    labels = batch["masked_labels"].view(len(positions), -1)
+    parts = torch.cat([batch["input_ids"], positions, labels, batch["pair_labels"][:, None]], 1)
+    return [tuple(row) for row in parts.tolist()]
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_batch_is_cls_a_sep_b_sep_with_its_masks_laid_over(tiny_store):
+    data = tiny_store.data(length=32)
+    count = 100
+    (batch, _), (taken, _) = data.take(Position(), count), data.stream.take(Position(), count)
+    plan = np.concatenate([data.stream.window(window)[0][rows] for window, rows in taken])
+    ids, vocabulary = unmasked(batch), data.vocabulary
+    types = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in batch.items()}
+    slots, cells = (torch.int64, (count * data.most,)), (torch.int64, (count, 32))
+    assert types == {
+        "input_ids": cells, "token_type_ids": cells, "attention_mask": (torch.bool, (count, 32)),
+        "masked_positions": slots, "masked_labels": slots, "pair_labels": (torch.int64, (count,)),
+    }  # fmt: skip
+    for i, (shard, a, a_stop, b, b_stop, is_random) in enumerate(plan.tolist()):
+        tokens = data.shards[shard].tokens
+        one, two = tokens[a:a_stop].tolist(), tokens[b:b_stop].tolist()
+        expected = [vocabulary.cls_id, *one, vocabulary.sep_id, *two, vocabulary.sep_id]
+        n = len(expected)
+        assert ids[i].tolist() == expected + [vocabulary.pad_id] * (32 - n)
+        assert batch["attention_mask"][i].tolist() == [True] * n + [False] * (32 - n)
+        assert batch["token_type_ids"][i].tolist() == [0] * (len(one) + 2) + [1] * (len(two) + 1) + [0] * (32 - n)
+        assert batch["pair_labels"][i] == is_random
+        used = batch["masked_labels"].view(count, -1)[i] >= 0
+        positions = batch["masked_positions"].view(count, -1)[i]
+        assert used.sum() == min(data.most, max(1, round(n * 0.15)))
+        assert not positions[~used].any() and (positions[used] // 32 == i).all()
+        assert (ids[i][positions[used] % 32] >= 5).all()  # never [CLS], [SEP] or padding
+
+
+def test_rows_of_a_batch_are_rows_of_the_whole_batch(tiny_store):
+    data = tiny_store.data()
+    position = Position(1, 13)
+    whole, after = data.take(position, 60)
+    for rows in (range(60), range(20), range(7, 31), range(59, 60), range(40, 60)):
+        part, end = tiny_store.data().take(position, 60, rows)
+        assert end == after
+        assert rows_of(part) == rows_of(whole)[rows.start : rows.stop]
+        assert torch.equal(part["attention_mask"], whole["attention_mask"][rows.start : rows.stop])
+        assert torch.equal(part["token_type_ids"], whole["token_type_ids"][rows.start : rows.stop])
+
+
+def test_a_stream_goes_on_from_any_position(tiny_store):
+    data, position, one = tiny_store.data(), Position(), []
+    for count in (30, 1, 64, 5, 200):
+        fresh = tiny_store.data()
+        same(fresh.take(position, count)[0], data.take(position, count)[0])
+        batch, position = data.take(position, count)
+        one += rows_of(batch)
+    assert position.window > 1
+    assert one == rows_of(tiny_store.data().take(Position(), 300)[0])
+
+
+def epoch(data, number):
+    windows = range(number * data.stream.windows, (number + 1) * data.stream.windows)
+    return [row for w in windows for row in rows_of(data.take(Position(w), len(data.stream.window(w)[1]))[0])]
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_static_masks_repeat_and_dynamic_ones_never_do(tiny_store, whole_word):
+    static = tiny_store.data(dupe_factor=2, whole_word=whole_word)
+    epochs = [epoch(static, number) for number in range(3)]
+    assert Counter(epochs[0]) == Counter(epochs[2]) and epochs[0] != epochs[2]
+    assert Counter(epochs[0]) != Counter(epochs[1])
+    dynamic = tiny_store.data(dupe_factor=0, whole_word=whole_word)
+    seen = [set(epoch(dynamic, number)) for number in range(3)]
+    assert not seen[0] & seen[1] and not seen[1] & seen[2] and not seen[0] & seen[2]
+
+
+def test_groups_are_masked_differently(tiny_store):
+    data = tiny_store.data()
+    positions = data.take(Position(), 200)[0]["masked_positions"].view(200, -1) % 32
+    assert len({tuple(row) for row in positions.tolist()}) > 190
+
+
+def test_batches_are_one_pass_in_pieces(tiny_store):
+    data = tiny_store.data(split="validation")
+    made = list(data.batches(16, 1000))
+    assert all(len(batch["input_ids"]) <= 16 for batch in made)
+    assert [row for batch in made for row in rows_of(batch)] == epoch(data, 0)
+    assert len(list(data.batches(16, 2))) == 2
+    same(made[0], next(data.batches(16, 1)))

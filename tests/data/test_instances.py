@@ -1,0 +1,311 @@
+"""Instances: the original's own, driven by the original's generator; its statistics otherwise; order and resume."""
+
+import gzip
+import json
+import random
+from collections import Counter
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bertworks.data import instances
+from bertworks.data.batches import PretrainingData, Vocabulary
+from bertworks.data.instances import InstanceConfig, InstanceStream, Position, Sentences, plan_block, plan_document
+from bertworks.data.masking import MaskingConfig
+from bertworks.tokenizer import Tokenizer
+from shared_data import needs_shared, shared
+
+ORACLE = "oracle/pretraining_data"
+
+
+def read(name):
+    return gzip.decompress((shared(ORACLE) / name).read_bytes()).decode()
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """Vocabulary (a list) and documents (lists of sentences, lists of tokens) as the original reads them."""
+    path = shared("data/vocab/bert-base-uncased.txt")
+    tokenizer = Tokenizer.load(path, lowercase=True)
+    text = read("corpus.txt.gz")
+    documents = [[tokenizer.tokenize(line) for line in part.split("\n") if line.strip()] for part in text.split("\n\n")]
+    documents = [[sentence for sentence in document if sentence] for document in documents]
+    return path.read_text(encoding="utf-8").split("\n")[:-1], [document for document in documents if document]
+
+
+def shard_of(documents, ids=None):
+    """What the planner reads of a shard; `tokens` are the strings themselves unless `ids` says their numbers."""
+    sentences = [sentence for document in documents for sentence in document]
+    tokens = [token for sentence in sentences for token in sentence]
+    return SimpleNamespace(
+        tokens=np.array(tokens if ids is None else [ids[token] for token in tokens]),
+        sentences=np.cumsum([0, *map(len, sentences)]),
+        documents=np.cumsum([0, *map(len, documents)]),
+        n_documents=len(documents),
+    )
+
+
+def create_masked_lm_predictions(tokens, most, whole_word, vocabulary, rng):
+    """The original's masking, call by call; returns the masked tokens, the positions and their labels."""
+    candidates = []
+    for i, token in enumerate(tokens):
+        if token in ("[CLS]", "[SEP]"):
+            continue
+        if whole_word and candidates and token.startswith("##"):
+            candidates[-1].append(i)
+        else:
+            candidates.append([i])
+    rng.shuffle(candidates)
+    masked, wanted = {}, min(most, max(1, round(len(tokens) * 0.15)))
+    for word in candidates:
+        if len(masked) >= wanted:
+            break
+        if len(masked) + len(word) > wanted:
+            continue
+        for i in word:
+            masked[i] = "[MASK]"
+            if rng.random() >= 0.8:
+                masked[i] = tokens[i] if rng.random() < 0.5 else vocabulary[rng.randint(0, len(vocabulary) - 1)]
+    return [masked.get(i, token) for i, token in enumerate(tokens)], sorted(masked), [tokens[i] for i in sorted(masked)]
+
+
+def originals(corpus, settings):
+    """All instances, made by our planner with the original's generator between its other calls."""
+    vocabulary, documents = corpus
+    documents, rng, made = list(documents), random.Random(12345), []
+    rng.shuffle(documents)
+    shard, longest = shard_of(documents), settings["max_seq_length"] - 3
+    sentences, tokens = Sentences(shard), shard.tokens.tolist()
+    for _ in range(settings["dupe_factor"]):
+        for document in range(len(documents)):
+            target = rng.randint(2, longest) if rng.random() < settings["short_seq_prob"] else longest
+            for a, a_stop, b, b_stop, is_random in plan_document(
+                document, sentences.of(document), sentences, target, longest, rng
+            ):
+                pair = ["[CLS]", *tokens[a:a_stop], "[SEP]", *tokens[b:b_stop], "[SEP]"]
+                most, whole_word = settings["max_predictions_per_seq"], settings["do_whole_word_mask"]
+                masked, positions, labels = create_masked_lm_predictions(pair, most, whole_word, vocabulary, rng)
+                made.append(
+                    {
+                        "tokens": " ".join(masked),
+                        "n_segment_0": a_stop - a + 2,
+                        "is_random_next": is_random,
+                        "masked_lm_positions": positions,
+                        "masked_lm_labels": " ".join(labels),
+                    }
+                )
+    rng.shuffle(made)
+    return made
+
+
+@needs_shared(ORACLE)
+@pytest.mark.parametrize(
+    "name, file, count",
+    [("A", "A_instances", 3967), ("B", "B_instances_first150", 150), ("C", "C_instances_first400", 400)],
+)
+def test_the_originals_generator_gives_the_originals_instances(corpus, name, file, count):
+    folder = shared(ORACLE)
+    settings = json.loads((folder / "statistics.json").read_text())[name]["settings"]
+    expected = [json.loads(line) for line in read(f"{file}.jsonl.gz").splitlines()]
+    found = originals(corpus, settings)
+    assert len(expected) == count and (len(found) == count or name != "A")
+    for one, other in zip(found, expected, strict=name == "A"):
+        assert one == other
+
+
+def statistics(data, passes, most):
+    """The original's statistics (those that can be seen in the instances) of some passes over `data`."""
+    made, position = [], Position()
+    for number in range(passes * data.stream.windows):
+        batch, position = data.take(position, len(data.stream.window(number)[1]))
+        made.append({key: value.numpy() for key, value in batch.items()})
+    whole = {key: np.concatenate([batch[key] for batch in made]) for key in made[0]}
+    ids, pairs, lengths = whole["input_ids"], whole["pair_labels"], whole["attention_mask"].sum(1)
+    a_lengths = lengths - whole["token_type_ids"].sum(1) - 2
+    b_lengths = lengths - a_lengths - 3
+    labels = whole["masked_labels"].reshape(len(ids), -1)
+    positions = np.concatenate([b["masked_positions"].reshape(len(b["input_ids"]), -1) for b in made]) % data.length
+    used = labels >= 0
+    row, n = np.arange(len(ids))[:, None], len(ids)
+    there = ids[row, positions]
+    tokens, count = lengths.sum(), used.sum()
+    predicted = np.zeros(ids.shape, bool)
+    predicted[np.broadcast_to(row, used.shape)[used], positions[used]] = True
+    unmasked = ids.copy()
+    unmasked[np.broadcast_to(row, used.shape)[used], positions[used]] = labels[used]
+    target, words = np.rint(lengths * 0.15).clip(1, most), _words(unmasked, predicted, data.vocabulary)
+    return {
+        "instance_count": n,
+        "total_tokens": tokens,
+        "total_predictions": count,
+        "is_random_next_share": pairs.mean(),
+        "length_mean": lengths.mean(),
+        "length_std": lengths.std(),
+        "length_full_share": (lengths == data.length).mean(),
+        "length_short_share": (lengths < data.length).mean(),
+        "length_le_half_share": (lengths <= data.length // 2).mean(),
+        "a_length_mean": a_lengths.mean(),
+        "b_length_mean": b_lengths.mean(),
+        "a_length_mean_random_next": a_lengths[pairs == 1].mean(),
+        "b_length_mean_random_next": b_lengths[pairs == 1].mean(),
+        "a_length_mean_actual_next": a_lengths[pairs == 0].mean(),
+        "b_length_mean_actual_next": b_lengths[pairs == 0].mean(),
+        "predictions_per_instance_mean": count / n,
+        "predictions_per_token": count / tokens,
+        "predictions_over_target_mean": (used.sum(1) / target).mean(),
+        "mask_share": (there[used] == data.vocabulary.mask_id).mean(),
+        "same_share": (there[used] == labels[used]).mean(),
+        "random_share": ((there != labels) & (there != data.vocabulary.mask_id))[used].mean(),
+        "label_is_continuation_share": data.vocabulary.continuation[labels[used]].mean(),
+        "multi_piece_words_touched": len(words),
+        "multi_piece_words_fully_predicted_share": np.mean([all(word) for word in words]),
+    }
+
+
+def _words(ids, predicted, vocabulary):
+    """For each word of several pieces with a predicted one: which of its pieces are predicted."""
+    words = []
+    special = (vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id)
+    for tokens, chosen in zip(ids.tolist(), predicted.tolist(), strict=True):
+        row: list[list[bool]] = []
+        for token, taken in zip(tokens, chosen, strict=True):
+            if token in special:
+                continue
+            if vocabulary.continuation[token] and row:
+                row[-1].append(taken)
+            else:
+                row.append([taken])
+        words += [word for word in row if len(word) > 1 and any(word)]
+    return words
+
+
+@needs_shared(ORACLE)
+@pytest.mark.parametrize("name", "ABC")
+def test_statistics_of_the_stream_are_those_of_the_original(corpus, name):
+    words, documents = corpus
+    ids = {token: i for i, token in enumerate(words)}
+    continues = np.array([word.startswith("##") for word in words])
+    record = json.loads((shared(ORACLE) / "statistics.json").read_text())[name]
+    settings, expected, found = record["settings"], record["statistics"], []
+    vocabulary = Vocabulary(len(words), *(ids[f"[{name}]"] for name in ("CLS", "SEP", "MASK", "PAD")), continues)
+    shard = shard_of(documents, ids)
+    for seed in range(5):
+        data = PretrainingData(
+            SimpleNamespace(shards=lambda split: [shard]), "train", vocabulary, settings["max_seq_length"],
+            InstanceConfig(settings["short_seq_prob"], settings["dupe_factor"]),
+            MaskingConfig(whole_word=settings["do_whole_word_mask"]), seed,
+        )  # fmt: skip
+        found.append(statistics(data, settings["dupe_factor"], settings["max_predictions_per_seq"]))
+    assert data.most == settings["max_predictions_per_seq"]
+    unseen = {key for key in expected if key not in found[0]}
+    assert all("short_target" in key for key in unseen), unseen  # the plan does not say which target was aimed at
+    far = {}
+    for key in found[0]:
+        ours = np.array([statistic[key] for statistic in found], float)
+        theirs = expected[key]
+        error = np.hypot(ours.std(ddof=1) / len(ours) ** 0.5, theirs["standard_error"])
+        distance = abs(ours.mean() - theirs["mean"])
+        far |= {key: (ours.mean(), theirs["mean"], distance / error)} if distance > 3 * error + 1e-12 else {}
+    assert not far
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    """Blocks of 500 tokens, two to a window, groups of 8: so that a tiny store has many of each."""
+    monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
+    monkeypatch.setattr(instances, "WINDOW_BLOCKS", 2)
+    monkeypatch.setattr(instances, "GROUP", 8)
+
+
+def stream_of(tiny_store, dupe_factor=0, seed=1, length=32):
+    return InstanceStream(tiny_store.data().shards, length, InstanceConfig(dupe_factor=dupe_factor), seed)
+
+
+def spans(stream, taken):
+    return [tuple(row) for window, rows in taken for row in stream.window(window)[0][rows].tolist()]
+
+
+def epoch(stream, number):
+    """The instances of one epoch in the order read."""
+    windows = range(number * stream.windows, (number + 1) * stream.windows)
+    return [tuple(row) for w in windows for row in stream.window(w)[0][stream.window(w)[1]].tolist()]
+
+
+def test_every_instance_of_every_block_once_an_epoch(tiny_store, small_windows):
+    stream = stream_of(tiny_store)
+    assert len({shard for shard, _ in stream.blocks}) == len(stream.shards) > 1
+    for s, shard in enumerate(stream.shards):  # the blocks divide the documents of each shard
+        edges = [(block.start, block.stop) for where, block in stream.blocks if where == s]
+        assert edges[0][0] == 0 and edges[-1][1] == shard.n_documents
+        assert all(one[1] == other[0] for one, other in pairwise(edges))
+    assert stream.windows > 4
+    for number in (0, 1, 5):
+        planned = Counter()
+        for index, (s, documents) in enumerate(stream.blocks):
+            plan = plan_block(
+                stream.shards[s], documents, 32, 0.1, (1, 3, stream.pass_of(number * stream.windows), 32, index)
+            )
+            planned.update((s, *row) for row in plan.tolist())
+        assert Counter(epoch(stream, number)) == planned
+
+
+def test_spans_fit_and_cover_the_text(tiny_store, small_windows):
+    stream = stream_of(tiny_store, length=256)
+    seen = [np.zeros(shard.n_tokens, bool) for shard in stream.shards]
+    for shard, a, a_stop, b, b_stop, _ in epoch(stream, 0):
+        assert a < a_stop and b < b_stop and a_stop - a + b_stop - b <= 253
+        seen[shard][a:a_stop] = seen[shard][b:b_stop] = True
+    assert np.concatenate(seen).mean() > 0.9  # truncation leaves a little out, and nothing else does
+
+
+def test_a_second_segment_follows_or_comes_from_another_document(tiny_store, small_windows):
+    stream = stream_of(tiny_store)
+    for shard, a, a_stop, b, _, is_random in epoch(stream, 0):
+        starts = stream.shards[shard].sentences[stream.shards[shard].documents]
+        document_a, document_b = np.searchsorted(starts, [a, b], side="right")
+        assert (document_a != document_b) == bool(is_random)
+        assert is_random or b >= a_stop
+
+
+def test_any_way_of_taking_gives_the_same_sequence(tiny_store, small_windows):
+    stream, fresh = stream_of(tiny_store), stream_of(tiny_store)
+    whole, end = stream.take(Position(), 900)
+    assert whole[-1][0] > stream.windows  # beyond one epoch
+    whole, position, parts = spans(stream, whole), Position(), []
+    sizes, rng = [], random.Random(3)
+    while sum(sizes) < 900:
+        sizes.append(min(rng.choice([1, 2, 7, 40, 150]), 900 - sum(sizes)))
+        before, (taken, position) = position, fresh.take(position, sizes[-1])
+        parts += spans(fresh, taken)
+        if rng.random() < 0.2:  # a process that knows nothing but the position goes on
+            fresh = stream_of(tiny_store)
+            assert spans(fresh, fresh.take(before, sizes[-1])[0]) == parts[-sizes[-1] :]
+    assert parts == whole and position == end
+
+
+def test_static_passes_come_again_in_another_order(tiny_store, small_windows):
+    stream = stream_of(tiny_store, dupe_factor=3)
+    epochs = [epoch(stream, number) for number in range(5)]
+    assert Counter(epochs[0]) == Counter(epochs[3]) and epochs[0] != epochs[3]
+    assert Counter(epochs[1]) == Counter(epochs[4])
+    assert Counter(epochs[0]) != Counter(epochs[1])
+    endless = stream_of(tiny_store)
+    assert len({frozenset(epoch(endless, number)) for number in range(5)}) == 5
+    assert epoch(stream_of(tiny_store, seed=2), 0) != epochs[0]
+
+
+def test_planning_holds_two_windows_at_most(tiny_store, small_windows):
+    stream = stream_of(tiny_store)
+    position = Position()
+    for _ in range(50):
+        _, position = stream.take(position, 40)
+    assert stream.window.cache_info().maxsize == 2 and stream.window.cache_info().currsize <= 2
+
+
+def test_a_document_longer_than_a_block_is_a_block(small_windows):
+    documents = [[["a"] * 9] * n for n in (300, 1, 2, 200, 1)]
+    stream = InstanceStream([shard_of(documents, {"a": 5})], 32, InstanceConfig(), 1)
+    assert [list(block) for _, block in stream.blocks] == [[0], [1, 2, 3], [4]]
+    assert len(epoch(stream, 0)) > 100

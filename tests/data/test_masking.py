@@ -1,0 +1,123 @@
+"""Masking: what may be chosen, how much, what replaces it, and that it depends on nothing but its key."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertworks.data.instances import generator
+from bertworks.data.masking import IGNORED, Draws, MaskingConfig, mask, predictions_per_sequence
+
+V, MASK = 500, 4
+SPECIAL = 5  # ids below are special
+
+
+def rectangle(n, length, seed):
+    """[CLS] A [SEP] B [SEP] of random lengths, and which pieces continue a word."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(SPECIAL, V, (n, length))
+    lengths = rng.integers(5, length + 1, n)
+    first = rng.integers(2, lengths - 2)
+    column, row = np.arange(length), np.arange(n)
+    candidates = (column > 0) & (column < lengths[:, None] - 1)
+    candidates[row, first] = False
+    ids[:, 0], ids[row, first], ids[row, lengths - 1] = 2, 3, 3
+    ids[column >= lengths[:, None]] = 0
+    return ids, candidates, (ids % 3 == 0) & candidates, lengths
+
+
+def masked(n, length, seed, config, most=None, draws=None):
+    ids, candidates, continues, lengths = rectangle(n, length, seed)
+    out = ids.copy()
+    most = predictions_per_sequence(length, config) if most is None else most
+    draws = draws or Draws.of(generator(seed), (n, length), V)
+    positions, labels = mask(out, candidates, continues, lengths, draws, config, MASK, most)
+    return ids, out, positions, labels, candidates, continues, lengths
+
+
+@given(st.integers(1, 20), st.integers(6, 80), st.integers(0, 10**6), st.sampled_from([0.15, 0.4, 0.02]), st.booleans())
+def test_what_is_predicted(n, length, seed, rate, whole_word):
+    config = MaskingConfig(masked_lm_prob=rate, whole_word=whole_word)
+    most = 6
+    ids, out, positions, labels, candidates, _, lengths = masked(n, length, seed, config, most)
+    assert positions.shape == labels.shape == (n, most)
+    for row in range(n):
+        used = labels[row] != IGNORED
+        wanted = min(most, max(1, round(int(lengths[row]) * rate)))
+        wanted = min(wanted, int(candidates[row].sum()))
+        assert used.sum() == wanted if not whole_word else used.sum() <= wanted
+        cells = positions[row][used]
+        assert candidates[row][cells].all() and len(set(cells)) == len(cells)
+        assert (labels[row][used] == ids[row][cells]).all()
+        assert (positions[row][~used] == 0).all()
+        rest = np.ones(length, bool)
+        rest[cells] = False
+        assert (out[row][rest] == ids[row][rest]).all()
+
+
+@given(st.integers(1, 12), st.integers(12, 60), st.integers(0, 10**6))
+def test_whole_words_are_predicted_whole_or_not_at_all(n, length, seed):
+    *_, positions, labels, candidates, continues, lengths = masked(n, length, seed, MaskingConfig(whole_word=True))
+    for row in range(n):
+        cells = set(positions[row][labels[row] != IGNORED].tolist())
+        words: list[list[int]] = []
+        for cell in candidates[row].nonzero()[0].tolist():
+            if continues[row, cell] and words:
+                words[-1].append(cell)  # across [SEP] as well
+            else:
+                words.append([cell])
+        assert all(cells.issuperset(word) or cells.isdisjoint(word) for word in words)
+        left = max(1, round(int(lengths[row]) * 0.15)) - len(cells)
+        assert all(len(word) > left for word in words if cells.isdisjoint(word))  # it stops only when nothing fits
+
+
+def test_a_chosen_token_is_masked_kept_or_replaced_in_the_given_shares():
+    for mask_share, random_share in ((0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.2, 0.5)):
+        config = MaskingConfig(mask_share=mask_share, random_share=random_share)
+        _, out, positions, labels, *_ = masked(2000, 100, 1, config)
+        used = labels != IGNORED
+        there = out[np.arange(len(out))[:, None], positions][used]
+        n = used.sum()
+        same, random = (1 - mask_share - random_share) + random_share / V, random_share * (1 - 2 / V)
+        expected = (mask_share + random_share / V, same, random)
+        found = (there == MASK, there == labels[used], (there != MASK) & (there != labels[used]))
+        for share, hits in zip(expected, found, strict=True):
+            assert abs(hits.mean() - share) <= 4 * (share * (1 - share) / n) ** 0.5
+        if random_share == 1.0:  # uniform over the whole vocabulary, special entries too
+            assert set(range(SPECIAL)) <= set(there.tolist())
+            assert np.bincount(there, minlength=V).std() < 1.3 * (n / V) ** 0.5
+
+
+def test_every_candidate_is_as_likely_as_any_other():
+    config = MaskingConfig()
+    ids = np.tile(np.arange(5, 45), (20000, 1))
+    candidates = np.ones_like(ids, bool)
+    draws = Draws.of(generator(3), ids.shape, V)
+    positions, _ = mask(ids, candidates, ~candidates, np.full(len(ids), 40), draws, config, MASK, 6)
+    counts = np.bincount(positions.ravel(), minlength=40)
+    assert abs(counts / 20000 - 0.15).max() < 5 * (0.15 * 0.85 / 20000) ** 0.5
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_a_mask_is_a_function_of_its_key_and_rows_of_a_group_stand_alone(whole_word):
+    config = MaskingConfig(whole_word=whole_word)
+    one, again = (masked(30, 50, 9, config) for _ in range(2))
+    assert all((a == b).all() for a, b in zip(one, again, strict=True))
+    other = masked(30, 50, 9, config, draws=Draws.of(generator(10), (30, 50), V))
+    assert (one[2] != other[2]).any()
+    ids, out, positions, labels, candidates, continues, lengths = one
+    draws = Draws.of(generator(9), (30, 50), V)
+    for rows in (np.array([7]), np.array([3, 4, 20]), np.array([29, 0])):
+        alone = ids[rows]
+        found = mask(
+            alone, candidates[rows], continues[rows], lengths[rows], draws.rows(rows), config, MASK, labels.shape[1]
+        )
+        assert (found[0] == positions[rows]).all() and (found[1] == labels[rows]).all() and (alone == out[rows]).all()
+
+
+def test_limits_of_the_settings():
+    assert [predictions_per_sequence(n, MaskingConfig()) for n in (128, 512)] == [20, 77]  # A5: 20 and 77
+    with pytest.raises(ValueError, match=r"masked_lm_prob = 1\.5"):
+        MaskingConfig(masked_lm_prob=1.5)
+    with pytest.raises(ValueError, match=r"mask_share 0.9 \+ random_share 0.2"):
+        MaskingConfig(mask_share=0.9, random_share=0.2)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests are offline: whoever looks for a model on the net fails at once
+# Models here are so small that several threads mostly wait for each other, five times as long where cores are shared.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 TEXT = """
 river mountain letter window garden morning teacher bridge music winter orange captain village machine paper silver

@@ -105,6 +105,8 @@ def test_files_of_a_folder(saved, tokenizer):
 def test_lower_precision_is_written_as_float32(tmp_path):
     model = build_model(TINY, seed=1).bfloat16()
     save_folder(tmp_path / "model", model, None)
+    tensors = safetensors.torch.load_file(tmp_path / "model" / "model.safetensors")
+    assert all(tensor.dtype == torch.float32 for tensor in tensors.values())
     back = load_model(tmp_path / "model")
     assert all(p.dtype == torch.float32 for p in back.parameters())
     assert torch.equal(back.encoder.pooler.weight.bfloat16(), model.encoder.pooler.weight)

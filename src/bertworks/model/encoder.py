@@ -61,6 +61,9 @@ class ModelConfig:
             )
 
 
+STEP = 128  # T is a multiple of this: a product of a new shape costs the library more to prepare than to compute
+
+
 @dataclass(frozen=True)
 class Packing:
     """Which cells of a (B, L) rectangle hold real tokens; `None` indices mean all of them."""
@@ -68,17 +71,17 @@ class Packing:
     B: int
     L: int
     mask: Tensor | None  # (B, L) bool, True = real token
-    index: Tensor | None  # (T,) flat cell of each real token
-    inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding
+    index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last STEP
+    inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding left out
 
     @classmethod
     def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
         mask = None if attention_mask is None else attention_mask.bool()
         if mask is None or bool(mask.all()):
             return cls(B, L, None, None, None)
-        flat = mask.flatten()
-        index = flat.nonzero().squeeze(1)
-        inverse = (flat.cumsum(0) - 1).clamp_(min=0)
+        real, padding = mask.flatten().nonzero().squeeze(1), (~mask).flatten().nonzero().squeeze(1)
+        index = torch.cat([real, padding[: -len(real) % STEP]])
+        inverse = index.new_zeros(B * L).index_copy_(0, index, torch.arange(len(index), device=index.device))
         return cls(B, L, mask, index, inverse)
 
     def pack(self, x: Tensor) -> Tensor:

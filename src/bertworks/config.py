@@ -52,10 +52,10 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
-    """`value` as type `kind`; `key` is the dotted path so far."""
+def _convert(kind: Any, value: Any, where: str, key: str, start: Any = None) -> Any:
+    """`value` as type `kind`; `key` is the dotted path so far, `start` what a table's missing keys are taken from."""
     if dataclasses.is_dataclass(kind):
-        return _convert_table(kind, value, where, key)
+        return _convert_table(kind, value, where, key, start)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _convert(next(a for a in arguments if a is not type(None)), value, where, key)
@@ -74,7 +74,7 @@ def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
     return value
 
 
-def _convert_table(cls: Any, value: Any, where: str, key: str) -> Any:
+def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> Any:
     if not isinstance(value, dict):
         raise InputError(f"{where}: {key} = {value!r}; expected a table of {cls.__name__} fields")
     kinds = typing.get_type_hints(cls)
@@ -85,9 +85,11 @@ def _convert_table(cls: Any, value: Any, where: str, key: str) -> Any:
             near = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(names)}"
             raise InputError(f"{where}: unknown key {prefix}{name}; {hint}")
-    filled = {name: _convert(kinds[name], item, where, prefix + name) for name, item in value.items()}
+    makers = ((f.name, f.default_factory) for f in dataclasses.fields(cls))
+    starts = {name: make() for name, make in makers if make is not dataclasses.MISSING}
+    filled = {n: _convert(kinds[n], item, where, prefix + n, starts.get(n)) for n, item in value.items()}
     try:
-        return cls(**filled)
+        return cls(**filled) if start is None else dataclasses.replace(start, **filled)
     except (TypeError, ValueError) as error:  # a required field is missing, or __post_init__ refuses a value
         raise InputError(f"{where}: {key or cls.__name__}: {error}") from None
 

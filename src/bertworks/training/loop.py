@@ -1,8 +1,8 @@
 """The one training loop: pre-training, fine-tuning and whatever comes later run through it.
 
-It is handed a model, an objective, a feed of batches and an optimizer, and knows nothing of text or tasks. A step is: fetch
-the whole accumulation group, count its predictions over all processes, divide every loss by those counts, sum gradients,
-clip, update. Budgets are steps, tokens or hours; whichever is used up first ends the run.
+It is handed a model, an objective, a feed of batches and an optimizer, and knows nothing of text or tasks. A step is:
+fetch the whole accumulation group, count its predictions over all processes, divide every loss by those counts, sum
+gradients, clip, update. Budgets are steps, tokens or hours; whichever is used up first ends the run.
 """
 
 import contextlib
@@ -109,7 +109,7 @@ class Loop:
         self.dtype = compute_dtype(self.config.precision, self.world.device)
         step = Step(self.model, self.objective)
         self.step: nn.Module = DistributedDataParallel(step) if self.world.size > 1 else step
-        self.reporter = Reporter(self.run_folder, self.progress.step, self.quiet or not self.world.main)
+        self.reporter = Reporter(self.run_folder, self.progress.step, self.quiet, self.world.main)
         self.window = Window()
         try:
             with caught_signals() as stop:
@@ -126,7 +126,7 @@ class Loop:
             stopped = self._update(group, share, bool(stop))
             progress.step += 1
             progress.phase, progress.window, progress.offset = group.after
-            progress.seconds += time.perf_counter() - start
+            progress.seconds += self._seconds_since(start)
             now = config.share(progress)
             self.reporter.progress(now, f"step {progress.step:,}")
             if progress.step % config.log_every == 0 or now >= 1:
@@ -181,6 +181,13 @@ class Loop:
         values = torch.tensor(list(counts.values()), dtype=torch.float64, device=self.world.device)
         return dict(zip(counts, self.world.sum(values).tolist(), strict=True))
 
+    def _seconds_since(self, start: float) -> float:
+        """The first process's time, for all: a budget in hours must mean one last step and one rate everywhere."""
+        spent = time.perf_counter() - start if self.world.main else 0.0
+        if self.world.size == 1:
+            return spent
+        return float(self.world.sum(torch.tensor(spent, dtype=torch.float64, device=self.world.device)))
+
     def _dropout_key(self, row: int) -> DropoutKey | None:
         """Key of the masks on a CPU; on a GPU the device generator is seeded, so that fused kernels stay fused."""
         seed, step = self.config.seed, self.progress.step
@@ -211,6 +218,8 @@ class Loop:
             "tokens": progress.tokens,
             "tokens_per_second": rate,
         }
+        if progress.step > progress.updates:
+            record["skipped"] = progress.step - progress.updates  # updates not made, in the whole run
         if self.matmul_peak:
             record["share_of_peak"] = rate * self.flops_per_token / self.matmul_peak / self.world.size
         record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
@@ -281,7 +290,7 @@ class Window:
 
 @torch.no_grad()
 def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], world: World) -> dict[str, float]:
-    """Mean loss and accuracy of each term over `batches`, divided among the processes: {mlm_loss, mlm_accuracy, ...}."""
+    """Mean loss and accuracy of each term, batches divided among the processes: {mlm_loss, mlm_accuracy, ...}."""
     model.eval()
     sums: dict[str, float] = {}
     for i, batch in enumerate(batches):
@@ -294,7 +303,7 @@ def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], w
                 sums[f"{name} {key}"] = sums.get(f"{name} {key}", 0.0) + (0.0 if value is None else float(value))
     values = world.sum(torch.tensor(list(sums.values()), dtype=torch.float64, device=world.device))
     total = dict(zip(sums, values.tolist(), strict=True))
-    metrics = {}
+    metrics: dict[str, float] = {}
     for name in {key.split()[0]: None for key in sums}:
         count = max(total[f"{name} count"], 1.0)
         metrics |= {f"{name}_loss": total[f"{name} loss"] / count, f"{name}_accuracy": total[f"{name} correct"] / count}

@@ -1,4 +1,4 @@
-"""What a run says while it trains: a bar with rate and time left on a terminal, plain lines elsewhere, and log.jsonl."""
+"""What a run says: a bar with rate and time left on a terminal, plain lines elsewhere, and log.jsonl."""
 
 import json
 import sys
@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..files import InputError, write_text
 
 LOG = "log.jsonl"
 
@@ -23,16 +25,16 @@ def read_log(run: Path | str) -> list[dict[str, Any]]:
 
 
 class Reporter:
-    """Writes records to the run's log and shows them. `quiet`: write only (every process but the first, and tests)."""
+    """Writes records to the run's log and shows them. `quiet`: write only. Only the `main` process does either."""
 
-    def __init__(self, run: Path, step: int, quiet: bool = False):
-        self.path, self.quiet = run / LOG, quiet
-        if self.path.exists():  # what the killed sitting logged after its last saved state will be logged again
+    def __init__(self, run: Path, step: int, quiet: bool = False, main: bool = True):
+        self.path, self.quiet = run / LOG, quiet or not main
+        if main and self.path.exists():  # what a killed sitting logged after its last saved state will be logged again
             kept = [record for record in read_log(run) if record["step"] <= step]
-            self.path.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+            write_text(self.path, "".join(json.dumps(record) + "\n" for record in kept))
         self.console = Console(stderr=True)
         self.bar: Progress | None = None
-        if not quiet and self.console.is_terminal:
+        if not self.quiet and self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>5.1f}%"), TimeElapsedColumn(),
                 TextColumn("{task.fields[info]}"), console=self.console,
@@ -47,8 +49,14 @@ class Reporter:
 
     def record(self, kind: str, values: dict[str, Any]) -> None:
         """Append one record to the log and show it as a line."""
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind, **values}) + "\n")
+        try:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"kind": kind, **values}) + "\n")
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: could not be written ({error.strerror}); the last saved state is whole. "
+                "Make room and type the same line again to go on from there"
+            ) from None
         if self.quiet:
             return
         text = "  ".join(f"{name} {_short(name, value)}" for name, value in values.items() if value is not None)

@@ -1,0 +1,285 @@
+"""The loop: accumulation, budgets, phases, what is not finite, a full disk."""
+
+import errno
+import math
+import os
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from bertworks.data.store import Store
+from bertworks.files import InputError
+from bertworks.model.encoder import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.objectives import PretrainingObjective, Term
+from bertworks.pretrain import Phase, PretrainConfig, PretrainingFeed
+from bertworks.training import loop as loop_module
+from bertworks.training.loop import LoopConfig
+from bertworks.training.optim import OptimConfig
+from bertworks.training.report import read_log
+from bertworks.training.state import Progress, load_state
+from training.runs import ALONE, Feed, loop_of
+
+TINY = dict(
+    vocab_size=100, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+    max_position_embeddings=40,
+)  # fmt: skip
+
+
+def model_of(dropout=0.0, seed=1):
+    config = ModelConfig(**TINY, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    return build_model(config, seed=seed)
+
+
+def batches(tiny_store, count=6, size=4):
+    """Unmasked positions vary from batch to batch, so that a mean of means is not the mean."""
+    from bertworks.data.instances import Position
+
+    data, position, made = tiny_store.data(24), Position(), []
+    for _ in range(count):
+        batch, position = data.take(position, size)
+        made.append(batch)
+    return made
+
+
+def feed(tiny_store, *phases, steps=10):
+    config = PretrainConfig(model=ModelConfig(**TINY), phases=phases, loop=LoopConfig(steps=steps))
+    return PretrainingFeed(config, Store.open(tiny_store.path), tiny_store.data().vocabulary, ALONE)
+
+
+def gradient_of(model, groups, folder):
+    """The first gradient, before clipping, in one vector."""
+    loop, seen = loop_of(model, groups, folder, steps=1), []
+    clip = loop.optimizer.clip
+
+    def note():
+        seen.append(torch.cat([p.grad.flatten().double() for p in model.parameters()]))
+        return clip()
+
+    loop.optimizer.clip = note
+    loop.run()
+    return seen[0], read_log(folder)[0]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_one_batch_of_16_is_four_of_4_is_sixteen_of_1(tiny_store, tmp_path, dropout):
+    whole, record = gradient_of(model_of(dropout), feed(tiny_store, Phase(24, 1.0, 16)), tmp_path / "whole")
+    assert whole.norm() > 0.1
+    for micro in (4, 7, 1):
+        phase = Phase(24, 1.0, 16, micro_batch_size=micro)
+        parts, same = gradient_of(model_of(dropout), feed(tiny_store, phase), tmp_path / str(micro))
+        assert (whole - parts).norm() < 1e-6 * whole.norm()
+        for key in ("mlm_loss", "nsp_loss", "tokens", "grad_norm"):
+            assert same[key] == pytest.approx(record[key], rel=1e-6)
+
+
+def test_terms_are_divided_by_the_counts_of_the_whole_group(tiny_store, tmp_path):
+    one, two = batches(tiny_store, 2)
+    two["masked_labels"][5:] = -100
+    two["pair_labels"][1:] = -100
+    found, record = gradient_of(model_of(), [[one, two]], tmp_path)
+    model, objective = model_of(), PretrainingObjective()
+    n = {name: sum(objective.counts(batch)[name] for batch in (one, two)) for name in ("mlm", "nsp")}
+    assert n["nsp"] == 5
+    terms = [objective(model, batch) for batch in (one, two)]
+    mlm, nsp = (sum(t[name].loss for t in terms) / n[name] for name in ("mlm", "nsp"))
+    (mlm + nsp).backward()
+    expected = torch.cat([p.grad.flatten().double() for p in model.parameters()])
+    assert (found - expected).norm() < 1e-6 * expected.norm()
+    assert record["mlm_loss"] == pytest.approx(float(mlm), rel=1e-6)
+    assert record["nsp_loss"] == pytest.approx(float(nsp), rel=1e-6)
+
+
+def test_a_record_is_the_mean_since_the_last(tiny_store, tmp_path):
+    groups = batches(tiny_store)
+    logs = []
+    for every in (1, 4):
+        assert loop_of(model_of(), groups, tmp_path / str(every), steps=10, log_every=every).run()
+        logs.append(read_log(tmp_path / str(every)))
+    single, several = logs
+    assert [r["step"] for r in several] == [4, 8, 10]
+    counts = [PretrainingObjective().counts(groups[i % 6])["mlm"] for i in range(10)]
+    losses = [r["mlm_loss"] * n for r, n in zip(single, counts, strict=True)]
+    for record, part in zip(several, (slice(0, 4), slice(4, 8), slice(8, 10)), strict=True):
+        assert record["mlm_loss"] == pytest.approx(sum(losses[part]) / sum(counts[part]), rel=1e-6)
+    assert (
+        several[-1]["tokens"]
+        == single[-1]["tokens"]
+        == sum(int(groups[i % 6]["attention_mask"].sum()) for i in range(10))
+    )
+
+
+class Sick(PretrainingObjective):
+    """Not finite at some steps."""
+
+    def __init__(self, when, value=math.nan):
+        self.when, self.value, self.calls = when, value, -1
+
+    def __call__(self, model, batch, dropout=None):
+        self.calls += 1
+        terms = super().__call__(model, batch, dropout)
+        return {n: Term(t.loss * self.value if self.calls in self.when else t.loss, None) for n, t in terms.items()}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_an_update_that_is_not_finite_is_not_made(tiny_store, tmp_path, value):
+    groups = batches(tiny_store)
+    sick = loop_of(model_of(), groups, tmp_path / "sick", objective=Sick({2, 3, 5}, value), steps=8, max_skipped=2)
+    snapshots, update = [], sick._update
+
+    def watch(*arguments):
+        result = update(*arguments)
+        snapshots.append(torch.cat([p.detach().flatten().clone() for p in sick.model.parameters()]))
+        return result
+
+    sick._update = watch
+    assert sick.run()
+    assert [torch.equal(a, b) for a, b in pairwise(snapshots)] == [
+        False, True, True, False, True, False, False,
+    ]  # fmt: skip
+    assert all(torch.isfinite(s).all() for s in snapshots)
+    assert (sick.progress.step, sick.progress.updates) == (8, 5)
+    assert [r.get("skipped", 0) for r in read_log(tmp_path / "sick")] == [0, 0, 1, 2, 2, 3, 3, 3]
+
+
+def test_too_many_in_a_row_end_the_run(tiny_store, tmp_path):
+    model = model_of()
+    loop = loop_of(
+        model, batches(tiny_store), tmp_path, objective=Sick({3, 4, 5}), steps=8, max_skipped=2, save_every=2
+    )
+    with pytest.raises(InputError, match=r"not finite in 3 steps in a row.*begin again with a lower optim\.lr"):
+        loop.run()
+    assert load_state(tmp_path / "state", model_of(), loop.optimizer, "recipe").step == 4
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+def test_budgets(tiny_store, tmp_path, monkeypatch):
+    groups = batches(tiny_store)
+    with pytest.raises(InputError, match=r"no budget: give one of loop\.steps, loop\.tokens, loop\.hours"):
+        loop_of(model_of(), groups, tmp_path / "none").run()
+    loop = loop_of(model_of(), groups, tmp_path / "steps", steps=5)
+    assert loop.run() and loop.progress.step == 5
+    assert loop.feed.shares == [0, 0.2, 0.4, 0.6, 0.8]
+
+    sizes = [int(batch["attention_mask"].sum()) for batch in groups]
+    loop = loop_of(model_of(), groups, tmp_path / "tokens", tokens=sum(sizes[:4]) - 1, steps=100)
+    assert loop.run() and (loop.progress.step, loop.progress.tokens) == (4, sum(sizes[:4]))
+    assert loop.feed.shares[1] == pytest.approx(sizes[0] / (sum(sizes[:4]) - 1))
+
+    now = [0.0]
+
+    def clock():
+        now[0] += 10.0
+        return now[0]
+
+    monkeypatch.setattr(loop_module, "time", SimpleNamespace(perf_counter=clock))
+    loop = loop_of(model_of(), groups, tmp_path / "hours", hours=65 / 3600, eval_every=0)
+    assert loop.run() and loop.progress.step == 7 and loop.progress.seconds == 70
+
+
+def test_phases_change_at_their_share_of_the_budget(tiny_store, tmp_path):
+    source = feed(tiny_store, Phase(16, 0.7, 4), Phase(24, 0.2, 2), Phase(40, 0.1, 2), steps=10)
+    shapes = []
+
+    def watch(progress, share):
+        group = source(progress, share)
+        shapes.append((tuple(group.micro_batches[0][0]["input_ids"].shape), group.after))
+        return group
+
+    assert loop_of(model_of(), watch, tmp_path, steps=10).run()
+    assert [shape for shape, _ in shapes] == [(4, 16)] * 7 + [(2, 24)] * 2 + [(2, 40)]
+    assert [after for _, after in shapes] == [
+        *((0, 0, 4 * i) for i in range(1, 8)), (1, 0, 2), (1, 0, 4), (2, 0, 2),
+    ]  # fmt: skip
+
+
+def test_evaluation_comes_in_time_and_the_best_weights_are_kept(tiny_store, tmp_path):
+    scores, seen = iter([0.1, 0.9, 0.3, 0.2]), []
+    model = model_of()
+
+    def evaluate():
+        seen.append(model.state_dict()["heads.nsp.weight"].clone())
+        model.eval()
+        return {"accuracy": next(scores)}
+
+    loop = loop_of(model, batches(tiny_store), tmp_path, evaluate=evaluate, steps=8, eval_every=2, keep_best="accuracy")
+    (tmp_path / "state").mkdir()
+    assert loop.run()
+    evaluations = [(r["step"], r["accuracy"]) for r in read_log(tmp_path) if r["kind"] == "eval"]
+    assert evaluations == [(2, 0.1), (4, 0.9), (6, 0.3), (8, 0.2)]
+    assert torch.equal(model.state_dict()["heads.nsp.weight"], seen[1]) and not torch.equal(seen[1], seen[3])
+    assert loop.progress.best == 0.9
+
+
+@pytest.mark.parametrize("call", ["fsync", "write"])
+def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkeypatch, call):
+    groups = batches(tiny_store)
+    assert loop_of(model_of(), groups, tmp_path, steps=4).run()
+    path = tmp_path / "state" / "state.safetensors"
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    model = model_of()
+    loop = loop_of(model, groups, tmp_path, steps=8, save_every=2)
+    loop.progress = load_state(tmp_path / "state", model, loop.optimizer, "recipe")
+    if call == "fsync":
+        step = loop._update
+        loop._update = lambda *a: (monkeypatch.setattr(os, "fsync", full), step(*a))[1]
+    else:
+        monkeypatch.setattr("bertworks.training.state.atomic_write", full)
+    with pytest.raises(InputError, match=r"state\.safetensors: could not be written \(No space left on device\)"):
+        loop.run()
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["state.safetensors"]
+    assert load_state(tmp_path / "state", model, loop.optimizer, "recipe").step == 4
+
+
+def test_a_log_that_cannot_be_written_is_said(tiny_store, tmp_path):
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=4)
+    feed = loop.feed
+
+    def fill(progress, share):
+        if progress.step == 2:
+            loop.reporter.path = Path("/dev/full")
+        return feed(progress, share)
+
+    loop.feed = fill
+    with pytest.raises(InputError, match=r"could not be written \(No space left on device\)"):
+        loop.run()
+    assert len(read_log(tmp_path)) == 2
+
+
+def test_resuming_in_the_middle_gives_the_same_weights(tiny_store, tmp_path):
+    groups, optim = batches(tiny_store), OptimConfig(lr=1e-3)
+    whole = loop_of(model_of(0.1), groups, tmp_path / "whole", optim, steps=9)
+    assert whole.run()
+    first = loop_of(model_of(0.1), groups, tmp_path / "parts", optim, steps=9, save_every=4)
+
+    def stop(progress, share):
+        if progress.step == 6:  # after the state of step 4 was saved
+            raise KeyboardInterrupt
+        return Feed(groups)(progress, share)
+
+    first.feed = stop
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    second = loop_of(model_of(0.1, seed=2), groups, tmp_path / "parts", optim, steps=9)
+    second.progress = load_state(tmp_path / "parts" / "state", second.model, second.optimizer, "recipe")
+    assert second.progress.step == 4 and second.run()
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, second.model.state_dict()[name]), name
+    losses = [[r["mlm_loss"] for r in read_log(tmp_path / name)] for name in ("whole", "parts")]
+    assert losses[0] == losses[1] and len(losses[0]) == 9
+
+
+def test_the_fresh_start_is_the_seeds():
+    assert Progress().step == 0
+    one, two, other = model_of(seed=1), model_of(seed=1), model_of(seed=2)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    assert not torch.equal(one.heads["nsp"].weight, other.heads["nsp"].weight)

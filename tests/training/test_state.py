@@ -1,0 +1,67 @@
+"""The state file: all there, or refused with one clear message."""
+
+import json
+
+import pytest
+import safetensors.torch
+import torch
+
+from bertworks.files import InputError
+from bertworks.training.optim import OptimConfig, Optimizer
+from bertworks.training.state import Progress, load_state, save_state
+
+
+def trained(steps=3):
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3))
+    optimizer = Optimizer(model, OptimConfig())
+    for step in range(steps):
+        model(torch.randn(5, 4)).square().sum().backward()
+        optimizer.clip()
+        optimizer.step(step, 0.1)
+    return model, optimizer
+
+
+def test_everything_comes_back(tmp_path):
+    model, optimizer = trained()
+    progress = Progress(step=5, updates=3, phase=1, window=7, offset=11, tokens=99, seconds=1.5, skipped=2, best=0.25)
+    save_state(tmp_path / "state", model, optimizer, progress, "abc")
+    other, fresh = trained(0)
+    assert load_state(tmp_path / "state", other, fresh, "abc") == progress
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    assert fresh.state().keys() == optimizer.state().keys()
+    assert all(torch.equal(value, fresh.state()[name]) for name, value in optimizer.state().items())
+    assert all(int(fresh.adam.state[p]["step"]) == 3 for p in fresh.parameters.values())
+    assert load_state(tmp_path / "none", other, fresh, "abc") is None
+
+
+def test_a_state_before_the_first_update_comes_back_too(tmp_path):
+    model, optimizer = trained(0)
+    save_state(tmp_path, model, optimizer, Progress(step=1, skipped=1), "abc")
+    assert load_state(tmp_path, *trained(0), "abc") == Progress(step=1, skipped=1)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 8, 200, -1])
+def test_a_cut_state_is_refused(tmp_path, kept):
+    model, optimizer = trained()
+    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), "abc")
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    before = [p.clone() for p in model.parameters()]
+    with pytest.raises(InputError, match=r"state\.safetensors: not a whole state .*remove the run folder"):
+        load_state(tmp_path, model, optimizer, "abc")
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_another_file_is_not_a_state(tmp_path):
+    path = tmp_path / "state.safetensors"
+    for header in (None, {"recipe": "abc"}, {"recipe": "abc", "progress": "{"}, {"progress": json.dumps({"stop": 3})}):
+        safetensors.torch.save_file({"model.x": torch.zeros(2)}, path, header)
+        with pytest.raises(InputError, match="not a whole state"):
+            load_state(tmp_path, *trained(0), "abc")
+
+
+def test_a_state_of_another_recipe_is_refused(tmp_path):
+    save_state(tmp_path / "state", *trained(), Progress(), "abc")
+    with pytest.raises(InputError, match=r"other settings .*recipe\.toml.*or give another --out"):
+        load_state(tmp_path / "state", *trained(0), "abd")

@@ -2,12 +2,12 @@
 
     python benchmarks/pretraining.py [--input enwiki.tar.zst] [--vocab bert-base-uncased.txt] [--rounds 5] [--out FILE]
 
-BERT with 4 layers of width 256, vocabulary 30,522, length 128, batch 32, dropout 0.1, bfloat16 products (where the machine
-has them), all cores. Both sides train on the same instances (masked-LM and next-sentence pairs from a store) and include
-loading and masking; each does forward, backward, clipping and fused AdamW. Ours runs the project's loop; the peer is
-`BertForPreTraining` with `DataCollatorForLanguageModeling` in a plain loop, without a trainer's overhead. The sides take
-turns, each in a fresh process; the first steps of each are not counted. The peak is that of a 2048 x 2048 matrix product,
-measured in the same processes. Needs `pip install -e '.[bench]'`.
+BERT with 4 layers of width 256, vocabulary 30,522, length 128, batch 32, dropout 0.1, bfloat16 products (where the
+machine has them), all cores. Both sides train on the same instances (masked-LM and next-sentence pairs from a store)
+and include loading and masking; each does forward, backward, clipping and fused AdamW. Ours runs the project's loop;
+the peer is `BertForPreTraining` with `DataCollatorForLanguageModeling` in a plain loop, without a trainer's overhead.
+The sides take turns, each in a fresh process; the first steps of each are not counted. The peak is that of a
+2048 x 2048 matrix product, measured in the same processes. Needs `pip install -e '.[bench]'`.
 """
 
 import argparse
@@ -138,8 +138,8 @@ def unmasked(store: Store) -> Iterator[dict[str, Any]]:
         ids = batch["input_ids"].flatten()
         used = batch["masked_labels"] >= 0
         ids[batch["masked_positions"][used]] = batch["masked_labels"][used]
-        rows = zip(ids.view(256, -1), batch["token_type_ids"], batch["attention_mask"], batch["pair_labels"], strict=True)
-        for row, types, mask, label in rows:
+        columns = (batch[name] for name in ("token_type_ids", "attention_mask", "pair_labels"))
+        for row, types, mask, label in zip(ids.view(256, -1), *columns, strict=True):
             yield {
                 "input_ids": row[mask].tolist(),
                 "token_type_ids": types[mask].tolist(),
@@ -203,15 +203,18 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
     peak = statistics.median(r["matmul_peak"] for done in runs.values() for r in done)
     rates = {side: statistics.median(r["tokens_per_second"] for r in done) for side, done in runs.items()}
     flops = useful_flops(PRESETS["mini"], MaskingConfig())
-    result: dict[str, Any] = {"what": "real tokens a second of pre-training, L4 H256, length 128, batch 32, dropout 0.1"}
+    result: dict[str, Any] = {
+        "what": "real tokens a second of pre-training, L4 H256, length 128, batch 32, dropout 0.1"
+    }
     for side in ("ours", "peer"):
         memory = statistics.median(r["memory"] for r in runs[side])
         every = [round(r["tokens_per_second"]) for r in runs[side]]
         result[side] = {"tokens_per_second": round(rates[side]), "every_run": every, "memory": memory}
+    pairs = zip(runs["ours"], runs["peer"], strict=True)
     plain = {side: rates[f"{side} without dropout"] for side in ("ours", "peer")}
     return result | {
         "ratio": rates["ours"] / rates["peer"],
-        "ratio_by_round": [a["tokens_per_second"] / b["tokens_per_second"] for a, b in zip(runs["ours"], runs["peer"], strict=True)],
+        "ratio_by_round": [a["tokens_per_second"] / b["tokens_per_second"] for a, b in pairs],
         "share_of_peak": rates["ours"] * flops / peak,
         "without_dropout": {
             **{side: round(rate) for side, rate in plain.items()},

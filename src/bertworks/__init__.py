@@ -1,4 +1,4 @@
-"""bertworks: the whole life of a BERT encoder. The public names, loaded when first used (importing this loads no torch)."""
+"""bertworks: the whole life of a BERT encoder. Importing it loads no torch."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

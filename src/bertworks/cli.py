@@ -1,4 +1,4 @@
-"""`bertworks VERB ...`: one command, a verb a function. Every import sits inside its verb, so that --help is instant."""
+"""`bertworks VERB ...`: one command, a verb a function. Each verb imports what it needs, so that --help is instant."""
 
 import sys
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Recipes: a TOML file over typed, frozen dataclasses.
 
-Each part of the project declares its dataclass beside the code that consumes it; this file only fills such a dataclass
-from TOML, strictly: an unknown key or a value of the wrong type is an error that names the file, the key and the nearest
-key that exists. The command line puts dotted overrides (`--optim.lr 1e-4`) on top of the result.
+Each part of the project declares its dataclass beside the code that consumes it; this file only fills such a
+dataclass from TOML, strictly: an unknown key or a value of the wrong type is an error that names the file, the key
+and the nearest key that exists. The command line puts dotted overrides (`--optim.lr 1e-4`) on top of the result.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Writing files so that a killed process never leaves half of one in place, and the one error class for bad input.
 
-Every file of a store, a run or a model folder goes through `atomic_write`: temporary name in the same folder, flushed to
-disk, renamed. A reader therefore sees the old file or the new one, nothing between.
+Every file of a store, a run or a model folder goes through `atomic_write`: temporary name in the same folder, flushed
+to disk, renamed. A reader therefore sees the old file or the new one, nothing between.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ class InputError(Exception):
 
 @contextlib.contextmanager
 def atomic_write(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a temporary file beside `path`; on success flush it to disk and rename it into place, on failure remove it."""
+    """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     encoding = None if "b" in mode else "utf-8"

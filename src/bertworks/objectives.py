@@ -12,10 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .model.dropout import DropoutKey
-from .model.heads import Model
+from .model.heads import MaskedLMHead, Model
 
 Batch = dict[str, Tensor]
 IGNORED = -100
+ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
+FILL = 64  # their number is a multiple of this, for the reason given in model/packing.py
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,15 @@ class Objective(Protocol):
         """The sums of each term."""
 
 
+@dataclass(frozen=True)
 class PretrainingObjective:
-    """Masked LM and, if the batch has pair labels, next-sentence prediction (section 3.1, A.2; both weigh 1)."""
+    """Masked LM and next-sentence prediction (section 3.1, A.2; both weigh 1), or masked LM alone."""
+
+    next_sentence: bool = True
 
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
-        if "pair_labels" in batch:
+        if self.next_sentence:
             counts["nsp"] = int((batch["pair_labels"] != IGNORED).sum())
         return counts
 
@@ -49,9 +54,10 @@ class PretrainingObjective:
         )
         labels = batch["masked_labels"]
         used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
-        head = model.heads["mlm"]
-        terms = {"mlm": linear_cross_entropy(head(used), model.encoder.embeddings.word.weight, head.bias, labels)}
-        if "pair_labels" in batch and "nsp" in model.heads:
+        head, table = model.heads["mlm"], model.encoder.embeddings.word.weight
+        assert isinstance(head, MaskedLMHead)
+        terms = {"mlm": linear_cross_entropy(head(used), table, head.bias, labels)}
+        if self.next_sentence:
             terms["nsp"] = cross_entropy(model.heads["nsp"](out.pooled), batch["pair_labels"])
         return terms
 
@@ -88,7 +94,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: T
     """
     used = labels != IGNORED
     few = (
-        -(-int(used.sum()) // STEP) * STEP
+        -(-int(used.sum()) // FILL) * FILL
     )  # most unused slots are left out, but not so that every batch has a new shape
     slots = torch.argsort(~used, stable=True)[:few]
     hidden, labels = hidden.index_select(0, slots), labels[slots]
@@ -100,15 +106,12 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: T
         if torch.is_grad_enabled():
             loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, labels)
             return Term(loss, None)
-        rows = zip(hidden.split(ROWS), labels.split(ROWS), strict=True)
-        terms = [cross_entropy(F.linear(h, weight, bias), y) for h, y in rows]
-    return Term(
-        sum((t.loss for t in terms), hidden.new_zeros(())), sum((t.correct for t in terms), labels.new_zeros(()))
-    )
-
-
-STEP = 64
-ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
+        summed, correct = hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
+        for h, y in zip(hidden.split(ROWS), labels.split(ROWS), strict=True):
+            scores = F.linear(h, weight, bias).float()
+            summed += F.cross_entropy(scores, y, ignore_index=IGNORED, reduction="sum")
+            correct += (scores.argmax(-1) == y).sum()
+        return Term(summed, correct)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -1,7 +1,7 @@
 """Pre-training: a store and a recipe become a model folder (paper 3.1, A.2).
 
-The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result) and results.json. Typing the
-same line again resumes; a finished run is left as it is.
+The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result) and results.json. Typing
+the same line again resumes; a finished run is left as it is.
 """
 
 import dataclasses
@@ -106,7 +106,7 @@ class PretrainingFeed:
 
 
 def useful_flops(config: ModelConfig, masking: MaskingConfig) -> float:
-    """Operations a real token, forward and backward: 6 for each encoder weight, and the masked share of the MLM head."""
+    """Operations a real token, both ways: 6 for each encoder weight and for the masked share of the MLM head."""
     D, V, wide = config.hidden_size, config.vocab_size, config.intermediate_size
     layer = 4 * (D * D + D) + 2 * D * wide + wide + D + 4 * D
     return 6.0 * (config.num_hidden_layers * layer + masking.masked_lm_prob * (V * D + D * D))
@@ -115,7 +115,7 @@ def useful_flops(config: ModelConfig, masking: MaskingConfig) -> float:
 def pretrain(
     config: PretrainConfig, corpus: Path, out: Path, init: Path | None = None, quiet: bool = False
 ) -> dict[str, Any] | None:
-    """Train, or resume, and write the run folder; returns its results, or None if the run was stopped before its end."""
+    """Train or resume, and write the run folder; returns its results, or None if stopped before the end."""
     if (out / "results.json").exists():
         results: dict[str, Any] = read_json(out / "results.json")
         _say(quiet, f"{out} is finished; see {out / 'results.json'}")
@@ -126,7 +126,8 @@ def pretrain(
     if config.model.vocab_size != store.vocab_size:
         raise InputError(
             f"the recipe's model.vocab_size is {config.model.vocab_size}, the corpus was built with a vocabulary of "
-            f"{store.vocab_size}; give --model.vocab-size {store.vocab_size} or build the corpus with the other tokenizer"
+            f"{store.vocab_size}; give --model.vocab-size {store.vocab_size} or build the corpus with the other "
+            "tokenizer"
         )
     with parallel.joined_world() as world:
         loop = prepare(config, store, tokenizer, out, init, world, quiet)
@@ -186,7 +187,8 @@ def start_model(config: PretrainConfig, init: Path | None) -> Model:
     """Fresh weights, or those of a model folder to continue from."""
     if init is None:
         return build_model(config.model, ("mlm", "nsp"), seed=config.loop.seed)
-    model, fresh, _ = initial_model(init, ("mlm", "nsp"), seed=config.loop.seed)
+    start = initial_model(init, ("mlm", "nsp"), labels=0, seed=config.loop.seed)
+    model, fresh = start.model, start.fresh
     if model.config != config.model:
         raise InputError(
             f"{init} holds a model of another shape than the recipe's [model]; make the recipe equal to it"
@@ -221,7 +223,8 @@ def describe(config: PretrainConfig, store: Store, loop: Loop) -> list[str]:
 
 def finish(config: PretrainConfig, store: Store, tokenizer: Tokenizer, out: Path, loop: Loop) -> dict[str, Any]:
     """Write the model folder, then results.json, which marks the run as finished."""
-    progress, world = loop.progress, loop.world
+    progress, world, model = loop.progress, loop.world, loop.model
+    assert isinstance(model, Model)
     final = loop.evaluate() if loop.evaluate else {}
     results = {
         "kind": "pretrain",
@@ -237,7 +240,7 @@ def finish(config: PretrainConfig, store: Store, tokenizer: Tokenizer, out: Path
         "machine": parallel.facts(),
     }
     if world.main:
-        save_folder(out / "model", loop.model, tokenizer, results, None)
+        save_folder(out / "model", model, tokenizer, results, None)
         write_json(out / "results.json", results)
     world.wait()
     return results

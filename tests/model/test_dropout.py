@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import torch
 
+from bertworks.model.attention import keyed_attention
 from bertworks.model.dropout import DropoutKey, dropped_bytes, rescale
-from bertworks.model.encoder import Encoder, ModelConfig, _Attention, initialise
+from bertworks.model.encoder import Encoder, ModelConfig, initialise
 
 CONFIG = ModelConfig(
     vocab_size=50,
@@ -129,12 +130,12 @@ def test_gradients_of_keyed_attention(dropped, padded):
     q, k, v = (torch.randn(2, 3, 5, 4, generator=generator, dtype=torch.double).requires_grad_() for _ in range(3))
     visible = torch.tensor([[1, 1, 1, 0, 1], [1, 1, 0, 0, 0]]).bool()[:, None, None] if padded else None
     mask = DropoutKey(1, 1).mask(0, 0.4, (2, 3, 5, 5)) if dropped else None
-    assert torch.autograd.gradcheck(lambda *qkv: _Attention.apply(*qkv, visible, mask, rescale(0.4)), (q, k, v))
+    assert torch.autograd.gradcheck(lambda *qkv: keyed_attention(*qkv, visible, mask, 0.4), (q, k, v))
 
     scores = q @ k.transpose(2, 3) / 2
     weights = torch.softmax(scores if visible is None else scores.masked_fill(~visible, -torch.inf), -1)
     weights = weights if mask is None else weights * mask * rescale(0.4)
-    torch.testing.assert_close(_Attention.apply(q, k, v, visible, mask, rescale(0.4)), weights @ v)
+    torch.testing.assert_close(keyed_attention(q, k, v, visible, mask, 0.4), weights @ v)
 
 
 def test_without_a_key_torch_draws():

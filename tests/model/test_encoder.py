@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-import bertworks.model.encoder as encoder_module
+import bertworks.model.packing as packing_module
 from bertworks.model.encoder import Encoder, ModelConfig, Packing, initialise, sinusoids
 from bertworks.model.heads import build_model
 from bertworks.model.presets import PRESETS
@@ -56,7 +56,7 @@ def test_impossible_configurations_are_refused(change):
 
 @pytest.mark.parametrize("step", [1, 4, 128])  # how many rows of padding fill up the packed form
 def test_packing_and_back(monkeypatch, step):
-    monkeypatch.setattr(encoder_module, "STEP", step)
+    monkeypatch.setattr(packing_module, "STEP", step)
     mask = torch.tensor([[1, 1, 0, 1], [1, 0, 0, 0], [0, 1, 1, 0]])
     packing = Packing.of(mask, 3, 4)
     x = torch.randn(12, 5, requires_grad=True)

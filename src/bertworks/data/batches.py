@@ -11,6 +11,7 @@ A batch is a dict of int64 and bool tensors. B sequences, L positions, M slots (
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,8 +81,8 @@ class PretrainingData:
         }
         return {name: torch.from_numpy(array) for name, array in batch.items()}, after
 
-    def _assemble(self, window: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-        """Ids, lengths, first cell of segment 1, masked positions and labels, pair labels of rows of a window's plan."""
+    def _assemble(self, window: int, rows: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        """Ids, lengths, first cell of segment 1, masked positions, labels and pair labels of rows of a plan."""
         plan, _, key = self.stream.window(window)
         ids, candidates, lengths, a_stops = self._gather(plan[rows])
         draws = []
@@ -95,7 +96,7 @@ class PretrainingData:
         )
         return ids, lengths, a_stops, positions, labels, plan[rows, 5]
 
-    def _gather(self, plan: Plan) -> tuple[NDArray[np.int64], ...]:
+    def _gather(self, plan: Plan) -> tuple[NDArray[Any], ...]:
         """[CLS] A [SEP] B [SEP] of each row, and the cells that hold tokens of A or B."""
         shard, a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(5))
         column = np.arange(self.length)

@@ -1,13 +1,13 @@
-"""Which spans of the corpus make a training instance, after create_pretraining_data.py of the original code, and in which
-order the instances come.
+"""Which spans of the corpus make a training instance, after create_pretraining_data.py of the original code, and in
+which order the instances come.
 
-Nothing is stored: an instance is six integers computed from sentence offsets when it is needed. The plan is made block by
-block (about a million tokens of one shard), each a pure function of (seed, pass, length, block), and 16 shuffled blocks at a
-time are mixed into a window. So a position in the endless stream of instances is two integers, the window's number and an
-offset in it, and memory stays bounded whatever the size of the corpus.
+Nothing is stored: an instance is six integers computed from sentence offsets when it is needed. The plan is made
+block by block (about a million tokens of one shard), each a pure function of (seed, pass, length, block), and 16
+shuffled blocks at a time are mixed into a window. So a position in the endless stream of instances is two integers,
+the window's number and an offset in it, and memory stays bounded whatever the size of the corpus.
 
-With `dupe_factor` d > 0 there are d different passes over the corpus (spans and masks), repeated after d epochs as in the
-original; with 0 every epoch is a new pass (RoBERTa's dynamic masking).
+With `dupe_factor` d > 0 there are d different passes over the corpus (spans and masks), repeated after d epochs as in
+the original; with 0 every epoch is a new pass (RoBERTa's dynamic masking).
 """
 
 import random
@@ -116,7 +116,8 @@ class Sentences:
 def plan_block(shard: Shard, documents: range, length: int, short_seq_prob: float, key: tuple[int, ...]) -> Plan:
     """(n, 5) the instances of some documents of a shard, in document order; a pure function of its arguments."""
     rng = random.Random(int.from_bytes(np.random.SeedSequence(key).generate_state(4).tobytes(), "little"))
-    sentences, longest, rows = Sentences(shard), length - 3, []
+    sentences, longest = Sentences(shard), length - 3
+    rows: list[tuple[int, int, int, int, bool]] = []
     for document in documents:
         # once a document and pass: some short targets, to lessen the mismatch with short input at fine-tuning
         target = rng.randint(2, longest) if rng.random() < short_seq_prob else longest

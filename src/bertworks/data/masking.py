@@ -1,7 +1,7 @@
 """Which positions are predicted, and what stands there instead (paper 3.1 and A.1; create_masked_lm_predictions).
 
-Everything works on a rectangle of instances at once; the random numbers come from one generator a group of instances, so
-that a mask depends on (seed, pass, window, group) and on nothing else.
+Everything works on a rectangle of instances at once; the random numbers come from one generator a group of instances,
+so that a mask depends on (seed, pass, window, group) and on nothing else.
 
 Shapes: n instances, L positions, P predictions at most.
 """
@@ -37,7 +37,7 @@ def predictions_per_sequence(length: int, config: MaskingConfig) -> int:
 
 @dataclass(frozen=True)
 class Draws:
-    """Random numbers for one rectangle: (n, L) each. Drawn for a whole group, so that any rows of it can be masked alone."""
+    """Random numbers of one group, (n, L) each: drawn for all of it, so that any rows can be masked alone."""
 
     order: NDArray[np.float32]  # which positions come first
     action: NDArray[np.float32]  # what happens to a chosen position
@@ -65,8 +65,8 @@ def mask(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Mask `ids` (n, L) in place; returns positions and labels, (n, P = most) each, unused slots 0 and -100.
 
-    candidates: what may be chosen (not [CLS], [SEP], padding). continues: pieces that continue a word. lengths: tokens of
-    each instance, special ones included, since the original counts them.
+    candidates: what may be chosen (not [CLS], [SEP], padding). continues: pieces that continue a word. lengths:
+    tokens of each instance, special ones included, since the original counts them.
     """
     wanted = np.rint(lengths * config.masked_lm_prob).astype(np.int64).clip(1, most)
     if config.whole_word:

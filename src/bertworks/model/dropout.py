@@ -1,11 +1,11 @@
 """Dropout whose masks are a pure function of (seed, step, place, row), so that resume is exact and the number of
 processes or micro-batches changes nothing.
 
-On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here the
-masks come from NumPy's Philox, a counter-based generator: the place in the network and the step are its key, the row of
-the global batch is its counter, so any process can make just its own rows. One random byte decides one element; the rate
-is therefore rounded to 1/256 (0.1 becomes 26/256 = 0.1016) and the scale uses the rounded rate, which keeps the
-expectation exact.
+On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here
+the masks come from NumPy's Philox, a counter-based generator: the place in the network and the step are its key, the
+row of the global batch is its counter, so any process can make just its own rows. One random byte decides one
+element; the rate is therefore rounded to 1/256 (0.1 becomes 26/256 = 0.1016) and the scale uses the rounded rate,
+which keeps the expectation exact.
 
 On a GPU the fused kernels of torch are kept: a generator seeded from (seed, step, row) serves them (training/loop.py).
 
@@ -32,7 +32,7 @@ class DropoutKey:
     row: int = 0
 
     def mask(self, place: int, rate: float, shape: tuple[int, ...]) -> Tensor:
-        """(B, ...) = `shape`, bfloat16: 0 where an element of `place` (a number for each dropout) is dropped, else 1."""
+        """(B, ...) = `shape`, bfloat16: 0 where dropped, else 1. `place`: a number for each dropout."""
         size = math.prod(shape[1:])
         blocks = -(-size // (8 * _WORDS))  # every row starts on a counter of its own
         key = np.array([self.seed, (self.step << 16) + place], np.uint64)

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .attention import fused_attention, keyed_attention, visible_attention
 from .dropout import DropoutKey, rescale
+from .packing import Packing
 
 ACTIVATIONS = {
     "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
@@ -59,74 +61,6 @@ class ModelConfig:
             raise ValueError(
                 f"hidden_size = {self.hidden_size} is not divisible by num_attention_heads = {self.num_attention_heads}"
             )
-
-
-STEP = 128  # T is a multiple of this: a product of a new shape costs the library more to prepare than to compute
-
-
-@dataclass(frozen=True)
-class Packing:
-    """Which cells of a (B, L) rectangle hold real tokens; `None` indices mean all of them."""
-
-    B: int
-    L: int
-    mask: Tensor | None  # (B, L) bool, True = real token
-    index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last STEP
-    inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding left out
-
-    @classmethod
-    def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
-        mask = None if attention_mask is None else attention_mask.bool()
-        if mask is None or bool(mask.all()):
-            return cls(B, L, None, None, None)
-        real, padding = mask.flatten().nonzero().squeeze(1), (~mask).flatten().nonzero().squeeze(1)
-        index = torch.cat([real, padding[: -len(real) % STEP]])
-        inverse = index.new_zeros(B * L).index_copy_(0, index, torch.arange(len(index), device=index.device))
-        return cls(B, L, mask, index, inverse)
-
-    def pack(self, x: Tensor) -> Tensor:
-        """(B*L, D) to (T, D)."""
-        return x if self.index is None else _Gather.apply(x, self.index)
-
-    def unpack(self, x: Tensor) -> Tensor:
-        """(T, D) to (B*L, D); cells of padding hold copies of real tokens, for attention to look away from."""
-        return x if self.index is None else _Spread.apply(x, self.index, self.inverse)
-
-    def restore(self, x: Tensor) -> Tensor:
-        """(T, D) to (B, L, D), zeros on padding."""
-        full = self.unpack(x).view(self.B, self.L, -1)
-        return full if self.mask is None else full * self.mask[:, :, None]
-
-    def rows(self, cells: Tensor) -> Tensor:
-        """Rows in the packed form of flat (B*L) cells."""
-        return cells if self.inverse is None else self.inverse[cells]
-
-
-class _Gather(torch.autograd.Function):
-    """Rows `index` of x. No row is taken twice, so the way back is a copy; torch would use a slow indexed addition."""
-
-    @staticmethod
-    def forward(ctx, x, index):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(index)
-        ctx.rows = len(x)
-        return x.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        return dy.new_zeros(ctx.rows, *dy.shape[1:]).index_copy_(0, ctx.saved_tensors[0], dy), None
-
-
-class _Spread(torch.autograd.Function):
-    """Packed rows to cells. What stands on padding has no influence, so the way back only gathers the real cells."""
-
-    @staticmethod
-    def forward(ctx, x, index, inverse):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(index)
-        return x.index_select(0, inverse)
-
-    @staticmethod
-    def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        return dy.index_select(0, ctx.saved_tensors[0]), None, None
 
 
 class Embeddings(nn.Module):
@@ -187,16 +121,16 @@ class Layer(nn.Module):
         masks: keyed dropout; None leaves dropout in training to torch.
         """
         context, weights = self.attend(compute(x), packing, masks, head_mask, attentions)
-        x = self.attention_norm(self._add(x, self.attention_output(context), masks and masks.attention_output, masks))
+        x = self.attention_norm(self._add(x, self.attention_output(context), masks, "attention_output"))
         hidden = ACTIVATIONS[self.config.hidden_act](self.intermediate(compute(x)))  # (T, I)
-        x = self.output_norm(self._add(x, self.output(hidden), masks and masks.output, masks))
-        return x, weights
+        return self.output_norm(self._add(x, self.output(hidden), masks, "output")), weights
 
-    def _add(self, x: Tensor, update: Tensor, mask: Tensor | None, masks: LayerMasks | None) -> Tensor:
+    def _add(self, x: Tensor, update: Tensor, masks: LayerMasks | None, place: str) -> Tensor:
         """x + dropout(update)."""
         rate = self.config.hidden_dropout_prob
         if masks is None:
             return x + F.dropout(update, rate, self.training)
+        mask = getattr(masks, place)
         return x + update if mask is None else torch.add(x, update * mask, alpha=rescale(rate))
 
     def attend(
@@ -204,63 +138,20 @@ class Layer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Multi-head self-attention, (T, D) to (T, D); padding keys are hidden from every query."""
         B, L, N = packing.B, packing.L, self.config.num_attention_heads
-        rate = self.config.attention_probs_dropout_prob
+        rate = self.config.attention_probs_dropout_prob if self.training else 0.0
         q, k, v = (  # (B, N, L, H) each
             packing.unpack(project(x)).view(B, L, N, -1).transpose(1, 2)
             for project in (self.query, self.key, self.value)
         )
         visible = None if packing.mask is None else packing.mask[:, None, None, :]
-        weights = None
-        if masks is not None and not attentions and head_mask is None:
-            context = _Attention.apply(q, k, v, visible, masks.weights, rescale(rate))
-        elif attentions or head_mask is not None:
-            scores = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]))
-            if visible is not None:
-                scores = torch.where(visible, scores, torch.finfo(scores.dtype).min)
-            weights = torch.softmax(scores, -1)  # (B, N, L, L)
-            used = F.dropout(weights, rate, self.training)
-            context = (used if head_mask is None else used * head_mask[:, None, None]) @ v
+        mask, weights = masks.weights if masks else None, None
+        if attentions or head_mask is not None:
+            context, weights = visible_attention(q, k, v, visible, mask, rate, head_mask)
+        elif masks is not None:
+            context = keyed_attention(q, k, v, visible, mask, rate)
         else:
-            context = F.scaled_dot_product_attention(q, k, v, visible, rate if self.training else 0.0)
+            context = fused_attention(q, k, v, visible, rate)
         return packing.pack(context.transpose(1, 2).reshape(B * L, -1)), weights if attentions else None
-
-
-class _Attention(torch.autograd.Function):
-    """softmax(q k^T / sqrt(H)) v with a keyed dropout mask on the weights.
-
-    On a CPU, torch's fused attention takes several times as long backward as these few products, and knows no such mask.
-    """
-
-    @staticmethod
-    def forward(ctx, q, k, v, visible, mask, scale):  # type: ignore[no-untyped-def]
-        B, N, L, H = q.shape
-        ctx.factor = 1 / math.sqrt(H)
-        q, k, v = ((q * ctx.factor).reshape(B * N, L, H), k.reshape(B * N, L, H), v.reshape(B * N, L, H))
-        scores = torch.bmm(q, k.transpose(1, 2)).view(B, N, L, L)
-        if visible is not None:
-            scores += torch.where(visible, 0.0, -10000.0).to(scores.dtype)  # the constant of modeling.py
-        weights = torch.softmax(scores, -1)
-        ctx.save_for_backward(q, k, v, weights, mask)
-        ctx.scale = scale if mask is not None else 1.0
-        context = torch.bmm(_dropped(weights, mask), v)
-        return (context if mask is None else context.mul_(scale)).view(B, N, L, H)
-
-    @staticmethod
-    def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        q, k, v, weights, mask = ctx.saved_tensors
-        B, N, L, H = dy.shape
-        dy = (dy * ctx.scale).reshape(B * N, L, H)
-        dv = torch.bmm(_dropped(weights, mask).transpose(1, 2), dy)
-        slope = torch.bmm(dy, v.transpose(1, 2)).view(B, N, L, L)
-        slope = slope if mask is None else slope.mul_(mask)
-        slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).view(B * N, L, L)
-        dq, dk = torch.bmm(slope, k).mul_(ctx.factor), torch.bmm(slope.transpose(1, 2), q)
-        return dq.view(B, N, L, H), dk.view(B, N, L, H), dv.view(B, N, L, H), None, None, None
-
-
-def _dropped(weights: Tensor, mask: Tensor | None) -> Tensor:
-    B, N, L, _ = weights.shape
-    return (weights if mask is None else (weights * mask).to(weights.dtype)).view(B * N, L, L)
 
 
 def compute(x: Tensor) -> Tensor:
@@ -329,6 +220,7 @@ class Encoder(nn.Module):
         x = self._embed(input_ids, token_type_ids, packing, dropout)
         states, weights = [x], []
         for i, layer in enumerate(self.layers):
+            assert isinstance(layer, Layer)
             masks = self._masks(i, dropout, packing)
             heads = None if head_mask is None else head_mask[i]
             x, w = self.run_layer(layer, x, packing, masks, heads, attentions)

@@ -1,7 +1,8 @@
 """Optimizer and learning rate (paper A.2; optimization.py of the original code).
 
-Two rules, one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay scaled by the rate.
-AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's fused kernel serves both.
+Two rules, one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay scaled by the
+rate. AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's fused kernel
+serves both.
 """
 
 import math
@@ -33,8 +34,8 @@ class OptimConfig:
 def learning_rate(config: OptimConfig, progress: float) -> float:
     """The rate at `progress` (0 to 1, the share of the run before this update).
 
-    google: lr * t / w in warm-up, then lr * (1 - t / T): the line starts at step 0, so the rate drops by w / T when warm-up
-    ends. hf: the line starts where warm-up ends.
+    google: lr * t / w in warm-up, then lr * (1 - t / T): the line starts at step 0, so the rate drops by w / T when
+    warm-up ends. hf: the line starts where warm-up ends.
     """
     if progress < config.warmup:
         return config.lr * progress / config.warmup

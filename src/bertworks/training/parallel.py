@@ -82,8 +82,9 @@ def joined_world() -> Iterator[World]:
 def prepare_process() -> None:
     """Settings of this process that make training fast and repeatable; harmless to call twice.
 
-    Freed memory is kept for the next step (glibc would give it back to the system and fault every page in again, which took
-    a fifth of a training step), and operations whose result would depend on the order of threads are excluded.
+    Freed memory is kept for the next step (glibc would give it back to the system and fault every page in again,
+    which took a fifth of a training step), and operations whose result would depend on the order of threads are
+    excluded.
     """
     if sys.platform == "linux":
         m_trim_threshold, m_mmap_threshold, most = -1, -3, 2**31 - 1

@@ -35,10 +35,8 @@ class Reporter:
         self.console = Console(stderr=True)
         self.bar: Progress | None = None
         if not self.quiet and self.console.is_terminal:
-            self.bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>5.1f}%"), TimeElapsedColumn(),
-                TextColumn("{task.fields[info]}"), console=self.console,
-            )  # fmt: skip
+            columns = ("{task.description}", BarColumn(), "{task.percentage:>5.1f}%", TimeElapsedColumn())
+            self.bar = Progress(*columns, TextColumn("{task.fields[info]}"), console=self.console)
             self.task = self.bar.add_task("training", total=1.0, info="")
             self.bar.start()
 

@@ -1,7 +1,7 @@
 """The state of a run: everything that the next step depends on, in one safetensors file.
 
-Weights, moments and progress stand in the same file, which replaces its predecessor by a rename; whatever moment a process
-is killed at, a whole state is in place. Nothing is pickled.
+Weights, moments and progress stand in the same file, which replaces its predecessor by a rename; whatever moment a
+process is killed at, a whole state is in place. Nothing is pickled.
 """
 
 import json

@@ -1,0 +1,76 @@
+"""A batch without its padding: which cells of the (B, L) rectangle hold real tokens, and the ways in and out.
+
+Shapes: B sequences, L positions, T rows of the packed form, D hidden width.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+STEP = 128  # T is a multiple of this: a product of a new shape costs the library more to prepare than to compute
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Which cells of a (B, L) rectangle hold real tokens; `None` indices mean all of them."""
+
+    B: int
+    L: int
+    mask: Tensor | None  # (B, L) bool, True = real token
+    index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last STEP
+    inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding left out
+
+    @classmethod
+    def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
+        mask = None if attention_mask is None else attention_mask.bool()
+        if mask is None or bool(mask.all()):
+            return cls(B, L, None, None, None)
+        real, padding = mask.flatten().nonzero().squeeze(1), (~mask).flatten().nonzero().squeeze(1)
+        index = torch.cat([real, padding[: -len(real) % STEP]])
+        inverse = index.new_zeros(B * L).index_copy_(0, index, torch.arange(len(index), device=index.device))
+        return cls(B, L, mask, index, inverse)
+
+    def pack(self, x: Tensor) -> Tensor:
+        """(B*L, D) to (T, D)."""
+        return x if self.index is None else _Gather.apply(x, self.index)
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """(T, D) to (B*L, D); cells of padding hold copies of real tokens, for attention to look away from."""
+        return x if self.index is None else _Spread.apply(x, self.index, self.inverse)
+
+    def restore(self, x: Tensor) -> Tensor:
+        """(T, D) to (B, L, D), zeros on padding."""
+        full = self.unpack(x).view(self.B, self.L, -1)
+        return full if self.mask is None else full * self.mask[:, :, None]
+
+    def rows(self, cells: Tensor) -> Tensor:
+        """Rows in the packed form of flat (B*L) cells."""
+        return cells if self.inverse is None else self.inverse[cells]
+
+
+class _Gather(torch.autograd.Function):
+    """Rows `index` of x. No row is taken twice, so the way back is a copy; torch would use a slow indexed addition."""
+
+    @staticmethod
+    def forward(ctx, x, index):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(index)
+        ctx.rows = len(x)
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        return dy.new_zeros(ctx.rows, *dy.shape[1:]).index_copy_(0, ctx.saved_tensors[0], dy), None
+
+
+class _Spread(torch.autograd.Function):
+    """Packed rows to cells. What stands on padding has no influence, so the way back only gathers the real cells."""
+
+    @staticmethod
+    def forward(ctx, x, index, inverse):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(index)
+        return x.index_select(0, inverse)
+
+    @staticmethod
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        return dy.index_select(0, ctx.saved_tensors[0]), None, None

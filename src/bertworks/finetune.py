@@ -79,7 +79,7 @@ class ExampleFeed:
         rows = self.order.rows(progress.step)
         mine = len(rows) // self.world.size
         first, micro = mine * self.world.rank, self.config.micro_batch_size or mine
-        longest = int(self.inputs.lengths[rows].max())
+        longest = self.inputs.padded_length(rows)
         starts = range(first, first + mine, micro)
         made = [(self.inputs.batch(rows[a : min(a + micro, first + mine)], longest), a) for a in starts]
         return Group(made, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))

@@ -24,6 +24,9 @@ from ..training.parallel import World
 from .base import Example
 
 CHUNK = 4096  # examples tokenized at a time
+STEP = (
+    16  # L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute
+)
 Rows = NDArray[np.int64]
 
 
@@ -37,6 +40,7 @@ class Inputs:
     labels: Rows  # (N,) class numbers; -100 = none
     cut: Rows  # (N,) tokens that did not fit
     pad_id: int
+    limit: int  # max_seq_length
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -46,10 +50,14 @@ class Inputs:
         """(N,) tokens of each example."""
         return np.diff(self.edges)
 
+    def padded_length(self, rows: Rows) -> int:
+        """L of a batch of these examples: the longest, rounded up to STEP or the limit."""
+        return min(-(-int(self.lengths[rows].max()) // STEP) * STEP, self.limit)
+
     def batch(self, rows: Rows, length: int = 0) -> Batch:
-        """The examples `rows`, padded to the longest of them or to `length` (keys: data/batches.py)."""
+        """The examples `rows`, padded to `length` or as short as they may be (keys: data/batches.py)."""
         lengths = self.lengths[rows]
-        column = np.arange(max(length, lengths.max()))
+        column = np.arange(length or self.padded_length(rows))
         real = column < lengths[:, None]  # (B, L)
         ids = np.full(real.shape, self.pad_id, np.int64)
         ids[real] = self.ids[(self.edges[rows, None] + column)[real]]
@@ -95,6 +103,7 @@ def featurise(tokenizer: Tokenizer, examples: Sequence[Example], labels: Sequenc
         labels=np.array([numbers[example.label] for example in examples], np.int64),
         cut=np.array(cut, np.int64),
         pad_id=tokenizer.pad_id,
+        limit=max_seq_length,
     )
 
 

@@ -120,6 +120,7 @@ def pretrain(
         results: dict[str, Any] = read_json(out / "results.json")
         _say(quiet, f"{out} is finished; see {out / 'results.json'}")
         return results
+    config.loop.check()
     parallel.prepare_process()
     store = Store.open(corpus)
     tokenizer = Tokenizer.load(store.tokenizer_folder)
@@ -160,7 +161,7 @@ def prepare(
         write_text(out / "recipe.toml", to_toml(config))
     if parallel.should_compile(config.loop.compile, world.device):
         compile_layers(model.encoder)
-    vocabulary = vocabulary_of(tokenizer)
+    vocabulary = Vocabulary.of(tokenizer)
     held_out = PretrainingData(
         store, "validation", vocabulary, config.phases[-1].length, config.instances, config.masking, config.loop.seed
     )
@@ -196,12 +197,6 @@ def start_model(config: PretrainConfig, init: Path | None) -> Model:
     if fresh:
         print(f"not in {init}, started anew: {', '.join(fresh)}", file=sys.stderr)
     return model
-
-
-def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
-    """What the batches need to know of a tokenizer."""
-    t = tokenizer
-    return Vocabulary(t.vocab_size, t.cls_id, t.sep_id, t.mask_id, t.pad_id, t.continuation)
 
 
 def describe(config: PretrainConfig, store: Store, loop: Loop) -> list[str]:

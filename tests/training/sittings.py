@@ -1,4 +1,4 @@
-"""Runs of `bertworks pretrain` in processes of their own, forked from one that has torch loaded, so that many are cheap."""
+"""Runs of `bertworks pretrain` in processes of their own, forked from one that has torch loaded: many are cheap."""
 
 import json
 import multiprocessing
@@ -81,7 +81,12 @@ class Sitting:
         argv = ["pretrain", str(recipe), "--corpus", str(store), "--out", str(out), *more]
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = str(server.getsockname()[1])
-        together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size), "GLOO_SOCKET_IFNAME": "lo"}
+        together = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "WORLD_SIZE": str(size),
+            "GLOO_SOCKET_IFNAME": "lo",
+        }
         self.processes = [
             PROCESSES.Process(target=sit, args=(argv, self.said, {**together, "RANK": str(i)} if size > 1 else {}))
             for i in range(size)

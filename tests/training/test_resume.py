@@ -34,19 +34,19 @@ def same(one, other):
     assert evaluations[0] == evaluations[1]
 
 
-SETTINGS = [
-    {"precision": "float32"},
-    {"precision": "bfloat16"},
-    pytest.param({"precision": "float32", "compile": "on"}, marks=pytest.mark.slow),
+SETTINGS = [  # and how often it is killed
+    ({"precision": "float32"}, 5),
+    ({"precision": "bfloat16"}, 2),
+    pytest.param({"precision": "float32", "compile": "on"}, 5, marks=pytest.mark.slow),
 ]
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, undisturbed, tmp_path, settings):
+@pytest.mark.parametrize("settings, most", SETTINGS, ids=str)
+def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, undisturbed, tmp_path, settings, most):
     expected, out = undisturbed(**settings), tmp_path / "run"
     recipe, rng = write_recipe(tmp_path, **settings), random.Random(str(settings))
     steps, kills = [], 0
-    while kills < 7:
+    while kills < most:
         sitting = Sitting(recipe, tiny_store.path, out)
         sitting.wait_for_save(state_of(out), rng)
         if not sitting.processes[0].is_alive():
@@ -57,7 +57,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, undistu
         steps.append(int(header(state_of(out))["step"]) if state_of(out).exists() else 0)
     sitting = Sitting(recipe, tiny_store.path, out)
     assert sitting.end() == 0, sitting.said.read_text()
-    assert len({step for step in steps if 0 < step < 40}) >= 3, steps  # most kills came in the middle
+    assert len({step for step in steps if 0 < step < 40}) >= min(most, 3), steps  # most kills came in the middle
     assert "resuming at step" in sitting.said.read_text()
     same(expected, out)
     assert [record["step"] for record in records(out)] == list(range(1, 41))

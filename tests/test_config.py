@@ -1,0 +1,84 @@
+"""Recipes: every mistake is one error that names file, key and what would be right."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from bertworks.config import from_dict, load_recipe, to_toml
+from bertworks.files import InputError
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.1
+    size: int = 3
+    on: bool = True
+    kind: Literal["a", "b"] = "a"
+
+    def __post_init__(self):
+        if self.rate < 0:
+            raise ValueError(f"rate = {self.rate}; expected at least 0")
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    inner: Inner = field(default_factory=Inner)
+    parts: tuple[Inner, ...] = ()
+    path: Path | None = None
+
+
+def load(tmp_path, text):
+    (tmp_path / "r.toml").write_text(text)
+    return load_recipe(tmp_path / "r.toml", Outer)
+
+
+def test_a_recipe_is_filled_with_the_defaults_where_it_is_silent(tmp_path):
+    recipe = load(tmp_path, 'name = "x"\npath = "a/b"\n[inner]\nrate = 1\n[[parts]]\nsize = 5\n[[parts]]\nkind = "b"')
+    assert recipe == Outer("x", Inner(rate=1.0), (Inner(size=5), Inner(kind="b")), Path("a/b"))
+    assert isinstance(recipe.inner.rate, float)
+
+
+def test_the_resolved_form_is_read_back_as_the_same(tmp_path):
+    recipe = Outer("ä", Inner(rate=1e-4, on=False), (Inner(kind="b"),), None)
+    assert load(tmp_path, to_toml(recipe)) == recipe
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("name = 'x'\n[inner]\nrat = 1.0", "unknown key inner.rat; did you mean inner.rate?"),
+        ("nam = 'x'", "unknown key nam; did you mean name?"),
+        ("zzz = 1", "unknown key zzz; known keys: name, inner, parts, path"),
+        ("name = 'x'\n[[parts]]\n[[parts]]\nsise = 1", "unknown key parts[1].sise; did you mean parts[1].size?"),
+        ("name = 'x'\n[inner]\nsize = 1.5", "inner.size = 1.5 is of type float; expected int"),
+        ("name = 'x'\n[inner]\nsize = true", "inner.size = True is of type bool; expected int"),
+        ("name = 'x'\n[inner]\non = 1", "inner.on = 1 is of type int; expected bool"),
+        ("name = 'x'\n[inner]\nrate = '0.1'", "inner.rate = '0.1' is of type str; expected float"),
+        ("name = 'x'\n[inner]\nkind = 'c'", "inner.kind = 'c'; expected one of 'a', 'b'"),
+        ("name = 'x'\ninner = 3", "inner = 3; expected a table of Inner fields"),
+        ("name = 'x'\n[inner]\nrate = -1.0", "inner: rate = -1.0; expected at least 0"),
+        ("[inner]\nsize = 2", "missing 1 required positional argument: 'name'"),
+        ("name = 'x", "not valid TOML: "),
+    ],
+)
+def test_a_mistake_is_named(tmp_path, text, said):
+    with pytest.raises(InputError) as error:
+        load(tmp_path, text)
+    assert str(tmp_path / "r.toml") in str(error.value) and said in str(error.value)
+
+
+def test_a_recipe_that_is_not_there_or_no_text(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: no such recipe"):
+        load_recipe(tmp_path / "none.toml", Outer)
+    (tmp_path / "r.toml").write_bytes(b"name = '\xff'")
+    with pytest.raises(InputError, match="not valid TOML"):
+        load_recipe(tmp_path / "r.toml", Outer)
+
+
+def test_dictionaries_are_checked_in_the_same_way():
+    assert from_dict(Outer, {"name": "x"}) == Outer("x")
+    with pytest.raises(InputError, match=r"there: name = 3 is of type int; expected str"):
+        from_dict(Outer, {"name": 3}, "there")

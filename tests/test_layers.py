@@ -1,0 +1,116 @@
+"""Nobody walks back: a room imports only from floors below it, and no files import each other in a circle."""
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import bertworks
+
+ROOT = Path(bertworks.__file__).parent
+FLOORS = [
+    {"config", "files"},
+    {"tokenizer", "wordpiece", "tokenizer_check", "model", "training.optim", "training.parallel", "training.report"}
+    | {"tasks.metrics", "tasks.table"},
+    {"data", "docstrings", "objectives", "checkpoint", "training.state"},
+    {"training.loop", "tasks"},
+    {"pretrain", "finetune", "features", "distill"},
+    {"predictor", "plots"},  # read what runs wrote
+    {"study", "demo", "export", "serve", "doctor"},
+    {"cli"},
+]
+ROOMS = {room: (floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms}
+ROOMS |= dict.fromkeys(("wordpiece", "tokenizer_check"), ROOMS["tokenizer"])  # several files, one room
+ROOMS["files"] = ROOMS["config"]
+
+
+def name_of(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {name_of(path): path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"}
+
+
+def imports(name):
+    """Absolute names of what a file imports, inside functions too."""
+    package = (
+        ["bertworks", *name.split(".")] if FILES[name].name == "__init__.py" else ["bertworks", *name.split(".")[:-1]]
+    )
+    for node in ast.walk(ast.parse(FILES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = (
+                [*package[: len(package) - node.level + 1], *filter(None, [node.module])]
+                if node.level
+                else [node.module]
+            )
+            for alias in node.names:
+                whole = ".".join([*base, alias.name])
+                yield whole if whole.removeprefix("bertworks.") in FILES else ".".join(base)
+
+
+def ours(name):
+    """The files of the house that a file imports."""
+    return {n.removeprefix("bertworks.") for n in imports(name) if n.startswith("bertworks.")} - {name}
+
+
+def room(name):
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        if (prefix := ".".join(parts[:length])) in ROOMS:
+            return ROOMS[prefix]
+    raise AssertionError(f"{name}.py stands on no floor: say in FLOORS which it may import from")
+
+
+def reachable(name):
+    seen, todo = set(), [name]
+    while todo:
+        if (one := todo.pop()) not in seen:
+            seen.add(one)
+            todo += ours(one) & FILES.keys()
+    return seen
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_room_imports_only_from_floors_below(name):
+    if FILES[name].name == "__init__.py" and not FILES[name].read_text().strip():
+        return
+    floor, place = room(name)
+    for other in ours(name):
+        assert other in FILES, f"{name} imports {other}, which is not there"
+        below, elsewhere = room(other)
+        assert below < floor or place == elsewhere, f"{name} (floor {floor}) imports {other} (floor {below})"
+
+
+def test_no_files_import_each_other_in_a_circle():
+    list(TopologicalSorter({name: ours(name) for name in FILES}).static_order())
+
+
+def test_what_must_not_meet():
+    tops = {name: {n.split(".")[0] for one in reachable(name) for n in imports(one)} for name in FILES}
+    for name in FILES:
+        if name.startswith("data.") and name != "data.batches":
+            assert "torch" not in tops[name], f"{name} comes to import torch"
+        if name.startswith(("data.", "tokenizer", "wordpiece", "config", "files")):
+            assert not any(other.startswith(("model", "training")) for other in ours(name)), name
+        if name.startswith("model."):
+            assert not any(other.startswith(("data", "tokenizer", "objectives")) for other in reachable(name)), name
+    assert not any(other.startswith(("data", "tasks", "model")) for other in ours("training.loop"))
+
+
+def test_importing_and_help_load_nothing_heavy():
+    heavy = (
+        "[m for m in ('torch', 'numpy', 'tokenizers', 'transformers', 'pyarrow', 'rich', 'tyro') if m in sys.modules]"
+    )
+    for code in (
+        "import bertworks; dir(bertworks)",
+        "from bertworks.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys\n{code}\nprint({heavy})"], capture_output=True, text=True
+        )
+        assert done.stdout.splitlines()[-1] == "[]", done

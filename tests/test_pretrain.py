@@ -1,0 +1,164 @@
+"""Pre-training as a user meets it: the run folder, continuing from a model, and one clear message for bad input."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from bertworks.checkpoint.folder import load_model, save_folder
+from bertworks.cli import main
+from bertworks.config import load_recipe
+from bertworks.files import InputError
+from bertworks.model.heads import build_model
+from bertworks.pretrain import PretrainConfig, pretrain, useful_flops
+from bertworks.tokenizer import Tokenizer
+from bertworks.training import parallel
+from training.sittings import write_recipe
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """Leave out measuring the machine."""
+    monkeypatch.setattr(parallel, "matmul_peak", lambda *_: 1e12)
+
+
+def line(recipe, store, out, *more):
+    return ["pretrain", str(recipe), "--corpus", str(store), "--out", str(out), *more]
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_store, tmp_path_factory):
+    """A short run by the command line, with an override."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parallel, "matmul_peak", lambda *_: 1e12)
+        main(line(write_recipe(folder, steps=6), tiny_store.path, folder / "run", "--optim.lr", "5e-3"))
+    return folder / "run"
+
+
+def test_the_run_folder(tiny_store, trained):
+    assert sorted(p.name for p in trained.iterdir()) == ["log.jsonl", "model", "recipe.toml", "results.json", "state"]
+    results = json.loads((trained / "results.json").read_text())
+    assert results["kind"] == "pretrain" and results["steps"] == 6 and results["seed"] == 12345
+    metrics = results["metrics"]
+    assert {"mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "unigram_entropy"} <= metrics.keys()
+    assert 0 <= metrics["mlm_accuracy"] <= 1 and 0.2 < metrics["nsp_accuracy"] < 0.8
+    assert {"cpu", "torch", "commit", "threads"} <= results["machine"].keys()
+    assert load_recipe(trained / "recipe.toml", PretrainConfig).optim.lr == 5e-3  # the override is in it
+    model = load_model(trained / "model")
+    assert list(model.heads) == ["mlm", "nsp"] and model.config.hidden_size == 16
+    assert Tokenizer.load(trained / "model").vocab_size == tiny_store.vocab_size
+    records = [json.loads(text) for text in (trained / "log.jsonl").read_text().splitlines()]
+    wanted = {"step", "mlm_loss", "nsp_loss", "lr", "grad_norm", "tokens", "tokens_per_second", "share_of_peak",
+              "memory", "seconds", "left"}  # fmt: skip
+    assert all(wanted <= record.keys() for record in records if record["kind"] == "train")
+    assert records[-1]["kind"] == "eval" and records[-2]["left"] == 0
+
+
+def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
+    config = load_recipe(trained / "recipe.toml", PretrainConfig)
+    from bertworks.pretrain import start_model
+
+    begun, before = start_model(config, trained / "model"), load_model(trained / "model")
+    assert all(torch.equal(a, b) for a, b in zip(begun.parameters(), before.parameters(), strict=True))
+    recipe = write_recipe(tmp_path, steps=2)
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained / "model")))
+    assert (tmp_path / "run" / "results.json").exists()
+
+
+def refused(capsys, argv):
+    """The one message of a line that cannot run."""
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in argv])
+    said = capsys.readouterr().err
+    assert end.value.code == 1 and said.startswith("bertworks: ") and "Traceback" not in said
+    return said
+
+
+def test_a_model_of_another_shape_is_refused(tiny_store, tmp_path, capsys):
+    config = load_recipe(write_recipe(tmp_path), PretrainConfig)
+    import dataclasses
+
+    other = dataclasses.replace(config.model, hidden_size=24)
+    save_folder(tmp_path / "other", build_model(other, seed=1), Tokenizer.load(tiny_store.path / "tokenizer"))
+    argv = line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--init", tmp_path / "other")
+    assert "holds a model of another shape than the recipe's [model]" in refused(capsys, argv)
+    assert "no such folder" in refused(capsys, [*argv[:-1], tmp_path / "none"])
+
+
+def test_a_vocabulary_of_another_size_is_refused(tiny_store, tmp_path, capsys):
+    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--model.vocab-size", "200")
+    said = refused(capsys, argv)
+    assert "model.vocab_size is 200" in said and f"give --model.vocab-size {tiny_store.vocab_size}" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path, capsys):
+    recipe, store = write_recipe(tmp_path), tmp_path / "store"
+    shutil.copytree(tiny_store.path, store)
+    shard = store / "train-00000.tokens.npy"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-2])
+    assert (
+        "train-00000.tokens.npy" in (said := refused(capsys, line(recipe, store, tmp_path / "run"))) and "cut" in said
+    )
+    shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert "altered" in refused(capsys, line(recipe, store, tmp_path / "run"))
+    shard.write_bytes(whole)
+    (store / "tokenizer" / "tokenizer.json").unlink()
+    assert "tokenizer.json: missing" in refused(capsys, line(recipe, store, tmp_path / "run"))
+    assert "no such folder" in refused(capsys, line(recipe, tmp_path / "none", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("warmup = 0.1", "warmpu = 0.1", "unknown key optim.warmpu; did you mean optim.warmup?"),
+        ("lr = 1e-3", 'lr = "high"', "optim.lr = 'high' is of type str; expected float"),
+        ("steps = 40", "steps = 0", "no budget"),
+        ("share = 0.6", "share = 0.5", "the phases' shares add up to 0.9"),
+        ("length = 40", "length = 41", "phase of length 41; expected 5 to max_position_embeddings = 40"),
+        ("num_attention_heads = 2", "num_attention_heads = 3", "hidden_size = 16 is not divisible"),
+        ("[model]", "[model", "not valid TOML"),
+    ],
+)
+def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, new, said):
+    recipe = write_recipe(tmp_path)
+    text = recipe.read_text()
+    assert old in text
+    recipe.write_text(text.replace(old, new))
+    assert said in refused(capsys, line(recipe, tiny_store.path, tmp_path / "run"))
+    assert "no such recipe" in refused(capsys, line(tmp_path / "none.toml", tiny_store.path, tmp_path / "run"))
+
+
+def test_a_damaged_state_is_refused(tiny_store, trained, tmp_path, capsys):
+    out = tmp_path / "run"
+    shutil.copytree(trained, out)
+    shutil.rmtree(out / "model")
+    (out / "results.json").unlink()
+    state = out / "state" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-100])
+    recipe = write_recipe(tmp_path, steps=6)
+    said = refused(capsys, line(recipe, tiny_store.path, out, "--optim.lr", "5e-3"))
+    assert "state.safetensors: not a whole state" in said
+
+
+def test_a_finished_run_is_left_alone(tiny_store, trained):
+    before = {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
+    config = load_recipe(trained / "recipe.toml", PretrainConfig)
+    assert pretrain(config, tiny_store.path, trained, quiet=True) == json.loads((trained / "results.json").read_text())
+    assert before == {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
+
+
+def test_useful_operations_count_the_encoder_and_the_masked_share_of_the_vocabulary():
+    config = PretrainConfig()
+    body = sum(p.numel() for p in build_model(config.model).encoder.layers.parameters())
+    head = 0.15 * (config.model.vocab_size * 768 + 768 * 768)
+    assert useful_flops(config.model, config.masking) == pytest.approx(6 * (body + head))
+
+
+def test_a_run_without_budget_says_so():
+    with pytest.raises(InputError, match="no budget"):
+        PretrainConfig().loop.check()

@@ -1,0 +1,44 @@
+"""Every recipe in the repository is a valid one, and short enough to be read."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from bertworks.config import from_dict, load_recipe, to_toml
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+KINDS = {"pretrain": ("bertworks.pretrain", "PretrainConfig"), "finetune": ("bertworks.finetune", "FinetuneConfig")}
+
+
+def config_of(path):
+    module, name = KINDS[path.relative_to(RECIPES).parts[0]]
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.toml")), ids=lambda path: path.relative_to(RECIPES).as_posix())
+def test_a_recipe_loads_and_comes_back_from_its_resolved_form(path):
+    import tomllib
+
+    recipe = load_recipe(path, config_of(path))
+    assert from_dict(type(recipe), tomllib.loads(to_toml(recipe))) == recipe
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 40
+
+
+@pytest.mark.parametrize(
+    "name, million", [("base", 110), ("large", 336)]
+)  # parameters, with heads (the paper's 110M and 340M)
+def test_the_papers_recipes(name, million):
+    import torch
+
+    from bertworks.model.heads import build_model
+    from bertworks.pretrain import PretrainConfig
+
+    recipe = load_recipe(RECIPES / "pretrain" / f"{name}.toml", PretrainConfig)
+    with torch.device("meta"):
+        model = build_model(recipe.model)
+    assert sum(p.numel() for p in model.parameters()) // 10**6 == million
+    assert (recipe.loop.steps, recipe.optim.lr, recipe.optim.warmup * recipe.loop.steps) == (1_000_000, 1e-4, 10_000)
+    assert [(p.length, p.share, p.batch_size) for p in recipe.phases] == [(128, 0.9, 256), (512, 0.1, 256)]
+    assert (recipe.masking.masked_lm_prob, recipe.instances.dupe_factor, recipe.optim.rule) == (0.15, 10, "bert_adam")
+    assert recipe.model.hidden_dropout_prob == recipe.model.attention_probs_dropout_prob == 0.1

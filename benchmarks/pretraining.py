@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from bertworks.data.batches import PretrainingData
+from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions, read_documents
 from bertworks.data.instances import InstanceConfig, Position
@@ -34,7 +34,7 @@ from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.files import write_json
 from bertworks.model.presets import PRESETS
-from bertworks.pretrain import Phase, PretrainConfig, prepare, useful_flops, vocabulary_of
+from bertworks.pretrain import Phase, PretrainConfig, prepare, useful_flops
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import parallel
 from bertworks.training.loop import LoopConfig
@@ -131,7 +131,7 @@ def peer(store: Store, dropout: float, steps: int, skip: int) -> float:
 def unmasked(store: Store) -> Iterator[dict[str, Any]]:
     """The store's instances before masking, in the order in which ours reads them."""
     tokenizer = Tokenizer.load(store.tokenizer_folder)
-    data = PretrainingData(store, "train", vocabulary_of(tokenizer), LENGTH, InstanceConfig(), MaskingConfig(), 12345)
+    data = PretrainingData(store, "train", Vocabulary.of(tokenizer), LENGTH, InstanceConfig(), MaskingConfig(), 12345)
     position = Position()
     while True:
         batch, position = data.take(position, 256)
@@ -150,7 +150,7 @@ def unmasked(store: Store) -> Iterator[dict[str, Any]]:
 def assemble(store: Store, seconds: float = 5.0) -> dict[str, float]:
     """Batches alone, on one core: real tokens a second of gather, pair, mask and pad; tokens a second of planning."""
     tokenizer = Tokenizer.load(store.tokenizer_folder)
-    data = PretrainingData(store, "train", vocabulary_of(tokenizer), LENGTH, InstanceConfig(), MaskingConfig(), 12345)
+    data = PretrainingData(store, "train", Vocabulary.of(tokenizer), LENGTH, InstanceConfig(), MaskingConfig(), 12345)
     start = time.perf_counter()
     planned = sum(int((plan[:, 2] - plan[:, 1] + plan[:, 4] - plan[:, 3]).sum()) for plan in [data.stream.window(0)[0]])
     planning = planned / (time.perf_counter() - start)

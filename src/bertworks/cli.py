@@ -119,14 +119,27 @@ def corpus_show(argv: list[str]) -> None:
 
     from .data.show import show
 
-    def run(store: tyro.conf.Positional[Path], documents: int = 3) -> None:
-        """Check a store and print its manifest, its counts and the beginning of some documents.
+    def run(store: tyro.conf.Positional[Path], documents: int = 3, instances: int = 3, length: int = 128) -> None:
+        """Check a store and print its manifest, its counts, the beginning of some documents, and training instances.
 
         Args:
             store: folder made by `bertworks corpus build`
             documents: how many documents to print
+            instances: how many training instances to print, masked, with their pair label
+            length: tokens of an instance
         """
-        show(store, documents)
+        from .data.batches import PretrainingData, Vocabulary, decoded
+        from .data.instances import InstanceConfig
+        from .data.masking import MaskingConfig
+        from .tokenizer import Tokenizer
+
+        opened = show(store, documents)
+        tokenizer = Tokenizer.load(opened.tokenizer_folder)
+        vocabulary = Vocabulary.of(tokenizer)
+        data = PretrainingData(opened, "train", vocabulary, length, InstanceConfig(), MaskingConfig(), seed=12345)
+        print("\nTraining instances; a predicted token stands as what-is-there<what-was-there>")
+        for line in decoded(data, tokenizer, instances):
+            print(f"\n{line}")
 
     tyro.cli(run, prog="bertworks corpus show", args=argv)
 

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..tokenizer import Tokenizer
 from .instances import GROUP, InstanceConfig, InstanceStream, Plan, Position, generator
 from .masking import Draws, MaskingConfig, mask, predictions_per_sequence
 from .store import Shard, Store
@@ -35,6 +36,11 @@ class Vocabulary:
     mask_id: int
     pad_id: int
     continuation: NDArray[np.bool_]  # (V,) pieces that continue a word
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
+        t = tokenizer
+        return cls(t.vocab_size, t.cls_id, t.sep_id, t.mask_id, t.pad_id, t.continuation)
 
 
 class PretrainingData:
@@ -133,3 +139,18 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
     edges = np.flatnonzero(np.diff(values, prepend=-1))
     for start, stop in zip(edges, [*edges[1:], len(values)], strict=True):
         yield int(values[start]), slice(start, stop)
+
+
+def decoded(data: PretrainingData, tokenizer: Tokenizer, count: int) -> Iterator[str]:
+    """The first `count` instances as a person reads them; a predicted token stands as `now<before>`."""
+    batch, _ = data.take(Position(), count)
+    used = batch["masked_labels"] >= 0
+    was = dict(zip(batch["masked_positions"][used].tolist(), batch["masked_labels"][used].tolist(), strict=True))
+    for row in range(count):
+        pieces = []
+        for column in range(int(batch["attention_mask"][row].sum())):
+            label = was.get(row * data.length + column)
+            piece = tokenizer.vocab[int(batch["input_ids"][row, column])]
+            pieces.append(piece if label is None else f"{piece}<{tokenizer.vocab[label]}>")
+        kind = "B is random" if batch["pair_labels"][row] else "B follows A"
+        yield f"{kind}: {' '.join(pieces)}"

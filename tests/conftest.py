@@ -41,15 +41,15 @@ class TinyStore:
 
     def data(self, length: int = 32, split: str = "train", seed: int = 1, dupe_factor: int = 0, **masking):
         """PretrainingData over it."""
-        from bertworks.data.batches import PretrainingData
+        from bertworks.data.batches import PretrainingData, Vocabulary
         from bertworks.data.instances import InstanceConfig
         from bertworks.data.masking import MaskingConfig
         from bertworks.data.store import Store
-        from bertworks.pretrain import vocabulary_of
+        from bertworks.data.batches import Vocabulary
         from bertworks.tokenizer import Tokenizer
 
         store = Store.open(self.path)
-        vocabulary = vocabulary_of(Tokenizer.load(store.tokenizer_folder))
+        vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
         instances = InstanceConfig(dupe_factor=dupe_factor)
         return PretrainingData(store, split, vocabulary, length, instances, MaskingConfig(**masking), seed)
 

@@ -45,7 +45,6 @@ class TinyStore:
         from bertworks.data.instances import InstanceConfig
         from bertworks.data.masking import MaskingConfig
         from bertworks.data.store import Store
-        from bertworks.data.batches import Vocabulary
         from bertworks.tokenizer import Tokenizer
 
         store = Store.open(self.path)

@@ -1,0 +1,58 @@
+"""On a CUDA device (by hand: pytest -m gpu): the same losses and gradients as on the CPU, and a run in bfloat16."""
+
+import pytest
+import torch
+
+from bertworks.model.encoder import ModelConfig, compile_layers
+from bertworks.model.heads import build_model
+from bertworks.objectives import PretrainingObjective
+from bertworks.pretrain import Phase, PretrainConfig, pretrain
+from bertworks.training.loop import LoopConfig
+
+pytestmark = pytest.mark.gpu
+
+
+def shape(vocab_size: int, dropout: float) -> ModelConfig:
+    return ModelConfig(
+        vocab_size=vocab_size,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+        max_position_embeddings=64,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_losses_and_gradients_are_those_of_the_cpu(tiny_store, compiled):
+    from bertworks.data.instances import Position
+
+    batch, _ = tiny_store.data(length=32).take(Position(), 16)
+    sides = []
+    for device in ("cpu", "cuda"):
+        model = build_model(shape(tiny_store.vocab_size, 0.0), seed=1).to(device).train()
+        if compiled and device == "cuda":
+            compile_layers(model.encoder)
+        terms = PretrainingObjective()(model, {name: value.to(device) for name, value in batch.items()})
+        loss = sum(term.loss for term in terms.values())
+        loss.backward()
+        sides.append([loss.detach().cpu(), *(p.grad.cpu() for p in model.parameters())])
+    for ours, theirs in zip(*sides, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_a_run_on_the_device_ends_with_results(tiny_store, tmp_path):
+    def run(steps: int, out: str) -> dict:
+        config = PretrainConfig(
+            model=shape(tiny_store.vocab_size, 0.1),
+            loop=LoopConfig(steps=steps, save_every=5, eval_every=0, precision="bfloat16", compile="off"),
+            phases=(Phase(length=32, batch_size=16, micro_batch_size=8),),
+        )
+        return pretrain(config, tiny_store.path, tmp_path / out, quiet=True)
+
+    results = run(20, "one")
+    assert results["machine"]["gpu"]
+    assert results["metrics"]["mlm_loss"] < 20
+    assert torch.isfinite(torch.tensor(results["metrics"]["mlm_loss"]))

@@ -63,7 +63,8 @@ class PretrainConfig:
 
     def fingerprint(self, store: Store) -> str:
         """Hash of what must not change between the sittings of a run."""
-        fixed = dataclasses.replace(self, loop=dataclasses.replace(self.loop, log_every=0, save_every=0))
+        rhythm = dataclasses.replace(self.loop, log_every=0, eval_every=0, save_every=0)
+        fixed = dataclasses.replace(self, loop=rhythm)
         return hashlib.sha256(f"{to_toml(fixed)}{store.fingerprint}".encode()).hexdigest()
 
 

@@ -179,6 +179,22 @@ def pretrain(argv: list[str]) -> None:
     results = run(command.recipe, command.corpus, command.out, command.init)
     if results is None:
         raise SystemExit(3)
+    _plot_quietly(command.out)
+
+
+def _plot_quietly(run: Any) -> None:
+    """Curves into a finished run's folder; a plot that fails costs a line, never the run."""
+    import os
+
+    if os.environ.get("RANK", "0") != "0":  # one process of a torchrun draws
+        return
+    try:
+        from .plots import plot_runs
+
+        files = plot_runs([run], run / "curves")
+        print(f"curves: {', '.join(map(str, files))}", file=sys.stderr)
+    except Exception as error:
+        print(f"no plot was made ({type(error).__name__}: {error}); the run is whole", file=sys.stderr)
 
 
 def _with_recipe(command: Any, base: Any) -> Any:
@@ -336,6 +352,60 @@ def predict(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks predict", args=argv)
 
 
+def plot(argv: list[str]) -> None:
+    """Loss and accuracy curves of runs, several on one axis: RUN... [--out F] [--x tokens]."""
+    from pathlib import Path
+    from typing import Literal
+
+    import tyro
+
+    from .plots import plot_runs
+
+    def run(
+        runs: tyro.conf.Positional[tuple[Path, ...]],
+        out: Path | None = None,
+        x: Literal["step", "tokens", "seconds"] = "step",
+    ) -> None:
+        """Draw what run folders logged, as PNG and SVG.
+
+        Args:
+            runs: folders of `bertworks pretrain` or `bertworks finetune`, finished or not
+            out: file that ends in .png or .svg, or a name without ending for both; RUN/curves of the first if left out
+            x: what the horizontal axis shows
+        """
+        for file in plot_runs(runs, out or (runs[0] / "curves" if runs else Path("curves")), x):
+            print(file)
+
+    tyro.cli(run, prog="bertworks plot", args=argv)
+
+
+def demo(argv: list[str]) -> None:
+    """The whole road in minutes on this machine's own text, no download: [--minutes 5] [--out runs/demo]."""
+    from dataclasses import dataclass
+    from pathlib import Path
+
+    import tyro
+
+    from .demo import DemoConfig, default_config
+    from .demo import demo as run
+
+    @dataclass(frozen=True)
+    class Command:
+        """Pre-train a small BERT on the documentation strings of this Python, and show what that bought."""
+
+        recipe: Annotated[DemoConfig, tyro.conf.arg(name="")]  # demo.toml, field by field
+        out: Path = Path("runs/demo")  # run folder; the same line goes on where it stopped
+
+    command = tyro.cli(Command, args=argv, default=Command(default_config()), prog="bertworks demo")
+    try:
+        results = run(command.recipe, command.out)
+    except KeyboardInterrupt:
+        print("\nstopped; the same line continues", file=sys.stderr)
+        raise SystemExit(130) from None
+    if results is None:
+        raise SystemExit(3)
+
+
 def _glue_task(name: str, folder: bool) -> Any:
     """The GLUE task of that name, if there is a folder to read it from."""
     from .files import InputError
@@ -359,6 +429,7 @@ def _taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
 
 
 VERBS: dict[str, Verb] = {
+    "demo": demo,
     "tokenizer train": tokenizer_train,
     "tokenizer check": tokenizer_check,
     "corpus build": corpus_build,
@@ -368,6 +439,7 @@ VERBS: dict[str, Verb] = {
     "evaluate": evaluate,
     "fill-mask": fill_mask,
     "predict": predict,
+    "plot": plot,
 }
 
 

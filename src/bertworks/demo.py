@@ -1,0 +1,385 @@
+"""The whole road on one screen: prose that every Python installation carries becomes a small BERT, and a table says
+what pre-training bought.
+
+Every step leaves its result in the run folder and is skipped when that is there, so the same line typed again goes on.
+Documents are split by the name of what they describe before anything else happens: pre-training sees one side, every
+number shown comes from the other.
+"""
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .checkpoint.folder import load_model
+from .config import load_recipe
+from .data.batches import PretrainingData, Vocabulary
+from .data.build import BuildConfig, build
+from .data.progress import Progress
+from .data.store import Store
+from .docstrings import CollectConfig, Document, collect, find_sources, installed_roots, make_task, split_by_name
+from .files import InputError, atomic_write, read_json, write_json, write_text
+from .finetune import FinetuneConfig, finetune
+from .finetune import evaluate as judge
+from .objectives import IGNORED, PretrainingObjective
+from .plots import plot_groups, plot_runs
+from .predictor import Predictor
+from .pretrain import PretrainConfig, pretrain
+from .tasks.base import Data, Example, Task
+from .tokenizer import Tokenizer, TokenizerConfig
+from .training import parallel
+from .training.loop import evaluate
+
+SENTENCES = (
+    "Return the [MASK] of the array along the given axis.",
+    "Raises an error if the [MASK] does not exist.",
+    "If True, the result is a [MASK] of the input.",
+    "Compute the shortest path between two [MASK] of the graph.",
+)
+SIDES = {"pre-trained": False, "random": True}  # whether the weights are fresh
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """What the demo does."""
+
+    minutes: float = 5.0  # of pre-training; everything else takes two or three more
+    pretrain: PretrainConfig = field(default_factory=PretrainConfig)
+    finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
+    collect: CollectConfig = field(default_factory=CollectConfig)
+    held_out: float = 0.2  # share of the names whose documents pre-training does not see
+    labels: int = 8  # classes: the packages with most documents
+    train_examples: int = 200  # labelled documents to fine-tune on, over all classes
+    dev_examples: int = 320  # to choose the learning rate on
+    test_examples: int = 1000  # to report on; fewer if there are not so many
+    rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3)  # each side is shown at its best of these
+    seeds: tuple[int, ...] = (1, 2, 3)  # of fine-tuning; the first chooses the rate
+    workers: int = 0  # processes that read and tokenize; 0: one a core
+
+    def __post_init__(self) -> None:
+        if not (self.minutes > 0 and self.rates and self.seeds and self.labels > 1 and 0 < self.held_out < 1):
+            raise ValueError("expected minutes above 0, a rate, a seed, two labels or more, and held_out in (0, 1)")
+
+
+def default_config() -> DemoConfig:
+    """What demo.toml says."""
+    return load_recipe(Path(__file__).with_name("demo.toml"), DemoConfig)
+
+
+def demo(
+    config: DemoConfig, out: Path | str, roots: list[tuple[Path, str]] | None = None, quiet: bool = False
+) -> dict[str, Any] | None:
+    """Run the demo, or what is left of it, and return its results; None if pre-training was stopped before its end.
+
+    `roots`: folders of Python files and the label of each (see docstrings.py); left out, what is installed.
+    Raises InputError if `out` holds anything else, or there is too little to read.
+    """
+    out = Path(out)
+    run = _Demo(config, out, roots or installed_roots(), Console(quiet=quiet), quiet)
+    run.claim_folder()
+    if (out / "results.json").exists():
+        results: dict[str, Any] = read_json(out / "results.json")
+    else:
+        run.gather()
+        run.make_store()
+        if (pretrained := run.pretrain()) is None:
+            return None
+        results = run.compare(run.judge(pretrained))
+        run.plot(results)
+        write_text(out / "REPORT.md", report(results))
+        write_json(out / "results.json", results)
+    run.finish(results)
+    return results
+
+
+@dataclass(frozen=True)
+class _Demo:
+    """One demo: its settings, its folder, and the steps in order."""
+
+    config: DemoConfig
+    out: Path
+    roots: list[tuple[Path, str]]
+    console: Console
+    quiet: bool
+
+    def step(self, number: int, text: str) -> None:
+        self.console.print(f"[bold cyan]\\[{number}/7][/] {text}")
+
+    def say(self, text: str) -> None:
+        self.console.print(f"      {text}", highlight=False, markup=False)
+
+    def claim_folder(self) -> None:
+        """Note whose folder this is. Raises InputError if it is somebody else's, or a demo's with another budget."""
+        path, mine = self.out / "demo.json", {"minutes": self.config.minutes}
+        if path.exists():
+            if (found := read_json(path)) != mine:
+                raise InputError(f"{self.out} is a demo of {found.get('minutes')} minutes; give that, or another --out")
+            return
+        if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
+            raise InputError(f"{self.out}: not an empty folder; give another --out")
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_json(path, mine)
+
+    # ---- text to store
+
+    def gather(self) -> None:
+        """Documents of both sides of the split, and the tables of the task."""
+        self.step(1, "collecting documentation strings of the standard library and installed packages")
+        folder = self.out / "documents"
+        if not (folder / "train.jsonl").exists():
+            sources = find_sources(self.roots, self.config.collect.max_files)
+            progress = Progress(not self.quiet)
+            with progress.stage("reading", len(sources), "files"):
+                documents = list(collect(sources, self.config.collect, self.config.workers, progress.at))
+            train, held_out = split_by_name(documents, self.config.held_out)
+            counts = {n: getattr(self.config, f"{n}_examples") for n in ("train", "dev", "test")}
+            for name, rows in make_task(held_out, counts, self.config.labels).items():
+                write_rows(self.out / "task" / f"{name}.jsonl", rows)
+            write_rows(folder / "heldout.jsonl", held_out)
+            write_rows(folder / "train.jsonl", train)  # last: it says that all are there
+        train, held_out = read_rows(folder / "train.jsonl"), read_rows(folder / "heldout.jsonl")
+        chars = sum(len(document.text) for document in train)
+        self.say(f"{len(train):,} documents ({chars / 1e6:.1f} MB) to pre-train on, {len(held_out):,} held out")
+
+    def make_store(self) -> None:
+        """Vocabulary and stores."""
+        self.step(2, "training a vocabulary and building the corpus store")
+        text, folder = self.out / "documents", self.out / "tokenizer"
+        if not (folder / "tokenizer_config.json").exists():
+            wanted = TokenizerConfig(vocab_size=self.config.pretrain.model.vocab_size)
+            Tokenizer.train((d.text for d in read_rows(text / "train.jsonl")), wanted).save(folder)
+        tokenizer = Tokenizer.load(folder)
+        for name, source, share in (("store", "train", 0.02), ("heldout", "heldout", 0.0)):
+            settings = BuildConfig(validation_share=share, workers=self.config.workers)
+            if not (self.out / name / "manifest.json").exists():
+                build([text / f"{source}.jsonl"], tokenizer, self.out / name, settings, progress=not self.quiet)
+        tokens = Store.open(self.out / "store").manifest["counts"]["train"]["tokens"]
+        self.say(f"{tokenizer.vocab_size:,} pieces, {tokens:,} tokens")
+
+    # ---- store to encoder
+
+    def pretrain(self) -> dict[str, Any] | None:
+        """The encoder; None if stopped."""
+        self.step(3, f"pre-training for {self.config.minutes:g} minutes: masked words and next sentences")
+        recipe = self.config.pretrain
+        vocab_size = Store.open(self.out / "store").vocab_size  # of little text fewer pieces are made than asked for
+        model = replace(recipe.model, vocab_size=vocab_size)
+        loop = replace(recipe.loop, hours=self.config.minutes / 60, steps=0, tokens=0)
+        return pretrain(
+            replace(recipe, model=model, loop=loop), self.out / "store", self.out / "pretrain", quiet=self.quiet
+        )
+
+    def judge(self, pretrained: dict[str, Any]) -> dict[str, Any]:
+        """What the encoder knows of held-out documents, beside what guessing gives."""
+        self.step(4, "held-out documents: what the encoder knows, and what guessing gives")
+        heldout = judge_heldout(self.out, self.config.pretrain)
+        table = Table("", "BERT", "guessing", "")
+        for name, how in (("mlm", "the most frequent token"), ("nsp", "the more frequent answer")):
+            title = {"mlm": "masked words, accuracy", "nsp": "next sentence, accuracy"}[name]
+            table.add_row(title, f"{heldout[f'{name}_accuracy']:.1%}", f"{heldout[f'{name}_guess']:.1%}", how)
+        table.add_row(
+            "masked words, loss", f"{heldout['mlm_loss']:.2f}", f"{heldout['unigram_entropy']:.2f}", "word frequencies"
+        )
+        self.console.print(table)
+        self.step(5, "filling masks")
+        filled = fill_masks(self.out / "pretrain")
+        for sentence, words in filled.items():
+            self.say(f"{sentence}  {', '.join(words)}")
+        keep = ("steps", "tokens", "seconds", "machine")
+        return {"heldout": heldout, "masks": filled, "pretraining": {key: pretrained[key] for key in keep}}
+
+    # ---- encoder to classifier
+
+    def compare(self, results: dict[str, Any]) -> dict[str, Any]:
+        """Fine-tune both sides, each at its best rate on dev; judge every seed on test."""
+        task, rows = read_task(self.out / "task")
+        counts = {name: len(examples) for name, examples in rows.items()}
+        self.step(6, f"which package is it from? {counts['train']} examples, {len(task.labels)} packages")
+        sides: dict[str, Any] = {}
+        for side in SIDES:
+            dev = {rate: self.tune(side, rate, self.config.seeds[0], task, rows) for rate in self.config.rates}
+            best = max(dev, key=lambda rate: dev[rate]["metrics"]["accuracy"])
+            test = []
+            for seed in self.config.seeds:
+                self.tune(side, best, seed, task, rows)
+                test.append(judge(self.folder_of(side, best, seed), task, rows["test"])["metrics"]["accuracy"])
+            scores = {f"{rate:g}": found["metrics"]["accuracy"] for rate, found in dev.items()}
+            sides[side] = {"rate": best, "dev": scores, "test": test, **mean_and_spread(test)}
+            self.say(f"{side}: {sides[side]['mean']:.1%} on {counts['test']} held-out documents")
+        majority = max(Counter(example.label for example in rows["test"]).values()) / counts["test"]
+        gain = sides["pre-trained"]["mean"] - sides["random"]["mean"]
+        compared = {"labels": list(task.labels), "examples": counts, "majority": majority, "sides": sides, "gain": gain}
+        about = {"kind": "demo", "minutes": self.config.minutes, "seeds": list(self.config.seeds)}
+        return about | results | {"task": compared, "machine": parallel.facts()}
+
+    def folder_of(self, side: str, rate: float, seed: int) -> Path:
+        return self.out / "finetune" / side / f"lr-{rate:g}" / f"seed-{seed}"
+
+    def tune(self, side: str, rate: float, seed: int, task: Task, rows: dict[str, list[Example]]) -> dict[str, Any]:
+        """One fine-tuning run; finished ones are read."""
+        recipe = self.config.finetune
+        # Judged once, at the end: the last epoch is as good as any with a rate that decays to zero.
+        loop = replace(recipe.loop, seed=seed, eval_every=10**9, save_every=10**9)
+        recipe = replace(recipe, random_init=SIDES[side], loop=loop, optim=replace(recipe.optim, lr=rate))
+        data = Data(rows["train"], rows["dev"], "docstrings")
+        results = finetune(recipe, task, data, self.out / "pretrain", self.folder_of(side, rate, seed), quiet=True)
+        if results is None:
+            raise KeyboardInterrupt
+        return results
+
+    # ---- telling
+
+    def plot(self, results: dict[str, Any]) -> None:
+        self.step(7, f"plots and report in {self.out}")
+        plot_runs([self.out / "pretrain"], self.out / "plots" / "pretraining")
+        task = results["task"]
+        groups = {name: side["test"] for name, side in task["sides"].items()}
+        title = f"Which package? {task['examples']['train']} labelled examples"
+        plot_groups(groups, self.out / "plots" / "gain", "test accuracy", title, {"majority": task["majority"]})
+
+    def finish(self, results: dict[str, Any]) -> None:
+        """The table, and what to try next."""
+        task = results["task"]
+        table = Table("fine-tuned from", "test accuracy", "sd", "best rate", title="what pre-training bought")
+        for name, side in task["sides"].items():
+            table.add_row(f"{name} weights", f"{side['mean']:.1%}", f"{side['sd']:.1%}", f"{side['rate']:g}")
+        table.add_row("majority class", f"{task['majority']:.1%}", "", "")
+        self.console.print(table)
+        self.say(
+            f"{task['gain'] * 100:+.1f} points from {results['pretraining']['seconds'] / 60:.1f} min of pre-training"
+        )
+        self.console.print(f"\nreport: {self.out / 'REPORT.md'}\n\nwhat to try next:")
+        for line in next_commands(self.out, results):
+            self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+# ---- files
+
+
+def write_rows(path: Path, documents: Iterable[Document]) -> None:
+    """Documents as JSON lines: text, label, name, source."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path, "w") as file:
+        for document in documents:
+            file.write(json.dumps(document._asdict(), ensure_ascii=False) + "\n")
+
+
+def read_rows(path: Path) -> list[Document]:
+    """What `write_rows` wrote."""
+    with open(path, encoding="utf-8") as file:
+        return [Document(**json.loads(line)) for line in file]
+
+
+def read_task(folder: Path) -> tuple[Task, dict[str, list[Example]]]:
+    """The task of telling packages apart, and its rows."""
+    documents = {name: read_rows(folder / f"{name}.jsonl") for name in ("train", "dev", "test")}
+    rows = {name: [Example(d.text, None, d.label) for d in found] for name, found in documents.items()}
+    return Task("packages", ("text",), "label", labels=tuple(sorted({d.label for d in documents["train"]}))), rows
+
+
+# ---- numbers
+
+
+def judge_heldout(out: Path, config: PretrainConfig, batches: int = 40) -> dict[str, float]:
+    """Loss and accuracy of both objectives on documents never seen, and what guessing gives on the same ones."""
+    store, seen = Store.open(out / "heldout"), Store.open(out / "store")
+    vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
+    length, seed = config.phases[-1].length, config.loop.seed
+    data = PretrainingData(store, "train", vocabulary, length, config.instances, config.masking, seed)
+    rows = list(data.batches(64, batches))
+    world = parallel.World(0, 1, parallel.join_world().device)
+    model = load_model(out / "pretrain" / "model").to(world.device)
+    metrics = evaluate(model, PretrainingObjective(), rows, world)
+    masked = [int(n) for batch in rows for n in batch["masked_labels"].tolist() if n != IGNORED]
+    pairs = Counter(int(n) for batch in rows for n in batch["pair_labels"].tolist())
+    frequent = int(seen.unigram_counts().argmax())
+    guesses = {"mlm_guess": masked.count(frequent) / len(masked), "nsp_guess": max(pairs.values()) / pairs.total()}
+    return (
+        metrics | guesses | {"unigram_entropy": seen.unigram_entropy(), "masked": len(masked), "pairs": pairs.total()}
+    )
+
+
+def fill_masks(folder: Path) -> dict[str, list[str]]:
+    """The three likeliest words for the mask of each sentence, with their probabilities."""
+    predictor = Predictor(folder)
+    found = zip(SENTENCES, predictor.fill_mask(SENTENCES, top_k=3), strict=True)
+    return {sentence: [f"{c['token']} {c['score']:.0%}" for c in masks[0]] for sentence, masks in found}
+
+
+def mean_and_spread(values: list[float]) -> dict[str, float]:
+    """Mean and sample standard deviation."""
+    return {"mean": statistics.fmean(values), "sd": statistics.stdev(values) if len(values) > 1 else 0.0}
+
+
+# ---- words
+
+
+def report(results: dict[str, Any]) -> str:
+    """REPORT.md: the numbers and how they came about."""
+    held, task, machine, how = results["heldout"], results["task"], results["machine"], results["pretraining"]
+    examples = task["examples"]
+    lines = [
+        "# What pre-training bought",
+        "",
+        f"{how['seconds'] / 60:.1f} minutes of pre-training ({how['steps']:,} steps, {how['tokens']:,} tokens) on the "
+        f"documentation strings installed on this machine: {machine['cpu']}, {machine['threads']} threads, "
+        f"{machine['gpu'] or 'no GPU'}, torch {machine['torch']}, bertworks {machine['bertworks']}.",
+        "",
+        f"## Telling packages apart after {examples['train']} labelled examples",
+        "",
+        f"{len(task['labels'])} packages: {', '.join(task['labels'])}. Their names and usual abbreviations are "
+        f"removed from the texts. {examples['test']} test documents, {len(results['seeds'])} seeds, each side at "
+        f"its best of {len(task['sides']['random']['dev'])} learning rates on {examples['dev']} other documents.",
+        "",
+        "| fine-tuned from | test accuracy | sd over seeds | learning rate | dev accuracy of each rate |",
+        "|---|---|---|---|---|",
+    ]
+    for name, side in task["sides"].items():
+        dev = ", ".join(f"{rate}: {score:.1%}" for rate, score in side["dev"].items())
+        lines.append(f"| {name} weights | {side['mean']:.1%} | {side['sd']:.1%} | {side['rate']:g} | {dev} |")
+    lines += [
+        f"| majority class | {task['majority']:.1%} | | | |",
+        "",
+        f"Pre-training is worth **{task['gain'] * 100:+.1f} points**.",
+        "",
+        "![test accuracy](plots/gain.png)",
+        "",
+        "## Held-out documents",
+        "",
+        "| | BERT | guessing |",
+        "|---|---|---|",
+        f"| masked words, accuracy | {held['mlm_accuracy']:.1%} | {held['mlm_guess']:.1%} (the most frequent token) |",
+        f"| masked words, loss in nats | {held['mlm_loss']:.2f} | {held['unigram_entropy']:.2f} (word frequencies) |",
+        f"| next sentence, accuracy | {held['nsp_accuracy']:.1%} | {held['nsp_guess']:.1%} (the commoner answer) |",
+        "",
+        f"{held['masked']:,} masked words and {held['pairs']:,} pairs, from documents whose names (`median`, `Parser`) "
+        "no document of pre-training has. Those to classify are among them: pre-training has seen none of them.",
+        "",
+        "![pre-training](plots/pretraining.png)",
+        "",
+        "## Filling masks",
+        "",
+        *(f"- {sentence} **{', '.join(words)}**" for sentence, words in results["masks"].items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
+    """Lines to type, each of which works as it stands."""
+    best = results["task"]["sides"]["pre-trained"]["rate"]
+    tuned = out / "finetune" / "pre-trained" / f"lr-{best:g}" / f"seed-{results['seeds'][0]}"
+    return [
+        f'bertworks fill-mask {out}/pretrain "{SENTENCES[1]}"',
+        f"bertworks predict {tuned} {out}/task/test.jsonl",
+        f"bertworks finetune --train {out}/task/train.jsonl --dev {out}/task/test.jsonl --model {out}/pretrain "
+        f"--out {out}/again --optim.lr {best:g}",
+        f"bertworks plot {out}/pretrain --x tokens --out {out}/plots/tokens",
+        f"bertworks corpus show {out}/store",
+        "bertworks tokenizer train YOUR_TEXT --out my/tokenizer   (then corpus build, pretrain: your own encoder)",
+    ]

@@ -89,8 +89,8 @@ def test_terms_are_divided_by_the_counts_of_the_whole_group(tiny_store, tmp_path
     (mlm + nsp).backward()
     expected = torch.cat([p.grad.flatten().double() for p in model.parameters()])
     assert (found - expected).norm() < 1e-6 * expected.norm()
-    assert record["mlm_loss"] == pytest.approx(float(mlm), rel=1e-6)
-    assert record["nsp_loss"] == pytest.approx(float(nsp), rel=1e-6)
+    assert record["mlm_loss"] == pytest.approx(mlm.item(), rel=1e-6)
+    assert record["nsp_loss"] == pytest.approx(nsp.item(), rel=1e-6)
 
 
 def test_a_record_is_the_mean_since_the_last(tiny_store, tmp_path):

@@ -18,7 +18,7 @@ FLOORS = [
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
     {"pretrain", "finetune", "features", "distill"},
-    {"predictor", "plots"},  # read what runs wrote
+    {"predictor", "plots", "demo_report"},  # read what runs wrote
     {"study", "demo", "export", "serve", "doctor"},
     {"cli"},
 ]

@@ -6,10 +6,8 @@ Documents are split by the name of what they describe before anything else happe
 number shown comes from the other.
 """
 
-import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +21,18 @@ from .data.batches import PretrainingData, Vocabulary
 from .data.build import BuildConfig, build
 from .data.progress import Progress
 from .data.store import Store
-from .docstrings import CollectConfig, Document, collect, find_sources, installed_roots, make_task, split_by_name
-from .files import InputError, atomic_write, read_json, write_json, write_text
+from .demo_report import compared_with_guessing, next_commands, report
+from .docstrings import (
+    CollectConfig,
+    collect,
+    find_sources,
+    installed_roots,
+    make_task,
+    read_rows,
+    split_by_name,
+    write_rows,
+)
+from .files import InputError, read_json, write_json, write_text
 from .finetune import FinetuneConfig, finetune
 from .finetune import evaluate as judge
 from .objectives import IGNORED, PretrainingObjective
@@ -180,12 +188,8 @@ class _Demo:
         self.step(4, "held-out documents: what the encoder knows, and what guessing gives")
         heldout = judge_heldout(self.out, self.config.pretrain)
         table = Table("", "BERT", "guessing", "")
-        for name, how in (("mlm", "the most frequent token"), ("nsp", "the more frequent answer")):
-            title = {"mlm": "masked words, accuracy", "nsp": "next sentence, accuracy"}[name]
-            table.add_row(title, f"{heldout[f'{name}_accuracy']:.1%}", f"{heldout[f'{name}_guess']:.1%}", how)
-        table.add_row(
-            "masked words, loss", f"{heldout['mlm_loss']:.2f}", f"{heldout['unigram_entropy']:.2f}", "word frequencies"
-        )
+        for row in compared_with_guessing(heldout):
+            table.add_row(*row)
         self.console.print(table)
         self.step(5, "filling masks")
         filled = fill_masks(self.out / "pretrain")
@@ -210,7 +214,8 @@ class _Demo:
                 self.tune(side, best, seed, task, rows)
                 test.append(judge(self.folder_of(side, best, seed), task, rows["test"])["metrics"]["accuracy"])
             scores = {f"{rate:g}": found["metrics"]["accuracy"] for rate, found in dev.items()}
-            sides[side] = {"rate": best, "dev": scores, "test": test, **mean_and_spread(test)}
+            spread = statistics.stdev(test) if len(test) > 1 else 0.0
+            sides[side] = {"rate": best, "dev": scores, "test": test, "mean": statistics.fmean(test), "sd": spread}
             self.say(f"{side}: {sides[side]['mean']:.1%} on {counts['test']} held-out documents")
         majority = max(Counter(example.label for example in rows["test"]).values()) / counts["test"]
         gain = sides["pre-trained"]["mean"] - sides["random"]["mean"]
@@ -262,20 +267,6 @@ class _Demo:
 # ---- files
 
 
-def write_rows(path: Path, documents: Iterable[Document]) -> None:
-    """Documents as JSON lines: text, label, name, source."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path, "w") as file:
-        for document in documents:
-            file.write(json.dumps(document._asdict(), ensure_ascii=False) + "\n")
-
-
-def read_rows(path: Path) -> list[Document]:
-    """What `write_rows` wrote."""
-    with open(path, encoding="utf-8") as file:
-        return [Document(**json.loads(line)) for line in file]
-
-
 def read_task(folder: Path) -> tuple[Task, dict[str, list[Example]]]:
     """The task of telling packages apart, and its rows."""
     documents = {name: read_rows(folder / f"{name}.jsonl") for name in ("train", "dev", "test")}
@@ -310,76 +301,3 @@ def fill_masks(folder: Path) -> dict[str, list[str]]:
     predictor = Predictor(folder)
     found = zip(SENTENCES, predictor.fill_mask(SENTENCES, top_k=3), strict=True)
     return {sentence: [f"{c['token']} {c['score']:.0%}" for c in masks[0]] for sentence, masks in found}
-
-
-def mean_and_spread(values: list[float]) -> dict[str, float]:
-    """Mean and sample standard deviation."""
-    return {"mean": statistics.fmean(values), "sd": statistics.stdev(values) if len(values) > 1 else 0.0}
-
-
-# ---- words
-
-
-def report(results: dict[str, Any]) -> str:
-    """REPORT.md: the numbers and how they came about."""
-    held, task, machine, how = results["heldout"], results["task"], results["machine"], results["pretraining"]
-    examples = task["examples"]
-    lines = [
-        "# What pre-training bought",
-        "",
-        f"{how['seconds'] / 60:.1f} minutes of pre-training ({how['steps']:,} steps, {how['tokens']:,} tokens) on the "
-        f"documentation strings installed on this machine: {machine['cpu']}, {machine['threads']} threads, "
-        f"{machine['gpu'] or 'no GPU'}, torch {machine['torch']}, bertworks {machine['bertworks']}.",
-        "",
-        f"## Telling packages apart after {examples['train']} labelled examples",
-        "",
-        f"{len(task['labels'])} packages: {', '.join(task['labels'])}. Their names and usual abbreviations are "
-        f"removed from the texts. {examples['test']} test documents, {len(results['seeds'])} seeds, each side at "
-        f"its best of {len(task['sides']['random']['dev'])} learning rates on {examples['dev']} other documents.",
-        "",
-        "| fine-tuned from | test accuracy | sd over seeds | learning rate | dev accuracy of each rate |",
-        "|---|---|---|---|---|",
-    ]
-    for name, side in task["sides"].items():
-        dev = ", ".join(f"{rate}: {score:.1%}" for rate, score in side["dev"].items())
-        lines.append(f"| {name} weights | {side['mean']:.1%} | {side['sd']:.1%} | {side['rate']:g} | {dev} |")
-    lines += [
-        f"| majority class | {task['majority']:.1%} | | | |",
-        "",
-        f"Pre-training is worth **{task['gain'] * 100:+.1f} points**.",
-        "",
-        "![test accuracy](plots/gain.png)",
-        "",
-        "## Held-out documents",
-        "",
-        "| | BERT | guessing |",
-        "|---|---|---|",
-        f"| masked words, accuracy | {held['mlm_accuracy']:.1%} | {held['mlm_guess']:.1%} (the most frequent token) |",
-        f"| masked words, loss in nats | {held['mlm_loss']:.2f} | {held['unigram_entropy']:.2f} (word frequencies) |",
-        f"| next sentence, accuracy | {held['nsp_accuracy']:.1%} | {held['nsp_guess']:.1%} (the commoner answer) |",
-        "",
-        f"{held['masked']:,} masked words and {held['pairs']:,} pairs, from documents whose names (`median`, `Parser`) "
-        "no document of pre-training has. Those to classify are among them: pre-training has seen none of them.",
-        "",
-        "![pre-training](plots/pretraining.png)",
-        "",
-        "## Filling masks",
-        "",
-        *(f"- {sentence} **{', '.join(words)}**" for sentence, words in results["masks"].items()),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
-    """Lines to type, each of which works as it stands."""
-    best = results["task"]["sides"]["pre-trained"]["rate"]
-    tuned = out / "finetune" / "pre-trained" / f"lr-{best:g}" / f"seed-{results['seeds'][0]}"
-    return [
-        f'bertworks fill-mask {out}/pretrain "{SENTENCES[1]}"',
-        f"bertworks predict {tuned} {out}/task/test.jsonl",
-        f"bertworks finetune --train {out}/task/train.jsonl --dev {out}/task/test.jsonl --model {out}/pretrain "
-        f"--out {out}/again --optim.lr {best:g}",
-        f"bertworks plot {out}/pretrain --x tokens --out {out}/plots/tokens",
-        f"bertworks corpus show {out}/store",
-        "bertworks tokenizer train YOUR_TEXT --out my/tokenizer   (then corpus build, pretrain: your own encoder)",
-    ]

@@ -11,6 +11,7 @@ first.
 import ast
 import hashlib
 import inspect
+import json
 import multiprocessing as mp
 import os
 import re
@@ -24,7 +25,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from .files import InputError
+from .files import InputError, atomic_write
 
 STDLIB = "stdlib"  # label of the standard library
 SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__", "_vendor", "vendored", "node_modules"}
@@ -252,10 +253,24 @@ def is_prose(text: str) -> bool:
     return letters > 0.88 * len(text) and text.isascii() and text.isprintable() and text[0].isalpha()
 
 
-# ---- the split and the task
+# ---- files, the split and the task
 
 # What these packages are called besides by their names.
 ALIASES = ("np", "plt", "mpl", "pd", "nx", "cpython", "scikit", "sklearn", "aten")
+
+
+def write_rows(path: Path, documents: Iterable[Document]) -> None:
+    """Documents as JSON lines: text, label, name, source."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path, "w") as file:
+        for document in documents:
+            file.write(json.dumps(document._asdict(), ensure_ascii=False) + "\n")
+
+
+def read_rows(path: Path) -> list[Document]:
+    """What `write_rows` wrote."""
+    with open(path, encoding="utf-8") as file:
+        return [Document(**json.loads(line)) for line in file]
 
 
 def split_by_name(documents: Iterable[Document], held_out: float) -> tuple[list[Document], list[Document]]:

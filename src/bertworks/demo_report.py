@@ -1,0 +1,78 @@
+"""What the demo tells at its end: REPORT.md, and the commands to try next. It reads results.json only."""
+
+from pathlib import Path
+from typing import Any
+
+
+def compared_with_guessing(held: dict[str, float]) -> list[tuple[str, str, str, str]]:
+    """(what, the model's number, the number of guessing, how that guesses)."""
+    loss, entropy = held["mlm_loss"], held["unigram_entropy"]
+    return [
+        ("masked words, accuracy", f"{held['mlm_accuracy']:.1%}", f"{held['mlm_guess']:.1%}", "the commonest token"),
+        ("masked words, loss (nats)", f"{loss:.2f}", f"{entropy:.2f}", "frequencies of words alone"),
+        ("next sentence, accuracy", f"{held['nsp_accuracy']:.1%}", f"{held['nsp_guess']:.1%}", "the commoner answer"),
+    ]
+
+
+def report(results: dict[str, Any]) -> str:
+    """REPORT.md: the numbers and how they came about."""
+    held, task, machine, how = results["heldout"], results["task"], results["machine"], results["pretraining"]
+    examples = task["examples"]
+    lines = [
+        "# What pre-training bought",
+        "",
+        f"{how['seconds'] / 60:.1f} minutes of pre-training ({how['steps']:,} steps, {how['tokens']:,} tokens) on the "
+        f"documentation strings installed on this machine: {machine['cpu']}, {machine['threads']} threads, "
+        f"{machine['gpu'] or 'no GPU'}, torch {machine['torch']}, bertworks {machine['bertworks']}.",
+        "",
+        f"## Telling packages apart after {examples['train']} labelled examples",
+        "",
+        f"{len(task['labels'])} packages: {', '.join(task['labels'])}. Their names and usual abbreviations are "
+        f"removed from the texts. {examples['test']} test documents, {len(results['seeds'])} seeds, each side at "
+        f"its best of {len(task['sides']['random']['dev'])} learning rates on {examples['dev']} other documents.",
+        "",
+        "| fine-tuned from | test accuracy | sd over seeds | learning rate | dev accuracy of each rate |",
+        "|---|---|---|---|---|",
+    ]
+    for name, side in task["sides"].items():
+        dev = ", ".join(f"{rate}: {score:.1%}" for rate, score in side["dev"].items())
+        lines.append(f"| {name} weights | {side['mean']:.1%} | {side['sd']:.1%} | {side['rate']:g} | {dev} |")
+    lines += [
+        f"| majority class | {task['majority']:.1%} | | | |",
+        "",
+        f"Pre-training is worth **{task['gain'] * 100:+.1f} points**.",
+        "",
+        "![test accuracy](plots/gain.png)",
+        "",
+        "## Held-out documents",
+        "",
+        "| | BERT | guessing | |",
+        "|---|---|---|---|",
+        *(f"| {' | '.join(row)} |" for row in compared_with_guessing(held)),
+        "",
+        f"{held['masked']:,} masked words and {held['pairs']:,} pairs, from documents whose names (`median`, `Parser`) "
+        "no document of pre-training has. Those to classify are among them: pre-training has seen none of them.",
+        "",
+        "![pre-training](plots/pretraining.png)",
+        "",
+        "## Filling masks",
+        "",
+        *(f"- {sentence} **{', '.join(words)}**" for sentence, words in results["masks"].items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
+    """Lines to type next; all but the last work as they stand."""
+    best = results["task"]["sides"]["pre-trained"]["rate"]
+    tuned = out / "finetune" / "pre-trained" / f"lr-{best:g}" / f"seed-{results['seeds'][0]}"
+    sentence = next(iter(results["masks"]))
+    return [
+        f'bertworks fill-mask {out}/pretrain "{sentence}"',
+        f"bertworks predict {tuned} {out}/task/test.jsonl",
+        f"bertworks finetune --train {out}/task/train.jsonl --dev {out}/task/test.jsonl --model {out}/pretrain "
+        f"--out {out}/again --optim.lr {best:g}",
+        f"bertworks plot {out}/pretrain --x tokens --out {out}/plots/tokens",
+        f"bertworks corpus show {out}/store",
+        "bertworks tokenizer train YOUR_TEXT --out my/tokenizer   (then corpus build, pretrain: your own encoder)",
+    ]

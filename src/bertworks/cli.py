@@ -463,6 +463,12 @@ def main(argv: list[str] | None = None) -> None:
     except InputError as error:
         print(f"bertworks: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
+        sys.stderr.close()
+        raise SystemExit(0) from None
+    except OSError as error:  # a full disk, a folder that may not be written: nothing half-written is left in place
+        print(f"bertworks: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 def _help() -> str:

@@ -38,7 +38,8 @@ def trained(tiny_store, tmp_path_factory):
 
 
 def test_the_run_folder(tiny_store, trained):
-    assert sorted(p.name for p in trained.iterdir()) == ["log.jsonl", "model", "recipe.toml", "results.json", "state"]
+    expected = ["curves.png", "curves.svg", "log.jsonl", "model", "recipe.toml", "results.json", "state"]
+    assert sorted(p.name for p in trained.iterdir()) == expected
     results = json.loads((trained / "results.json").read_text())
     assert results["kind"] == "pretrain" and results["steps"] == 6 and results["seed"] == 12345
     metrics = results["metrics"]

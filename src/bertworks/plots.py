@@ -148,8 +148,6 @@ def _levels(runs: list[Run], metric: str) -> list[tuple[float, str]]:
         entropy, majority = run.results.get("metrics", {}).get("unigram_entropy"), run.results.get("majority")
         if metric == "mlm_loss" and entropy is not None:
             levels[round(entropy, 4)] = "unigram entropy"
-        if metric == "nsp_accuracy":
-            levels[0.5] = "guessing"
         if metric == "accuracy" and majority is not None:
             levels[round(majority, 4)] = "majority class"
     return list(levels.items())

@@ -153,7 +153,7 @@ class _Job:
             write_json(path, identity)
         if begun and begun != identity:
             self.progress.say("input or settings changed since this build began; what is the same is not done again")
-        for folder in (self.out, self.parts):
+        for folder in (self.out, self.parts, self.out / TOKENIZER):
             for left in folder.glob(".*.tmp"):
                 left.unlink()
         self.tokenizer.save(self.out / TOKENIZER)

@@ -1,0 +1,58 @@
+"""`bertworks VERB ...`: one command, a verb a function. Each verb imports what it needs, so that --help is instant."""
+
+import sys
+from collections.abc import Callable
+
+from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
+from .training import evaluate, finetune, pretrain
+from .using import demo, fill_mask, plot, predict
+
+Verb = Callable[[list[str]], None]
+
+VERBS: dict[str, Verb] = {
+    "demo": demo,
+    "tokenizer train": tokenizer_train,
+    "tokenizer check": tokenizer_check,
+    "corpus build": corpus_build,
+    "corpus show": corpus_show,
+    "pretrain": pretrain,
+    "finetune": finetune,
+    "evaluate": evaluate,
+    "fill-mask": fill_mask,
+    "predict": predict,
+    "plot": plot,
+}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Find the verb, run it; bad input prints one message and exits with 1, wrong arguments exit with 2."""
+    from ..files import InputError
+
+    argv = sys.argv[1:] if argv is None else argv
+    for words in (2, 1):
+        verb = VERBS.get(" ".join(argv[:words]))
+        if verb:
+            break
+    else:
+        print(_help())
+        if argv and argv[0] not in ("-h", "--help"):
+            print(f"\nunknown verb: {argv[0]}", file=sys.stderr)
+            raise SystemExit(2)
+        raise SystemExit(0)
+    try:
+        verb(argv[words:])
+    except InputError as error:
+        print(f"bertworks: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
+        sys.stderr.close()
+        raise SystemExit(0) from None
+    except OSError as error:  # a full disk, a folder that may not be written: nothing half-written is left in place
+        print(f"bertworks: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _help() -> str:
+    width = max(map(len, VERBS)) + 2
+    lines = [f"  {name:<{width}}{(verb.__doc__ or '').splitlines()[0]}" for name, verb in VERBS.items()]
+    return "\n".join(["usage: bertworks VERB [arguments]   (bertworks VERB --help explains one)", "", *lines])

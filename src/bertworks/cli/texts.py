@@ -1,0 +1,140 @@
+"""Verbs on text: vocabularies and corpus stores. Imports stay inside the verbs, for the sake of --help."""
+
+import sys
+
+
+def tokenizer_train(argv: list[str]) -> None:
+    """Train a vocabulary on text: INPUT... --out DIR [--vocab-size 30000] [--cased | --uncased]."""
+    from pathlib import Path
+    from typing import Annotated
+
+    import tyro
+
+    from ..data.corpus import InputOptions, read_documents
+    from ..tokenizer import Tokenizer, TokenizerConfig
+
+    def train(
+        inputs: tyro.conf.Positional[tuple[str, ...]],
+        out: Path,
+        config: Annotated[TokenizerConfig, tyro.conf.arg(name="")] = TokenizerConfig(),  # noqa: B008
+        input: InputOptions = InputOptions(),  # noqa: B008
+    ) -> None:
+        """Train a WordPiece vocabulary (--cased and --uncased stand for --no-lowercase and --lowercase).
+
+        Args:
+            inputs: files, folders, globs or archives of text
+            out: folder for tokenizer.json, vocab.txt and tokenizer_config.json
+        """
+        tokenizer = Tokenizer.train((document.text for document in read_documents(inputs, input)), config)
+        tokenizer.save(out)
+        print(f"{out}: {tokenizer.vocab_size:,} pieces. Next: bertworks tokenizer check {out} {' '.join(inputs)}")
+
+    short = {"--cased": "--no-lowercase", "--uncased": "--lowercase"}
+    tyro.cli(train, prog="bertworks tokenizer train", args=[short.get(word, word) for word in argv])
+
+
+def tokenizer_check(argv: list[str]) -> None:
+    """Judge a vocabulary on text: pieces per word and [UNK] by script, and what cannot match."""
+    from pathlib import Path
+
+    import tyro
+    from rich import print as show
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ..data.corpus import InputOptions, read_documents
+    from ..tokenizer import Tokenizer
+    from ..tokenizer_check import check
+
+    def run(
+        tokenizer: tyro.conf.Positional[Path],
+        inputs: tyro.conf.Positional[tuple[str, ...]],
+        lowercase: bool | None = None,
+        input: InputOptions = InputOptions(),  # noqa: B008
+    ) -> None:
+        """Pieces per word and share of [UNK] by script, and warnings where vocabulary, normaliser and text do not fit.
+
+        Args:
+            tokenizer: folder, tokenizer.json or vocab.txt
+            inputs: files, folders, globs or archives of text
+            lowercase: must be said for a vocab.txt (--uncased and --cased stand for True and False)
+        """
+        texts = (document.text for document in read_documents(inputs, input))
+        report = check(Tokenizer.load(tokenizer, lowercase), texts)
+        table = Table("script", title=f"{tokenizer} on {report.chars:,} characters")
+        for name in ("words", "pieces per word", "[UNK]"):
+            table.add_column(escape(name), justify="right")
+        for row in [*report.scripts, report.total]:
+            shares = (f"{row.pieces / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
+            table.add_row(row.script, f"{row.words:,}", *shares)
+        show(table, *(f"[bold yellow]warning:[/] {escape(warning)}" for warning in report.warnings), sep="\n")
+
+    short = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
+    tyro.cli(run, prog="bertworks tokenizer check", args=[short.get(word, word) for word in argv])
+
+
+def corpus_build(argv: list[str]) -> None:
+    """Text to a corpus store: INPUT... --tokenizer DIR --out STORE [--workers N]."""
+    from pathlib import Path
+    from typing import Annotated
+
+    import tyro
+
+    from ..data.build import BuildConfig, build
+    from ..tokenizer import Tokenizer
+
+    def run(
+        inputs: tyro.conf.Positional[tuple[str, ...]],
+        tokenizer: Path,
+        out: Path,
+        config: Annotated[BuildConfig, tyro.conf.arg(name="")] = BuildConfig(),  # noqa: B008
+    ) -> None:
+        """Build a corpus store. Typing the same line again after a stop continues the build.
+
+        Args:
+            inputs: files, folders, globs or archives of text
+            tokenizer: folder made by `bertworks tokenizer train`, or any with a tokenizer.json
+            out: folder for the store, a new one
+        """
+        train = build(inputs, Tokenizer.load(tokenizer), out, config)["counts"]["train"]
+        print(f"{out}: {train['tokens']:,} tokens in {train['documents']:,} documents to train on")
+        print(f"Next: bertworks corpus show {out}")
+
+    try:
+        tyro.cli(run, prog="bertworks corpus build", args=argv)
+    except KeyboardInterrupt:
+        print("\nstopped; the same line continues", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def corpus_show(argv: list[str]) -> None:
+    """What a corpus store holds and how it was built: STORE."""
+    from pathlib import Path
+
+    import tyro
+
+    from ..data.show import show
+
+    def run(store: tyro.conf.Positional[Path], documents: int = 3, instances: int = 3, length: int = 128) -> None:
+        """Check a store and print its manifest, its counts, the beginning of some documents, and training instances.
+
+        Args:
+            store: folder made by `bertworks corpus build`
+            documents: how many documents to print
+            instances: how many training instances to print, masked, with their pair label
+            length: tokens of an instance
+        """
+        from ..data.batches import PretrainingData, Vocabulary, decoded
+        from ..data.instances import InstanceConfig
+        from ..data.masking import MaskingConfig
+        from ..tokenizer import Tokenizer
+
+        opened = show(store, documents)
+        tokenizer = Tokenizer.load(opened.tokenizer_folder)
+        vocabulary = Vocabulary.of(tokenizer)
+        data = PretrainingData(opened, "train", vocabulary, length, InstanceConfig(), MaskingConfig(), seed=12345)
+        print("\nTraining instances; a predicted token stands as what-is-there<what-was-there>")
+        for line in decoded(data, tokenizer, instances):
+            print(f"\n{line}")
+
+    tyro.cli(run, prog="bertworks corpus show", args=argv)

@@ -17,7 +17,7 @@ FLOORS = [
     | {"tasks.metrics", "tasks.table"},
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
-    {"pretrain", "finetune", "features", "distill"},
+    {"pretrain", "finetune", "evaluate", "features", "distill"},
     {"predictor", "plots", "demo_report"},  # read what runs wrote
     {"study", "demo", "export", "serve", "doctor"},
     {"cli"},

@@ -20,8 +20,11 @@ from .files import InputError
 T = TypeVar("T")
 
 
-def load_recipe(path: Path | str, cls: type[T]) -> T:
-    """Read the TOML file `path` into the dataclass `cls`. Raises InputError with file and key on any mistake."""
+def load_recipe(path: Path | str, cls: type[T], start: T | None = None) -> T:
+    """Read the TOML file `path` into the dataclass `cls`; what it does not name is taken from `start`, if given.
+
+    Raises InputError with file and key on any mistake.
+    """
     try:
         with open(path, "rb") as file:
             table = tomllib.load(file)
@@ -29,12 +32,12 @@ def load_recipe(path: Path | str, cls: type[T]) -> T:
         raise InputError(f"{path}: no such recipe") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not valid TOML: {error}") from None
-    return from_dict(cls, table, str(path))
+    return from_dict(cls, table, str(path), start)
 
 
-def from_dict(cls: type[T], table: dict[str, Any], where: str = "recipe") -> T:
-    """Fill dataclass `cls` from nested dictionaries; `where` opens every error message."""
-    value: T = _convert(cls, table, where, "")
+def from_dict(cls: type[T], table: dict[str, Any], where: str = "recipe", start: T | None = None) -> T:
+    """Fill dataclass `cls`, or a copy of `start`, from nested dictionaries; `where` opens every error message."""
+    value: T = _convert(cls, table, where, "", start)
     return value
 
 
@@ -86,7 +89,9 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(names)}"
             raise InputError(f"{where}: unknown key {prefix}{name}; {hint}")
     makers = ((f.name, f.default_factory) for f in dataclasses.fields(cls))
-    starts = {name: make() for name, make in makers if make is not dataclasses.MISSING}
+    starts = (
+        {name: make() for name, make in makers if make is not dataclasses.MISSING} if start is None else vars(start)
+    )
     filled = {n: _convert(kinds[n], item, where, prefix + n, starts.get(n)) for n, item in value.items()}
     try:
         return cls(**filled) if start is None else dataclasses.replace(start, **filled)

@@ -32,9 +32,9 @@ from .docstrings import (
     split_by_name,
     write_rows,
 )
+from .evaluate import evaluate as judge
 from .files import InputError, read_json, write_json, write_text
 from .finetune import FinetuneConfig, finetune
-from .finetune import evaluate as judge
 from .objectives import IGNORED, PretrainingObjective
 from .plots import plot_groups, plot_runs
 from .predictor import Predictor

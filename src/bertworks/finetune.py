@@ -5,30 +5,25 @@ under way. Typing the same line again resumes; a finished run is left as it is. 
 of its own inside, and results.json has means and standard deviations.
 """
 
+import functools
 import hashlib
 import json
 import shutil
 import statistics
 import sys
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from torch.nn import functional as F
-
-from .checkpoint.folder import find_model, initial_model, load_model, load_tokenizer, read_config, save_folder
-from .checkpoint.hf import labels_from_hf
-from .config import to_toml
+from .checkpoint.folder import find_model, initial_model, load_tokenizer, read_config, save_folder
+from .config import from_dict, to_toml
 from .files import InputError, checksum, read_json, write_json, write_text
 from .model.encoder import compile_layers
 from .model.heads import Model, build_model
-from .objectives import ClassificationObjective
-from .tasks.base import Data, Example, Task, label_names
-from .tasks.inputs import Inputs, Order, Rows, classifier_scores, featurise
-from .tasks.metrics import METRICS
+from .tasks.base import Data, Judged, Kind, Limits, Prepared, Task
+from .tasks.inputs import Inputs, Order
+from .tasks.kinds import kind_of
+from .tasks.scores import compute_scores
 from .tokenizer import Tokenizer
 from .training import parallel
 from .training.loop import Group, Loop, LoopConfig
@@ -37,7 +32,7 @@ from .training.state import Progress, load_state
 
 
 @dataclass(frozen=True)
-class FinetuneConfig:
+class FinetuneConfig(Limits):
     """A fine-tuning recipe. The defaults are the original code's for GLUE."""
 
     optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
@@ -45,15 +40,24 @@ class FinetuneConfig:
     epochs: float = 3.0  # passes over the training rows, unless loop.steps, tokens or hours says otherwise
     batch_size: int = 32  # rows an update, over all processes and micro-batches
     micro_batch_size: int = 0  # rows a forward pass; 0: as many as the process has of the batch
-    max_seq_length: int = 128  # tokens of an example, [CLS] and [SEP] included; longer ones are cut, and counted
     dropout: float = 0.1  # in encoder and classifier, whatever the folder was pre-trained with
     length_window: int = 16  # batches that are put in order of length before they are drawn; 1: none
     random_init: bool = False  # fresh weights in the folder's shape: what pre-training bought is the difference
     seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1 or self.max_seq_length < 3 or self.epochs <= 0:
-            raise ValueError("expected batch_size of 1 or more, max_seq_length of 3 or more, epochs above 0")
+        super().__post_init__()
+        if self.batch_size < 1 or self.epochs <= 0:
+            raise ValueError("expected batch_size of 1 or more, epochs above 0")
+
+    @classmethod
+    def for_task(cls, task: Task) -> "FinetuneConfig":
+        """The defaults, with what the task has different."""
+        table: dict[str, Any] = {}
+        for key, value in task.defaults.items():
+            *path, name = key.split(".")
+            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = value
+        return from_dict(cls, table, f"defaults of {task.name}")
 
     def resolved(self, examples: int, seed: int) -> "FinetuneConfig":
         """The recipe of one run: its seed and its number of steps."""
@@ -81,21 +85,26 @@ class ExampleFeed:
         first, micro = mine * self.world.rank, self.config.micro_batch_size or mine
         longest = self.inputs.padded_length(rows)
         starts = range(first, first + mine, micro)
-        made = [(self.inputs.batch(rows[a : min(a + micro, first + mine)], longest), a) for a in starts]
+        made = [
+            (self.inputs.batch(rows[a : min(a + micro, first + mine)], longest), a * self.inputs.choices)
+            for a in starts
+        ]
         return Group(made, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that the runs of several seeds share."""
+    """All that the runs of several seeds and settings share."""
 
     config: FinetuneConfig
-    task: Task
-    source: str
+    task: Task  # with its labels
+    kind: Kind
+    data: Data
     folder: Path
     tokenizer: Tokenizer
     train: Inputs
-    dev: Inputs
+    dev: Prepared
+    more: dict[str, Prepared]  # further development sets
     world: parallel.World
     quiet: bool
 
@@ -107,16 +116,13 @@ class Job:
         positions = read_config(folder)[0].max_position_embeddings
         if config.max_seq_length > positions:
             raise InputError(f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions")
-        task = task if task.labels else replace(task, labels=label_names(data.train))
-        if len(task.labels) < 2:
-            raise InputError(
-                f"{task.name}: all training rows have the label {task.labels}; expected two or more labels"
-            )
-        tokenizer = load_tokenizer(folder)
-        train, dev = (featurise(tokenizer, rows, task.labels, config.max_seq_length) for rows in (data.train, data.dev))
-        if not len(train) or not len(dev) or min(train.labels.min(), dev.labels.min()) < 0:
+        kind, tokenizer = kind_of(task), load_tokenizer(folder)
+        task = replace(task, labels=kind.labels(task, data.train))
+        train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
+        more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
+        if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
             raise InputError(f"{task.name}: training and development data need rows, and every row a label")
-        return cls(config, task, data.source, folder, tokenizer, train, dev, world, quiet)
+        return cls(config, task, kind, data, folder, tokenizer, train.inputs, dev, more, world, quiet)
 
     def fingerprint(self, config: FinetuneConfig) -> str:
         """Hash of what must not change between the sittings of a run."""
@@ -124,17 +130,22 @@ class Job:
         start = [json.dumps(read_json(self.folder / "config.json"))]
         if not config.random_init:
             start.append(checksum(self.folder / "model.safetensors"))
-        parts = [fixed, *self.task.labels, self.train.fingerprint(), self.dev.fingerprint(), *start]
+        parts = [fixed, *self.task.labels, self.train.fingerprint(), self.dev.inputs.fingerprint(), *start]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
         """The model to train on, and which of its parts are fresh."""
-        labels, seed = len(self.task.labels), config.loop.seed
+        head, labels, seed = self.kind.head, len(self.task.labels), config.loop.seed
         if not config.random_init:
-            return initial_model(self.folder, ("classifier",), labels, seed, config.dropout)[:2]
+            return initial_model(self.folder, (head,), labels, seed, config.dropout)[:2]
         rate = config.dropout
         shape = replace(read_config(self.folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
-        return build_model(shape, ("classifier",), labels, seed), ["encoder", "pooler", "classifier"]
+        model = build_model(shape, (head,), labels, seed)
+        return model, ["encoder", *(["pooler"] if model.encoder.pooler is not None else []), head]
+
+    def judge(self, model: Model) -> Judged:
+        """The model on the development set."""
+        return self.dev.judge(compute_scores(model, self.dev.inputs, self.world))
 
     def say(self, text: str) -> None:
         if not self.quiet and self.world.main:
@@ -202,7 +213,7 @@ def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path
         compile_layers(model.encoder)
     return Loop(
         model,
-        ClassificationObjective(),
+        job.kind.objective,
         ExampleFeed(job.train, config, job.world),
         optimizer,
         job.world,
@@ -210,33 +221,31 @@ def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path
         out,
         recipe,
         progress,
-        evaluate=lambda: _judge(model, job.dev, job.task, job.world)[0],
+        evaluate=lambda: job.judge(model).metrics,
         quiet=job.quiet,
     )
 
 
-def _judge(model: Model, dev: Inputs, task: Task, world: parallel.World) -> tuple[dict[str, float], Rows]:
-    """The task's metrics and the mean loss on dev; and the predicted classes, (N,)."""
-    scores = classifier_scores(model, dev, world)
-    predicted = scores.argmax(-1).numpy()
-    metrics = {name: METRICS[name](dev.labels, predicted) for name in task.metrics}
-    loss = F.cross_entropy(scores, dev.batch(np.arange(len(dev)))["labels"])
-    return {"loss": float(loss), **metrics}, predicted
-
-
 def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: list[str]) -> dict[str, Any]:
     """Judge in float32, write the model folder, then results.json, which marks the run as finished; drop the state."""
-    progress, labels, out = loop.progress, list(job.task.labels), loop.run_folder
-    metrics, predicted = _judge(model, job.dev, job.task, job.world)
+    progress, out = loop.progress, loop.run_folder
+    judged = job.judge(model)
+    more = {
+        name: rows.judge(compute_scores(model, rows.inputs, job.world), judged.settings)
+        for name, rows in job.more.items()
+    }
     results = {
         "kind": "finetune",
         "task": job.task.name,
-        "metrics": metrics,
-        "majority": max(Counter(job.dev.labels.tolist()).values()) / len(job.dev),
-        "predicted": {label: int((predicted == i).sum()) for i, label in enumerate(labels)},
-        "examples": {"train": len(job.train), "dev": len(job.dev)},
-        "truncation": {"train": job.train.truncation(), "dev": job.dev.truncation()},
-        "data": job.source,
+        "metrics": judged.metrics
+        | {f"{key}_{n}": value for n, other in more.items() for key, value in other.metrics.items()},
+        "majority": judged.majority,
+        "predicted": judged.predicted,
+        "collapsed": judged.collapsed,
+        "tuned": judged.settings,
+        "examples": {"train": len(job.data.train), "dev": len(job.data.dev)},
+        "truncation": {"train": job.train.truncation(), "dev": job.dev.inputs.truncation()},
+        "data": job.data.source,
         "model": str(job.folder),
         "random_init": config.random_init,
         "fresh": fresh,
@@ -249,12 +258,32 @@ def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: l
         "machine": parallel.facts(),
     }
     if job.world.main:
-        told = {key: value for key, value in results.items() if key not in ("model", "data")}  # paths of this machine
-        save_folder(out / "model", model, job.tokenizer, told, labels, config.max_seq_length)
-        write_json(out / "results.json", results)
-        shutil.rmtree(out / "state", ignore_errors=True)
+        _write(job, config, results, judged, model, out)
     job.world.wait()
     return results
+
+
+def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
+    """The model folder, the predictions on dev, then results.json."""
+    told = {key: value for key, value in results.items() if key not in ("model", "data")}  # paths of this machine
+    limits = {f.name: getattr(config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
+    stored = {
+        "kind": job.task.kind,
+        "name": job.task.name,
+        **(limits if job.task.kind == "span" else {}),
+        **judged.settings,
+    }
+    labels = list(job.task.labels) or None
+    save_folder(out / "model", model, job.tokenizer, told, labels, config.max_seq_length, stored)
+    for name, content in judged.files.items():
+        if name.endswith(".jsonl"):
+            write_text(out / name, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content))
+        else:
+            write_json(out / name, content)
+    if judged.collapsed:
+        job.say(f"{out}: collapsed, the same answer everywhere; try another seed, a lower optim.lr, a longer warm-up")
+    write_json(out / "results.json", results)
+    shutil.rmtree(out / "state", ignore_errors=True)
 
 
 def _summary(job: Job, runs: list[dict[str, Any]], out: Path) -> dict[str, Any]:
@@ -267,56 +296,10 @@ def _summary(job: Job, runs: list[dict[str, Any]], out: Path) -> dict[str, Any]:
         "metrics": {name: statistics.fmean(found) for name, found in values.items()},
         "std": {name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in values.items()},
         "runs": [run["metrics"] for run in runs],
+        "collapsed": [run["collapsed"] for run in runs],
         "seconds": sum(run["seconds"] for run in runs),
     }
     if job.world.main:
         write_text(out / "recipe.toml", to_toml(job.config))
         write_json(out / "results.json", results)
     return results
-
-
-def evaluate(
-    model: Path | str, task: Task, examples: Sequence[Example], max_seq_length: int | None = None
-) -> dict[str, Any]:
-    """The task's metrics of a fine-tuned folder on labelled examples, `predicted` counts and `truncation`.
-
-    Labels meet by name, never by number. Raises InputError if the model does not know a label of the data.
-    """
-    folder = find_model(model)
-    task = task if task.labels else replace(task, labels=label_names(examples))
-    tokenizer, net = load_tokenizer(folder), load_model(folder)
-    names = known_labels(folder, net)
-    unknown = [label for label in task.labels if label not in names]
-    if unknown:
-        raise InputError(
-            f"{folder} knows the labels {', '.join(names)}; the data of {task.name} has {', '.join(unknown)} besides. "
-            "Labels are matched by name: give data with these names, or a model that was fine-tuned on this task"
-        )
-    inputs = featurise(tokenizer, examples, task.labels, max_seq_length or tokenizer_length(folder))
-    world = parallel.World(0, 1, parallel.join_world().device)
-    order = [task.labels.index(name) if name in task.labels else -1 for name in names]  # the model's numbers to ours
-    predicted = np.array(order)[classifier_scores(net.to(world.device), inputs, world).argmax(-1).numpy()]
-    return {
-        "task": task.name,
-        "metrics": {name: METRICS[name](inputs.labels, predicted) for name in task.metrics},
-        "predicted": {label: int((predicted == i).sum()) for i, label in enumerate(task.labels)},
-        "examples": len(inputs),
-        "truncation": inputs.truncation(),
-    }
-
-
-def known_labels(folder: Path, model: Model) -> list[str]:
-    """The names of a folder's classes in the order of its outputs. Raises InputError if it has no classifier."""
-    if "classifier" not in model.heads:
-        raise InputError(f"{folder} has no classifier; make one with: bertworks finetune --model {folder} ...")
-    count: int = model.heads["classifier"].out_features  # type: ignore[assignment]
-    names = labels_from_hf(read_config(folder)[1], str(folder / "config.json"))
-    return names or [f"LABEL_{i}" for i in range(count)]
-
-
-def tokenizer_length(folder: Path) -> int:
-    """How many tokens an input of this folder may have: what it was fine-tuned with, at most its positions."""
-    positions = read_config(folder)[0].max_position_embeddings
-    file = folder / "tokenizer_config.json"
-    length = read_json(file).get("model_max_length") if file.exists() else None
-    return min(length, positions) if isinstance(length, int) and length > 2 else positions

@@ -1,7 +1,7 @@
 """What a model is trained to do. Each objective turns a batch into sums and counts, never into means: the loop adds the
 counts over micro-batches and processes first, divides once, and so 1 x 32, 4 x 8 and 2 x 16 give the same gradient.
 
-Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), D width, V vocabulary, K labels.
+Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), C choices, D width, V vocabulary, K labels.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .model.dropout import DropoutKey
+from .model.encoder import EncoderOutput
 from .model.heads import MaskedLMHead, Model
 
 Batch = dict[str, Tensor]
@@ -49,9 +50,7 @@ class PretrainingObjective:
         return counts
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out = model.encoder(
-            batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], dropout=dropout, hidden_states=False
-        )
+        out = _encode(model, batch, dropout)
         labels = batch["masked_labels"]
         used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
         head, table = model.heads["mlm"], model.encoder.embeddings.word.weight
@@ -63,20 +62,68 @@ class PretrainingObjective:
 
 
 class ClassificationObjective:
-    """Softmax over K labels, or squared error if the labels are floating point (STS-B)."""
+    """By the form of the labels: (B,) classes: softmax; (B,) floats: squared error; (B, K) floats: K sigmoids."""
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"task": batch["labels"].numel()}
+
+    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        logits, labels = model.heads["classifier"](_encode(model, batch, dropout).pooled, dropout), batch["labels"]
+        if labels.ndim == 2:
+            loss = F.binary_cross_entropy_with_logits(logits.float(), labels, reduction="sum")
+            return {"task": Term(loss, None)}
+        if labels.is_floating_point():
+            return {"task": Term(F.mse_loss(logits.squeeze(-1).float(), labels, reduction="sum"), None)}
+        return {"task": cross_entropy(logits, labels)}
+
+
+class ChoiceObjective:
+    """One score a sequence, softmax over the C sequences of an example (section 4.4)."""
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"task": len(batch["labels"])}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out = model.encoder(
-            batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], dropout=dropout, hidden_states=False
-        )
-        logits, labels = model.heads["classifier"](out.pooled, dropout), batch["labels"]
-        if labels.is_floating_point():
-            error = F.mse_loss(logits.squeeze(-1).float(), labels, reduction="sum")
-            return {"task": Term(error, None)}
-        return {"task": cross_entropy(logits, labels)}
+        scores, labels = model.heads["choice"](_encode(model, batch, dropout).pooled, dropout), batch["labels"]
+        return {"task": cross_entropy(scores.view(len(labels), -1), labels)}
+
+
+class TaggingObjective:
+    """Softmax over K tags at every token with a label (section 5.3)."""
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"task": int((batch["labels"] != IGNORED).sum())}
+
+    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        out = _encode(model, batch, dropout)
+        labels = batch["labels"].flatten()
+        cells = (labels != IGNORED).nonzero().squeeze(1)
+        return {"task": cross_entropy(model.heads["tagger"](out, dropout)[out.packing.rows(cells)], labels[cells])}
+
+
+class SpanObjective:
+    """Mean of two softmaxes, over start and over end, each over the real tokens of a sequence (section 4.2).
+
+    The original's softmaxes also run over padding; so its loss, unlike ours, hangs on the length of the batch.
+    """
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"task": len(batch["labels"])}
+
+    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        out = _encode(model, batch, dropout)
+        scores = out.packing.unpack(model.heads["span"](out, dropout).float()).view(out.packing.B, out.packing.L, 2)
+        if out.packing.mask is not None:
+            scores = scores.masked_fill(~out.packing.mask[:, :, None], -torch.inf)
+        start, end = (cross_entropy(scores[:, :, i], batch["labels"][:, i]) for i in (0, 1))
+        return {"task": Term((start.loss + end.loss) / 2, None)}
+
+
+def _encode(model: Model, batch: Batch, dropout: DropoutKey | None) -> EncoderOutput:
+    out: EncoderOutput = model.encoder(
+        batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], dropout=dropout, hidden_states=False
+    )
+    return out
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Term:

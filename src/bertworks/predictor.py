@@ -20,11 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .checkpoint.folder import find_model, load_model, load_tokenizer
+from .evaluate import Finetuned
 from .files import InputError, atomic_write
-from .finetune import known_labels, tokenizer_length
-from .tasks.base import Example
-from .tasks.inputs import Inputs, classifier_scores, featurise
+from .tasks.base import Example, Task
+from .tasks.classification import prepare
+from .tasks.inputs import Inputs
+from .tasks.scores import compute_scores
 from .tasks.table import TABLES, Row, decoded, read_table
 from .training.parallel import World
 
@@ -58,15 +59,12 @@ class Predictor:
 
         Raises InputError if the folder (or run folder) is incomplete or damaged, or max_length exceeds its positions.
         """
-        self.folder = find_model(folder)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.world = World(0, 1, torch.device(device))
-        self.tokenizer = load_tokenizer(self.folder)
-        self.model = load_model(self.folder).to(self.world.device)
-        self.max_length = max_length or tokenizer_length(self.folder)
-        if not 3 <= self.max_length <= self.model.config.max_position_embeddings:
-            most = self.model.config.max_position_embeddings
-            raise InputError(f"max_length = {max_length}; expected 3 to {most}, the positions of {self.folder}")
+        self.loaded = Finetuned.load(folder, max_length)
+        self.folder, self.tokenizer = self.loaded.folder, self.loaded.tokenizer
+        self.model = self.loaded.model.to(self.world.device)
+        self.max_length = self.loaded.limits.max_seq_length
         self.truncated = {"examples": 0, "tokens": 0}  # inputs that were cut since this predictor was made
 
     # ---- masks
@@ -135,9 +133,13 @@ class Predictor:
 
     def classify_stream(self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
-        labels = known_labels(self.folder, self.model)
+        if "classifier" not in self.model.heads:
+            raise InputError(
+                f"{self.folder} has no classifier; make one with: bertworks finetune --model {self.folder} ..."
+            )
+        labels = self.loaded.labels
         for inputs in self._chunks(rows):
-            scores = classifier_scores(self.model, inputs, self.world, BATCH)  # (N, K)
+            scores = compute_scores(self.model, inputs, self.world, BATCH)  # (N, K)
             chances = scores if len(labels) == 1 else scores.softmax(-1)
             for row, cut in zip(chances.tolist(), inputs.cut.tolist(), strict=True):
                 best = row.index(max(row))
@@ -178,7 +180,8 @@ class Predictor:
         """The rows featurised, CHUNK at a time."""
         rows = iter(rows)
         while chunk := list(itertools.islice(rows, CHUNK)):
-            inputs = featurise(self.tokenizer, [Example(text, pair) for text, pair in chunk], (), self.max_length)
+            examples = [Example(text, pair) for text, pair in chunk]
+            inputs = prepare(self.tokenizer, examples, Task("prediction"), self.loaded.limits).inputs
             self._note(*inputs.truncation().values())
             yield inputs
 

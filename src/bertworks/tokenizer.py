@@ -218,7 +218,7 @@ class Tokenizer:
         if max_length is not None:
             if max_length < len(parts) + 1:
                 raise ValueError(f"max_length = {max_length} leaves no room for [CLS] and {len(parts)} [SEP]")
-            lengths = _cut(lengths, max_length - len(parts) - 1)
+            lengths = cut_lengths(lengths, max_length - len(parts) - 1)
         framed = Encoding([self.cls_id], [0], ["[CLS]"], [(0, 0)], sum(len(part.ids) for part in parts) - sum(lengths))
         for kind, (part, length) in enumerate(zip(parts, lengths, strict=True)):
             framed.ids.extend([*part.ids[:length], self.sep_id])
@@ -258,7 +258,7 @@ class _KnownWords(dict[str, tuple[int, ...]]):
         return ids
 
 
-def _cut(lengths: list[int], room: int) -> list[int]:
+def cut_lengths(lengths: list[int], room: int) -> list[int]:
     """Lengths after popping one token at a time from the longer text, the second when equal."""
     if len(lengths) == 1:
         return [min(lengths[0], room)]

@@ -191,7 +191,7 @@ def test_a_pooler_is_made_where_the_folder_has_none(tmp_path):
 
 
 def test_heads_of_other_tasks_are_left_over_but_no_obstacle_to_a_start(saved):
-    change_config(saved, architectures=["BertForTokenClassification"])
+    change_config(saved, architectures=["BertForSomethingElse"])
 
     def tag(tensors):
         for name in [name for name in tensors if name.startswith(("cls.", "bert.pooler"))]:
@@ -202,8 +202,12 @@ def test_heads_of_other_tasks_are_left_over_but_no_obstacle_to_a_start(saved):
     with pytest.raises(InputError, match=r"classifier.weight: left over"):
         load_model(saved)
     start = initial_model(saved, ("classifier",), labels=9, seed=1)
-    assert (start.fresh, start.unused) == (["classifier", "pooler"], ["classifier"])
+    assert (start.fresh, start.unused) == (["classifier", "pooler"], ["classifier.bias", "classifier.weight"])
     assert start.model.heads["classifier"].weight.any()
+    change_config(saved, architectures=["BertForTokenClassification"], id2label={str(i): f"T{i}" for i in range(9)})
+    assert list(load_model(saved).heads) == ["tagger"]
+    assert initial_model(saved, ("tagger",), labels=9, seed=1).fresh == []
+    assert initial_model(saved, ("span",), labels=0, seed=1)[1:] == (["span"], ["tagger"])
 
 
 # ---- what is refused

@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 
 from bertworks.files import InputError
-from bertworks.tasks.base import Example
-from bertworks.tasks.inputs import Order, featurise
+from bertworks.tasks.base import Example, Limits, Task
+from bertworks.tasks.classification import prepare
+from bertworks.tasks.inputs import Inputs, Order
 from bertworks.tokenizer import Tokenizer
 from shared_data import shared
 from tiny_task import tiny_folder
+
+
+def featurise(tokenizer, examples, labels, length) -> Inputs:
+    task = Task("t", labels=tuple(labels))
+    return prepare(tokenizer, examples, task, Limits(max_seq_length=length)).inputs
 
 
 @pytest.mark.parametrize("length", [32, 128])

@@ -3,8 +3,9 @@
 import pytest
 
 from bertworks.files import InputError
-from bertworks.tasks.base import Example, Task, load_data, own_table, read_examples
+from bertworks.tasks.base import Example, Task
 from bertworks.tasks.glue import MRPC, SST2
+from bertworks.tasks.kinds import kind_of, load_data, own_table, own_task, read_rows
 from bertworks.tasks.table import read_table
 from shared_data import needs_shared, shared
 
@@ -59,35 +60,37 @@ def test_json_lines(tmp_path):
 )
 def test_faults_by_file_and_line(tmp_path, name, content, message):
     with pytest.raises(InputError, match=message):
-        read_examples(PLAIN, table(tmp_path / name, content))
+        read_rows(PLAIN, table(tmp_path / name, content))
 
 
 def test_long_cells_are_read(tmp_path):
     file = table(tmp_path / "a.csv", f"text,label\n{'x' * 300_000},yes\n")
-    assert len(read_examples(PLAIN, file)[0].text) == 300_000
+    assert len(read_rows(PLAIN, file)[0].text) == 300_000
 
 
 def test_own_table_has_the_labels_of_its_training_file(tmp_path):
     train = table(tmp_path / "a.csv", "question,answer,topic\na,b,x y\nc,d,law\n")
     dev = table(tmp_path / "b.jsonl", '{"question": "e", "answer": "f", "topic": "law"}\n')
-    task, data = own_table(train, dev, ("question", "answer"), "topic")
+    task, data = own_table(own_task("", ("question", "answer"), "topic"), train, dev)
     assert task.labels == ("law", "x y")
     assert list(data.train) == [Example("a", "b", "x y", 2), Example("c", "d", "law", 3)]
     table(dev, '{"question": "e", "answer": "f", "topic": "Law"}\n')
     with pytest.raises(InputError, match=r"b\.jsonl, line 1: label 'Law'; expected one of 'law', 'x y'"):
-        own_table(train, dev, ("question", "answer"), "topic")
+        own_table(own_task("", ("question", "answer"), "topic"), train, dev)
 
 
 def test_numbers_as_labels_are_in_order_of_number(tmp_path):
     file = table(tmp_path / "a.csv", "text,label\n" + "".join(f"t,{i}\n" for i in (10, 9, 2)))
-    assert own_table(file, file, ("text",), "label")[0].labels == ("2", "9", "10")
+    assert own_table(own_task("", ("text",), "label"), file, file)[0].labels == ("2", "9", "10")
 
 
 def test_a_wrong_task_literal_is_refused():
     with pytest.raises(ValueError, match="3 text columns"):
         Task("t", ("a", "b", "c"), "label")
-    with pytest.raises(ValueError, match="unknown metric 'acc'"):
-        Task("t", ("a",), "label", metrics=("acc",))
+    with pytest.raises(InputError, match="metric 'acc'; expected some of accuracy, macro_f1"):
+        kind_of(Task("t", ("a",), "label", metrics=("acc",)))
+    with pytest.raises(ValueError, match="2 text columns for the kind 'single'; expected 1"):
+        Task("t", ("a", "b"), kind="single")
 
 
 def test_missing_folder_and_file(tmp_path):

@@ -26,6 +26,7 @@ from . import hf
 from .card import model_card
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_LABELLED = {"classifier", "tagger"}  # heads whose outputs have names
 _FOREIGN = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
 
 
@@ -33,7 +34,7 @@ class InitialModel(NamedTuple):
     """A model to train on, and what to tell about it."""
 
     model: Model
-    fresh: list[str]  # parts the folder did not have, initialised by seed: mlm, nsp, classifier, pooler
+    fresh: list[str]  # parts the folder did not have, initialised by seed: heads, pooler
     unused: list[str]  # parts or tensors of the folder that this model has no place for
 
 
@@ -76,7 +77,7 @@ def load_model(path: Path | str) -> Model:
     config, settings = read_config(path)
     tensors = _read_weights(Path(path))
     parts = hf.parts_of(tensors, settings)
-    labels = _label_count(Path(path), settings, tensors) if "classifier" in parts else 0
+    labels = _label_count(Path(path), settings, tensors) if parts & _LABELLED else 0
     with torch.device("meta"):  # shapes only: the values come from the file
         model = build_model(config, hf.heads_in(parts), labels, pooler="pooler" in parts)
     state = hf.match(tensors, model.state_dict(), str(path))
@@ -109,18 +110,19 @@ def initial_model(
     if dropout is not None:
         config = dataclasses.replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     tensors = _read_weights(Path(path))
-    has = hf.parts_of(tensors, settings)
-    if "classifier" in has and _label_count(Path(path), settings, tensors) != labels:
-        has.discard("classifier")
+    held = has = hf.parts_of(tensors, settings)
+    if has & _LABELLED and _label_count(Path(path), settings, tensors) != labels:
+        has = held - _LABELLED
     with torch.device("meta"):
         model = build_model(config, heads, labels)
     wants = {*heads, *(["pooler"] if model.encoder.pooler is not None else [])}
-    taken = {name: tensor for name, tensor in tensors.items() if (part := _part(name)) == "body" or part in wants & has}
-    expected = {name: t for name, t in model.state_dict().items() if _part(hf.their_name(name)) not in wants - has}
+    taken = {name: t for name, t in tensors.items() if hf.part_of(name, held) in {"body", *(wants & has)}}
+    expected = {name: t for name, t in model.state_dict().items() if _our_part(name) not in wants - has}
     state = hf.match(taken, expected, str(path))
     model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, strict=False, assign=True)
     _add_fresh(model, wants - has, labels, torch.Generator().manual_seed(seed))
-    unused = sorted({part if (part := _part(name)) in hf.PARTS else name for name in tensors.keys() - taken.keys()})
+    parts = {name: hf.part_of(name, held) for name in tensors.keys() - taken.keys()}
+    unused = sorted({part if part in hf.PARTS else name for name, part in parts.items()})
     return InitialModel(model, sorted(wants - has), unused)
 
 
@@ -142,21 +144,22 @@ def save_folder(
     facts: dict[str, Any] | None = None,
     labels: list[str] | None = None,
     max_length: int | None = None,
+    task: dict[str, Any] | None = None,
 ) -> None:
     """Write a model folder, float32 whatever the model's precision, tied tensors once.
 
     tokenizer_source: a tokenizer, or a folder that has one; None writes none. facts: what the model card tells about
-    the run. labels: names of the classifier's classes. max_length: tokens an input may have, if fewer than the model
-    has positions (a fine-tuned one should get no longer inputs than it has seen). Raises InputError if the tokenizer
-    does not fit the embedding table or the disk is full (an existing folder then stays as it was), ValueError if labels
-    and classifier disagree.
+    the run. labels: names of the classes of a classifier or tagger. max_length: tokens an input may have, if fewer
+    than the model has positions (a fine-tuned one should get no longer inputs than it has seen). task: what
+    `hf.task_of` shall find again. Raises InputError if the tokenizer does not fit the embedding table or the disk is
+    full (an existing folder then stays as it was), ValueError if labels and head disagree.
     """
     folder = Path(os.path.abspath(folder))
     tokenizer = tokenizer_source if isinstance(tokenizer_source, Tokenizer | None) else Tokenizer.load(tokenizer_source)
     if tokenizer is not None:
         _check_size(tokenizer, model.config, "save_folder")
     parts = {*model.heads} | ({"pooler"} if model.encoder.pooler is not None else set())
-    config = hf.config_to_hf(model.config, parts, _labels(model, labels))
+    config = hf.config_to_hf(model.config, parts, _labels(model, labels), task)
     temporary = folder.with_name(f".{folder.name}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
@@ -209,9 +212,10 @@ def _their_tensors(model: Model) -> dict[str, Tensor]:
 
 
 def _labels(model: Model, labels: list[str] | None) -> list[str] | None:
-    if "classifier" not in model.heads:
+    head = next((model.heads[name] for name in model.heads if name in _LABELLED), None)
+    if head is None:
         return None
-    count: int = model.heads["classifier"].out_features  # type: ignore[assignment]
+    count: int = head.out_features  # type: ignore[assignment]
     labels = [f"LABEL_{i}" for i in range(count)] if labels is None else labels
     if len(labels) != count:
         raise ValueError(f"{len(labels)} labels for a classifier with {count} outputs")
@@ -248,7 +252,7 @@ def _own(tensor: Tensor) -> Tensor:
 
 
 def _label_count(path: Path, settings: dict[str, Any], tensors: dict[str, Tensor]) -> int:
-    """Classes of the folder's classifier: as config.json names them, else rows of its matrix."""
+    """Classes of the folder's classifier or tagger: as config.json names them, else rows of its matrix."""
     labels = hf.labels_from_hf(settings, str(path / CONFIG))
     if labels is not None:
         return len(labels)
@@ -263,7 +267,7 @@ def _check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> None:
         )
 
 
-def _part(name: str) -> str:
-    """The part a tensor belongs to by Hugging Face's name: one of `hf.PARTS`, "body", or "other"."""
-    part = next((part for part, prefix in hf.PARTS.items() if name.startswith(prefix)), None)
-    return part or ("body" if name.startswith("bert.") else "other")
+def _our_part(name: str) -> str:
+    """The part that one of our parameters belongs to: the name of a head, "pooler" or "body"."""
+    words = name.split(".")
+    return words[1] if words[0] == "heads" or words[1] == "pooler" else "body"

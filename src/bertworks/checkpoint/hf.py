@@ -6,8 +6,8 @@ folder is used exactly once: what is missing, left over or of another shape is a
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, get_args
 
 from torch import Tensor
 
@@ -35,11 +35,17 @@ MODULES = {  # ours: theirs; {} is the number of a layer; `weight` and `bias` ar
     "heads.mlm": "cls.predictions",  # its bias; the matrix is the word embedding table
     "heads.nsp": "cls.seq_relationship",
     "heads.classifier": "classifier",
+    "heads.choice": "classifier",  # the class of the folder says which of the three it is
+    "heads.tagger": "classifier",
+    "heads.span": "qa_outputs",
 }
-PARTS = {
+PARTS = {  # the beginning of their names
     "mlm": "cls.predictions.",
     "nsp": "cls.seq_relationship.",
     "classifier": "classifier.",
+    "choice": "classifier.",
+    "tagger": "classifier.",
+    "span": "qa_outputs.",
     "pooler": "bert.pooler.",
 }
 ARCHITECTURES: dict[str, set[str]] = {  # the parts each class of transformers has, beside layers and embeddings
@@ -47,12 +53,17 @@ ARCHITECTURES: dict[str, set[str]] = {  # the parts each class of transformers h
     "BertForMaskedLM": {"mlm"},
     "BertForNextSentencePrediction": {"nsp", "pooler"},
     "BertForSequenceClassification": {"classifier", "pooler"},
+    "BertForMultipleChoice": {"choice", "pooler"},
+    "BertForTokenClassification": {"tagger"},
+    "BertForQuestionAnswering": {"span"},
     "BertModel": set(),  # it may have been made without the pooler
 }
 TIED = {  # written by some versions of transformers; accepted where equal to what it is tied to
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
+TASK = "bertworks_task"  # our key in config.json
+_PROBLEMS = {"regression": "regression", "multilabel": "multi_label_classification"}  # of all other kinds: single_label
 _BUFFERS = re.compile(r"^(bert\.)?embeddings\.(position_ids|token_type_ids)$")  # constants of old versions
 _SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
 
@@ -83,17 +94,26 @@ def canonical(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
 
 
 def parts_of(names: Iterable[str], settings: Mapping[str, Any]) -> set[str]:
-    """Which of `mlm`, `nsp`, `classifier`, `pooler` a folder has: by its tensors, or promised by `architectures`.
+    """Which heads a folder has, and `pooler`: by its tensors, or promised by `architectures`.
 
-    A `classifier` of an architecture that is not in the table judges tokens or choices: it is none of ours.
+    Three heads are called `classifier` there; the architecture tells which. That of an architecture that is not in the
+    table is none of ours; where none claims it, it is a classifier if there is a pooler for it to read.
     """
     names, classes = list(names), settings.get("architectures") or []
     found = {part for part, prefix in PARTS.items() if any(name.startswith(prefix) for name in names)}
+    known = set[str]().union(*(ARCHITECTURES.get(name, set()) for name in classes))
+    same_name = {part for part, prefix in PARTS.items() if prefix == PARTS["classifier"]}
+    usual = "pooler" in found and ARCHITECTURES.keys() >= set(classes) and not known & same_name
+    found -= same_name - known - ({"classifier"} if usual else set())
     if "pooler" not in found:
-        found -= {"nsp", "classifier"}
-    if not ARCHITECTURES.keys() >= set(classes):
-        found.discard("classifier")
-    return found.union(*(ARCHITECTURES.get(name, set()) for name in classes))
+        found.discard("nsp")
+    return found | known
+
+
+def part_of(name: str, wanted: Container[str] = PARTS) -> str:
+    """The part a tensor belongs to by their name, of those `wanted`; else "body" of the encoder, or "other"."""
+    part = next((part for part, prefix in PARTS.items() if part in wanted and name.startswith(prefix)), None)
+    return part or ("body" if name.startswith("bert.") and not name.startswith(PARTS["pooler"]) else "other")
 
 
 def match(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
@@ -152,8 +172,13 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     return from_dict(ModelConfig, values, where)
 
 
-def config_to_hf(config: ModelConfig, parts: set[str], labels: list[str] | None) -> dict[str, Any]:
-    """config.json of a model with these parts (see `parts_of`); `labels` name the classes of its classifier.
+def config_to_hf(
+    config: ModelConfig, parts: set[str], labels: list[str] | None, task: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """config.json of a model with these parts (see `parts_of`).
+
+    labels: names of the classes of its classifier or tagger. task: what `task_of` shall find; its `kind` decides the
+    `problem_type` of transformers.
 
     A model without segment embeddings gets model_type `bertworks`: transformers' BertModel always adds one. Sinusoidal
     positions are a table like learned ones to whoever reads the folder; only our key tells them apart, for training.
@@ -173,8 +198,24 @@ def config_to_hf(config: ModelConfig, parts: set[str], labels: list[str] | None)
     if labels is not None:
         out["id2label"] = {str(i): label for i, label in enumerate(labels)}
         out["label2id"] = {label: i for i, label in enumerate(labels)}
-        out["problem_type"] = "regression" if len(labels) == 1 else "single_label_classification"
+        if "classifier" in parts:
+            kind = (task or {}).get("kind") or ("regression" if len(labels) == 1 else "single")
+            out["problem_type"] = _PROBLEMS.get(kind, "single_label_classification")
+    if task:
+        out[TASK] = dict(task)
     return out
+
+
+def task_of(settings: Mapping[str, Any], head: str) -> dict[str, Any]:
+    """What a folder was fine-tuned for: `kind` and whatever else the run stored, such as a tuned threshold.
+
+    A folder of other software has none: then `kind` is told from its head and its `problem_type`.
+    """
+    kinds = {"choice": "choice", "tagger": "tagging", "span": "span"}
+    problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
+    one = "regression" if len(settings.get("id2label") or ()) == 1 else "single"
+    kind = kinds.get(head) or problems.get(settings.get("problem_type", ""), one)
+    return {"kind": kind, **settings.get(TASK, {})}
 
 
 def labels_from_hf(settings: Mapping[str, Any], where: str) -> list[str] | None:
@@ -191,5 +232,4 @@ def labels_from_hf(settings: Mapping[str, Any], where: str) -> list[str] | None:
 
 def heads_in(parts: set[str]) -> tuple[HeadName, ...]:
     """The heads among `parts`, in the order models are built in."""
-    order: tuple[HeadName, ...] = ("mlm", "nsp", "classifier")
-    return tuple(head for head in order if head in parts)
+    return tuple(head for head in get_args(HeadName) if head in parts)

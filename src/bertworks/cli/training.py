@@ -1,6 +1,7 @@
 """Verbs that train a model, and the one that judges it. Imports stay inside the verbs, for the sake of --help."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 
@@ -65,7 +66,7 @@ def _with_recipe(command: Any, base: Any) -> Any:
 
 
 def finetune(argv: list[str]) -> None:
-    """Fine-tune a classifier: --task sst2|mrpc --data DIR, or --train --dev --text --label. The same line resumes."""
+    """Fine-tune: --task NAME --data DIR, or tables of your own with --train, --dev, --text, --label. Resumes."""
     from dataclasses import dataclass
     from pathlib import Path
 
@@ -74,36 +75,41 @@ def finetune(argv: list[str]) -> None:
     from ..config import load_recipe
     from ..finetune import FinetuneConfig
     from ..finetune import finetune as run
-    from ..tasks.base import load_data, own_table
+    from ..tasks.catalogue import find_task
+    from ..tasks.kinds import load_data, own_table, own_task
 
     recipe, argv = _taken(argv, "--recipe")
-    base = load_recipe(recipe, FinetuneConfig) if recipe else FinetuneConfig()
+    name, argv = _taken(argv, "--task")
+    known = find_task(name) if name else None
+    base = FinetuneConfig.for_task(known) if known else FinetuneConfig()
+    base = load_recipe(recipe, FinetuneConfig, base) if recipe else base
 
     @dataclass(frozen=True)
     class Command:
-        """Fine-tune a classifier, on a task of GLUE or on a table of your own (CSV, TSV with plain quotes, JSON lines).
+        """Fine-tune on a task that bertworks knows (bertworks tasks lists them), or on tables of your own.
 
         bertworks finetune --task mrpc --data DIR --model FOLDER --out RUN [--recipe FILE] [--optim.lr 3e-5 ...]
-        bertworks finetune --train a.csv --dev b.csv --text question,answer --label topic --model FOLDER --out RUN
+        bertworks finetune --train a.csv --dev b.jsonl --text question,answer --label topic --model FOLDER --out RUN
         """
 
         model: Path  # model folder or run folder to start from
         out: Path  # run folder; resumed if it is there
-        recipe: Annotated[FinetuneConfig, tyro.conf.arg(name="")]  # what the recipe says, field by field
-        task: str = ""  # sst2 or mrpc
-        data: Path | None = None  # folder of the task's files
-        train: Path | None = None  # your own training table
+        recipe: Annotated[FinetuneConfig, tyro.conf.arg(name="")]  # what task and recipe say, field by field
+        data: Path | None = None  # folder of the files of --task
+        train: Path | None = None  # your own training table: .csv, .tsv, .jsonl, .parquet (docs/finetuning.md)
         dev: Path | None = None  # your own table to judge on
+        kind: str = ""  # of your own table: single, pair, regression, multilabel, choice, tagging, span
         text: str = "text"  # its text column, or two of them with a comma between
         label: str = "label"  # its label column
+        choices: str = ""  # its columns of a multiple choice, commas between
 
     start = Command(model=tyro.MISSING, out=tyro.MISSING, recipe=base)  # type: ignore[arg-type]
     command = tyro.cli(Command, args=argv, default=start, prog="bertworks finetune")
-    if command.train and command.dev:
-        task, data = own_table(command.train, command.dev, tuple(command.text.split(",")), command.label)
+    if known:
+        task, data = known, load_data(known, _folder(known.name, command.data))
     else:
-        task = _glue_task(command.task, command.data is not None)
-        data = load_data(task, command.data or "")
+        columns = own_task(command.kind, _words(command.text), command.label, _words(command.choices))
+        task, data = own_table(columns, *_own_files(command.train, command.dev))
     results = run(command.recipe, task, data, command.model, command.out)
     if results is None:
         raise SystemExit(3)
@@ -112,42 +118,49 @@ def finetune(argv: list[str]) -> None:
 
 
 def evaluate(argv: list[str]) -> None:
-    """Judge a fine-tuned folder: --model FOLDER --task sst2|mrpc --data DIR, or --dev FILE --text --label."""
+    """Judge a fine-tuned folder: --model FOLDER --task NAME --data DIR, or --dev FILE --text --label."""
     import json
     from pathlib import Path
 
     import tyro
 
-    from ..finetune import evaluate as judge
-    from ..tasks.base import Task, read_examples
+    from ..evaluate import evaluate as judge
+    from ..tasks.catalogue import find_task
+    from ..tasks.kinds import own_task, read_rows
 
     def run(
         model: Path,
         task: str = "",
         data: Path | None = None,
         dev: Path | None = None,
+        kind: str = "",
         text: str = "text",
         label: str = "label",
+        choices: str = "",
         out: Path | None = None,
     ) -> None:
         """Print the metrics of a fine-tuned folder as JSON. Labels are matched by name.
 
         Args:
-            model: run folder of `bertworks finetune`, or a model folder with a classifier
-            task: sst2 or mrpc
+            model: run folder of `bertworks finetune`, or a model folder with a supervised head
+            task: a task that bertworks knows (bertworks tasks lists them)
             data: folder of the task's files; the development file is read
-            dev: a table of your own instead (CSV, TSV, JSON lines)
+            dev: a table of your own instead (.csv, .tsv, .jsonl, .parquet)
+            kind: of your own table: single, pair, regression, multilabel, choice, tagging, span
             text: its text column, or two of them with a comma between
             label: its label column
+            choices: its columns of a multiple choice, commas between
             out: write the JSON here too
         """
         from ..files import write_json
 
-        if dev is not None:
-            judged = Task("table", tuple(text.split(",")), label, metrics=("accuracy", "macro_f1"), dev=str(dev))
+        if task:
+            judged = find_task(task)
+            rows = read_rows(judged, _folder(task, data) / judged.dev)
         else:
-            judged = _glue_task(task, data is not None)
-        results = judge(model, judged, read_examples(judged, (data or Path()) / judged.dev))
+            judged = own_task(kind, _words(text), label, _words(choices))
+            rows = read_rows(judged, _own_files(dev)[0])
+        results = judge(model, judged, rows)
         print(json.dumps(results, indent=1, ensure_ascii=False))
         if out is not None:
             write_json(out, results)
@@ -155,16 +168,25 @@ def evaluate(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks evaluate", args=argv)
 
 
-def _glue_task(name: str, folder: bool) -> Any:
-    """The GLUE task of that name, if there is a folder to read it from."""
-    from ..files import InputError
-    from ..tasks.glue import GLUE
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
 
-    if name not in GLUE or not folder:
-        raise InputError(
-            f"give --task ({' or '.join(GLUE)}) with --data DIR, or tables of your own with --train and --dev"
-        )
-    return GLUE[name]
+
+def _folder(task: str, folder: Path | None) -> Path:
+    from ..files import InputError
+
+    if folder is None:
+        raise InputError(f"--task {task} needs --data DIR, the folder with its files")
+    return folder
+
+
+def _own_files(*files: Path | None) -> list[Path]:
+    from ..files import InputError
+
+    found = [file for file in files if file is not None]
+    if len(found) < len(files):
+        raise InputError("give --task NAME with --data DIR, or tables of your own with --train and --dev")
+    return found
 
 
 def _taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:

@@ -1,9 +1,9 @@
 """Heads on the encoder, and the model that holds both. No loss in here: objectives.py reads what these give.
 
-Shapes: M masked positions, B sequences, D hidden width, V vocabulary, K labels.
+Shapes: M masked positions, B sequences, L positions, T rows of a packed batch, D hidden width, V vocabulary, K labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .dropout import DropoutKey, rescale
-from .encoder import ACTIVATIONS, Encoder, ModelConfig, initialise
+from .encoder import ACTIVATIONS, Encoder, EncoderOutput, ModelConfig, initialise
 
-HeadName = Literal["mlm", "nsp", "classifier"]
+HeadName = Literal["mlm", "nsp", "classifier", "choice", "tagger", "span"]
+TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
 
 
 class MaskedLMHead(nn.Module):
@@ -55,8 +56,30 @@ class ClassificationHead(nn.Linear):
         return super().forward(pooled)
 
 
+class TokenHead(nn.Linear):
+    """The last layer of every token, dropout, K scores: tags (5.3), or start and end of a span (4.2)."""
+
+    def __init__(self, config: ModelConfig, labels: int, rate: float):
+        super().__init__(config.hidden_size, labels)
+        self.rate = rate
+        self.place = 3 * config.num_hidden_layers + 1
+
+    def forward(self, out: EncoderOutput, dropout: DropoutKey | None = None) -> Tensor:  # type: ignore[override]
+        """(T, K) scores of the packed rows. `dropout`: key of the mask in training; None leaves it to torch."""
+        x, packing = out.packed, out.packing
+        if dropout is None or not self.training:
+            return super().forward(F.dropout(x, self.rate, self.training))
+        if self.rate:
+            x = (
+                x
+                * packing.pack(dropout.mask(self.place, self.rate, (packing.B, packing.L, x.shape[1])).flatten(0, 1))
+                * rescale(self.rate)
+            )
+        return super().forward(x)
+
+
 class Model(nn.Module):
-    """An encoder and the heads it was given: `mlm`, `nsp`, `classifier`."""
+    """An encoder and the heads it was given, by name (HeadName)."""
 
     def __init__(self, encoder: Encoder, heads: Mapping[HeadName, nn.Module]):
         super().__init__()
@@ -74,10 +97,19 @@ class Model(nn.Module):
 
 
 def build_head(name: HeadName, config: ModelConfig, labels: int = 0) -> nn.Module:
-    """The head of that name; `labels` is the K of a classifier."""
+    """The head of that name; `labels` is the K of a classifier or tagger."""
     if name == "mlm":
         return MaskedLMHead(config)
-    return NextSentenceHead(config) if name == "nsp" else ClassificationHead(config, labels)
+    if name == "nsp":
+        return NextSentenceHead(config)
+    if name in TOKEN_HEADS:  # run_squad.py drops nothing before its span head
+        return TokenHead(config, *((labels, config.hidden_dropout_prob) if name == "tagger" else (2, 0.0)))
+    return ClassificationHead(config, 1 if name == "choice" else labels)
+
+
+def needs_pooler(heads: Sequence[HeadName]) -> bool:
+    """Whether one of these heads reads the pooled output; a bare encoder has it too. Nothing else would train it."""
+    return not heads or any(name not in ("mlm", *TOKEN_HEADS) for name in heads)
 
 
 def build_model(
@@ -89,9 +121,9 @@ def build_model(
 ) -> Model:
     """A model with these heads; freshly initialised if `seed` is given, else left for weights to be loaded into.
 
-    Left out, `pooler` is there unless the masked-LM head is alone: nothing would train it.
+    Left out, `pooler` is there if a head reads it, or if there is none.
     """
-    encoder = Encoder(config, pooler=tuple(heads) != ("mlm",) if pooler is None else pooler)
+    encoder = Encoder(config, pooler=needs_pooler(heads) if pooler is None else pooler)
     model = Model(encoder, {name: build_head(name, config, labels) for name in heads})
     if seed is not None:
         initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))

@@ -1,104 +1,126 @@
-"""What a task is: one literal, saying where its texts and labels are and how it is judged. A new task needs no code."""
+"""What a task is: one literal, saying where its texts and labels are and how it is judged. A new task needs no code.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+Every kind of task has a module of its own, which reads its rows, featurises and judges them: classification.py,
+choice.py, tagging.py, span.py. kinds.py lists them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
-from ..files import InputError
-from .metrics import METRICS
-from .table import Row, read_table
+from torch import Tensor
 
+from ..model.heads import HeadName
+from ..objectives import Objective
+from ..tokenizer import Tokenizer
+from .inputs import Inputs
 
-class Example(NamedTuple):
-    """One row of a task."""
-
-    text: str
-    pair: str | None = None  # the second text of a sentence pair
-    label: str | None = None  # a name of `Task.labels`
-    line: int = 0  # where the row begins in its file, counted from 1
+KindName = Literal["single", "pair", "regression", "multilabel", "choice", "tagging", "span"]
 
 
 @dataclass(frozen=True)
 class Task:
-    """Classification of single texts (one text column) or of pairs (two)."""
+    """Where a task's texts and labels are, and how it is judged."""
 
     name: str
-    text: tuple[str, ...]  # names of one or two columns
-    label: str  # name of the label column
+    text: tuple[str, ...] = ("text",)  # names of one or two text columns; what they mean is said in the kind's module
+    label: str = "label"  # name of the label column
+    kind: KindName | Literal[""] = ""  # "": single or pair, by the number of text columns
     labels: tuple[str, ...] = ()  # names of the classes in the order of their numbers; (): those of the training file
     written: tuple[str, ...] = ()  # how the files write `labels`, in the same order, if not by these names
-    metrics: tuple[str, ...] = ("accuracy",)  # functions of metrics.py
+    metrics: tuple[str, ...] = ("accuracy",)  # names of metrics of the kind; the first is the one to choose by
+    choices: tuple[str, ...] = ()  # names of the columns of a multiple choice
+    header: tuple[str, ...] = ()  # names of the columns of files that begin without them
     train: str = "train.tsv"  # file names inside the data folder
     dev: str = "dev.tsv"
+    test: str = "test.tsv"  # without labels
+    more: Mapping[str, str] = field(default_factory=dict)  # further development sets: {name: file}, judged if there
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # fields of FinetuneConfig that differ, dotted
 
     def __post_init__(self) -> None:
         if len(self.text) not in (1, 2):
-            raise ValueError(f"{len(self.text)} text columns; expected one, or two for a pair")
+            raise ValueError(f"{len(self.text)} text columns; expected one or two")
+        if not self.kind:
+            object.__setattr__(self, "kind", ("single", "pair")[len(self.text) - 1])
+        expected = {"single": 1, "pair": 2, "tagging": 1, "span": 2}.get(self.kind, len(self.text))
+        if len(self.text) != expected:
+            raise ValueError(f"{len(self.text)} text columns for the kind {self.kind!r}; expected {expected}")
+        if self.kind == "choice" and len(self.choices) < 2:
+            raise ValueError(f"{len(self.choices)} columns of choices; expected two or more")
         if self.written and len(self.written) != len(self.labels):
             raise ValueError(f"{len(self.written)} written forms for {len(self.labels)} labels")
-        unknown = [name for name in self.metrics if name not in METRICS]
-        if unknown:
-            raise ValueError(f"unknown metric {unknown[0]!r}; expected some of {', '.join(METRICS)}")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long inputs and answers may be. The defaults are the original code's (run_classifier.py, run_squad.py)."""
+
+    max_seq_length: int = 128  # tokens of an input, [CLS] and [SEP] included; what does not fit is cut or windowed
+    doc_stride: int = 128  # span: tokens from the beginning of one window to that of the next
+    max_query_length: int = 64  # span: tokens of a question, the rest is cut
+    n_best_size: int = 20  # span: starts, ends and answers to consider
+    max_answer_length: int = 30  # span: tokens of an answer
+
+    def __post_init__(self) -> None:
+        if self.max_seq_length < 3:
+            raise ValueError(f"max_seq_length = {self.max_seq_length}; expected 3 or more")
+        small = [n for n in ("doc_stride", "max_query_length", "n_best_size", "max_answer_length") if vars(self)[n] < 1]
+        if small:
+            raise ValueError(f"{small[0]} = {vars(self)[small[0]]}; expected 1 or more")
+
+
+class Example(NamedTuple):
+    """One row of a classification, of one text or two."""
+
+    text: str
+    pair: str | None = None  # the second text of a sentence pair
+    label: str | None = None  # a name of `Task.labels`; a number of a regression; of several labels, "a|b"
+    line: int = 0  # where the row begins in its file, counted from 1
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a fine-tuning run reads."""
+    """What a fine-tuning run reads: rows as the kind's module makes them."""
 
-    train: Sequence[Example]
-    dev: Sequence[Example]
+    train: Sequence[Any]
+    dev: Sequence[Any]
     source: str = ""  # for results.json: the folder or files it came from
+    more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # further development sets
 
 
-def load_data(task: Task, folder: Path | str) -> Data:
-    """Training and development rows of a task from its folder. Raises InputError with file and line."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; expected the one with {task.train} and {task.dev} of {task.name}")
-    return Data(read_examples(task, folder / task.train), read_examples(task, folder / task.dev), str(folder))
+@dataclass(frozen=True)
+class Judged:
+    """What a model's scores on some rows are worth."""
+
+    metrics: dict[str, float]
+    predicted: dict[str, int] = field(default_factory=dict)  # how often each label was predicted
+    majority: float = 0.0  # the first metric of the best answer that does not look at the text
+    collapsed: bool = False  # the same answer everywhere, although the true ones differ
+    settings: dict[str, Any] = field(default_factory=dict)  # tuned here, to be stored with the model
+    files: dict[str, Any] = field(default_factory=dict)  # for the run folder: .json, or .jsonl from a list
 
 
-def read_examples(task: Task, path: Path | str, labelled: bool = True) -> list[Example]:
-    """The rows of one file of a task; the label column is not looked at unless `labelled`.
+class Prepared(Protocol):
+    """The rows of one file as a model takes them, with all that is needed to judge its scores."""
 
-    Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
-    """
-    columns = (*task.text, task.label) if labelled else task.text
-    names = dict(zip(task.written or task.labels, task.labels, strict=True))
-    examples = []
-    for row in read_table(path, columns):
-        label = _label(row, names, path) if labelled else None
-        examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
-    if not examples:
-        raise InputError(f"{path}: no rows in this file")
-    return examples
+    @property
+    def inputs(self) -> Inputs: ...
+
+    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+        """Metrics of the scores that scores.py computes for `inputs`.
+
+        `settings`: those stored with the model; None while it is trained, where they are tuned on these rows.
+        """
 
 
-def own_table(
-    train: Path | str, dev: Path | str, text: tuple[str, ...], label: str, name: str = "table"
-) -> tuple[Task, Data]:
-    """A task of one's own: two files of any kind that table.py reads. The labels are those of the training file.
+@dataclass(frozen=True)
+class Kind:
+    """What is done differently for one kind of task."""
 
-    Raises InputError with file and line, also for a label that only the development file has.
-    """
-    task = Task(name, text, label, metrics=("accuracy", "macro_f1"), train=str(train), dev=str(dev))
-    rows = read_examples(task, train)
-    task = replace(task, labels=label_names(rows))
-    return task, Data(rows, read_examples(task, dev), f"{train}, {dev}")
-
-
-def label_names(examples: Sequence[Example]) -> tuple[str, ...]:
-    """The labels of these rows, sorted; as numbers if all of them are."""
-    names = {example.label for example in examples if example.label is not None}
-    return tuple(sorted(names, key=int if all(name.isdecimal() for name in names) else None))
-
-
-def _label(row: Row, names: dict[str, str], path: Path | str) -> str:
-    """The label's name; `names` maps what the file writes to it, and is empty if any label will do."""
-    label = row.values[-1]
-    if not label.strip():
-        raise InputError(f"{path}, line {row.line}: no label; remove the row or give it one")
-    if names and label not in names:
-        raise InputError(f"{path}, line {row.line}: label {label!r}; expected one of {', '.join(map(repr, names))}")
-    return names.get(label, label)
+    head: HeadName
+    objective: Objective
+    read: Callable[[Task, Path, bool], Sequence[Any]]  # rows of a file, with labels or without
+    labels: Callable[[Task, Sequence[Any]], tuple[str, ...]]  # the names of the head's outputs, from training rows
+    prepare: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared]
+    metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables

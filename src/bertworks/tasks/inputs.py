@@ -1,29 +1,21 @@
-"""Examples as the encoder takes them, batches of them, and a classifier's scores for all of them.
+"""Featurised examples as flat arrays, batches of them, and the order in which a run reads them.
 
-Featurising is run_classifier.py's: [CLS] A [SEP] or [CLS] A [SEP] B [SEP], the longer text cut from its end; a second
-text without a single word piece counts as none. What was cut is counted.
-
-Shapes: N examples, B sequences of a batch, L its longest, K labels.
+Shapes: N examples, C sequences an example (more than one for a multiple choice only), S = N * C sequences, T tokens of
+all, B sequences of a batch, L its longest, K labels.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from ..files import InputError
-from ..model.heads import Model
 from ..objectives import IGNORED, Batch
-from ..tokenizer import Encoding, Tokenizer
-from ..training.parallel import World
-from .base import Example
 
-CHUNK = 4096  # examples tokenized at a time
 STEP = (
     16  # L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute
 )
@@ -32,38 +24,67 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Inputs:
-    """N examples end to end in flat arrays: no padding is stored."""
+    """S sequences end to end in flat arrays: no padding is stored."""
 
-    ids: NDArray[np.int32]  # the tokens of all examples
-    edges: Rows  # (N + 1,) where each example begins and ends in `ids`
-    first: Rows  # (N,) tokens of segment 0
-    labels: Rows  # (N,) class numbers; -100 = none
-    cut: Rows  # (N,) tokens that did not fit
+    ids: NDArray[np.int32]  # (T,) the tokens of all sequences
+    edges: Rows  # (S + 1,) where each sequence begins and ends in `ids`
+    first: Rows  # (S,) tokens of segment 0
+    labels: NDArray[Any]  # (N,) classes, -100 = none, or float32 values; (N, K) float32; (N, 2) places; (T,) tags
+    cut: Rows  # tokens that did not fit, a number an example
     pad_id: int
     limit: int  # max_seq_length
+    choices: int = 1  # C
+    token_labels: bool = False  # whether labels are (T,), one a token
 
     def __len__(self) -> int:
-        return len(self.labels)
+        """N."""
+        return (len(self.edges) - 1) // self.choices
 
     @property
     def lengths(self) -> Rows:
-        """(N,) tokens of each example."""
-        return np.diff(self.edges)
+        """(N,) tokens of each example's longest sequence."""
+        longest: Rows = np.diff(self.edges).reshape(-1, self.choices).max(1)
+        return longest
 
     def padded_length(self, rows: Rows) -> int:
         """L of a batch of these examples: the longest, rounded up to STEP or the limit."""
         return min(-(-int(self.lengths[rows].max()) // STEP) * STEP, self.limit)
 
     def batch(self, rows: Rows, length: int = 0) -> Batch:
-        """The examples `rows`, padded to `length` or as short as they may be (keys: data/batches.py)."""
-        lengths = self.lengths[rows]
+        """The examples `rows`, padded to `length` or as short as they may be (keys: data/batches.py).
+
+        B = len(rows) * C. labels: as in `labels`, but (B, L) with -100 on padding if there is one a token.
+        """
         column = np.arange(length or self.padded_length(rows))
+        sequences = self.sequences(rows)
+        lengths = np.diff(self.edges)[sequences]
         real = column < lengths[:, None]  # (B, L)
+        cells = (self.edges[sequences, None] + column)[real]
         ids = np.full(real.shape, self.pad_id, np.int64)
-        ids[real] = self.ids[(self.edges[rows, None] + column)[real]]
-        types = (real & (column >= self.first[rows, None])).astype(np.int64)
-        arrays = {"input_ids": ids, "attention_mask": real, "token_type_ids": types, "labels": self.labels[rows]}
+        ids[real] = self.ids[cells]
+        types = (real & (column >= self.first[sequences, None])).astype(np.int64)
+        if self.token_labels:
+            labels = np.full(real.shape, IGNORED, np.int64)
+            labels[real] = self.labels[cells]
+        else:
+            labels = self.labels[rows]
+        arrays = {"input_ids": ids, "attention_mask": real, "token_type_ids": types, "labels": labels}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    @property
+    def whole(self) -> bool:
+        """Whether every example has a label."""
+        return self.token_labels or bool(np.isfinite(self.labels).all() and not (self.labels == IGNORED).any())
+
+    def sequences(self, rows: Rows) -> Rows:
+        """The sequences of these examples."""
+        numbers: Rows = (rows[:, None] * self.choices + np.arange(self.choices)).ravel()
+        return numbers
+
+    def tokens(self, rows: Rows) -> Rows:
+        """Places in `ids` of all tokens of these examples, one after the other."""
+        sequences = self.sequences(rows)
+        return np.concatenate([np.arange(*self.edges[[i, i + 1]]) for i in sequences])
 
     def by_length(self, size: int) -> Iterator[Rows]:
         """All examples in batches of `size` of similar lengths, longest first (memory runs out at once or never)."""
@@ -81,62 +102,6 @@ class Inputs:
         for array in (self.ids, self.edges, self.first, self.labels):
             hashed.update(np.ascontiguousarray(array).tobytes())
         return hashed.hexdigest()
-
-
-def featurise(tokenizer: Tokenizer, examples: Sequence[Example], labels: Sequence[str], max_seq_length: int) -> Inputs:
-    """Examples as arrays; their labels become places in `labels`. Raises InputError for a label that is not there."""
-    numbers: dict[str | None, int] = {label: i for i, label in enumerate(labels)} | {None: IGNORED}
-    unknown = next((example for example in examples if example.label not in numbers), None)
-    if unknown:
-        raise InputError(f"line {unknown.line}: label {unknown.label!r}; expected one of {', '.join(labels)}")
-    ids, lengths, first, cut = [np.empty(0, np.int32)], [], [], []
-    for start in range(0, len(examples), CHUNK):
-        encodings = _encode(tokenizer, examples[start : start + CHUNK], max_seq_length)
-        ids.append(np.array([i for encoding in encodings for i in encoding.ids], np.int32))
-        lengths += [len(encoding.ids) for encoding in encodings]
-        first += [encoding.type_ids.count(0) for encoding in encodings]
-        cut += [encoding.n_cut for encoding in encodings]
-    return Inputs(
-        ids=np.concatenate(ids),
-        edges=np.cumsum([0, *lengths]),
-        first=np.array(first, np.int64),
-        labels=np.array([numbers[example.label] for example in examples], np.int64),
-        cut=np.array(cut, np.int64),
-        pad_id=tokenizer.pad_id,
-        limit=max_seq_length,
-    )
-
-
-def _encode(tokenizer: Tokenizer, examples: Sequence[Example], max_seq_length: int) -> list[Encoding]:
-    """Single texts and pairs; a pair whose second text has no pieces becomes a single text."""
-    texts, pairs = [example.text for example in examples], [example.pair or "" for example in examples]
-    if not any(pairs):
-        return tokenizer.encode_batch(texts, max_length=max_seq_length)
-    encodings = tokenizer.encode_batch(texts, pairs, max_length=max_seq_length)
-    single = [i for i, encoding in enumerate(encodings) if encoding.type_ids.count(1) == 1]
-    for i, encoding in zip(
-        single, tokenizer.encode_batch([texts[i] for i in single], None, max_seq_length), strict=True
-    ):
-        if not tokenizer.tokenize(pairs[i]):
-            encodings[i] = encoding
-    return encodings
-
-
-@torch.no_grad()
-def classifier_scores(model: Model, inputs: Inputs, world: World, size: int = 64) -> Tensor:
-    """(N, K) float32 scores before the softmax, on the CPU. The processes of `world` divide the batches among them."""
-    was_training, head = model.training, model.heads["classifier"]
-    model.eval()
-    scores = torch.zeros(len(inputs), head.out_features, device=world.device)  # type: ignore[call-overload]
-    for i, rows in enumerate(inputs.by_length(size)):
-        if i % world.size == world.rank:
-            batch = {name: value.to(world.device) for name, value in inputs.batch(rows).items()}
-            out = model.encoder(
-                batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], hidden_states=False
-            )
-            scores[torch.from_numpy(rows).to(world.device)] = head(out.pooled).float()
-    model.train(was_training)
-    return world.sum(scores).cpu()
 
 
 class Order:

@@ -8,6 +8,7 @@ UTF-8 with or without a byte order mark, Unix or Windows line ends.
 """
 
 import csv
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,8 +27,11 @@ class Row(NamedTuple):
     values: list[str]
 
 
-def read_table(path: Path | str, columns: Sequence[str]) -> Iterator[Row]:
-    """The named columns of every row. Raises InputError with file and line, while iterating."""
+def read_table(path: Path | str, columns: Sequence[str], header: Sequence[str] = ()) -> Iterator[Row]:
+    """The named columns of every row. Raises InputError with file and line, while iterating.
+
+    `header`: the names of all columns, if the file begins without them.
+    """
     path = Path(path)
     if path.suffix not in TABLES:
         raise InputError(f"{path}: expected a file that ends in {', '.join(TABLES)}")
@@ -39,7 +43,7 @@ def read_table(path: Path | str, columns: Sequence[str]) -> Iterator[Row]:
             yield from _json_rows(lines, columns, path)
         else:
             records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines)
-            yield from _chosen(records, columns, path)
+            yield from _chosen(itertools.chain([(0, list(header))] if header else (), records), columns, path)
 
 
 def decoded(lines: Iterable[bytes], where: str) -> Iterator[str]:

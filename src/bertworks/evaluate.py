@@ -1,0 +1,115 @@
+"""A fine-tuned folder: loaded with all that was stored with it, and judged on labelled rows.
+
+Labels of model and data meet by name, never by number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from .checkpoint.folder import find_model, load_model, load_tokenizer, read_config
+from .checkpoint.hf import labels_from_hf, task_of
+from .files import InputError, read_json
+from .model.heads import Model
+from .tasks.base import Limits, Task
+from .tasks.kinds import KINDS, kind_of
+from .tasks.scores import compute_scores
+from .tokenizer import Tokenizer
+from .training import parallel
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """A model folder as it is used: on raw text, or on rows to judge it by."""
+
+    folder: Path
+    model: Model
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]  # names of the outputs of a classifier or tagger, else none
+    settings: dict[str, Any]  # `kind`, and what the run stored: a tuned threshold, say; {} of a folder without a task
+    limits: Limits
+
+    @classmethod
+    def load(cls, path: Path | str, max_length: int | None = None) -> "Finetuned":
+        """A model folder, or a run folder; one without a supervised head too.
+
+        max_length: tokens an input may have; left out, what the folder was fine-tuned with, or its positions. Raises
+        InputError if the folder is incomplete or damaged, or max_length exceeds its positions.
+        """
+        folder = find_model(path)
+        config, whole = read_config(folder)
+        tokenizer, model = load_tokenizer(folder), load_model(folder)
+        head = next((name for name in model.heads if name not in ("mlm", "nsp")), None)
+        settings = task_of(whole, head) if head else {}
+        positions = config.max_position_embeddings
+        if max_length is not None and not 3 <= max_length <= positions:
+            raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
+        stored = {f.name: settings[f.name] for f in fields(Limits) if f.name in settings}
+        limits = Limits(**stored | {"max_seq_length": max_length or tokenizer_length(folder, positions)})
+        return cls(folder, model, tokenizer, _output_names(folder, model, whole), settings, limits)
+
+    def check(self, kind: str) -> None:
+        """Raises InputError if the folder was not fine-tuned for this kind of task (single and pair are one)."""
+        head = KINDS[kind].head
+        if head not in self.model.heads:
+            raise InputError(
+                f"{self.folder} has no {head}; make one with: bertworks finetune --model {self.folder} ..."
+            )
+        found = self.settings["kind"]
+        if found != kind and {found, kind} & {"regression", "multilabel"}:
+            raise InputError(f"{self.folder} was fine-tuned for the kind {found}; expected one for {kind}")
+
+
+def _output_names(folder: Path, model: Model, settings: dict[str, Any]) -> tuple[str, ...]:
+    head = next((model.heads[name] for name in ("classifier", "tagger") if name in model.heads), None)
+    if head is None:
+        return ()
+    names = labels_from_hf(settings, str(folder / "config.json"))
+    return tuple(names or [f"LABEL_{i}" for i in range(head.out_features)])  # type: ignore[arg-type]
+
+
+def tokenizer_length(folder: Path, positions: int) -> int:
+    """How many tokens an input of this folder may have: what it was fine-tuned with, at most its positions."""
+    file = folder / "tokenizer_config.json"
+    length = read_json(file).get("model_max_length") if file.exists() else None
+    return min(length, positions) if isinstance(length, int) and length > 2 else positions
+
+
+def evaluate(model: Path | str, task: Task, rows: Sequence[Any], max_seq_length: int | None = None) -> dict[str, Any]:
+    """The task's metrics of a fine-tuned folder on labelled rows, `predicted` counts, `truncation`, and the rows told.
+
+    Raises InputError if the model is of another kind, or does not know a label of the data.
+    """
+    loaded = Finetuned.load(model, max_seq_length)
+    loaded.check(task.kind)
+    kind = kind_of(task)
+    task = replace(task, labels=kind.labels(task, rows))
+    order: list[int] = []
+    if loaded.labels and task.kind != "regression":
+        task, order = _meet(loaded, task)
+    prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
+    world = parallel.World(0, 1, parallel.join_world().device)
+    scores = compute_scores(loaded.model.to(world.device), prepared.inputs, world)
+    judged = prepared.judge(scores[:, order] if order else scores, loaded.settings)
+    return {
+        "task": task.name,
+        "metrics": judged.metrics,
+        "predicted": judged.predicted,
+        "examples": len(rows),
+        "truncation": prepared.inputs.truncation(),
+    }
+
+
+def _meet(loaded: Finetuned, task: Task) -> tuple[Task, list[int]]:
+    """The task with the model's further labels after its own, and the model's output for each."""
+    names = loaded.labels
+    unknown = [label for label in task.labels if label not in names]
+    if unknown:
+        raise InputError(
+            f"{loaded.folder} knows the labels {', '.join(names)}; the data of {task.name} has {', '.join(unknown)} "
+            "besides. Labels are matched by name: give data with these names, or a model that was fine-tuned on this "
+            "task"
+        )
+    labels = (*task.labels, *(name for name in names if name not in task.labels))
+    return replace(task, labels=labels, written=()), [names.index(label) for label in labels]

@@ -1,0 +1,20 @@
+"""All the tasks that have a literal, by name."""
+
+import difflib
+
+from ..files import InputError
+from .base import Task
+from .glue import GLUE
+
+TASKS: dict[str, Task] = {**GLUE}
+
+
+def find_task(name: str) -> Task:
+    """The task of that name, however written: MNLI, SST-2 and sst2 are found. Raises InputError for an unknown one."""
+    plain = name.lower().replace("-", "").replace("_", "")
+    found = next((task for key, task in TASKS.items() if key.replace("_", "") == plain), None)
+    if found is None:
+        near = difflib.get_close_matches(plain, TASKS, 1)
+        hint = f"did you mean {near[0]}" if near else f"known: {', '.join(TASKS)}"
+        raise InputError(f"no task {name!r}; {hint}. For data of your own: --train, --dev, --text, --label")
+    return found

@@ -1,0 +1,108 @@
+"""Multiple choice: which of C continuations fits a text (paper, section 4.4; SWAG).
+
+Each choice makes a sequence [CLS] text [SEP] choice [SEP]; with two text columns the second one, the beginning of a
+sentence, is put before every choice. The label is the choice's number from 0, or what `Task.written` says.
+
+Shapes: N examples, C choices.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor, from_numpy
+from torch.nn import functional as F
+
+from ..files import InputError
+from ..objectives import IGNORED, ChoiceObjective
+from ..tokenizer import Tokenizer
+from .base import Judged, Kind, Limits, Task
+from .classification import frame
+from .inputs import Inputs
+from .metrics import METRICS
+from .table import read_table
+
+
+class Choice(NamedTuple):
+    """A text and what may follow it."""
+
+    text: str
+    choices: tuple[str, ...]
+    label: int | None = None  # the right one, counted from 0
+    line: int = 0
+
+
+def read(task: Task, path: Path, labelled: bool = True) -> list[Choice]:
+    """The rows of one file. Raises InputError with file and line for a missing column or an impossible label."""
+    columns = (*task.text, *task.choices, *((task.label,) if labelled else ()))
+    written = task.written or tuple(map(str, range(len(task.choices))))
+    rows = []
+    for row in read_table(path, columns, task.header):
+        texts, label = row.values[: len(columns) - labelled], row.values[-1]
+        if labelled and label not in written:
+            raise InputError(f"{path}, line {row.line}: label {label!r}; expected one of {', '.join(written)}")
+        begun = texts[1] + " " if len(task.text) == 2 else ""
+        choices = tuple(begun + choice for choice in texts[len(task.text) :])
+        rows.append(Choice(texts[0], choices, written.index(label) if labelled else None, row.line))
+    if not rows:
+        raise InputError(f"{path}: no rows in this file")
+    return rows
+
+
+def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: Limits) -> "ChoiceRows":
+    """Rows as arrays. Raises InputError if they have not all the same number of choices."""
+    counts = {len(row.choices) for row in rows} or {len(task.choices)}
+    if len(counts) > 1:
+        raise InputError(
+            f"{task.name}: rows with {' and '.join(map(str, sorted(counts)))} choices; expected one number"
+        )
+    texts = [row.text for row in rows for _ in row.choices]
+    choices = [choice for row in rows for choice in row.choices]
+    ids, lengths, first, cut = frame(tokenizer, texts, choices, limits.max_seq_length)
+    C = counts.pop()
+    inputs = Inputs(
+        ids=ids,
+        edges=np.cumsum([0, *lengths]),
+        first=first,
+        labels=np.array([IGNORED if row.label is None else row.label for row in rows], np.int64),
+        cut=cut.reshape(-1, C).max(1),
+        pad_id=tokenizer.pad_id,
+        limit=limits.max_seq_length,
+        choices=C,
+    )
+    return ChoiceRows(inputs, task, [row.line for row in rows])
+
+
+@dataclass(frozen=True)
+class ChoiceRows:
+    """Rows of a multiple choice, ready for a model."""
+
+    inputs: Inputs
+    task: Task
+    lines: list[int]
+
+    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+        """Metrics of (N * C, 1) scores."""
+        scores, true = scores.view(-1, self.inputs.choices), self.inputs.labels
+        predicted = scores.argmax(-1).numpy()
+        counts = Counter(predicted.tolist())
+        rows = zip(self.lines, true.tolist(), predicted.tolist(), strict=True)
+        loss = float(F.cross_entropy(scores, from_numpy(true), ignore_index=IGNORED))
+        return Judged(
+            metrics={"loss": loss, **{name: METRICS[name](true, predicted) for name in self.task.metrics}},
+            predicted={str(i): counts[i] for i in range(self.inputs.choices)},
+            majority=Counter(true.tolist()).most_common(1)[0][1] / len(true),
+            collapsed=len(counts) == 1 < len(set(true.tolist())),
+            files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
+        )
+
+
+def no_names(task: Task, rows: Sequence[Choice]) -> tuple[str, ...]:
+    """The head has one output, the score of a choice."""
+    return ()
+
+
+CHOICE = Kind("choice", ChoiceObjective(), read, no_names, prepare, ("accuracy",))

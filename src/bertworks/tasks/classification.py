@@ -1,0 +1,219 @@
+"""Classification of single texts and of pairs, regression, and several labels at once (paper, section 4.1).
+
+Featurising is run_classifier.py's: [CLS] A [SEP] or [CLS] A [SEP] B [SEP], the longer text cut from its end; a second
+text without a single word piece counts as none. What was cut is counted.
+
+Shapes: N examples, K labels.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..files import InputError
+from ..objectives import IGNORED, ClassificationObjective
+from ..tokenizer import Tokenizer, cut_lengths
+from .base import Example, Judged, Kind, Limits, Task
+from .inputs import Inputs
+from .metrics import METRICS
+from .table import Row, read_table
+
+CHUNK = 4096  # examples tokenized at a time
+SEPARATOR = "|"  # between the labels of one row of a multi-label task
+
+
+# ---- reading
+
+
+def read(task: Task, path: Path, labelled: bool = True) -> list[Example]:
+    """The rows of one file; the label column is not looked at unless `labelled`.
+
+    Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
+    """
+    columns = (*task.text, task.label) if labelled else task.text
+    names = dict(zip(task.written or task.labels, task.labels, strict=True))
+    check = {"regression": _number, "multilabel": _several}.get(task.kind, _label)
+    examples = []
+    for row in read_table(path, columns, task.header):
+        label = check(row, names, path) if labelled else None
+        examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
+    if not examples:
+        raise InputError(f"{path}: no rows in this file")
+    return examples
+
+
+def _label(row: Row, names: Mapping[str, str], path: Path) -> str:
+    """The label's name; `names` maps what the file writes to it, and is empty if any label will do."""
+    label = row.values[-1]
+    if not label.strip():
+        raise InputError(f"{path}, line {row.line}: no label; remove the row or give it one")
+    return _name(label, names, f"{path}, line {row.line}")
+
+
+def _name(label: str, names: Mapping[str, str], where: str) -> str:
+    if names and label not in names:
+        raise InputError(f"{where}: label {label!r}; expected one of {', '.join(map(repr, names))}")
+    return names.get(label, label)
+
+
+def _several(row: Row, names: Mapping[str, str], path: Path) -> str:
+    """Names with | between them; an empty cell has none."""
+    found = [word for word in (part.strip() for part in row.values[-1].split(SEPARATOR)) if word]
+    return SEPARATOR.join(_name(label, names, f"{path}, line {row.line}") for label in found)
+
+
+def _number(row: Row, names: Mapping[str, str], path: Path) -> str:
+    try:
+        if np.isfinite(float(row.values[-1])):
+            return row.values[-1]
+    except ValueError:
+        pass
+    raise InputError(f"{path}, line {row.line}: label {row.values[-1]!r}; expected a number")
+
+
+def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
+    """The names of the classes: the task's own, else those of these rows, sorted; as numbers if all of them are.
+
+    A regression has one output, called by the label column. Raises InputError if there are fewer than two classes.
+    """
+    if task.kind == "regression":
+        return (task.label,)
+    if task.labels:
+        return task.labels
+    cells = [example.label for example in examples if example.label is not None]
+    names = {name for cell in cells for name in (cell.split(SEPARATOR) if task.kind == "multilabel" else [cell])} - {""}
+    if len(names) < (1 if task.kind == "multilabel" else 2):
+        raise InputError(f"{task.name}: all training rows have the label {sorted(names)}; expected two or more labels")
+    return tuple(sorted(names, key=int if all(name.isdecimal() for name in names) else None))
+
+
+# ---- featurising
+
+
+def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "ClassRows":
+    """Examples as arrays; labels become places in `task.labels`. Raises InputError for a label that is not there."""
+    pairs = [example.pair or "" for example in examples]
+    ids, lengths, first, cut = frame(tokenizer, [e.text for e in examples], pairs, limits.max_seq_length)
+    inputs = Inputs(
+        ids=ids,
+        edges=np.cumsum([0, *lengths]),
+        first=first,
+        labels=_labels(examples, task),
+        cut=cut,
+        pad_id=tokenizer.pad_id,
+        limit=limits.max_seq_length,
+    )
+    return ClassRows(inputs, task, [example.line for example in examples])
+
+
+def frame(
+    tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str], max_seq_length: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Texts, each with the second one or "", as tokens end to end; tokens of each; of its segment 0; tokens cut."""
+    cls, sep = tokenizer.cls_id, tokenizer.sep_id
+    parts, lengths, first, cut = [np.empty(0, np.int32)], [], [], []
+    for start in range(0, len(texts), CHUNK):
+        one = tokenizer.ids_of(texts[start : start + CHUNK])
+        two = tokenizer.ids_of(pairs[start : start + CHUNK]) if any(pairs[start : start + CHUNK]) else [[]] * len(one)
+        flat: list[int] = []
+        for a, b in zip(one, two, strict=True):
+            keep_a, keep_b = cut_lengths([len(a), len(b)], max_seq_length - (3 if b else 2))
+            flat += [cls, *a[:keep_a], sep, *b[:keep_b], sep] if b else [cls, *a[:keep_a], sep]
+            first.append(keep_a + 2)
+            lengths.append(keep_a + keep_b + (3 if b else 2))
+            cut.append(len(a) + len(b) - keep_a - keep_b)
+        parts.append(np.array(flat, np.int32))
+    return np.concatenate(parts), *(np.array(numbers, np.int64) for numbers in (lengths, first, cut))  # type: ignore[return-value]
+
+
+def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
+    """(N,) class numbers, -100 = none; (N,) numbers, NaN = none; or (N, K) of 0 and 1."""
+    if task.kind == "regression":
+        return np.array([np.nan if e.label is None else float(e.label) for e in examples], np.float32)
+    numbers = {label: i for i, label in enumerate(task.labels)}
+    cells = [(e.line, [] if e.label is None else e.label.split(SEPARATOR)) for e in examples]
+    if task.kind != "multilabel":
+        cells = [(e.line, [] if e.label is None else [e.label]) for e in examples]
+    for line, names in cells:
+        unknown = [name for name in names if name and name not in numbers]
+        if unknown:
+            raise InputError(f"line {line}: label {unknown[0]!r}; expected one of {', '.join(task.labels)}")
+    if task.kind != "multilabel":
+        return np.array([numbers[names[0]] if names else IGNORED for _, names in cells], np.int64)
+    marked = np.zeros((len(cells), len(numbers)), np.float32)
+    for row, (_, names) in zip(marked, cells, strict=True):
+        row[[numbers[name] for name in names if name]] = 1
+    return marked
+
+
+# ---- judging
+
+
+@dataclass(frozen=True)
+class ClassRows:
+    """Rows of a classification or regression, ready for a model."""
+
+    inputs: Inputs
+    task: Task  # with its labels
+    lines: list[int]
+
+    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+        """Metrics of (N, K) scores. Columns beyond the task's labels are labels that these rows do not have."""
+        true, task = self.inputs.labels, self.task
+        predicted = predictions(scores, task)
+        metrics = {name: METRICS[name](true, predicted) for name in task.metrics}
+        told, gold = (labels_told(numbers, task) for numbers in (predicted, true))
+        rows = zip(self.lines, gold, told, strict=True)
+        counts = Counter(told) if task.kind in ("single", "pair") else Counter[Any]()
+        if task.kind == "multilabel":
+            counts = Counter(name for cell in told for name in cell.split(SEPARATOR) if name)
+        everywhere_same = bool((predicted == predicted[:1]).all()) and not bool((true == true[:1]).all())
+        return Judged(
+            metrics={"loss": self._loss(scores), **metrics},
+            predicted={} if task.kind == "regression" else {label: counts[label] for label in task.labels},
+            majority=max(Counter(true.tolist()).values()) / len(true) if task.kind in ("single", "pair") else 0.0,
+            collapsed=everywhere_same or (task.kind == "regression" and float(predicted.std()) < 1e-3),
+            files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
+        )
+
+    def _loss(self, scores: Tensor) -> float:
+        """Mean training loss."""
+        labels = torch.from_numpy(self.inputs.labels)
+        if labels.ndim == 2:
+            return float(F.binary_cross_entropy_with_logits(scores, labels))
+        if labels.is_floating_point():
+            return float(F.mse_loss(scores.squeeze(-1), labels))
+        return float(F.cross_entropy(scores, labels, ignore_index=IGNORED))
+
+
+def predictions(scores: Tensor, task: Task) -> NDArray[Any]:
+    """(N,) class numbers or values, or (N, K) of 0 and 1, from (N, K) scores."""
+    if task.kind == "regression":
+        return scores[:, 0].numpy()
+    if task.kind == "multilabel":
+        return (scores > 0).numpy().astype(np.float32)  # a probability above one half
+    return scores.argmax(-1).numpy()
+
+
+def labels_told(numbers: NDArray[Any], task: Task) -> list[Any]:
+    """Class numbers as names, several with | between them; values of a regression as they are."""
+    if task.kind == "regression":
+        return [float(value) for value in numbers]
+    if task.kind == "multilabel":
+        return [SEPARATOR.join(task.labels[i] for i in row.nonzero()[0]) for row in numbers]
+    return [task.labels[i] if i >= 0 else None for i in numbers]
+
+
+_CLASSES = ("accuracy", "macro_f1", "f1", "matthews")
+SINGLE = PAIR = Kind("classifier", ClassificationObjective(), read, label_names, prepare, _CLASSES)
+REGRESSION = Kind("classifier", ClassificationObjective(), read, label_names, prepare, ("pearson", "spearman"))
+_SETS = ("micro_f1", "exact_match", "macro_f1")
+MULTILABEL = Kind("classifier", ClassificationObjective(), read, label_names, prepare, _SETS)

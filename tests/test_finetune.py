@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertworks import finetune as module
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.cli import main
 from bertworks.config import load_recipe, to_toml
 from bertworks.evaluate import evaluate
 from bertworks.files import InputError
-from bertworks.finetune import FinetuneConfig, finetune
+from bertworks.finetune import finetune
+from bertworks.finetune_job import ExampleFeed, FinetuneConfig, begin_anew
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Task
@@ -99,7 +99,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, monkeyp
     """Stopped at step `at` without a word: what was done since the last save is done again."""
     config = dataclasses.replace(CONFIG, micro_batch_size=8)
     whole = finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
-    feed = module.ExampleFeed.__call__
+    feed = ExampleFeed.__call__
 
     def killed(self, progress, share):
         if progress.step == at:
@@ -107,7 +107,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, monkeyp
         return feed(self, progress, share)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module.ExampleFeed, "__call__", killed)
+        patch.setattr(ExampleFeed, "__call__", killed)
         finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
     torch.manual_seed(at)  # nothing may hang on torch's own generator
     resumed = finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
@@ -120,7 +120,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, monkeyp
 def test_killed_and_told_to_stop_from_outside(place, tmp_path):
     """SIGKILL and SIGTERM in a process of its own; the same line goes on and ends in the same bytes."""
     code = (
-        "import os, sys; from bertworks import finetune as m, cli\n"
+        "import os, sys; from bertworks import finetune_job as m, cli\n"
         "feed, at, number = m.ExampleFeed.__call__, int(sys.argv[1]), int(sys.argv[2])\n"
         "def call(self, progress, share):\n"
         "    if progress.step == at: os.kill(os.getpid(), number)\n"
@@ -172,6 +172,50 @@ def test_random_init_takes_only_the_shape(place, table, tmp_path):
     name = "encoder.layers.0.query.weight"
     assert (start.state_dict()[name] - ours.state_dict()[name]).abs().max() > 0.01
     assert dataclasses.replace(ours.config, hidden_dropout_prob=0.1) == start.config
+
+
+def test_top_layers_begin_anew(place):
+    """Pooler and the top layers by the run's seed; what is below stays, and without the option everything does."""
+    start = load_model(place / "model").state_dict()
+    model = {}
+    for layers, seed in ((0, 1), (1, 1), (1, 2), (2, 1)):
+        fresh = load_model(place / "model")
+        told = begin_anew(fresh, layers, seed)
+        assert told == [*["layers.1", "layers.0"][:layers], *["pooler"][:layers]]
+        model[layers, seed] = fresh.state_dict()
+        changed = {name for name in start if not torch.equal(start[name], model[layers, seed][name])}
+        below = ("encoder.layers.1.", "encoder.layers.0.")[:layers] + ("encoder.pooler.",)[:layers]
+        assert all(name.startswith(below) for name in changed)
+        assert changed == {n for n in start if n.startswith(below) and n.endswith("weight") and "norm" not in n}
+        assert all(fresh.state_dict()[n].std() < 0.025 for n in changed)
+    assert not torch.equal(model[1, 1]["encoder.pooler.weight"], model[1, 2]["encoder.pooler.weight"])
+
+
+def test_stability_options_run_and_resume(place, table, tmp_path, monkeypatch):
+    optim = dataclasses.replace(CONFIG.optim, rule="adamw", layer_decay=0.9)
+    config = dataclasses.replace(CONFIG, reinit_layers=1, optim=optim, epochs=1)
+    whole = finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
+    assert whole["fresh"] == ["classifier", "layers.1", "pooler"]
+    feed = ExampleFeed.__call__
+
+    def killed(self, progress, share):
+        if progress.step == 6:
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ExampleFeed, "__call__", killed)
+        finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
+    finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    with pytest.raises(InputError, match=r"reinit_layers = 3, but .* has 2 layers"):
+        finetune(dataclasses.replace(config, reinit_layers=3), *table, place / "model", tmp_path / "x", quiet=True)
+
+
+def test_the_recipe_for_small_sets_is_that_of_mosbach():
+    config = load_recipe(Path(__file__).parents[1] / "recipes/finetune/stable.toml", FinetuneConfig)
+    optim = OptimConfig(lr=2e-5, rule="adamw", warmup=0.1, schedule="hf")
+    assert config == FinetuneConfig(optim=optim, epochs=20.0)
 
 
 def test_the_best_weights_on_dev_are_kept(place, table, tmp_path):
@@ -289,7 +333,7 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
     with open(place / "dev.csv", newline="") as file:
         labels = [row["label"] for row in csv.DictReader(file)]
     assert sum(p["label"] == label for p, label in zip(predicted, labels, strict=True)) == round(accuracy * 60)
-    assert "60 rows" in out.err and "cut by" in out.err and predicted[0]["line"] == 2
+    assert "60 inputs" in out.err and predicted[0]["line"] == 2 and any(p["windows"] > 1 for p in predicted)
 
 
 @pytest.mark.parametrize(

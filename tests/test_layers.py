@@ -24,6 +24,8 @@ FLOORS = [
 ]
 ROOMS = {room: (floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms}
 ROOMS |= dict.fromkeys(("wordpiece", "tokenizer_check"), ROOMS["tokenizer"])  # several files, one room
+ROOMS["finetune_job"] = ROOMS["finetune"]
+ROOMS["predict_files"] = ROOMS["predictor"]
 ROOMS["files"] = ROOMS["config"]
 
 

@@ -2,154 +2,43 @@
 
 The run folder holds recipe.toml (resolved), log.jsonl, model/ and results.json; state/ is there only while a run is
 under way. Typing the same line again resumes; a finished run is left as it is. With several seeds each has a run folder
-of its own inside, and results.json has means and standard deviations.
+of its own inside, and results.json has means and standard deviations. Whole grids of settings: sweep.py.
 """
 
-import functools
-import hashlib
+import contextlib
 import json
 import shutil
 import statistics
-import sys
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from .checkpoint.folder import find_model, initial_model, load_tokenizer, read_config, save_folder
-from .config import from_dict, to_toml
-from .files import InputError, checksum, read_json, write_json, write_text
+from .checkpoint.folder import find_model, save_folder
+from .config import to_toml
+from .files import InputError, read_json, write_json, write_text
+from .finetune_job import ExampleFeed, FinetuneConfig, Job
 from .model.encoder import compile_layers
-from .model.heads import Model, build_model
-from .tasks.base import Data, Judged, Kind, Limits, Prepared, Task
-from .tasks.inputs import Inputs, Order
-from .tasks.kinds import kind_of
+from .model.heads import Model
+from .tasks.base import Data, Judged, Limits, Task
 from .tasks.scores import compute_scores
-from .tokenizer import Tokenizer
 from .training import parallel
-from .training.loop import Group, Loop, LoopConfig
-from .training.optim import OptimConfig, Optimizer
+from .training.loop import Loop
+from .training.optim import Optimizer
 from .training.state import Progress, load_state
 
 
-@dataclass(frozen=True)
-class FinetuneConfig(Limits):
-    """A fine-tuning recipe. The defaults are the original code's for GLUE."""
-
-    optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))  # 0: once an epoch
-    epochs: float = 3.0  # passes over the training rows, unless loop.steps, tokens or hours says otherwise
-    batch_size: int = 32  # rows an update, over all processes and micro-batches
-    micro_batch_size: int = 0  # rows a forward pass; 0: as many as the process has of the batch
-    dropout: float = 0.1  # in encoder and classifier, whatever the folder was pre-trained with
-    length_window: int = 16  # batches that are put in order of length before they are drawn; 1: none
-    random_init: bool = False  # fresh weights in the folder's shape: what pre-training bought is the difference
-    seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batch_size < 1 or self.epochs <= 0:
-            raise ValueError("expected batch_size of 1 or more, epochs above 0")
-
-    @classmethod
-    def for_task(cls, task: Task) -> "FinetuneConfig":
-        """The defaults, with what the task has different."""
-        table: dict[str, Any] = {}
-        for key, value in task.defaults.items():
-            *path, name = key.split(".")
-            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = value
-        return from_dict(cls, table, f"defaults of {task.name}")
-
-    def resolved(self, examples: int, seed: int) -> "FinetuneConfig":
-        """The recipe of one run: its seed and its number of steps."""
-        loop, epoch = self.loop, max(1, round(examples / self.batch_size))
-        steps = loop.steps
-        if not (loop.steps or loop.tokens or loop.hours):
-            steps = max(1, int(examples / self.batch_size * self.epochs))  # run_classifier.py
-        evals, saves = loop.eval_every or epoch, loop.save_every or epoch
-        return replace(self, seeds=(), loop=replace(loop, seed=seed, steps=steps, eval_every=evals, save_every=saves))
-
-
-class ExampleFeed:
-    """The batches of a run: a pure function of its progress. All micro-batches of an update have the same length."""
-
-    def __init__(self, inputs: Inputs, config: FinetuneConfig, world: parallel.World):
-        if config.batch_size % world.size:
-            raise InputError(f"batch_size {config.batch_size} is not divisible by the {world.size} processes")
-        self.inputs, self.config, self.world = inputs, config, world
-        updates = config.loop.steps or sys.maxsize // config.batch_size
-        self.order = Order(inputs.lengths, config.batch_size, updates, config.loop.seed, config.length_window)
-
-    def __call__(self, progress: Progress, share: float) -> Group:
-        rows = self.order.rows(progress.step)
-        mine = len(rows) // self.world.size
-        first, micro = mine * self.world.rank, self.config.micro_batch_size or mine
-        longest = self.inputs.padded_length(rows)
-        starts = range(first, first + mine, micro)
-        made = [
-            (self.inputs.batch(rows[a : min(a + micro, first + mine)], longest), a * self.inputs.choices)
-            for a in starts
-        ]
-        return Group(made, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))
-
-
-@dataclass(frozen=True)
-class Job:
-    """All that the runs of several seeds and settings share."""
-
-    config: FinetuneConfig
-    task: Task  # with its labels
-    kind: Kind
-    data: Data
-    folder: Path
-    tokenizer: Tokenizer
-    train: Inputs
-    dev: Prepared
-    more: dict[str, Prepared]  # further development sets
-    world: parallel.World
-    quiet: bool
-
-    @classmethod
-    def of(
-        cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: parallel.World, quiet: bool
-    ) -> "Job":
-        """Read the tokenizer and featurise. Raises InputError if rows, labels or lengths do not fit."""
-        positions = read_config(folder)[0].max_position_embeddings
-        if config.max_seq_length > positions:
-            raise InputError(f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions")
-        kind, tokenizer = kind_of(task), load_tokenizer(folder)
-        task = replace(task, labels=kind.labels(task, data.train))
-        train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
-        more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
-        if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
-            raise InputError(f"{task.name}: training and development data need rows, and every row a label")
-        return cls(config, task, kind, data, folder, tokenizer, train.inputs, dev, more, world, quiet)
-
-    def fingerprint(self, config: FinetuneConfig) -> str:
-        """Hash of what must not change between the sittings of a run."""
-        fixed = to_toml(replace(config, loop=replace(config.loop, log_every=0, save_every=0)))
-        start = [json.dumps(read_json(self.folder / "config.json"))]
-        if not config.random_init:
-            start.append(checksum(self.folder / "model.safetensors"))
-        parts = [fixed, *self.task.labels, self.train.fingerprint(), self.dev.inputs.fingerprint(), *start]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-    def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
-        """The model to train on, and which of its parts are fresh."""
-        head, labels, seed = self.kind.head, len(self.task.labels), config.loop.seed
-        if not config.random_init:
-            return initial_model(self.folder, (head,), labels, seed, config.dropout)[:2]
-        rate = config.dropout
-        shape = replace(read_config(self.folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
-        model = build_model(shape, (head,), labels, seed)
-        return model, ["encoder", *(["pooler"] if model.encoder.pooler is not None else []), head]
-
-    def judge(self, model: Model) -> Judged:
-        """The model on the development set."""
-        return self.dev.judge(compute_scores(model, self.dev.inputs, self.world))
-
-    def say(self, text: str) -> None:
-        if not self.quiet and self.world.main:
-            print(text, file=sys.stderr)
+@contextlib.contextmanager
+def joined_job(config: FinetuneConfig, task: Task, data: Data, model: Path | str, quiet: bool = False) -> Iterator[Job]:
+    """A job among all processes that train together; what was cut is told. Raises InputError like `Job.of`."""
+    parallel.prepare_process()
+    folder = find_model(model)
+    with parallel.joined_world() as world:
+        job = Job.of(config, task, data, folder, world, quiet)
+        cut, rows = job.train.truncation()["examples"], len(job.train)
+        if cut:
+            job.say(f"{cut:,} of {rows:,} training rows are cut to {config.max_seq_length} tokens")
+        yield job
 
 
 def finetune(
@@ -161,24 +50,26 @@ def finetune(
     (on dev, fractions; of several seeds their mean, then `std` and `runs` too), `truncation`, `seed` or `seeds`, ...
     Raises InputError for unfit data, folder or settings, or if `out` belongs to a run with other ones.
     """
-    parallel.prepare_process()
-    out, folder = Path(out), find_model(model)
-    with parallel.joined_world() as world:
-        job = Job.of(config, task, data, folder, world, quiet)
-        cut = job.train.truncation()
-        if cut["examples"]:
-            job.say(
-                f"{cut['examples']:,} of {len(job.train):,} training rows are cut to {config.max_seq_length} tokens"
-            )
-        if not config.seeds:
-            return _run(job, config.loop.seed, out)
-        runs = []
-        for seed in config.seeds:
-            results = _run(job, seed, out / f"seed-{seed}")
-            if results is None:
-                return None
-            runs.append(results)
-        return _summary(job, runs, out)
+    with joined_job(config, task, data, model, quiet) as job:
+        return run_seeds(job, Path(out)) if config.seeds else _run(job, config.loop.seed, Path(out))
+
+
+def run_seeds(
+    job: Job, out: Path, after: Callable[[Path, dict[str, Any]], None] = lambda folder, results: None
+) -> dict[str, Any] | None:
+    """A run for each seed, and their mean and standard deviation; None if one was stopped.
+
+    `after` is handed each run's folder and results as soon as it is finished.
+    """
+    runs = []
+    for seed in job.config.seeds:
+        folder = out / f"seed-{seed}"
+        results = _run(job, seed, folder)
+        if results is None:
+            return None
+        after(folder, results)
+        runs.append(results)
+    return _summary(job, runs, out)
 
 
 def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
@@ -191,9 +82,6 @@ def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
             raise InputError(f"{out} is a finished run with other settings, data or model; give another --out")
         job.say(f"{out} is finished; see {out / 'results.json'}")
         return results
-    if config.loop.keep_best and config.loop.keep_best not in job.task.metrics:
-        expected = ", ".join(job.task.metrics)
-        raise InputError(f"loop.keep_best = {config.loop.keep_best!r}; expected one of {expected} for {job.task.name}")
     model, fresh = job.start_model(config)
     loop = _loop(job, config, model.to(job.world.device), recipe, out)
     if not loop.run():
@@ -288,18 +176,27 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
 
 def _summary(job: Job, runs: list[dict[str, Any]], out: Path) -> dict[str, Any]:
     """Mean and sample standard deviation over the seeds, written to results.json."""
-    values = {name: [run["metrics"][name] for run in runs] for name in runs[0]["metrics"]}
     shared = ("kind", "task", "majority", "examples", "truncation", "data", "model", "random_init", "machine")
+    sound = [run["metrics"] for run in runs if not run["collapsed"]]
     results = {
         **{key: runs[0][key] for key in shared},
         "seeds": list(job.config.seeds),
-        "metrics": {name: statistics.fmean(found) for name, found in values.items()},
-        "std": {name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in values.items()},
+        **_spread([run["metrics"] for run in runs]),
         "runs": [run["metrics"] for run in runs],
         "collapsed": [run["collapsed"] for run in runs],
+        "without_collapsed": {"n": len(sound), **_spread(sound)},
         "seconds": sum(run["seconds"] for run in runs),
     }
     if job.world.main:
         write_text(out / "recipe.toml", to_toml(job.config))
         write_json(out / "results.json", results)
     return results
+
+
+def _spread(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """`metrics`: the mean of each; `std`: its sample standard deviation, 0 of a single run. Empty of none."""
+    values = {name: [run[name] for run in runs] for name in (runs[0] if runs else ())}
+    return {
+        "metrics": {name: statistics.fmean(found) for name, found in values.items()},
+        "std": {name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in values.items()},
+    }

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from bertworks.config import to_toml
 from bertworks.model.heads import build_model
 from bertworks.objectives import ClassificationObjective, PretrainingObjective
-from bertworks.training.optim import OptimConfig, Optimizer, learning_rate
+from bertworks.training.optim import OptimConfig, Optimizer, layers_from_top, learning_rate
 from bertworks.training.report import read_log
 from parity.test_original_model import config_of, theirs
 from shared_data import needs_shared, shared
+from tiny_task import TINY
 from training.runs import loop_of
 
 ORACLE = "oracle/optimizer"
@@ -124,6 +126,9 @@ def test_a_constant_rate_and_limits():
     for bad in ({"lr": 0.0}, {"warmup": 1.0}, {"warmup": -0.1}):
         with pytest.raises(ValueError, match="expected lr > 0 and 0 <= warmup < 1"):
             OptimConfig(**bad)
+    for decay in (0.0, 1.1, -1.0):
+        with pytest.raises(ValueError, match=f"layer_decay = {decay}; expected above 0 and at most 1"):
+            OptimConfig(layer_decay=decay)
 
 
 class Small(torch.nn.Module):
@@ -191,3 +196,60 @@ def test_a_reloaded_optimizer_goes_on_to_the_same_bits(rule):
         model.matrix.grad, model.vector.grad = (g.clone() for g in grads)
         used.step(step, step / 20)
     assert torch.equal(whole.matrix, second.matrix) and torch.equal(whole.vector, second.vector)
+
+
+# ---- rates layer by layer
+
+
+def trained(optim, steps=6, stop=0):
+    """Weights of a tiny classifier after updates with given gradients; saved and loaded before update `stop`."""
+    model, generator = build_model(TINY, ("classifier",), labels=3, seed=1), torch.Generator().manual_seed(2)
+    optimizer = Optimizer(model, optim)
+    for step in range(steps):
+        if stop and step == stop:
+            weights = {name: value.clone() for name, value in model.state_dict().items()}
+            moments = {name: value.clone() for name, value in optimizer.state().items()}
+            model = build_model(TINY, ("classifier",), labels=3, seed=3)
+            model.load_state_dict(weights)
+            optimizer = Optimizer(model, optim)
+            optimizer.load(moments, stop)
+        for p in model.parameters():
+            p.grad = torch.randn(p.shape, generator=generator)
+        optimizer.clip()
+        assert optimizer.step(step, step / steps) == learning_rate(optim, step / steps)
+    return model.state_dict()
+
+
+def test_layers_are_counted_from_the_top():
+    model = build_model(TINY, ("classifier", "mlm"), labels=2)
+    below = layers_from_top(dict(model.named_parameters()))
+    assert {n.split(".")[1] for n, depth in below.items() if depth == 2} == {"embeddings"}
+    assert {n.split(".")[2] for n, depth in below.items() if depth == 1} == {"0"}
+    rest = [n for n, depth in below.items() if depth == 0]
+    assert all(n.startswith(("encoder.layers.1.", "encoder.pooler.", "heads.")) for n in rest)
+    assert sum(n.startswith(("encoder.pooler", "heads")) for n in rest) == 2 + 2 + 5
+    assert set(below.values()) == {0, 1, 2} and layers_from_top(["matrix", "vector"]) == {"matrix": 0, "vector": 0}
+
+
+@pytest.mark.parametrize("rule", ["bert_adam", "adamw"])
+def test_a_layers_rate_is_a_power_of_the_one_above(rule):
+    """What each layer does is what a whole model with that rate does, to the bit."""
+    base = dict(lr=0.01, rule=rule, schedule="constant", warmup=0.0, weight_decay=0.1)
+    decayed = trained(OptimConfig(**base, layer_decay=0.5))
+    for depth in (0, 1, 2):
+        uniform = trained(OptimConfig(**base | {"lr": 0.01 * 0.5**depth}))
+        names = [name for name, below in layers_from_top(decayed).items() if below == depth]
+        assert names and all(torch.equal(decayed[name], uniform[name]) for name in names)
+        assert depth == 0 or not any(torch.equal(uniform[n], decayed[n]) for n in decayed.keys() - names)
+
+
+def test_a_layer_decay_of_one_changes_no_bit_and_no_recipe():
+    plain, one = trained(OptimConfig(lr=0.01)), trained(OptimConfig(lr=0.01, layer_decay=1.0))
+    assert all(torch.equal(plain[name], one[name]) for name in plain)
+    assert "layer_decay" not in to_toml(OptimConfig())  # the hashes of runs from before it was there stay
+
+
+def test_layer_decay_goes_on_to_the_same_bits():
+    config = OptimConfig(lr=0.01, layer_decay=0.8)
+    whole, stopped = trained(config), trained(config, stop=3)
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)

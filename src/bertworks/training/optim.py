@@ -6,6 +6,7 @@ serves both.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,10 +26,13 @@ class OptimConfig:
     max_grad_norm: float = 1.0  # clip to this global norm; 0: do not clip
     warmup: float = 0.01  # share of the run in which the rate rises (the paper: 10,000 of 1,000,000 steps)
     schedule: Literal["google", "hf", "constant"] = "google"  # linear decay from 0 or from the end of warm-up; none
+    layer_decay: float | None = None  # each layer's rate as a share of that of the layer above it; none: one rate
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or not 0 <= self.warmup < 1:
             raise ValueError(f"lr = {self.lr}, warmup = {self.warmup}; expected lr > 0 and 0 <= warmup < 1")
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
 
 
 def learning_rate(config: OptimConfig, progress: float) -> float:
@@ -45,17 +49,32 @@ def learning_rate(config: OptimConfig, progress: float) -> float:
     return config.lr * (left if config.schedule == "google" else left / (1 - config.warmup))
 
 
+def layers_from_top(names: Iterable[str]) -> dict[str, int]:
+    """How many layers below the top one each parameter stands: heads, pooler and top layer 0, embeddings lowest."""
+    words = {name: name.split(".") for name in names}
+    layer = {name: int(w[2]) for name, w in words.items() if w[:2] == ["encoder", "layers"]}
+    layers = max(layer.values(), default=-1) + 1
+    below = {name: layers if w[:2] == ["encoder", "embeddings"] else 0 for name, w in words.items()}
+    return below | {name: layers - 1 - number for name, number in layer.items()}
+
+
 class Optimizer:
-    """AdamW over two groups: matrices, which are decayed, and vectors (biases, LayerNorm), which are not."""
+    """AdamW over matrices, which are decayed, and vectors (biases, LayerNorm), which are not.
+
+    With `layer_decay` every layer has a rate of its own (Howard and Ruder, 2018; Zhang et al., 2021).
+    """
 
     def __init__(self, model: nn.Module, config: OptimConfig):
         self.config = config
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        decayed = [p for p in self.parameters.values() if p.ndim > 1]
-        plain = [p for p in self.parameters.values() if p.ndim <= 1]
+        below, ratio = layers_from_top(self.parameters), config.layer_decay or 1.0
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for name, p in self.parameters.items():
+            decay = config.weight_decay if p.ndim > 1 else 0.0
+            groups.setdefault((decay, ratio ** below[name]), []).append(p)
         beta1, beta2 = config.betas
         self.adam = torch.optim.AdamW(
-            [{"params": decayed, "decay": config.weight_decay}, {"params": plain, "decay": 0.0}],
+            [{"params": params, "decay": decay, "share": share} for (decay, share), params in groups.items()],
             lr=config.lr,
             betas=(beta1, beta2),
             eps=config.eps,
@@ -68,17 +87,17 @@ class Optimizer:
         return torch.nn.utils.clip_grad_norm_(self.parameters.values(), limit)
 
     def step(self, update: int, progress: float) -> float:
-        """Make update number `update` (from 0); returns the learning rate used."""
+        """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top."""
         lr = learning_rate(self.config, progress)
         beta1, beta2 = self.config.betas
         root = math.sqrt(1 - beta2 ** (update + 1))
         scale = root / (1 - beta1 ** (update + 1)) if self.config.rule == "bert_adam" else 1.0
         for group in self.adam.param_groups:
-            group["lr"] = lr / scale
+            group["lr"] = lr * group["share"] / scale
             group["eps"] = self.config.eps / (root if self.config.rule == "bert_adam" else 1.0)
             group["weight_decay"] = group["decay"] * scale
         self.adam.step()
-        self.adam.zero_grad(set_to_none=False)
+        self.adam.zero_grad(set_to_none=True)
         return lr
 
     def state(self) -> dict[str, torch.Tensor]:

@@ -1,0 +1,179 @@
+"""What the runs of a fine-tuning have in common: their settings, and rows, labels and weights to start from, read once.
+
+The paper's settings are in sections 3.2, 4.1 and A.3; runs themselves are in finetune.py.
+"""
+
+import functools
+import hashlib
+import json
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .checkpoint.folder import initial_model, load_tokenizer, read_config
+from .config import from_dict, to_toml
+from .files import InputError, checksum, read_json
+from .model.encoder import Layer, initialise
+from .model.heads import Model, build_model
+from .tasks.base import Data, Judged, Kind, Limits, Prepared, Task
+from .tasks.inputs import Inputs, Order
+from .tasks.kinds import kind_of
+from .tasks.scores import compute_scores
+from .tokenizer import Tokenizer
+from .training import parallel
+from .training.loop import Group, LoopConfig
+from .training.optim import OptimConfig
+from .training.state import Progress
+
+
+@dataclass(frozen=True)
+class FinetuneConfig(Limits):
+    """A fine-tuning recipe. The defaults are the original code's for GLUE."""
+
+    optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))  # 0: once an epoch
+    epochs: float = 3.0  # passes over the training rows, unless loop.steps, tokens or hours says otherwise
+    batch_size: int = 32  # rows an update, over all processes and micro-batches
+    micro_batch_size: int = 0  # rows a forward pass; 0: as many as the process has of the batch
+    dropout: float = 0.1  # in encoder and classifier, whatever the folder was pre-trained with
+    length_window: int = 16  # batches that are put in order of length before they are drawn; 1: none
+    random_init: bool = False  # fresh weights in the folder's shape: what pre-training bought is the difference
+    reinit_layers: int = 0  # top layers whose weights begin anew, with the pooler's (Zhang et al., 2021)
+    seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch_size < 1 or self.epochs <= 0 or self.reinit_layers < 0:
+            raise ValueError("expected batch_size of 1 or more, epochs above 0, reinit_layers of 0 or more")
+
+    @classmethod
+    def for_task(cls, task: Task) -> "FinetuneConfig":
+        """The defaults, with what the task has different."""
+        table: dict[str, Any] = {}
+        for key, value in task.defaults.items():
+            *path, name = key.split(".")
+            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = value
+        return from_dict(cls, table, f"defaults of {task.name}")
+
+    def resolved(self, examples: int, seed: int) -> "FinetuneConfig":
+        """The recipe of one run: its seed and its number of steps."""
+        loop, epoch = self.loop, max(1, round(examples / self.batch_size))
+        steps = loop.steps
+        if not (loop.steps or loop.tokens or loop.hours):
+            steps = max(1, int(examples / self.batch_size * self.epochs))  # run_classifier.py
+        evals, saves = loop.eval_every or epoch, loop.save_every or epoch
+        return replace(self, seeds=(), loop=replace(loop, seed=seed, steps=steps, eval_every=evals, save_every=saves))
+
+
+class ExampleFeed:
+    """The batches of a run: a pure function of its progress. All micro-batches of an update have the same length."""
+
+    def __init__(self, inputs: Inputs, config: FinetuneConfig, world: parallel.World):
+        if config.batch_size % world.size:
+            raise InputError(f"batch_size {config.batch_size} is not divisible by the {world.size} processes")
+        self.inputs, self.config, self.world = inputs, config, world
+        updates = config.loop.steps or sys.maxsize // config.batch_size
+        self.order = Order(inputs.lengths, config.batch_size, updates, config.loop.seed, config.length_window)
+
+    def __call__(self, progress: Progress, share: float) -> Group:
+        rows = self.order.rows(progress.step)
+        mine = len(rows) // self.world.size
+        first, micro = mine * self.world.rank, self.config.micro_batch_size or mine
+        longest = self.inputs.padded_length(rows)
+        starts = range(first, first + mine, micro)
+        made = [
+            (self.inputs.batch(rows[a : min(a + micro, first + mine)], longest), a * self.inputs.choices)
+            for a in starts
+        ]
+        return Group(made, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that the runs of several seeds and settings share."""
+
+    config: FinetuneConfig
+    task: Task  # with its labels
+    kind: Kind
+    data: Data
+    folder: Path
+    tokenizer: Tokenizer
+    train: Inputs
+    dev: Prepared
+    more: dict[str, Prepared]  # further development sets
+    start: tuple[str, ...]  # labels, and checksums of rows and weights: what a run begins with besides its settings
+    world: parallel.World
+    quiet: bool
+
+    @classmethod
+    def of(
+        cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: parallel.World, quiet: bool
+    ) -> "Job":
+        """Read the tokenizer and featurise. Raises InputError if settings, rows, labels or lengths do not fit."""
+        _check(config, task, folder)
+        kind, tokenizer = kind_of(task), load_tokenizer(folder)
+        task = replace(task, labels=kind.labels(task, data.train))
+        train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
+        more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
+        if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
+            raise InputError(f"{task.name}: training and development data need rows, and every row a label")
+        start = [*task.labels, train.inputs.fingerprint(), dev.inputs.fingerprint()]
+        start.append(json.dumps(read_json(folder / "config.json")))
+        if not config.random_init and (weights := folder / "model.safetensors").exists():  # else `initial_model` says
+            start.append(checksum(weights))
+        return cls(config, task, kind, data, folder, tokenizer, train.inputs, dev, more, tuple(start), world, quiet)
+
+    def fingerprint(self, config: FinetuneConfig) -> str:
+        """Hash of what must not change between the sittings of a run."""
+        fixed = to_toml(replace(config, loop=replace(config.loop, log_every=0, save_every=0)))
+        fixed = fixed.replace("reinit_layers = 0\n", "")  # runs from before there was this option go on
+        return hashlib.sha256("\n".join([fixed, *self.start]).encode()).hexdigest()
+
+    def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
+        """The model to train on, and which of its parts are fresh."""
+        head, labels, seed = self.kind.head, len(self.task.labels), config.loop.seed
+        if not config.random_init:
+            model, fresh, _ = initial_model(self.folder, (head,), labels, seed, config.dropout)
+            return model, fresh + begin_anew(model, config.reinit_layers, seed)
+        rate = config.dropout
+        shape = replace(read_config(self.folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+        model = build_model(shape, (head,), labels, seed)
+        return model, ["encoder", *(["pooler"] if model.encoder.pooler is not None else []), head]
+
+    def judge(self, model: Model) -> Judged:
+        """The model on the development set."""
+        return self.dev.judge(compute_scores(model, self.dev.inputs, self.world))
+
+    def say(self, text: str) -> None:
+        if not self.quiet and self.world.main:
+            print(text, file=sys.stderr)
+
+
+def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
+    """Raises InputError for settings that do not fit the model or the task."""
+    shape, best = read_config(folder)[0], config.loop.keep_best
+    positions, layers = shape.max_position_embeddings, shape.num_hidden_layers
+    if config.max_seq_length > positions:
+        raise InputError(f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions")
+    if config.reinit_layers > layers:
+        raise InputError(f"reinit_layers = {config.reinit_layers}, but {folder} has {layers} layers")
+    if best and best not in task.metrics:
+        raise InputError(f"loop.keep_best = {best!r}; expected one of {', '.join(task.metrics)} for {task.name}")
+
+
+def begin_anew(model: Model, layers: int, seed: int) -> list[str]:
+    """Fresh weights for the pooler and that many top layers; returns the parts. Zhang et al. (2021)."""
+    encoder, shape = model.encoder, model.config
+    generator = torch.Generator().manual_seed(int(np.random.default_rng((seed, 2)).integers(2**62)))
+    names = [f"layers.{shape.num_hidden_layers - 1 - i}" for i in range(layers)]
+    for i in range(layers):
+        encoder.layers[-1 - i] = Layer(shape)
+        initialise(encoder.layers[-1 - i], shape.initializer_range, generator)
+    if layers and encoder.pooler is not None:
+        initialise(encoder.pooler, shape.initializer_range, generator)
+        names.append("pooler")
+    return names

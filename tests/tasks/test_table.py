@@ -1,13 +1,15 @@
-"""Reading tables: formats, quoting, line ends, and every fault named by file and line."""
+"""Reading tables: formats, quoting, line ends, and every fault named by file and line, for every kind of table."""
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Example, Task
-from bertworks.tasks.glue import MRPC, SST2
+from bertworks.tasks.choice import Choice
+from bertworks.tasks.glue import SST2
 from bertworks.tasks.kinds import kind_of, load_data, own_table, own_task, read_rows
-from bertworks.tasks.table import read_table
-from shared_data import needs_shared, shared
+from bertworks.tasks.table import as_list, place, read_table
 
 PLAIN = Task("plain", ("text",), "label", labels=("no", "yes"))
 
@@ -17,8 +19,11 @@ def table(path, content):
     return path
 
 
-def rows(path, *columns):
-    return [(row.line, *row.values) for row in read_table(path, columns)]
+def rows(path, *columns, **options):
+    return [(row.line, *row.values) for row in read_table(path, columns, **options)]
+
+
+# ---- formats
 
 
 def test_csv_quoting_byte_order_mark_and_windows_line_ends(tmp_path):
@@ -27,23 +32,124 @@ def test_csv_quoting_byte_order_mark_and_windows_line_ends(tmp_path):
     assert rows(file, "label", "text") == [(2, "yes", 'a, "b"\r\nc'), (5, "no", "한국어")]
 
 
-def test_tsv_takes_quotes_as_they_are(tmp_path):
-    file = table(tmp_path / "a.tsv", '﻿label\ttext\n1\t" He said\n0\t it\'s "so" \u2028 ok\r\n')
+@pytest.mark.parametrize("name", ["a.tsv", "a.txt"])
+def test_tsv_takes_quotes_as_they_are(tmp_path, name):
+    file = table(tmp_path / name, '﻿label\ttext\n1\t" He said\n0\t it\'s "so" \u2028 ok\r\n')
     assert rows(file, "text") == [(2, '" He said'), (3, ' it\'s "so" \u2028 ok')]
 
 
+def test_tables_without_a_header(tmp_path):
+    file = table(tmp_path / "a.tsv", "a\tyes\nb\tno\n")
+    assert rows(file, "label", "text", header=("text", "label")) == [(1, "yes", "a"), (2, "no", "b")]
+    with pytest.raises(InputError, match=r"a\.tsv, line 1: 2 cells, but the header has 3"):
+        rows(file, "text", header=("id", "text", "label"))
+
+
 def test_json_lines(tmp_path):
-    file = table(tmp_path / "a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "b", "label": true, "more": [1]}')
-    assert rows(file, "text", "label") == [(1, "a", "1"), (3, "b", "true")]
+    content = '{"text": "a", "label": 1}\n\n{"text": "b", "label": true, "more": [1]}\n{"text": null, "label": 2.50}'
+    file = table(tmp_path / "a.jsonl", content)
+    assert rows(file, "text", "label") == [(1, "a", "1"), (3, "b", "true"), (4, "", "2.5")]
+
+
+def test_parquet_is_read_batch_by_batch(tmp_path):
+    N = 2500
+    columns = {"id": range(N), "text": [f"t{i}" for i in range(N)], "label": [i / 2 for i in range(N)]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet", row_group_size=700)
+    read = rows(tmp_path / "a.parquet", "label", "text", optional=("weight",))
+    assert read == [(i + 1, str(i / 2), f"t{i}", "") for i in range(N)]
+
+
+def test_parquet_cells(tmp_path):
+    columns = {"text": pyarrow.array(["a", None, "c"]).dictionary_encode(), "label": [True, False, None]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    assert rows(tmp_path / "a.parquet", "text", "label") == [(1, "a", "true"), (2, "", "false"), (3, "c", "")]
+    with pytest.raises(InputError, match=r"a\.parquet, row 1: no key 'txt'; found 'text', 'label'"):
+        rows(tmp_path / "a.parquet", "txt")
+    with pytest.raises(InputError, match=r"a\.parquet, row 3: no label"):
+        read_rows(Task("t"), tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    table(tmp_path / "cut.parquet", whole[:-20])
+    with pytest.raises(InputError, match=r"cut\.parquet: not a readable Parquet file \(.*is it cut off\?"):
+        rows(tmp_path / "cut.parquet", "text")
+    parquet.write_table(pyarrow.table({"text": [b"a"]}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"b\.parquet, row 1: 'text' is a bytes; expected a string"):
+        rows(tmp_path / "b.parquet", "text")
+
+
+def test_lists_where_they_are_asked_for(tmp_path):
+    words, tags = [["New", "York"], ["1", '"']], [["B-LOC", "I-LOC"], ["O", "O"]]
+    parquet.write_table(pyarrow.table({"words": words, "tags": tags}), tmp_path / "a.parquet")
+    table(
+        tmp_path / "a.jsonl",
+        '{"words": ["New", "York"], "tags": ["B-LOC", "I-LOC"]}\n{"words": [1, "\\""], "tags": "O O"}',
+    )
+    table(tmp_path / "a.csv", 'words,tags\n"[""New"", ""York""]",B-LOC I-LOC\n')
+    for name in ("a.parquet", "a.jsonl"):
+        read = rows(tmp_path / name, "words", "tags", lists=("words", "tags"))
+        assert [as_list(row[1]) for row in read] == words
+        assert (as_list(read[0][2]) or read[0][2].split()) == tags[0]
+    assert [as_list(cell) for cell in rows(tmp_path / "a.csv", "words", "tags")[0][1:]] == [words[0], None]
+    with pytest.raises(InputError, match=r"a\.jsonl, line 1: 'words' is a list; expected a string$"):
+        rows(tmp_path / "a.jsonl", "words")
+    table(tmp_path / "b.jsonl", '{"words": ["a", null]}\n')
+    with pytest.raises(InputError, match=r"'words' is a list with a NoneType in it; expected a string, or a list"):
+        rows(tmp_path / "b.jsonl", "words", lists=("words",))
+    assert [as_list(cell) for cell in ("[x]", "[[1]]", "a", "", "[" * 5000)] == [None] * 5
+
+
+def test_optional_columns(tmp_path):
+    table(tmp_path / "a.csv", "text,start\na,7\n")
+    table(tmp_path / "a.jsonl", '{"text": "a"}\n{"text": "b", "start": 3}\n')
+    assert rows(tmp_path / "a.csv", "text", optional=("id", "start")) == [(2, "a", "", "7")]
+    assert rows(tmp_path / "a.jsonl", "text", optional=("start",)) == [(1, "a", ""), (2, "b", "3")]
+
+
+def test_a_row_that_line_ends_have_broken(tmp_path):
+    """As in QQP's train.tsv: put together where that is asked for and the cells add up, else refused."""
+    header, whole = "id\tone\ttwo\tlabel\n", "7\ta\tb\t1\n"
+    file = table(tmp_path / "a.tsv", f"{header}{whole}8\tc\n\td\t0\n{whole}9\te\n\nf\tg\nh\t1\n")
+    columns = ("id", "one", "two", "label")
+    good = ("7", "a", "b", "1")
+    told = [(2, *good), (3, "8", "c\n", "d", "0"), (5, *good), (6, "9", "e\nf", "g\nh", "1")]
+    assert rows(file, *columns, joined=True) == told
+    with pytest.raises(InputError, match=r"a\.tsv, line 3: 2 cells, but the header has 4"):
+        rows(file, *columns)
+    for rest, line in (("8\tc\n" + whole, 2), (whole + "8\tc\n", 3), ("8\tc\td\n9\tc\td\n", 2), ("8\n" + whole, 2)):
+        with pytest.raises(InputError, match=rf"a\.tsv, line {line}: \d cells, but the header has 4"):
+            rows(table(file, header + rest), *columns, joined=True)
+
+
+def test_one_table_for_both_sides(tmp_path):
+    lines = [f"q{i % 300},{i},{i % 2}" for i in range(900)]
+    file = table(tmp_path / "all.csv", "\n".join(["text,id,label", *lines]))
+    train, dev = (rows(f"{file}#{part}", "text", "id") for part in ("train", "dev"))
+    assert sorted(train + dev) == rows(file, "text", "id") and 120 < len(dev) < 240
+    assert not {row[1] for row in train} & {row[1] for row in dev}  # a text is on one side only
+    table(file, "\n".join(["label,id,text", *(",".join(line.split(",")[::-1]) for line in lines[::-1])]))
+    assert {row[2] for row in rows(f"{file}#dev", "text", "id")} == {row[2] for row in dev}
+    with pytest.raises(InputError, match=r"all\.csv#other: expected a file that ends in"):
+        rows(f"{file}#other", "text")
+    assert place("a.parquet#dev", 3) == "a.parquet#dev, row 3" and place("a.csv", 3) == "a.csv, line 3"
+
+
+def test_long_cells_are_read(tmp_path):
+    file = table(tmp_path / "a.csv", f"text,label\n{'x' * 300_000},yes\n")
+    assert len(read_rows(PLAIN, file)[0].text) == 300_000
+
+
+# ---- faults
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "txt,label\na,yes\n", r"a\.csv, line 1: no column 'text'; found 'txt', 'label'"),
+        ("a.csv", "txt,label\na,yes\n", r"a\.csv, line 1: no column 'text'; found 'txt', 'label'$"),
+        ("a.csv", "text;label\na;yes\n", r"a\.csv, line 1: no column 'text'.*cells seem to be separated by ';'"),
         ("a.csv", "", r"a\.csv, line 1: no column 'text'; found nothing"),
+        ("a.csv", "text,label,text\na,yes,b\n", r"a\.csv, line 1: several columns 'text'"),
         ("a.csv", "text,label\na,yes\nb", r"a\.csv, line 3: 1 cells, but the header has 2; is the line cut off\?"),
         ("a.tsv", "text\tlabel\na\tyes\nb", r"a\.tsv, line 3: 1 cells"),
+        ("a.tsv", "text\tlabel\na\tyes\tc\n", r"a\.tsv, line 2: 3 cells"),
         ("a.csv", 'text,label\na,yes\n"b,no\nc,no\n', r"a\.csv, the row that begins in line 3: .*quote may be missing"),
         ("a.csv", b"text,label\na,yes\n\xe9t\xe9,no\n", r"a\.csv, line 3: byte 0xE9 is not UTF-8"),
         ("a.csv", "text,label\na,yes\n".encode("utf-16"), r"a\.csv, line 1: byte 0xFF is not UTF-8"),
@@ -52,9 +158,11 @@ def test_json_lines(tmp_path):
         ("a.csv", "text,label\n", r"a\.csv: no rows"),
         ("a.jsonl", '{"text": "a", "label": "yes"}\n{"text": "b", "la', r"a\.jsonl, line 2: not valid JSON"),
         ("a.jsonl", '["a"]\n', r"a\.jsonl, line 1: found a list; expected an object"),
+        ("a.jsonl", "[" * 100_000, r"a\.jsonl, line 1: not valid JSON"),
         ("a.jsonl", '{"text": "a"}\n', r"a\.jsonl, line 1: no key 'label'; found 'text'"),
         ("a.jsonl", '{"text": "a", "label": null}\n', r"a\.jsonl, line 1: no label"),
         ("a.jsonl", '{"text": ["a"], "label": "yes"}\n', r"a\.jsonl, line 1: 'text' is a list; expected a string"),
+        ("a.jsonl", '{"text": "\\ud83d", "label": "yes"}\n', r"a\.jsonl, line 1: 'text' has half a character"),
         ("a.xlsx", "", r"a\.xlsx: expected a file that ends in \.csv"),
     ],
 )
@@ -63,9 +171,81 @@ def test_faults_by_file_and_line(tmp_path, name, content, message):
         read_rows(PLAIN, table(tmp_path / name, content))
 
 
-def test_long_cells_are_read(tmp_path):
-    file = table(tmp_path / "a.csv", f"text,label\n{'x' * 300_000},yes\n")
-    assert len(read_rows(PLAIN, file)[0].text) == 300_000
+TABLES = {  # kind: the task, its header, two rows, a label that training has not (None: any number will do)
+    "single": (own_task("", ("text",), "label"), "text,label", ("{},yes", "b,no"), "maybe"),
+    "pair": (own_task("", ("text", "other"), "label"), "text,other,label", ("{},x,yes", "b,y,no"), "maybe"),
+    "regression": (own_task("regression", ("text",), "label"), "text,label", ("{},1.5", "b,-2"), None),
+    "multilabel": (own_task("multilabel", ("text",), "label"), "text,label", ("{},yes|no", "b,no"), "no|maybe"),
+    "choice": (own_task("choice", ("text",), "label", ("c", "d")), "text,c,d,label", ("{},x,y,1", "b,x,y,0"), "2"),
+}
+
+
+@pytest.fixture(params=TABLES)
+def kind(request):
+    return request.param
+
+
+def written(path, kind, first="a", more="", head=None, ends="\n"):
+    """A table of that kind: `first` is the text of its first row, `more` stands after its two rows."""
+    _, header, (one, two), _ = TABLES[kind]
+    lines = [head or header, one.format(first), two]
+    return table(path, ends.join(lines) + ends + more)
+
+
+def test_right_whatever_its_quotes_marks_and_line_ends(tmp_path, kind):
+    task = TABLES[kind][0]
+    file = written(tmp_path / "a.csv", kind, '"a ""b"", 한글\nc"')
+    plain, windows = read_rows(task, file), table(tmp_path / "w.csv", b"\xef\xbb\xbf" + file.read_bytes())
+    assert plain[0].text == 'a "b", 한글\nc' and [row.line for row in plain] == [2, 4]
+    assert read_rows(task, windows) == plain
+    table(windows, file.read_bytes().replace(b"\n", b"\r\n").replace("글\r\n".encode(), "글\n".encode()))
+    assert read_rows(task, windows) == plain
+    assert read_rows(task, table(windows, file.read_bytes().rstrip(b"\n"))) == plain
+
+
+def test_an_empty_text_is_a_text(tmp_path, kind):
+    assert read_rows(TABLES[kind][0], written(tmp_path / "a.csv", kind, ""))[0].text == ""
+
+
+def test_wrong_column_cut_off_line_no_label_in_every_kind(tmp_path, kind):
+    task, header, (one, _), _ = TABLES[kind]
+    for column in header.split(","):
+        with pytest.raises(InputError, match=rf"a\.csv, line 1: no column '{column}'; found "):
+            read_rows(task, written(tmp_path / "a.csv", kind, head=header.replace(column, column.upper())))
+    row = one.format("z")
+    for cut in (row[: row.rindex(",")], row[:1], '"z'):
+        with pytest.raises(InputError, match=r"a\.csv, (the row that begins in )?line 4"):
+            read_rows(task, written(tmp_path / "a.csv", kind, more=cut))
+    if kind == "multilabel":  # no label is an answer too
+        assert read_rows(task, written(tmp_path / "a.csv", kind, more="z,\n"))[-1].label == ""
+    else:
+        with pytest.raises(InputError, match=r"a\.csv, line 4: no label; remove the row or give it one"):
+            read_rows(task, written(tmp_path / "a.csv", kind, more=row[: row.rindex(",")] + ",\n"))
+
+
+def test_a_label_that_only_dev_has(tmp_path, kind):
+    task, _, (one, _), unseen = TABLES[kind]
+    train = written(tmp_path / "train.csv", kind)
+    row = one.format("z")
+    dev = written(tmp_path / "dev.csv", kind, more=f"{row[: row.rindex(',')]},{unseen or 'x'}\n")
+    with pytest.raises(InputError, match=r"dev\.csv, line 4: label '(maybe|2|x)'; expected (one of|a number)"):
+        own_table(task, train, dev)
+
+
+def test_a_last_label_that_may_be_half_of_one(tmp_path):
+    """Where the labels are those of the file itself, only this tells a cut-off line from a new label."""
+    task = Task("t", ("text",), "label")
+    file = tmp_path / "a.csv"
+    with pytest.raises(InputError, match=r"a\.csv, line 5: the file ends in the label 'ye', .* beginning of 'yes'"):
+        read_rows(task, table(file, "text,label\na,yes\nb,no\nc,no\nd,ye"))
+    for end in ("d,yes", "d,ye\n", "d,new", "ye,no"):
+        assert len(read_rows(task, table(file, f"text,label\na,yes\nb,no\nc,no\n{end}"))) == 4
+    several = Task("t", ("text",), "label", "multilabel")
+    with pytest.raises(InputError, match=r"line 3: the file ends in the label 'la'"):
+        read_rows(several, table(file, "text,label\na,law|art\nb,art|la"))
+
+
+# ---- labels
 
 
 def test_own_table_has_the_labels_of_its_training_file(tmp_path):
@@ -84,6 +264,47 @@ def test_numbers_as_labels_are_in_order_of_number(tmp_path):
     assert own_table(own_task("", ("text",), "label"), file, file)[0].labels == ("2", "9", "10")
 
 
+def test_blanks_around_a_label_are_not_part_of_it(tmp_path):
+    file = table(tmp_path / "a.csv", "text,label\na, yes\nb,yes \nc,no\n")
+    assert [row.label for row in read_rows(PLAIN, file)] == ["yes", "yes", "no"]
+
+
+def test_several_labels(tmp_path):
+    task = Task("t", ("text",), "label", "multilabel", ("art", "law", "war"))
+    told = ["law|art", "law|art", "", "war"]
+    cells = ['law| art|"', '"[""law"", ""art""]"', "", '"[""war""]"']
+    file = table(tmp_path / "a.csv", "text,label\n" + "".join(f"a,{cell}\n" for cell in cells).replace('|"', ""))
+    assert [row.label for row in read_rows(task, file)] == told
+    columns = {"text": ["a"] * 4, "label": [["law", "art"], ["law", "art"], [], ["war"]]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    assert [row.label for row in read_rows(task, tmp_path / "a.parquet")] == told
+    content = '{"text": "a", "label": ["law", "art"]}\n{"text": "a", "label": "law|art"}\n'
+    content += '{"text": "a", "label": null}\n{"text": "a", "label": ["war"]}\n'
+    assert [row.label for row in read_rows(task, table(tmp_path / "a.jsonl", content))] == told
+    for cell, message in (('["sea"]', "label 'sea'; expected one of"), ('["a|b"]', r"names without \|")):
+        table(tmp_path / "a.jsonl", f'{{"text": "a", "label": {cell}}}\n')
+        with pytest.raises(InputError, match=rf"a\.jsonl, line 1: .*{message}"):
+            read_rows(task, tmp_path / "a.jsonl")
+
+
+def test_numbers_of_a_regression(tmp_path):
+    task = own_task("regression", ("text",), "label")
+    file = table(tmp_path / "a.jsonl", '{"text": "a", "label": 2.5}\n{"text": "a", "label": "1e2"}\n')
+    assert [row.label for row in read_rows(task, file)] == ["2.5", "1e2"]
+    for value in ('"1,5"', "NaN", '"inf"', "true"):
+        with pytest.raises(InputError, match=r"a\.jsonl, line 1: label .*; expected a number"):
+            read_rows(task, table(file, f'{{"text": "a", "label": {value}}}\n'))
+
+
+def test_choices(tmp_path):
+    task = own_task("choice", ("begin", "go"), "label", ("c", "d"))
+    file = table(tmp_path / "a.csv", "begin,go,c,d,label\nOne.,Two,ran,sat,1\n")
+    assert read_rows(task, file) == [Choice("One.", ("Two ran", "Two sat"), 1, 2)]
+    assert read_rows(task, table(file, "begin,go,c,d\nOne.,Two,ran,sat\n"), labelled=False)[0].label is None
+    with pytest.raises(InputError, match=r"a\.csv, line 2: nothing in 'd'; expected a text for each choice"):
+        read_rows(task, table(file, "begin,go,c,d,label\nOne.,Two,ran, ,1\n"))
+
+
 def test_a_wrong_task_literal_is_refused():
     with pytest.raises(ValueError, match="3 text columns"):
         Task("t", ("a", "b", "c"), "label")
@@ -98,13 +319,3 @@ def test_missing_folder_and_file(tmp_path):
         load_data(SST2, tmp_path / "none")
     with pytest.raises(InputError, match=r"train\.tsv: no such file"):
         load_data(SST2, tmp_path)
-
-
-@needs_shared("data/glue")
-def test_official_files():
-    mrpc, sst2 = load_data(MRPC, shared("data/glue/MRPC")), load_data(SST2, shared("data/glue/SST-2"))
-    assert (len(mrpc.train), len(mrpc.dev)) == (3668, 408)
-    assert (len(sst2.train), len(sst2.dev)) == (67349, 872)
-    assert mrpc.dev[0].text.startswith("He said the foodservice") and mrpc.dev[0].pair.startswith('" The foodservice')
-    assert mrpc.dev[0].label == "equivalent" and mrpc.dev[1].label == "not_equivalent"
-    assert sst2.dev[0] == Example("it 's a charming and often affecting journey . ", None, "positive", 2)

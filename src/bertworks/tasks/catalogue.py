@@ -5,16 +5,22 @@ import difflib
 from ..files import InputError
 from .base import Task
 from .glue import GLUE
+from .korean import KOREAN
+from .swag import CHOICES
 
-TASKS: dict[str, Task] = {**GLUE}
+TASKS: dict[str, Task] = {**GLUE, **CHOICES, **KOREAN}
 
 
 def find_task(name: str) -> Task:
     """The task of that name, however written: MNLI, SST-2 and sst2 are found. Raises InputError for an unknown one."""
-    plain = name.lower().replace("-", "").replace("_", "")
-    found = next((task for key, task in TASKS.items() if key.replace("_", "") == plain), None)
+    plain = _plain(name)
+    found = next((task for key, task in TASKS.items() if _plain(key) == plain), None)
     if found is None:
-        near = difflib.get_close_matches(plain, TASKS, 1)
+        near = difflib.get_close_matches(name.lower(), TASKS, 1)
         hint = f"did you mean {near[0]}" if near else f"known: {', '.join(TASKS)}"
         raise InputError(f"no task {name!r}; {hint}. For data of your own: --train, --dev, --text, --label")
     return found
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

@@ -23,7 +23,7 @@ from .base import Judged, Kind, Limits, Task
 from .classification import frame
 from .inputs import Inputs
 from .metrics import METRICS
-from .table import read_table
+from .table import place, read_table
 
 
 class Choice(NamedTuple):
@@ -36,17 +36,24 @@ class Choice(NamedTuple):
 
 
 def read(task: Task, path: Path, labelled: bool = True) -> list[Choice]:
-    """The rows of one file. Raises InputError with file and line for a missing column or an impossible label."""
+    """The rows of one file. Raises InputError with file and line: a column or choice is missing, a label impossible."""
     columns = (*task.text, *task.choices, *((task.label,) if labelled else ()))
     written = task.written or tuple(map(str, range(len(task.choices))))
     rows = []
-    for row in read_table(path, columns, task.header):
-        texts, label = row.values[: len(columns) - labelled], row.values[-1]
-        if labelled and label not in written:
-            raise InputError(f"{path}, line {row.line}: label {label!r}; expected one of {', '.join(written)}")
+    for row in read_table(path, columns, task.header, joined=True):
+        texts, where = row.values[: len(columns) - labelled], place(path, row.line)
         begun = texts[1] + " " if len(task.text) == 2 else ""
-        choices = tuple(begun + choice for choice in texts[len(task.text) :])
-        rows.append(Choice(texts[0], choices, written.index(label) if labelled else None, row.line))
+        choices = texts[len(task.text) :]
+        empty = [name for name, choice in zip(task.choices, choices, strict=True) if not choice.strip()]
+        if empty:
+            raise InputError(f"{where}: nothing in {empty[0]!r}; expected a text for each choice")
+        label = row.values[-1].strip() if labelled else None
+        if label == "":
+            raise InputError(f"{where}: no label; remove the row or give it one")
+        if label is not None and label not in written:
+            raise InputError(f"{where}: label {label!r}; expected one of {', '.join(written)}")
+        number = None if label is None else written.index(label)
+        rows.append(Choice(texts[0], tuple(begun + choice for choice in choices), number, row.line))
     if not rows:
         raise InputError(f"{path}: no rows in this file")
     return rows

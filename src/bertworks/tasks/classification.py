@@ -23,8 +23,8 @@ from ..objectives import IGNORED, ClassificationObjective
 from ..tokenizer import Tokenizer, cut_lengths
 from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
-from .metrics import METRICS
-from .table import Row, read_table
+from .metrics import METRICS, guessing
+from .table import as_list, place, read_table
 
 CHUNK = 4096  # examples tokenized at a time
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
@@ -38,45 +38,69 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Example]:
 
     Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
     """
+    if path.is_dir() and not task.train:
+        raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks submit")
     columns = (*task.text, task.label) if labelled else task.text
     names = dict(zip(task.written or task.labels, task.labels, strict=True))
     check = {"regression": _number, "multilabel": _several}.get(task.kind, _label)
+    lists = (task.label,) if task.kind == "multilabel" else ()
     examples = []
-    for row in read_table(path, columns, task.header):
-        label = check(row, names, path) if labelled else None
+    for row in read_table(path, columns, task.header, lists=lists, joined=bool(names)):
+        label = check(row.values[-1].strip(), names, place(path, row.line)) if labelled else None
         examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
     if not examples:
         raise InputError(f"{path}: no rows in this file")
+    if labelled and not names and task.kind != "regression":
+        _check_end(task, path, examples)
     return examples
 
 
-def _label(row: Row, names: Mapping[str, str], path: Path) -> str:
+def _label(cell: str, names: Mapping[str, str], where: str) -> str:
     """The label's name; `names` maps what the file writes to it, and is empty if any label will do."""
-    label = row.values[-1]
-    if not label.strip():
-        raise InputError(f"{path}, line {row.line}: no label; remove the row or give it one")
-    return _name(label, names, f"{path}, line {row.line}")
+    if not cell:
+        raise InputError(f"{where}: no label; remove the row or give it one")
+    if names and cell not in names:
+        raise InputError(f"{where}: label {cell!r}; expected one of {', '.join(map(repr, names))}")
+    return names.get(cell, cell)
 
 
-def _name(label: str, names: Mapping[str, str], where: str) -> str:
-    if names and label not in names:
-        raise InputError(f"{where}: label {label!r}; expected one of {', '.join(map(repr, names))}")
-    return names.get(label, label)
+def _several(cell: str, names: Mapping[str, str], where: str) -> str:
+    """Names with | between them, or a JSON list of names; an empty cell has none."""
+    listed = as_list(cell)
+    found = [name for name in map(str.strip, cell.split(SEPARATOR) if listed is None else listed) if name]
+    if any(SEPARATOR in name for name in found):
+        raise InputError(f"{where}: label {cell}; expected names without {SEPARATOR}, which stands between them")
+    return SEPARATOR.join(_label(name, names, where) for name in found)
 
 
-def _several(row: Row, names: Mapping[str, str], path: Path) -> str:
-    """Names with | between them; an empty cell has none."""
-    found = [word for word in (part.strip() for part in row.values[-1].split(SEPARATOR)) if word]
-    return SEPARATOR.join(_name(label, names, f"{path}, line {row.line}") for label in found)
-
-
-def _number(row: Row, names: Mapping[str, str], path: Path) -> str:
+def _number(cell: str, names: Mapping[str, str], where: str) -> str:
     try:
-        if np.isfinite(float(row.values[-1])):
-            return row.values[-1]
+        if np.isfinite(float(cell)):
+            return cell
     except ValueError:
         pass
-    raise InputError(f"{path}, line {row.line}: label {row.values[-1]!r}; expected a number")
+    if not cell:
+        raise InputError(f"{where}: no label; remove the row or give it one")
+    raise InputError(f"{where}: label {cell!r}; expected a number")
+
+
+def _check_end(task: Task, path: Path, examples: Sequence[Example]) -> None:
+    """Raises InputError if the file breaks off in what looks like half a label; the labels are known from it alone."""
+    names = [name for example in examples for name in label_parts(example.label, task)]
+    last = names.pop() if label_parts(examples[-1].label, task) else ""
+    whole = sorted({name for name in names if name.startswith(last)})
+    if last and whole and last not in whole and path.is_file() and path.read_bytes().endswith(last.encode()):
+        raise InputError(
+            f"{place(path, examples[-1].line)}: the file ends in the label {last!r}, which is nowhere else and may be "
+            f"the beginning of {whole[0]!r}; complete the line, or end it with a line end if it is whole"
+        )
+
+
+def label_parts(label: str | None, task: Task) -> list[str]:
+    """The names in an example's label: one or none, or any number if the task's rows have several."""
+    if task.kind == "multilabel":
+        return [name for name in (label or "").split(SEPARATOR) if name]
+    return [] if label is None else [label]
 
 
 def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
@@ -88,8 +112,7 @@ def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
         return (task.label,)
     if task.labels:
         return task.labels
-    cells = [example.label for example in examples if example.label is not None]
-    names = {name for cell in cells for name in (cell.split(SEPARATOR) if task.kind == "multilabel" else [cell])} - {""}
+    names = {name for example in examples for name in label_parts(example.label, task)}
     if len(names) < (1 if task.kind == "multilabel" else 2):
         raise InputError(f"{task.name}: all training rows have the label {sorted(names)}; expected two or more labels")
     return tuple(sorted(names, key=int if all(name.isdecimal() for name in names) else None))
@@ -139,18 +162,16 @@ def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
     if task.kind == "regression":
         return np.array([np.nan if e.label is None else float(e.label) for e in examples], np.float32)
     numbers = {label: i for i, label in enumerate(task.labels)}
-    cells = [(e.line, [] if e.label is None else e.label.split(SEPARATOR)) for e in examples]
-    if task.kind != "multilabel":
-        cells = [(e.line, [] if e.label is None else [e.label]) for e in examples]
+    cells = [(example.line, label_parts(example.label, task)) for example in examples]
     for line, names in cells:
-        unknown = [name for name in names if name and name not in numbers]
+        unknown = [name for name in names if name not in numbers]
         if unknown:
             raise InputError(f"line {line}: label {unknown[0]!r}; expected one of {', '.join(task.labels)}")
     if task.kind != "multilabel":
         return np.array([numbers[names[0]] if names else IGNORED for _, names in cells], np.int64)
     marked = np.zeros((len(cells), len(numbers)), np.float32)
     for row, (_, names) in zip(marked, cells, strict=True):
-        row[[numbers[name] for name in names if name]] = 1
+        row[[numbers[name] for name in names]] = 1
     return marked
 
 
@@ -179,7 +200,7 @@ class ClassRows:
         return Judged(
             metrics={"loss": self._loss(scores), **metrics},
             predicted={} if task.kind == "regression" else {label: counts[label] for label in task.labels},
-            majority=max(Counter(true.tolist()).values()) / len(true) if task.kind in ("single", "pair") else 0.0,
+            majority=guessing(task.metrics[0], true),
             collapsed=everywhere_same or (task.kind == "regression" and float(predicted.std()) < 1e-3),
             files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
         )

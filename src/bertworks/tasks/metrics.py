@@ -26,9 +26,11 @@ def f1(true: Classes, predicted: Classes) -> float:
     return float(sklearn_metrics.f1_score(true == 1, predicted == 1, zero_division=0.0))
 
 
-def macro_f1(true: Classes, predicted: Classes) -> float:
+def macro_f1(true: Classes | Values, predicted: Classes | Values) -> float:
     """Mean F1 of the classes that are present: unlike accuracy, low if rare classes are never found."""
-    present = np.unique(true)
+    present = np.unique(true) if true.ndim == 1 else np.flatnonzero(true.any(0))
+    if not len(present):
+        return 0.0
     return float(sklearn_metrics.f1_score(true, predicted, labels=present, average="macro", zero_division=0.0))
 
 
@@ -66,3 +68,18 @@ def exact_match(true: Values, predicted: Values) -> float:
 METRICS: dict[str, Callable[[Any, Any], float]] = {
     metric.__name__: metric for metric in (accuracy, f1, macro_f1, matthews, pearson, spearman, micro_f1, exact_match)
 }
+
+
+def guessing(name: str, true: Classes | Values) -> float:
+    """The metric of the best answer that does not look at the text: one class everywhere, or one set of labels."""
+    if true.ndim == 1 and true.dtype.kind == "f":
+        return 0.0  # a constant has no correlation
+    if true.ndim == 1:
+        answers = [np.asarray(np.bincount(true[true >= 0].astype(np.int64), minlength=2).argmax()), np.asarray(1)]
+    else:
+        rows, counts = np.unique(true, axis=0, return_counts=True)
+        often = np.argsort(-true.sum(0), kind="stable")
+        hits, told = np.cumsum(true.sum(0)[often]), len(true) * np.arange(1, len(often) + 1)
+        chosen = often[: (hits / (told + true.sum())).argmax() + 1]  # so many labels have the best micro F1
+        answers = [rows[counts.argmax()], np.isin(np.arange(len(often)), chosen)]
+    return max(METRICS[name](true, np.broadcast_to(answer, true.shape).astype(true.dtype)) for answer in answers)

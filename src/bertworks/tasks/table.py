@@ -1,14 +1,17 @@
-"""Tables of text: CSV, TSV and JSON lines, read row by row; errors name file and line.
+"""Tables of text: CSV, TSV, JSON lines and Parquet, read row by row; errors name file and line.
 
-    .csv    comma separated, quoted as in RFC 4180, first line = column names
-    .tsv    tab separated, quotes are ordinary characters (as in GLUE's files), first line = column names
-    .jsonl  one object a line
+    .csv       comma separated, quoted as in RFC 4180, first line = column names
+    .tsv .txt  tab separated, quotes are ordinary characters (as in GLUE's files), first line = column names
+    .jsonl     one object a line
+    .parquet   row group by row group; its rows are counted from 1
 
-UTF-8 with or without a byte order mark, Unix or Windows line ends.
+UTF-8 with or without a byte order mark, Unix or Windows line ends. One table can serve twice: `all.csv#dev` is about a
+fifth of its rows, `all.csv#train` the others. A hash of the row's first text decides, so that neither the order of the
+rows nor a text that occurs twice changes sides.
 """
 
 import csv
-import itertools
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,34 +19,67 @@ from typing import Any, NamedTuple
 
 from ..files import InputError
 
-TABLES = (".csv", ".tsv", ".jsonl")
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # .txt is one too where a table is asked for: NSMC's files
 FIELD_LIMIT = 1 << 30  # characters of a CSV field; the standard library's own limit is 131,072
+PARTS = ("train", "dev")
+DEV_SHARE = 5  # one row of so many is in the dev part
+BATCH = 1024  # rows of a Parquet file held at a time
 
 
 class Row(NamedTuple):
     """The wanted cells of one row, in the order asked for."""
 
-    line: int  # where the row begins in the file, counted from 1
+    line: int  # where the row begins in the file, counted from 1; of Parquet the row
     values: list[str]
 
 
-def read_table(path: Path | str, columns: Sequence[str], header: Sequence[str] = ()) -> Iterator[Row]:
-    """The named columns of every row. Raises InputError with file and line, while iterating.
+def read_table(
+    path: Path | str,
+    columns: Sequence[str],
+    header: Sequence[str] = (),
+    optional: Sequence[str] = (),
+    lists: Sequence[str] = (),
+    joined: bool = False,
+) -> Iterator[Row]:
+    """The named columns of every row, then the optional ones, "" where there is none.
 
-    `header`: the names of all columns, if the file begins without them.
+    header: the names of all columns, if the file begins without them. lists: columns whose cells may be lists, which
+    `as_list` reads. joined: whether a .tsv row that is broken by line ends within its cells is put together (there are
+    three in QQP's train.tsv); labels should be known, or two damaged lines could pass for one row.
+
+    Raises InputError with file and line, while iterating.
     """
-    path = Path(path)
-    if path.suffix not in TABLES:
+    path, part = _part(Path(path))
+    if path.suffix not in (*TABLES, ".txt"):
         raise InputError(f"{path}: expected a file that ends in {', '.join(TABLES)}")
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    with open(path, "rb") as file:
-        lines = decoded(file, str(path))
-        if path.suffix == ".jsonl":
-            yield from _json_rows(lines, columns, path)
-        else:
-            records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines)
-            yield from _chosen(itertools.chain([(0, list(header))] if header else (), records), columns, path)
+        raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else 'no such file'}")
+    rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined)
+    if path.suffix in (".jsonl", ".parquet"):
+        objects = _json_objects(path) if path.suffix == ".jsonl" else _parquet_objects(path, (*columns, *optional))
+        rows = (_from_object(line, value, columns, optional, lists, path) for line, value in objects)
+    for row in rows:
+        if not part or part == PARTS[_is_dev(row.values[0])]:
+            yield row
+
+
+def place(path: Path | str, line: int) -> str:
+    """How messages name a row: `a.csv, line 3`, `a.parquet, row 3`."""
+    rows = str(path).endswith((".parquet", *(f".parquet#{part}" for part in PARTS)))
+    return f"{path}, {'row' if rows else 'line'} {line}"
+
+
+def as_list(cell: str) -> list[str] | None:
+    """The strings of a cell that is a JSON list, its numbers and booleans as text; None if it is none."""
+    if not cell.lstrip().startswith("["):
+        return None
+    try:
+        values = json.loads(cell)
+    except (ValueError, RecursionError):
+        return None
+    if not all(isinstance(value, str | int | float) for value in values):
+        return None
+    return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
 def decoded(lines: Iterable[bytes], where: str) -> Iterator[str]:
@@ -55,6 +91,53 @@ def decoded(lines: Iterable[bytes], where: str) -> Iterator[str]:
             raise InputError(
                 f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8; save the file as UTF-8"
             ) from None
+
+
+def _part(path: Path) -> tuple[Path, str]:
+    """The file, and which part of it is meant: train, dev, or "" for all."""
+    name, _, part = path.name.rpartition("#")
+    if part not in PARTS or not name or path.exists():
+        return path, ""
+    return path.with_name(name), part
+
+
+def _is_dev(text: str) -> bool:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest) % DEV_SHARE == 0
+
+
+# ---- CSV and TSV
+
+
+def _from_records(
+    path: Path, columns: Sequence[str], header: list[str], optional: Sequence[str], joined: bool
+) -> Iterator[Row]:
+    """Rows of cells; the first record is the header, if none was given."""
+    with open(path, "rb") as file:
+        lines = decoded(file, str(path))
+        records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
+        header = header or next(records, (0, []))[1]
+        _check_header(header, columns, optional, path)
+        places = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
+        for line, cells in records:
+            if len(cells) != len(header):
+                raise InputError(
+                    f"{path}, line {line}: {len(cells)} cells, but the header has {len(header)}; is the line cut off?"
+                )
+            yield Row(line, [cells[i] if i >= 0 else "" for i in places])
+
+
+def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[str], path: Path) -> None:
+    """Raises InputError if a column is missing or not the only one of its name."""
+    found = ", ".join(repr(name[:40]) for name in header) or "nothing"
+    missing = [name for name in columns if name not in header]
+    if missing:
+        mark = next((mark for mark in ";\t,|" if len(header) == 1 and mark in header[0]), "")
+        hint = f"; its cells seem to be separated by {mark!r}" if mark else ""
+        raise InputError(f"{path}, line 1: no column {missing[0]!r}; found {found}{hint}")
+    double = [name for name in (*columns, *optional) if header.count(name) > 1]
+    if double:
+        raise InputError(f"{path}, line 1: several columns {double[0]!r}; found {found}")
 
 
 def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -72,47 +155,84 @@ def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[s
         ) from None
 
 
-def _tsv_records(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+def _tsv_records(lines: Iterator[str], width: int, joined: bool) -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of each record. width: cells of a whole one; 0: as many as the first has."""
+    begun: list[str] = []  # a record that is short of cells
+    start = 0
     for number, line in enumerate(lines, 1):
-        if line.strip("\r\n"):
-            yield number, line.rstrip("\r\n").split("\t")
-
-
-def _chosen(records: Iterator[tuple[int, list[str]]], columns: Sequence[str], path: Path) -> Iterator[Row]:
-    """The wanted cells; the first record is the header."""
-    _, header = next(records, (0, []))
-    missing = [name for name in columns if name not in header]
-    if missing:
-        raise InputError(f"{path}, line 1: no column {missing[0]!r}; found {', '.join(map(repr, header)) or 'nothing'}")
-    places = [header.index(name) for name in columns]
-    for line, cells in records:
-        if len(cells) != len(header):
-            raise InputError(
-                f"{path}, line {line}: {len(cells)} cells, but the header has {len(header)}; is the line cut off?"
-            )
-        yield Row(line, [cells[place] for place in places])
-
-
-def _json_rows(lines: Iterator[str], columns: Sequence[str], path: Path) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if not line.strip("\r\n"):
             continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}, line {number}: not valid JSON ({error.msg}); is the line cut off?") from None
-        if not isinstance(row, dict):
-            raise InputError(f"{path}, line {number}: found a {type(row).__name__}; expected an object")
-        yield Row(number, [_cell(row, name, f"{path}, line {number}") for name in columns])
+        cells = line.rstrip("\r\n").split("\t")
+        width = width or len(cells)
+        if begun and len(cells) < width and len(begun) + len(cells) - 1 <= width:
+            cells, number = [*begun[:-1], f"{begun[-1]}\n{cells[0]}", *cells[1:]], start
+        elif begun:
+            yield start, begun
+        begun, start = (cells, number) if joined and len(cells) < width else ([], 0)
+        if not begun:
+            yield number, cells
+    if begun:
+        yield start, begun
 
 
-def _cell(row: dict[str, Any], name: str, where: str) -> str:
-    """A JSON value as text: strings as they are, whole numbers and booleans (labels) as JSON writes them."""
-    if name not in row:
-        raise InputError(f"{where}: no key {name!r}; found {', '.join(map(repr, row)) or 'none'}")
-    value = row[name]
+# ---- JSON lines and Parquet
+
+
+def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with open(path, "rb") as file:
+        for number, line in enumerate(decoded(file, str(path)), 1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                fault = getattr(error, "msg", error)
+                raise InputError(f"{path}, line {number}: not valid JSON ({fault}); is the line cut off?") from None
+            if not isinstance(value, dict):
+                raise InputError(f"{path}, line {number}: found a {type(value).__name__}; expected an object")
+            yield number, value
+
+
+def _parquet_objects(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(row, the wanted cells of it); other columns are not read."""
+    import pyarrow
+    from pyarrow import parquet
+
+    wanted = list(dict.fromkeys(names))
+    try:
+        with parquet.ParquetFile(path) as file:
+            if not set(wanted) <= set(file.schema_arrow.names):  # then all: whoever misses one wants to know the others
+                wanted = file.schema_arrow.names
+            rows = (row for batch in file.iter_batches(BATCH, columns=wanted) for row in batch.to_pylist())
+            yield from enumerate(rows, 1)
+    except (pyarrow.ArrowException, OSError) as error:
+        fault = str(error).splitlines()[0]
+        raise InputError(f"{path}: not a readable Parquet file ({fault}); is it cut off?") from None
+
+
+def _from_object(
+    line: int, value: dict[str, Any], columns: Sequence[str], optional: Sequence[str], lists: Sequence[str], path: Path
+) -> Row:
+    where = place(path, line)
+    missing = [name for name in columns if name not in value]
+    if missing:
+        found = ", ".join(map(repr, value)) or "none"
+        raise InputError(f"{where}: no key {missing[0]!r}; found {found}")
+    wanted = (*columns, *optional)
+    return Row(line, [_text(value.get(name), name in lists, f"{where}: {name!r}") for name in wanted])
+
+
+def _text(value: Any, may_be_list: bool, where: str) -> str:
+    """A value as text: strings as they are; numbers, booleans and lists as JSON writes them."""
     if value is None:
         return ""
-    if not isinstance(value, str | int):
-        raise InputError(f"{where}: {name!r} is a {type(value).__name__}; expected a string")
-    return value if isinstance(value, str) else json.dumps(value)
+    items = value if may_be_list and isinstance(value, list) else [value]
+    wrong = [item for item in items if not isinstance(item, str | int | float)]
+    if wrong:
+        expected = "a string" + (", or a list of strings" if may_be_list else "")
+        inside = " with a " + type(wrong[0]).__name__ + " in it" if items is value else ""
+        raise InputError(f"{where} is a {type(value).__name__}{inside}; expected {expected}")
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise InputError(f"{where} has half a character (a lone surrogate); save the text as UTF-8 again")
+    return text

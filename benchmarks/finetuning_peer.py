@@ -78,7 +78,7 @@ def peer(task: str, seed: int, settings: Settings) -> dict[str, Any]:
             warmup_steps=int(settings.warmup * steps),
             optim="adamw_torch_fused",
             bf16=settings.precision == "bfloat16 autocast",
-            train_sampling_strategy="group_by_length",
+            train_sampling_strategy="random" if settings.padding else "group_by_length",
             seed=seed,
             use_cpu=True,
             save_strategy="no",
@@ -174,7 +174,7 @@ def glue_job(name: str, settings: Settings, tokenizer: Any) -> Job:
     def load(file: str, rows: int | None) -> list[Feature]:
         examples = read_tsv(settings.data / "glue" / task.folder / file, task.header)[:rows]
         texts = [[example[column] for example in examples] for column in task.text]
-        features = tokenizer(*texts, truncation=True, max_length=settings.max_seq_length)
+        features = tokenizer(*texts, truncation=True, max_length=settings.max_seq_length, padding=settings.padding)
         labels = [task.labels.index(e[task.label]) if task.labels else float(e[task.label]) for e in examples]
         return [{**{k: v[i] for k, v in features.items()}, "labels": label} for i, label in enumerate(labels)]
 

@@ -17,6 +17,7 @@ import importlib.util
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +27,12 @@ from typing import Any
 import torch
 
 from bertworks.files import read_json, write_json
+from bertworks.finetune import FinetuneConfig, finetune
+from bertworks.tasks.catalogue import find_task
+from bertworks.tasks.kinds import load_data
 from bertworks.training import parallel
+from bertworks.training.loop import LoopConfig
+from bertworks.training.optim import OptimConfig
 
 SIDES = ("ours", "transformers")
 RESULTS = Path(__file__).parent / "results"
@@ -52,6 +58,7 @@ class Settings:
     weight_decay: float = 0.01  # not on biases and LayerNorm
     clip: float = 1.0
     dropout: float = 0.1  # in encoder and classifier
+    padding: str | bool = False  # transformers: False pads a batch to its longest row, "max_length" all rows alike
     precision: str = "bfloat16 autocast"  # of training; the weights are float32
     evaluation: str = "float32"
     context: str | None = None
@@ -91,9 +98,58 @@ TASKS = {
 }
 
 
+FOLDERS = {"mrpc": "glue/MRPC", "rte": "glue/RTE", "cola": "glue/CoLA", "stsb": "glue/STS-B", "sst2": "glue/SST-2"}
+FOLDERS |= {"qnli": "glue/QNLI", "conll2003": "conll2003", "squad1": "squad", "squad2": "squad"}
+FILES = {  # parts of the official files, all that is at hand
+    "squad1": {"train": "train-v1.1-13pct.json"},
+    "squad2": {"train": "small-train-v2.0.json", "dev": "small-dev-v2.0.json"},
+}
+NAMES = {  # ours: the other side's
+    "f1_test": "test_f1",
+    "precision_test": "test_precision",
+    "recall_test": "test_recall",
+}
+NAMES_2 = {"f1": "best_f1", "exact": "best_exact", "f1_at_0": "f1", "exact_at_0": "exact"}  # SQuAD 2.0
+
+
 def ours(task: str, seed: int, settings: Settings) -> dict[str, Any]:
-    """bertworks: `metrics` (named as by the other side), `seconds` and `cpu_seconds` of training, `rows`, `steps`."""
-    raise NotImplementedError("the side of bertworks is not written yet")
+    """bertworks: `metrics` (named as by the other side), `seconds` of training, `rows`, `steps`."""
+    known = dataclasses.replace(find_task(task), **FILES.get(task, {}))
+    if task == "conll2003":
+        known = dataclasses.replace(known, more={"test": "eng.testb"})
+    data = load_data(known, settings.data / FOLDERS[task])
+    more = {name: rows[: settings.dev_rows] for name, rows in data.more.items()}
+    data = dataclasses.replace(data, train=data.train[: settings.rows], dev=data.dev[: settings.dev_rows], more=more)
+    config = FinetuneConfig(
+        max_seq_length=settings.max_seq_length,
+        doc_stride=settings.doc_stride or FinetuneConfig.doc_stride,
+        optim=OptimConfig(
+            lr=settings.lr,
+            rule="adamw",
+            betas=settings.betas,
+            eps=settings.eps,
+            weight_decay=settings.weight_decay,
+            max_grad_norm=settings.clip,
+            warmup=settings.warmup,
+            schedule="hf",
+        ),
+        loop=LoopConfig(seed=seed, precision="bfloat16", eval_every=10**9, save_every=10**9),
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        dropout=settings.dropout,
+    )
+    with tempfile.TemporaryDirectory() as out:
+        results = finetune(config, known, data, settings.model, Path(out) / "run", quiet=True)
+    assert results is not None
+    names = NAMES_2 if task == "squad2" else NAMES
+    return {
+        "metrics": {names.get(name, name): value for name, value in results["metrics"].items()},
+        "collapsed": results["collapsed"],
+        "seconds": results["seconds"],
+        "rows": {"train": len(data.train), "dev": len(data.dev)},
+        "steps": results["steps"],
+        "tokens": results["tokens"],
+    }
 
 
 def transformers(task: str, seed: int, settings: Settings) -> dict[str, Any]:
@@ -160,7 +216,7 @@ def summarise(folder: Path) -> dict[str, Any]:
             },
             **{
                 key: {side: spread([run[key] for run in sides[side]]) for side in SIDES if sides[side]}
-                for key in ("seconds", "cpu_seconds")
+                for key in ("seconds",)
             },
         }
     versions = {name: value for run in runs for name, value in run.get("versions", {}).items()}

@@ -2,6 +2,7 @@
 
 import importlib.util
 import io
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -15,7 +16,9 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.model.heads import build_model
 from bertworks.predictor import CHUNK, Predictor
-from tiny_task import TINY, tiny_folder
+from bertworks.tasks.long_texts import windows_of
+from bertworks.tasks.tags import chunks
+from tiny_task import TINY, VOCAB, tiny_folder
 
 TEXTS = ["a b c", "good film", "", "d " * 20, "bad"]
 
@@ -44,6 +47,13 @@ def chances(folder: Path, text: str, pair: str | None = None) -> torch.Tensor:
     return model.heads["classifier"](out.pooled).softmax(-1)[0]
 
 
+def pooled(folder: Path, text: str) -> torch.Tensor:
+    """(K,) the mean over two windows, the first and the last 14 tokens, of a text that does not fit."""
+    pieces = load_tokenizer(folder).tokenize(text)
+    parts = [text] if len(pieces) <= 14 else [" ".join(pieces[:14]), " ".join(pieces[-14:])]
+    return torch.stack([chances(folder, part) for part in parts]).mean(0)
+
+
 # ---- labels
 
 
@@ -51,12 +61,28 @@ def test_classify_equals_one_at_a_time(classifier):
     predictor = Predictor(classifier)
     results = predictor.classify(TEXTS, all_scores=True)
     for text, result in zip(TEXTS, results, strict=True):
-        expected = chances(classifier, text)
+        expected = pooled(classifier, text)
         assert list(result["scores"]) == ["one", "two", "three"]
         np.testing.assert_allclose(list(result["scores"].values()), expected, atol=1e-5)
         assert result["score"] == max(result["scores"].values()) == result["scores"][result["label"]]
-    assert [result["cut"] for result in results] == [0, 0, 0, 6, 0]
-    assert predictor.truncated == {"examples": 1, "tokens": 6} and predictor.max_length == 16
+    assert [result["windows"] for result in results] == [1, 1, 1, 2, 1]
+    pair = predictor.classify("d " * 9, "a " * 9)
+    assert pair["cut"] == 5 and pair["windows"] == 1
+    assert predictor.truncated == {"examples": 1, "tokens": 5} and predictor.max_length == 16
+
+
+@pytest.mark.parametrize("length", [0, 1, 13, 14, 15, 24, 25, 70])
+def test_windows_of_a_long_text_cover_it(pretrained, length):
+    tokenizer = load_tokenizer(pretrained)
+    text = " ".join("abcdefghijklmnopqrstuvwxyz"[i % 26] for i in range(length))
+    ids = tokenizer.encode(text).ids[1:-1]
+    inputs, owner = windows_of(tokenizer, ["good", text], 16)
+    parts = [inputs.ids[a + 1 : b - 1].tolist() for a, b in itertools.pairwise(inputs.edges)][1:]
+    assert owner.tolist() == [0] + [1] * len(parts) and inputs.lengths.max() <= 16
+    places = [next(i for i in range(len(ids) + 1) if ids[i : i + len(part)] == part) for part in parts]
+    assert places[0] == 0 and parts[-1] == ids[max(0, len(ids) - 14) :]
+    if 14 < length < 26:  # each letter once: one window after the other, overlapping by a quarter at least
+        assert all(1 <= b - a <= 10 for a, b in itertools.pairwise(places))
 
 
 def test_one_text_a_pair_and_pairs(classifier):
@@ -82,7 +108,7 @@ def test_order_is_kept_over_chunks(classifier):
 
 
 def test_refused(pretrained, classifier, tmp_path):
-    with pytest.raises(InputError, match="has no classifier; make one with: bertworks finetune"):
+    with pytest.raises(InputError, match="has no classifier, so it cannot do this; bertworks finetune"):
         Predictor(pretrained).classify("a")
     with pytest.raises(InputError, match="no masked-LM head"):
         Predictor(classifier).fill_mask("a [MASK]")
@@ -92,6 +118,118 @@ def test_refused(pretrained, classifier, tmp_path):
         Predictor(classifier, max_length=99)
     with pytest.raises(InputError, match="pooling = 'max'"):
         Predictor(classifier).embed("a", pooling="max")
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_values_and_several_labels(pretrained, tmp_path, kind):
+    labels = ["score"] if kind == "regression" else ["a", "b", "c"]
+    model = build_model(TINY, ("classifier",), labels=len(labels), seed=3)
+    with torch.no_grad():
+        model.heads["classifier"].bias.copy_(torch.tensor([7.5, -9.0, 9.0][: len(labels)]))
+    save_folder(tmp_path / "m", model, pretrained, labels=labels, task={"kind": kind})
+    found = Predictor(tmp_path / "m").classify("a b", all_scores=True)
+    with torch.no_grad():
+        ids = torch.tensor([load_tokenizer(pretrained).encode("a b").ids])
+        scores = load_model(tmp_path / "m").heads["classifier"](load_model(tmp_path / "m").encoder(ids).pooled)[0]
+    if kind == "regression":
+        assert found["label"] == "score" and found["score"] > 7
+        assert found["score"] == pytest.approx(float(scores), abs=1e-5)
+    else:
+        assert found["label"] == "a|c"
+        np.testing.assert_allclose(list(found["scores"].values()), scores.sigmoid(), atol=1e-5)
+
+
+# ---- tags, answers, choices
+
+
+TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+
+
+@pytest.fixture(scope="module")
+def tagger(pretrained) -> Path:
+    folder = pretrained.parent / "tagger"
+    model = build_model(TINY, ("tagger",), labels=len(TAGS), seed=4)
+    with torch.no_grad():
+        model.heads["tagger"].weight.mul_(60)
+    save_folder(folder, model, pretrained, labels=TAGS, max_length=16, task={"kind": "tagging"})
+    return folder
+
+
+def test_tag_gives_places_in_the_callers_text(tagger):
+    predictor, text = Predictor(tagger), "  Good film,\ta  b.\n\nBad"
+    found = predictor.tag(text)
+    with torch.no_grad():
+        model, tokenizer = load_model(tagger), load_tokenizer(tagger)
+        encoding = tokenizer.encode(text)
+        out = model.encoder(torch.tensor([encoding.ids]))
+        best = model.heads["tagger"](out).softmax(-1).max(-1)
+    tags = [TAGS[i] for i in best.indices[1:-1].tolist()]
+    expected = [(kind, encoding.offsets[a + 1][0], encoding.offsets[b][1]) for kind, a, b in chunks(tags)]
+    assert [(e["type"], e["start"], e["end"]) for e in found] == expected and found
+    assert all(e["text"] == text[e["start"] : e["end"]] and 0 < e["score"] <= 1 for e in found)
+    first = chunks(tags)[0]
+    mean = best.values[1 + first[1] : 1 + first[2]].mean()
+    assert found[0]["score"] == pytest.approx(float(mean), abs=1e-5)
+    assert predictor.tag(["", text]) == [[], found]
+
+
+def test_tag_reads_texts_of_any_length(tagger):
+    text = "good a b c " * 200
+    found = Predictor(tagger).tag(text)
+    assert found[-1]["end"] > 2000 and predictor_is_ordered(found)
+
+
+def predictor_is_ordered(found) -> bool:
+    return all(a["end"] <= b["start"] for a, b in itertools.pairwise(found))
+
+
+def span_folder(pretrained: Path, folder: Path, **task) -> Path:
+    """A span head that scores tokens by their words alone: starts at `good`, ends at `film`."""
+    model = build_model(TINY, ("span",), seed=5)
+    save_folder(folder, model, pretrained, max_length=16, task={"kind": "span", "doc_stride": 4, **task})
+    return folder
+
+
+def scored(model, inputs, world, size) -> torch.Tensor:
+    """(T, 2) scores by the words alone."""
+    ids = torch.from_numpy(inputs.ids)
+    good, film, cls = (ids == VOCAB.index(word) for word in ("good", "film", "[CLS]"))
+    return torch.stack([good * 9.0 + cls * 5.0, film * 9.0 + cls * 5.0], 1)
+
+
+def test_answer_gives_places_in_the_callers_text(pretrained, tmp_path, monkeypatch):
+    monkeypatch.setattr("bertworks.predictor.compute_scores", scored)
+    predictor = Predictor(span_folder(pretrained, tmp_path / "m"))
+    context = "a b c d e f g h i j " * 3 + ", Good\n film. " + "k l m n o " * 5
+    found = predictor.answer("a b", context)
+    assert found["text"] == "Good\n film" == context[found["start"] : found["end"]] and 0.9 < found["score"] <= 1
+    assert predictor.answer(["a b"], [context]) == [found]
+    several = next(predictor.answer_stream([("a b", context)], n_best=3))
+    assert len(several) == 3 and several[0] == found and several[0]["score"] > several[1]["score"]
+
+
+@pytest.mark.parametrize(("threshold", "text"), [(0.0, "good film"), (-20.0, "")])
+def test_the_threshold_stored_with_the_model_decides(pretrained, tmp_path, monkeypatch, threshold, text):
+    monkeypatch.setattr("bertworks.predictor.compute_scores", scored)
+    settings = {"version_2": True, "null_score_diff_threshold": threshold}
+    predictor = Predictor(span_folder(pretrained, tmp_path / "m", **settings))
+    assert predictor.answer("a b", "c good film d")["text"] == text
+    assert predictor.answer("a b", "c d e")["text"] == ""
+
+
+def test_choose(pretrained, tmp_path):
+    model = build_model(TINY, ("choice",), seed=6)
+    with torch.no_grad():
+        model.heads["choice"].weight.mul_(60)
+    save_folder(tmp_path / "m", model, pretrained, task={"kind": "choice"})
+    choices = ["good", "bad film", "a b c"]
+    found = Predictor(tmp_path / "m").choose("a film", choices)
+    with torch.no_grad():
+        encodings = [load_tokenizer(tmp_path / "m").encode("a film", choice) for choice in choices]
+        rows = [(torch.tensor([e.ids]), None, torch.tensor([e.type_ids])) for e in encodings]
+        scores = torch.cat([model.eval().heads["choice"](model.encoder(*row).pooled)[0] for row in rows])
+    np.testing.assert_allclose(found["scores"], scores.softmax(0), atol=1e-5)
+    assert found["choice"] == int(scores.argmax()) and found["text"] == choices[found["choice"]]
 
 
 # ---- masks

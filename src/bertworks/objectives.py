@@ -104,11 +104,12 @@ class TaggingObjective:
 class SpanObjective:
     """Mean of two softmaxes, over start and over end, each over the real tokens of a sequence (section 4.2).
 
-    The original's softmaxes also run over padding; so its loss, unlike ours, hangs on the length of the batch.
+    The original's softmaxes also run over padding; so its loss, unlike ours, hangs on the length of the batch. Places
+    -100 are not known.
     """
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": len(batch["labels"])}
+        return {"task": int((batch["labels"][:, 0] != IGNORED).sum())}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out = _encode(model, batch, dropout)

@@ -1,19 +1,16 @@
 """Raw text in, predictions out: `Predictor(folder)` is what the command line, servers and benchmarks all use.
 
-Results are plain dictionaries, ready for JSON. Inputs are batched by length and given back in the caller's order. Texts
-longer than the folder's limit are cut; `cut` in a result, and `truncated` on the predictor, say by how much.
+Results are plain dictionaries, ready for JSON. Inputs are batched by length and given back in the caller's order.
+Offsets count characters of the caller's own string. What is longer than the folder's limit is read through windows; of
+pairs and choices, which are not, `cut` in a result and `truncated` on the predictor say what was lost.
 
-Shapes: N texts, L positions, M masks, D width, V vocabulary.
+Shapes: N texts, L positions, M masks, D width, V vocabulary, K labels, C choices.
 """
 
-import contextlib
 import itertools
-import json
-import sys
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, overload
+from typing import Any, Literal, TypedDict, TypeVar, overload
 
 import numpy as np
 import torch
@@ -21,13 +18,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .evaluate import Finetuned
-from .files import InputError, atomic_write
-from .tasks.base import Example, Task
-from .tasks.classification import prepare
-from .tasks.inputs import Inputs
+from .files import InputError
+from .tasks.answers import Answer
+from .tasks.base import Example, KindName, Prepared, Task
+from .tasks.choice import Choice
+from .tasks.classification import SEPARATOR
+from .tasks.kinds import KINDS
+from .tasks.long_texts import mean_of_windows, windows_of
+from .tasks.questions import Question
 from .tasks.scores import compute_scores
-from .tasks.table import TABLES, Row, decoded, read_table
+from .tasks.span import SpanRows
+from .tasks.tagging import Entity, TagRows, entities, from_texts
 from .training.parallel import World
+
+T = TypeVar("T")
 
 BATCH = 32  # texts a forward pass
 CHUNK = 1024  # texts that are put in order of length together
@@ -43,12 +47,33 @@ class Candidate(TypedDict):
 
 
 class Classified(TypedDict, total=False):
-    """The likeliest label."""
+    """The likeliest label; of several at once, those above one half with | between them."""
 
     label: str
-    score: float  # its probability, 0 to 1; of a model with one output, that output
+    score: float  # probability of the label, 0 to 1; of a regression, its value
     scores: dict[str, float]  # of all labels, if asked for
+    windows: int  # how many windows were pooled; 1: the text fits
     cut: int  # tokens that did not fit
+
+
+class Answered(TypedDict):
+    """An answer in a context; an empty text says that there is none."""
+
+    text: str  # context[start:end]
+    start: int
+    end: int
+    score: float  # its probability among the best ones, 0 to 1
+    cut: int  # tokens of the question that did not fit
+
+
+class Chosen(TypedDict):
+    """The choice that fits best."""
+
+    choice: int  # counted from 0
+    text: str
+    score: float  # its probability, 0 to 1
+    scores: list[float]  # of all choices
+    cut: int
 
 
 class Predictor:
@@ -65,6 +90,7 @@ class Predictor:
         self.folder, self.tokenizer = self.loaded.folder, self.loaded.tokenizer
         self.model = self.loaded.model.to(self.world.device)
         self.max_length = self.loaded.limits.max_seq_length
+        self.kind = str(self.loaded.settings.get("kind", ""))  # of its task; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs that were cut since this predictor was made
 
     # ---- masks
@@ -122,8 +148,9 @@ class Predictor:
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, all_scores: bool = False
     ) -> list[Classified]: ...
     def classify(self, texts: Any, pairs: Any = None, all_scores: bool = False) -> Any:
-        """The label of a text, or of a pair of texts; lists give lists.
+        """The label of a text, or of a pair of texts; lists give lists. Regressions and several labels: see Classified.
 
+        A single text that is too long is judged through overlapping windows, and the probabilities are averaged.
         Raises InputError if the folder has no classifier, ValueError if `pairs` has another length than `texts`.
         """
         if isinstance(texts, str):
@@ -133,20 +160,107 @@ class Predictor:
 
     def classify_stream(self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
-        if "classifier" not in self.model.heads:
-            raise InputError(
-                f"{self.folder} has no classifier; make one with: bertworks finetune --model {self.folder} ..."
-            )
-        labels = self.loaded.labels
-        for inputs in self._chunks(rows):
-            scores = compute_scores(self.model, inputs, self.world, BATCH)  # (N, K)
-            chances = scores if len(labels) == 1 else scores.softmax(-1)
-            for row, cut in zip(chances.tolist(), inputs.cut.tolist(), strict=True):
+        self._check("single")
+        for chunk in _chunks(rows):
+            if any(pair is not None for _, pair in chunk):
+                inputs, owner = self._prepare("pair", [Example(*row) for row in chunk]).inputs, np.arange(len(chunk))
+            else:
+                inputs, owner = windows_of(self.tokenizer, [text for text, _ in chunk], self.max_length)
+            scores = compute_scores(self.model, inputs, self.world, BATCH)  # (S, K)
+            if self.kind != "regression":
+                scores = scores.sigmoid() if self.kind == "multilabel" else scores.softmax(-1)
+            means, windows = mean_of_windows(scores.numpy(), owner), np.bincount(owner)
+            cuts = inputs.cut if len(inputs) == len(chunk) else np.zeros(len(chunk), np.int64)
+            for row, count, cut in zip(means.tolist(), windows.tolist(), cuts.tolist(), strict=True):
+                yield self._classified(row, all_scores, count, cut)
+
+    def _classified(self, row: list[float], all_scores: bool, windows: int, cut: int) -> Classified:
+        labels, top = self.loaded.labels, max(row)
+        label = labels[row.index(top)]
+        if self.kind == "multilabel":
+            label = SEPARATOR.join(name for name, score in zip(labels, row, strict=True) if score > 0.5)
+        result = Classified(label=label, score=top, windows=windows, cut=cut)
+        if all_scores:
+            result["scores"] = dict(zip(labels, row, strict=True))
+        return result
+
+    # ---- tags
+
+    @overload
+    def tag(self, texts: str) -> list[Entity]: ...  # type: ignore[overload-overlap]
+    @overload
+    def tag(self, texts: Sequence[str]) -> list[list[Entity]]: ...
+    def tag(self, texts: Any) -> Any:
+        """The entities of a text of any length, in order; lists give lists.
+
+        Raises InputError if the folder has no tagger.
+        """
+        if isinstance(texts, str):
+            return next(self.tag_stream([texts]))
+        return list(self.tag_stream(texts))
+
+    def tag_stream(self, texts: Iterable[str]) -> Iterator[list[Entity]]:
+        """`tag` for any number of texts, in constant memory, in their order."""
+        self._check("tagging")
+        characters = bool(self.loaded.settings.get("characters"))
+        for chunk in _chunks(texts):
+            prepared = self._prepare("tagging", from_texts(self.tokenizer, chunk, characters))
+            assert isinstance(prepared, TagRows)
+            decoded = prepared.decode(compute_scores(self.model, prepared.inputs, self.world, BATCH))
+            for row, (tags, scores) in zip(prepared.rows, decoded, strict=True):
+                yield entities(row, tags, scores)
+
+    # ---- answers
+
+    @overload
+    def answer(self, questions: str, contexts: str) -> Answered: ...  # type: ignore[overload-overlap]
+    @overload
+    def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Answered]: ...
+    def answer(self, questions: Any, contexts: Any) -> Any:
+        """The stretch of a context of any length that answers a question; lists give lists.
+
+        A folder that was fine-tuned with unanswerable questions may say that there is no answer, by its own threshold.
+        Raises InputError if the folder has no span head.
+        """
+        if isinstance(questions, str):
+            return next(self.answer_stream([(questions, contexts)]))
+        return list(self.answer_stream(zip(questions, contexts, strict=True)))
+
+    def answer_stream(self, rows: Iterable[tuple[str, str]], n_best: int = 1) -> Iterator[Any]:
+        """`answer` for any number of (question, context), in constant memory, in their order.
+
+        n_best: more than 1 gives lists of the best answers instead, best first.
+        """
+        self._check("span")
+        stored = self.loaded.settings
+        threshold = float(stored.get("null_score_diff_threshold", 0.0))
+        for chunk in _chunks(rows):
+            prepared = self._prepare("span", [Question(str(i), *row) for i, row in enumerate(chunk)])
+            assert isinstance(prepared, SpanRows)
+            scores = compute_scores(self.model, prepared.inputs, self.world, BATCH)
+            found = prepared.answers(scores, bool(stored.get("version_2")))
+            cuts = np.bincount(prepared.windows.question, prepared.inputs.cut, len(chunk)).astype(int).tolist()
+            for (_, context), answers, cut in zip(chunk, found, cuts, strict=True):
+                best = [answers.choose(threshold)] if n_best == 1 else answers.best[:n_best]
+                told = [_answered(answer, context, cut) for answer in best]
+                yield told if n_best > 1 else told[0]
+
+    # ---- choices
+
+    def choose(self, text: str, choices: Sequence[str]) -> Chosen:
+        """Which of the choices fits the text. Raises InputError if the folder has no choice head."""
+        return next(self.choose_stream([(text, choices)]))
+
+    def choose_stream(self, rows: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Chosen]:
+        """`choose` for any number of (text, choices), all of as many choices, in constant memory, in their order."""
+        self._check("choice")
+        for chunk in _chunks(rows):
+            prepared = self._prepare("choice", [Choice(text, tuple(choices)) for text, choices in chunk])
+            scores = compute_scores(self.model, prepared.inputs, self.world, BATCH)
+            chances = scores.view(-1, prepared.inputs.choices).softmax(-1).tolist()
+            for (_, choices), row, cut in zip(chunk, chances, prepared.inputs.cut.tolist(), strict=True):
                 best = row.index(max(row))
-                result = Classified(label=labels[best], score=row[best], cut=cut)
-                if all_scores:
-                    result["scores"] = dict(zip(labels, row, strict=True))
-                yield result
+                yield Chosen(choice=best, text=choices[best], score=row[best], scores=row, cut=cut)
 
     # ---- vectors
 
@@ -160,9 +274,9 @@ class Predictor:
         """
         if pooling not in ("mean", "cls"):
             raise InputError(f"pooling = {pooling!r}; expected mean or cls")
-        rows = [(text, None) for text in ([texts] if isinstance(texts, str) else texts)]
         parts = [np.empty((0, self.model.config.hidden_size), np.float32)]
-        for inputs in self._chunks(rows):
+        for chunk in _chunks([texts] if isinstance(texts, str) else texts):
+            inputs = self._prepare("single", [Example(text) for text in chunk]).inputs
             part = np.empty((len(inputs), self.model.config.hidden_size), np.float32)
             for batch_rows in inputs.by_length(BATCH):
                 batch = {name: value.to(self.world.device) for name, value in inputs.batch(batch_rows).items()}
@@ -176,18 +290,37 @@ class Predictor:
 
     # ---- inside
 
-    def _chunks(self, rows: Iterable[tuple[str, str | None]]) -> Iterator[Inputs]:
-        """The rows featurised, CHUNK at a time."""
-        rows = iter(rows)
-        while chunk := list(itertools.islice(rows, CHUNK)):
-            examples = [Example(text, pair) for text, pair in chunk]
-            inputs = prepare(self.tokenizer, examples, Task("prediction"), self.loaded.limits).inputs
-            self._note(*inputs.truncation().values())
-            yield inputs
+    def _check(self, kind: KindName) -> None:
+        """Raises InputError if the folder has no head for this kind."""
+        head = KINDS[kind].head
+        if head not in self.model.heads:
+            raise InputError(
+                f"{self.folder} has no {head}, so it cannot do this; bertworks finetune --model {self.folder} adds one"
+            )
+
+    def _prepare(self, kind: KindName, rows: Sequence[Any]) -> Prepared:
+        """Rows featurised, what was cut noted."""
+        columns = ("text", "pair")[: 2 if kind in ("pair", "span") else 1]
+        task = Task("prediction", columns, kind=kind, labels=self.loaded.labels, choices=("", ""))
+        prepared = KINDS[kind].prepare(self.tokenizer, rows, task, self.loaded.limits)
+        self._note(*prepared.inputs.truncation().values())
+        return prepared
 
     def _note(self, examples: int, tokens: int) -> None:
         self.truncated["examples"] += examples
         self.truncated["tokens"] += tokens
+
+
+def _answered(answer: Answer, context: str, cut: int) -> Answered:
+    start, end = answer.start, answer.end
+    return Answered(text=context[start:end], start=start, end=end, score=answer.probability, cut=cut)
+
+
+def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
+    """CHUNK rows at a time."""
+    rows = iter(rows)
+    while chunk := list(itertools.islice(rows, CHUNK)):
+        yield chunk
 
 
 def _unit(x: Tensor) -> Tensor:
@@ -201,35 +334,3 @@ def _filled(text: str, tokens: list[str]) -> str:
     for token, rest in zip(tokens, parts[1:], strict=True):
         out = (out.rstrip() + token[2:] if token.startswith("##") else out + token) + rest
     return out
-
-
-def predict_file(
-    predictor: Predictor, file: str, columns: tuple[str, ...], out: Path | None, all_scores: bool = False
-) -> int:
-    """Classify every line of a text file ("-": standard input) or row of a table, and write JSON lines; how many.
-
-    columns: the one or two text columns of a table. out: file that is replaced when all is done; None: standard output.
-    Raises InputError with file and line.
-    """
-    lines: deque[int] = deque()  # of the rows that are under way
-
-    def rows() -> Iterator[tuple[str, str | None]]:
-        for row in read_texts(file) if file == "-" or Path(file).suffix not in TABLES else read_table(file, columns):
-            lines.append(row.line)
-            yield row.values[0], row.values[1] if len(row.values) == 2 else None
-
-    count = 0
-    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
-        for result in predictor.classify_stream(rows(), all_scores):
-            count += 1
-            print(json.dumps({"line": lines.popleft(), **result}, ensure_ascii=False), file=target)
-    return count
-
-
-def read_texts(file: str) -> Iterator[Row]:
-    """Every line of a text file, blank ones too; "-" is standard input. Raises InputError with file and line."""
-    if file != "-" and not Path(file).is_file():
-        raise InputError(f"{file}: no such file")
-    with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
-        for number, line in enumerate(decoded(opened, "standard input" if file == "-" else file), 1):
-            yield Row(number, [line.rstrip("\r\n")])

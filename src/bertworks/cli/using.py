@@ -29,34 +29,50 @@ def fill_mask(argv: list[str]) -> None:
 
 
 def predict(argv: list[str]) -> None:
-    """Label every line or row of a file: FOLDER FILE [--text col[,col2]] [--out FILE]; `-` reads lines from stdin."""
+    """Predict for every line or row of a file, whatever the folder does: FOLDER FILE [--out FILE]; `-` is stdin."""
+    import json
     from pathlib import Path
 
     import tyro
 
-    from ..predictor import Predictor, predict_file
+    from ..files import InputError
+    from ..predict_files import Columns, predict_file, predict_texts
+    from ..predictor import Predictor
 
     def run(
         folder: tyro.conf.Positional[Path],
-        file: tyro.conf.Positional[str],
-        text: str = "text",
+        file: tyro.conf.Positional[str] = "",
+        string: tuple[str, ...] = (),
+        text: str = "",
+        choices: str = "",
         out: Path | None = None,
         all_scores: bool = False,
+        n_best: int = 1,
     ) -> None:
-        """Write a JSON object a row: line, label, score, and cut (tokens that did not fit).
+        """Write a JSON object for each input: a label, entities, an answer or a choice, by the folder's kind.
 
         Args:
-            folder: run folder of `bertworks finetune`, or a model folder with a classifier
-            file: text, a line each; or .csv, .tsv, .jsonl; or - for lines from standard input
+            folder: run folder of `bertworks finetune`, or a model folder with a supervised head
+            file: text, a line each; .csv, .tsv, .jsonl, .parquet; questions in SQuAD's layout (.json); - for stdin
+            string: instead of a file the texts of one input: a text, a pair, question and context, text and choices
             text: text column of a table, or two of them with a comma between
+            choices: columns of a multiple choice, commas between
             out: file to write; standard output if left out
-            all_scores: add the probabilities of all labels
+            all_scores: classification: add the probabilities of all labels
+            n_best: answers: how many of them
         """
+        if bool(file) == bool(string):
+            raise InputError("give a FILE, - for standard input, or --string with the texts of one input")
         predictor = Predictor(folder)
-        rows = predict_file(predictor, file, tuple(text.split(",")), out, all_scores)
+        if string:
+            for result in predict_texts(predictor, [string], all_scores, n_best):
+                print(json.dumps(result, ensure_ascii=False))
+            return
+        columns = Columns(*(tuple(name for name in names.split(",") if name) for names in (text, choices)))
+        rows = predict_file(predictor, file, columns, out, all_scores, n_best)
         cut = predictor.truncated
-        print(f"{rows:,} rows" + (f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to "
-              f"{predictor.max_length}" if cut["examples"] else ""), file=sys.stderr)  # fmt: skip
+        lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
+        print(f"{rows:,} inputs{lost if cut['examples'] else ''}", file=sys.stderr)
 
     tyro.cli(run, prog="bertworks predict", args=argv)
 

@@ -73,8 +73,10 @@ class Inputs:
 
     @property
     def whole(self) -> bool:
-        """Whether every example has a label."""
-        return self.token_labels or bool(np.isfinite(self.labels).all() and not (self.labels == IGNORED).any())
+        """Whether every example has a label; a span's may be unknown, and is then not learned."""
+        if self.token_labels or (self.labels.ndim == 2 and self.labels.dtype == np.int64):
+            return bool((self.labels != IGNORED).any())
+        return bool(np.isfinite(self.labels).all() and not (self.labels == IGNORED).any())
 
     def sequences(self, rows: Rows) -> Rows:
         """The sequences of these examples."""

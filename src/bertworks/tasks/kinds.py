@@ -9,6 +9,8 @@ from ..files import InputError
 from .base import Data, Kind, KindName, Task
 from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
+from .span import SPAN
+from .tagging import TAGGING
 
 KINDS: dict[str, Kind] = {
     "single": SINGLE,
@@ -16,6 +18,8 @@ KINDS: dict[str, Kind] = {
     "regression": REGRESSION,
     "multilabel": MULTILABEL,
     "choice": CHOICE,
+    "tagging": TAGGING,
+    "span": SPAN,
 }
 
 

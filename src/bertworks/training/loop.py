@@ -198,7 +198,7 @@ class Loop:
 
     def _skip(self) -> None:
         """The stated policy for a loss or gradient that is not finite: no update; stop if it goes on."""
-        self.optimizer.adam.zero_grad(set_to_none=False)
+        self.optimizer.adam.zero_grad(set_to_none=True)
         self.progress.skipped += 1
         if self.progress.skipped > self.config.max_skipped:
             raise InputError(

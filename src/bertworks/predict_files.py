@@ -1,0 +1,117 @@
+"""Predictions for files: for each line, row of a table, or question of a SQuAD file a JSON object."""
+
+import contextlib
+import json
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .files import InputError, atomic_write
+from .predictor import Predictor
+from .tasks.base import Task
+from .tasks.questions import read as read_questions
+from .tasks.table import TABLES, decoded, read_table
+
+USUAL = {"span": ("question", "context")}  # text columns of a kind; of all others: text
+
+
+class Given(NamedTuple):
+    """One input."""
+
+    name: dict[str, Any]  # what tells it in the output: its line, or the id of a question
+    texts: Sequence[str]  # one or two texts; of a multiple choice a text, then the choices
+
+
+class Columns(NamedTuple):
+    """Where a table has its texts."""
+
+    text: tuple[str, ...] = ()  # one or two; (): the usual ones of the kind
+    choices: tuple[str, ...] = ()
+
+
+def predict_file(
+    predictor: Predictor, file: str, columns: Columns, out: Path | None, all_scores: bool = False, n_best: int = 1
+) -> int:
+    """Predict for every input of a file, whatever the folder's kind, and write JSON lines; how many.
+
+    file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
+    that is replaced when all is done; None: standard output. Raises InputError with file and line.
+    """
+    names: deque[dict[str, Any]] = deque()  # of the inputs that are under way
+
+    def texts() -> Iterator[Sequence[str]]:
+        for given in read_inputs(file, predictor.kind, columns):
+            names.append(given.name)
+            yield given.texts
+
+    count = 0
+    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
+        for result in predict_texts(predictor, texts(), all_scores, n_best):
+            count += 1
+            print(json.dumps({**names.popleft(), **result}, ensure_ascii=False), file=target)
+    return count
+
+
+def predict_texts(
+    predictor: Predictor, rows: Iterable[Sequence[str]], all_scores: bool = False, n_best: int = 1
+) -> Iterator[dict[str, Any]]:
+    """The predictions of a folder of any kind, in order; rows as `Given.texts`.
+
+    Raises InputError if a row has not as many texts as the kind needs, or the folder has no supervised head.
+    """
+    kind = predictor.kind
+    rows = _counted(rows, kind)
+    if kind == "tagging":
+        return ({"entities": found} for found in predictor.tag_stream(row[0] for row in rows))
+    if kind == "span":
+        asked = ((row[0], row[1]) for row in rows)
+        if n_best > 1:
+            return ({"answers": found} for found in predictor.answer_stream(asked, n_best))
+        return predictor.answer_stream(asked)
+    if kind == "choice":
+        return map(dict, predictor.choose_stream((row[0], row[1:]) for row in rows))
+    return map(
+        dict, predictor.classify_stream(((row[0], row[1] if len(row) == 2 else None) for row in rows), all_scores)
+    )
+
+
+def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]]:
+    least, most = {"span": (2, 2), "choice": (3, 10**6), "tagging": (1, 1)}.get(kind, (1, 2))
+    for row in rows:
+        if not least <= len(row) <= most:
+            wanted = {"span": "a question and a context", "choice": "a text and two or more choices"}
+            raise InputError(f"{len(row)} texts for the kind {kind}; expected {wanted.get(kind, 'one text, or two')}")
+        yield row
+
+
+def read_inputs(file: str, kind: str, columns: Columns) -> Iterator[Given]:
+    """What a file holds for a folder of this kind. Raises InputError with file and line."""
+    path = Path(file)
+    text = columns.text or USUAL.get(kind, ("text",))
+    if kind == "span" and path.suffix == ".json":
+        for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
+            yield Given({"id": question.id}, (question.question, question.context))
+    elif file != "-" and path.suffix in TABLES:
+        for row in read_table(path, (*text, *columns.choices)):
+            yield Given({"line": row.line}, _begun(row.values, len(text), columns.choices))
+    else:
+        for number, line in read_lines(file):
+            yield Given({"line": number}, (line,))
+
+
+def _begun(values: Sequence[str], texts: int, choices: Sequence[str]) -> Sequence[str]:
+    """A text and its choices, each after the second text if there is one (tasks/choice.py)."""
+    if not choices or texts == 1:
+        return values
+    return [values[0], *(f"{values[1]} {choice}" for choice in values[2:])]
+
+
+def read_lines(file: str) -> Iterator[tuple[int, str]]:
+    """Every line of a text file with its number, blank ones too; "-" is standard input. Raises InputError."""
+    if file != "-" and not Path(file).is_file():
+        raise InputError(f"{file}: no such file; a text itself is given with --string")
+    with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
+        for number, line in enumerate(decoded(opened, "standard input" if file == "-" else file), 1):
+            yield number, line.rstrip("\r\n")

@@ -1,0 +1,217 @@
+"""Answers from the scores of starts and ends (run_squad.py, write_predictions and get_final_text).
+
+Of every window the `n_best_size` best starts and ends are combined; what is no span of the context, begins where
+another window sees more of what is around, or is longer than `max_answer_length`, is dropped. The rest is ranked by
+start + end over all windows of a question. Ties stay in the order in which the original meets them.
+
+Each answer is told twice: as the text that the official files want, put together from words with single spaces between
+them, and as the place of its pieces in the context as the caller wrote it. The two say the same, except where the text
+could not be aligned with its words: there the original, and so the text, falls back to the whole words.
+
+Shapes: W windows, T scores of all windows, n candidates of a question.
+"""
+
+import functools
+import math
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import pre_tokenizers
+
+from ..tokenizer import Tokenizer
+from .base import Limits
+from .inputs import Rows
+from .windows import Contexts, Windows
+
+NOTHING_FOUND = 1e6  # null odds of a question for which no candidate is valid; there the original fails
+Scores = NDArray[np.float64]
+
+
+class Answer(NamedTuple):
+    """One of the n best."""
+
+    text: str  # as predictions.json has it; "" = the context has none
+    start: int = 0  # characters of the context; 0, 0 of an empty answer
+    end: int = 0
+    probability: float = 1.0  # among the n best
+    start_logit: float = 0.0
+    end_logit: float = 0.0
+
+
+class Answers(NamedTuple):
+    """What the scores say of one question."""
+
+    best: list[Answer]  # the most probable first
+    null_odds: float | None  # score of no answer minus that of the best answer; None: there must be one (version 1.1)
+
+    @property
+    def answered(self) -> Answer:
+        """The best answer that is one."""
+        return next((answer for answer in self.best if answer.text), Answer("", probability=0.0))
+
+    def choose(self, null_score_diff_threshold: float = 0.0) -> Answer:
+        """The best answer, or the empty one if its odds exceed the threshold."""
+        if self.null_odds is None or self.null_odds <= null_score_diff_threshold:
+            return self.answered
+        return next(answer for answer in self.best if not answer.text)
+
+
+class Candidates(NamedTuple):
+    """Spans of a context, in the order in which the original meets them."""
+
+    first: Rows  # (n,) pieces, counted through all contexts
+    last: Rows
+    start_logit: Scores
+    end_logit: Scores
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Turns scores into answers."""
+
+    contexts: Contexts
+    windows: Windows
+    tokenizer: Tokenizer
+    limits: Limits
+
+    def decode(self, scores: NDArray[np.floating], edges: Rows, version_2: bool) -> Iterator[Answers]:
+        """Answers to each question, in order.
+
+        scores (T, 2): start and end. edges (W + 1,): where the scores of each window begin and end; there may be some
+        of padding after those of its tokens. These take places among the n best, as in the original.
+        """
+        wide = scores.astype(np.float64)
+        final = functools.partial(final_text, plain=PlainWords(self.tokenizer))
+        for windows in self._by_question():
+            parts = [self._candidates(w, wide[edges[w] : edges[w + 1]]) for w in windows]
+            found = Candidates(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+            null = None
+            if version_2:  # the smallest of the scores of [CLS], which stands for no answer
+                scores_of_cls = wide[edges[windows]]
+                start, end = scores_of_cls[scores_of_cls.sum(1).argmin()].tolist()
+                null = (start, end)
+            yield self._rank(int(self.windows.context[windows[0]]), found, null, final)
+
+    def _by_question(self) -> list[Rows]:
+        """The windows of each question."""
+        W = len(self.windows.question)
+        return np.split(np.arange(W), np.flatnonzero(np.diff(self.windows.question)) + 1) if W else []
+
+    def _candidates(self, window: int, scores: Scores) -> Candidates:
+        """The valid spans among the best starts and ends of one window."""
+        limits, windows = self.limits, self.windows
+        place, count = windows.first[window], windows.count[window]
+        starts, ends = (np.argsort(-scores[:, i], kind="stable")[: limits.n_best_size] - place for i in (0, 1))
+        starts, ends = (some[(some >= 0) & (some < count)] for some in (starts, ends))
+        starts = starts[windows.max_context[windows.edges[window] + starts]]
+        longer = ends - starts[:, None]
+        i, j = np.nonzero((longer >= 0) & (longer < limits.max_answer_length))
+        first, last = starts[i], ends[j]
+        base = self.contexts.edges[windows.context[window]] + windows.start[window]
+        return Candidates(base + first, base + last, scores[place + first, 0], scores[place + last, 1])
+
+    def _rank(
+        self, context: int, found: Candidates, null: tuple[float, float] | None, final: Callable[[str, str], str]
+    ) -> Answers:
+        """The n best of one question, no text twice. null: scores of no answer, None if there must be one."""
+        totals = found.start_logit + found.end_logit
+        best: dict[str, int] = {}  # candidates by their text, -1 = no answer
+        for i in np.argsort(-(totals if null is None else np.append(totals, sum(null))), kind="stable").tolist():
+            if len(best) == self.limits.n_best_size:
+                break
+            if i == len(totals):
+                best[""] = -1
+            else:
+                first, last = found.first[i], found.last[i]
+                best.setdefault(final(self._tokens_as_text(first, last), self._words_as_text(first, last)), i)
+        if null is None:
+            return Answers(self._told(context, found, best, (0.0, 0.0)) or [Answer("empty")], None)
+        best.setdefault("", -1)
+        answers = self._told(context, found, best, null)
+        top = next((answer for answer in answers if answer.text), None)
+        return Answers(answers, sum(null) - top.start_logit - top.end_logit if top else NOTHING_FOUND)
+
+    def _told(self, context: int, found: Candidates, best: dict[str, int], null: tuple[float, float]) -> list[Answer]:
+        """The chosen candidates with their places and probabilities."""
+        logits = [(float(found.start_logit[i]), float(found.end_logit[i])) if i >= 0 else null for i in best.values()]
+        places = [self._place(context, found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
+        shares = softmax([start + end for start, end in logits])
+        return [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, places, shares, logits, strict=True)]
+
+    def _tokens_as_text(self, first: int, last: int) -> str:
+        pieces = " ".join([self.tokenizer.vocab[i] for i in self.contexts.ids[first : last + 1].tolist()])
+        return " ".join(pieces.replace(" ##", "").replace("##", "").split())
+
+    def _words_as_text(self, first: int, last: int) -> str:
+        word = self.contexts.word
+        return " ".join(self.contexts.words[word[first] : word[last] + 1])
+
+    def _place(self, context: int, first: int, last: int) -> tuple[int, int]:
+        """Characters from the beginning of one piece to the end of another, with what belongs to its last letter.
+
+        The library counts marks that it strips, and letters that it puts together (Hangul from jamo), as no part of
+        the piece: up to the next piece they are taken in.
+        """
+        text, begin, end = self.contexts.texts[context], int(self.contexts.begin[first]), int(self.contexts.end[last])
+        is_last = last + 1 == self.contexts.edges[context + 1]
+        limit = len(text) if is_last else int(self.contexts.begin[last + 1])
+        while end < limit and _continues(text[end]):
+            end += 1
+        return begin, end
+
+
+def _continues(char: str) -> bool:
+    """Whether a character is part of the letter before it: a combining mark, a vowel or final consonant of Hangul."""
+    return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
+
+
+def softmax(totals: list[float]) -> list[float]:
+    """Probabilities, summed in the original's order."""
+    top = max(totals, default=0.0)
+    powers = [math.exp(total - top) for total in totals]
+    whole = sum(powers)
+    return [power / whole for power in powers]
+
+
+# ---- the final text
+
+
+class PlainWords(dict[str, str]):
+    """Words as the vocabulary sees them: normalized, with spaces round punctuation. Each is looked at once."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._normalize = tokenizer.normalize
+        self._split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str  # that of every WordPiece model so far
+
+    def __missing__(self, word: str) -> str:
+        self[word] = plain = " ".join(part for part, _ in self._split(self._normalize(word)))
+        return plain
+
+
+def final_text(predicted: str, original: str, plain: PlainWords) -> str:
+    """The part of `original` that `predicted`, a text of word pieces, stands for; all of it if they cannot be aligned.
+
+    It is looked for in the normalized form of `original`; then the two forms are matched character by character, spaces
+    left out. So "zurich" in "(Zürich)," is Zürich.
+    """
+    normal = " ".join(filter(None, [plain[word] for word in original.split(" ")]))
+    begin = normal.find(predicted)
+    if begin < 0 or not predicted:
+        return original
+    if len(original) - original.count(" ") != len(normal) - normal.count(" "):
+        return original
+    first = begin - normal.count(" ", 0, begin)
+    last = first + len(predicted) - predicted.count(" ") - 1
+    return original[_place_of(original, first) : _place_of(original, last) + 1]
+
+
+def _place_of(text: str, number: int) -> int:
+    """Where the character of that number is if spaces do not count."""
+    place = -1
+    while (further := number + text.count(" ", 0, place + 1)) != place:
+        place = further
+    return place

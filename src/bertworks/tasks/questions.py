@@ -1,0 +1,140 @@
+"""Questions about paragraphs and their answers: files in SQuAD's layout, and tables of one's own.
+
+    .json     data > paragraphs > context, qas > id, question, answers > text, answer_start; version 2.0 has
+              is_impossible besides. SQuAD 1.1 and 2.0, KorQuAD 1.0 and many others are written so.
+    tables    `Task.text` names the columns of the question and of the context, `Task.label` that of the answer's text.
+              A column `answer_start` says where the answer begins in the context, counted in characters; where it is
+              missing or empty, the first occurrence is taken. A column `id` names the questions; else the line does.
+
+A question without an answer is one that its paragraph does not answer (SQuAD 2.0).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..files import InputError, read_json
+from .base import Task
+from .table import read_table
+
+LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
+
+
+class Question(NamedTuple):
+    """A question about a text."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[tuple[str, int], ...] = ()  # texts, and the character of the context where each begins; -1: nowhere
+    impossible: bool = False  # the context has no answer
+    line: int = 0  # where the row begins in a table, counted from 1
+    title: str = ""  # of the article
+
+    @property
+    def labelled(self) -> bool:
+        return self.impossible or bool(self.answers)
+
+
+def read(task: Task, path: Path, labelled: bool = True) -> list[Question]:
+    """The questions of one file; answers are not looked at unless `labelled`.
+
+    Raises InputError with file and place if it is damaged, has another layout, or uses an id twice.
+    """
+    found: list[Question] = []
+    places: dict[str, str] = {}
+    for place, question in _squad(path, labelled) if path.suffix == ".json" else _table(task, path, labelled):
+        first = places.setdefault(question.id, place)
+        if len(places) == len(found):
+            raise InputError(f"{path}, {place}: the id {question.id!r} is already that of {first}; give each its own")
+        _encodable(question, f"{path}, {place}, question {question.id!r}")
+        found.append(question)
+    if not found:
+        raise InputError(f"{path}: no questions in this file")
+    return found
+
+
+def _encodable(question: Question, where: str) -> None:
+    """JSON may hold halves of characters, which no tokenizer takes."""
+    try:
+        "".join((question.question, question.context, *(text for text, _ in question.answers))).encode()
+    except UnicodeEncodeError as error:
+        half = ord(error.object[error.start])
+        raise InputError(f"{where}: U+{half:04X} is half a character; save the text as UTF-8 again") from None
+
+
+# ---- SQuAD's layout
+
+
+def _squad(path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
+    """(place, question) for each; paragraphs are counted through the whole file, from 1."""
+    number = 0
+    for article in _part(read_json(path), "data", list, f"{path}"):
+        for paragraph in _part(article, "paragraphs", list, f"{path}, after paragraph {number}"):
+            number += 1
+            where = f"{path}, paragraph {number}"
+            context = _part(paragraph, "context", str, where)
+            for item in _part(paragraph, "qas", list, where):
+                name = str(_part(item, "id", str | int, where))
+                inside = f"{where}, question {name!r}"
+                text = _part(item, "question", str, inside)
+                answers, impossible = _answers(item, inside) if labelled else ((), False)
+                title = str(article.get("title", ""))
+                yield f"paragraph {number}", Question(name, text, context, answers, impossible, title=title)
+
+
+def _answers(item: Any, where: str) -> tuple[tuple[tuple[str, int], ...], bool]:
+    """The answers of one question, and whether it has none. Those of an impossible question are only plausible."""
+    if item.get("is_impossible", False):
+        return (), True
+    given = (
+        (_part(answer, "text", str, where), _part(answer, "answer_start", int, where))
+        for answer in _part(item, "answers", list, where)
+    )
+    answers = tuple((text, start) for text, start in given if text.strip())
+    return answers, not answers
+
+
+def _part(value: Any, key: str, kind: Any, where: str) -> Any:
+    """value[key]. Raises InputError if there is none, or none of that type."""
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: found a {type(value).__name__} instead of an object with {key!r}; {LAYOUT}")
+    if key not in value:
+        raise InputError(f"{where}: no {key!r}; found {', '.join(map(repr, value)) or 'nothing'}; {LAYOUT}")
+    if not isinstance(value[key], kind):
+        raise InputError(f"{where}: {key!r} is a {type(value[key]).__name__}; {LAYOUT}")
+    return value[key]
+
+
+# ---- tables
+
+
+def _table(task: Task, path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
+    """(place, question) for each row."""
+    optional = [name for name in ("id", *(("answer_start",) if labelled else ())) if _has_column(task, path, name)]
+    columns = (*task.text, *((task.label,) if labelled else ()), *optional)
+    for row in read_table(path, columns, task.header):
+        cells = dict(zip(columns, row.values, strict=True))
+        question, context = (cells[name] for name in task.text)
+        answers: tuple[tuple[str, int], ...] = ()
+        if labelled and cells[task.label].strip():
+            start = cells.get("answer_start", "").strip()
+            text = cells[task.label]
+            answers = ((text, _number(start, f"{path}, line {row.line}") if start else context.find(text)),)
+        name = cells.get("id", "").strip() or str(row.line)
+        yield f"line {row.line}", Question(name, question, context, answers, labelled and not answers, row.line)
+
+
+def _has_column(task: Task, path: Path, name: str) -> bool:
+    """Whether the first row has it. What else may be wrong with the file is said when all of it is read."""
+    try:
+        next(read_table(path, [name], task.header), None)
+    except InputError:
+        return False
+    return True
+
+
+def _number(text: str, where: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"{where}: answer_start {text!r}; expected a whole number of characters, or nothing")
+    return int(text)

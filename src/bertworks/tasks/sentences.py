@@ -1,0 +1,137 @@
+"""Files of tagged sentences, read as words and tags just as they are written.
+
+    eng.train, .conll, .txt ...  CoNLL columns: a word a line, word first and tag last, or as `Task.header` says; a
+                                 blank line between sentences, a line -DOCSTART- before each document
+    .tsv, if `Task.header` is    the same; KLUE's files
+    .tsv if not, .csv            a sentence a row: words with spaces between, tags with spaces between
+    .jsonl, .parquet             a sentence a row: lists of words and tags
+
+Where `Task.text` is ("character",), the units are characters: nothing stands between them, one tab stands between the
+columns because a unit may be a space, and lines with ## are comments. Without -DOCSTART- every sentence is a document
+of its own.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ..files import InputError
+from .base import Task
+from .table import as_list, decoded, place, read_table
+from .tags import check_scheme, check_tag
+
+DOCUMENT = "-DOCSTART-"
+_CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occur inside words
+
+
+class Sentence(NamedTuple):
+    """Words and tags as the file writes them."""
+
+    line: int  # counted from 1; the row's number in a Parquet file
+    document: int
+    words: list[str]
+    tags: list[str] | None
+
+
+def by_character(task: Task) -> bool:
+    """Whether the units are characters."""
+    return task.text == ("character",)
+
+
+def read_sentences(task: Task, path: Path | str, labelled: bool = True) -> list[Sentence]:
+    """All sentences of a file; tags are not looked at unless `labelled`.
+
+    Raises InputError with file and line if a line has not as many columns as the others, a tag is none, words and tags
+    differ in number, or the file mixes two schemes.
+    """
+    path, names = Path(path), _Names(task)
+    form = path.suffix.partition("#")[0]  # all.csv#dev is a part of a table
+    if form in (".csv", ".jsonl", ".parquet") or (form == ".tsv" and not task.header):
+        found = list(_rows(task, path, names if labelled else None))
+    else:
+        found = list(_columns(task, path, names if labelled else None))
+        if found and not found[-1].document:
+            found = [sentence._replace(document=i) for i, sentence in enumerate(found)]
+    if not found:
+        raise InputError(f"{path}: no sentences in this file")
+    check_scheme(names.seen.values(), str(path))
+    return found
+
+
+class _Names:
+    """Tags by the way the file writes them, each checked where it is first met."""
+
+    def __init__(self, task: Task):
+        self.written = dict(zip(task.written, task.labels, strict=True)) if task.written else {}
+        self.seen: dict[str, str] = {}
+
+    def __call__(self, cell: str, where: str) -> str:
+        if cell not in self.seen:
+            if self.written and cell not in self.written:
+                raise InputError(f"{where}: tag {cell!r}; expected one of {', '.join(self.written)}")
+            tag = self.written.get(cell, cell)
+            check_tag(tag, where)
+            self.seen[cell] = tag
+        return self.seen[cell]
+
+
+def _columns(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]:
+    """One unit a line. `names`: None if the tags do not matter."""
+    characters, document, first = by_character(task), 0, 0
+    at, last = (task.header.index(task.text[0]), task.header.index(task.label)) if task.header else (0, -1)
+    width = len(task.header) if names else 0
+    words: list[str] = []
+    tags: list[str] = []
+    if not path.is_file():
+        raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else 'no such file'}")
+    with open(path, "rb") as file:
+        for number, line in enumerate(itertools.chain(decoded(file, str(path)), [""]), 1):
+            line = line.rstrip("\r\n")
+            cells = (line.split("\t") if line else []) if characters else _CELLS.findall(line)
+            begins_document = cells[:1] == [DOCUMENT]
+            if (not cells or begins_document) and words:
+                yield Sentence(first, document, words, tags if names else None)
+                words, tags = [], []
+            document += begins_document
+            if not cells or begins_document or (characters and line.startswith("##")):
+                continue
+            width = width or len(cells)
+            if len(cells) != width or len(cells) <= max(at, 1 if names else 0):
+                raise InputError(_width_error(path, number, len(cells), width))
+            first = first if words else number
+            words.append(cells[at])
+            if names:
+                tags.append(names.seen.get(cells[last]) or names(cells[last], f"{path}, line {number}"))
+
+
+def _width_error(path: Path, line: int, found: int, width: int) -> str:
+    if found == width:
+        return f"{path}, line {line}: {found} column; expected a word, then further columns, the last one its tag"
+    return f"{path}, line {line}: {found} columns; expected {width}; is the line cut off?"
+
+
+def _rows(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]:
+    """One sentence a row."""
+    columns = [task.text[0], *([task.label] if names else [])]
+    characters = by_character(task)
+    for document, (line, (text, *cells)) in enumerate(read_table(path, columns, lists=columns)):
+        where = place(path, line)
+        words = _units(text, characters)
+        if not characters and " " in words:
+            raise InputError(f"{where}: a word is a space; name the column `character` if its units are characters")
+        tags = None
+        if names:
+            tags = [names(tag, where) for tag in _units(cells[0])]
+            if len(words) != len(tags):
+                raise InputError(f"{where}: {len(words)} words, but {len(tags)} tags; expected a tag for each word")
+        yield Sentence(line, document, words, tags)
+
+
+def _units(cell: str, characters: bool = False) -> list[str]:
+    """The strings of a list; else the characters of a text, or what stands between its blanks."""
+    found = as_list(cell)
+    if found is None:
+        found = list(cell) if characters else cell.split()
+    return found

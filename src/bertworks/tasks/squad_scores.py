@@ -1,0 +1,164 @@
+"""How right answers to questions are: the official evaluations of SQuAD 1.1, SQuAD 2.0 and KorQuAD 1.0.
+
+A prediction is compared with each of the right answers after normalization, and the best result counts: exact match,
+and F1 of the words (KorQuAD: of the characters). All figures are fractions from 0 to 1; the official programs print
+them as percentages.
+
+Shapes: N questions.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_KORQUAD_SPACES = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+
+
+# ---- one answer
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without ASCII punctuation and English articles, with single spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def normalize_korquad(text: str) -> str:
+    """Lower case, brackets and quotes as spaces, without other ASCII punctuation, with single spaces."""
+    return " ".join(text.translate(_KORQUAD_SPACES).lower().translate(_NO_PUNCTUATION).split())
+
+
+def overlap_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
+    """F1 of two bags of words, or of two strings as bags of characters; 0 if they share nothing."""
+    common = sum((Counter(predicted) & Counter(gold)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(gold)
+    return 2 * precision * recall / (precision + recall)
+
+
+class Grade(NamedTuple):
+    """What a prediction is worth."""
+
+    exact: float
+    f1: float
+
+
+def grade_v1(predicted: str, golds: Sequence[str]) -> Grade:
+    """SQuAD 1.1."""
+    words, right = normalize_answer(predicted).split(), [normalize_answer(gold).split() for gold in golds]
+    return Grade(float(words in right), max((overlap_f1(words, gold) for gold in right), default=0.0))
+
+
+def grade_v2(predicted: str, golds: Sequence[str]) -> Grade:
+    """SQuAD 2.0: without a right answer nothing is right, "" or what normalization leaves nothing of."""
+    words, right = normalize_answer(predicted).split(), [normalize_answer(gold).split() for gold in golds]
+    right = [gold for gold in right if gold] or [[]]
+    return Grade(float(words in right), max(overlap_f1(words, gold) if gold else float(not words) for gold in right))
+
+
+def grade_korquad(predicted: str, golds: Sequence[str]) -> Grade:
+    """KorQuAD 1.0: endings hang on Korean words, so F1 is that of the characters, spaces left out."""
+    text, right = normalize_korquad(predicted), [normalize_korquad(gold) for gold in golds]
+    letters = (overlap_f1(text.replace(" ", ""), gold.replace(" ", "")) for gold in right)
+    return Grade(float(text in right), max(letters, default=0.0))
+
+
+# ---- all answers
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the predictions for N questions are worth."""
+
+    exact: Values  # (N,)
+    f1: Values  # (N,)
+    answered: Flags  # (N,) whether the prediction is an answer, not ""
+    has_answer: Flags  # (N,) whether there is a right answer
+
+    def summary(self) -> dict[str, float]:
+        """The means, over all questions and over those with and without an answer (if there are any)."""
+        groups = {"": np.ones_like(self.has_answer), "has_answer_": self.has_answer, "no_answer_": ~self.has_answer}
+        return {
+            name + key: float(getattr(self, key)[rows].mean())
+            for name, rows in groups.items()
+            for key in ("exact", "f1")
+            if rows.any()
+        }
+
+    def with_threshold(self, no_answer: Values, threshold: float) -> "Scores":
+        """The scores if questions whose no-answer score (N,) exceeds the threshold are given no answer."""
+        empty, right = no_answer > threshold, (~self.has_answer).astype(np.float64)
+        exact, f1 = (np.where(empty, right, values) for values in (self.exact, self.f1))
+        return replace(self, exact=exact, f1=f1, answered=self.answered & ~empty)
+
+
+def score(
+    predictions: Iterable[str | None], golds: Iterable[Sequence[str]], grade: Callable[[str, Sequence[str]], Grade]
+) -> Scores:
+    """All predictions, by one of the rules above; None, a missing one, is worth 0 (SQuAD 1.1)."""
+    pairs = [(text, tuple(gold)) for text, gold in zip(predictions, golds, strict=True)]
+    grades = [Grade(0.0, 0.0) if text is None else grade(text, gold) for text, gold in pairs]
+    exact, f1 = np.array(grades, np.float64).reshape(-1, 2).T
+    return Scores(exact, f1, np.array([bool(text) for text, _ in pairs]), np.array([bool(gold) for _, gold in pairs]))
+
+
+class Best(NamedTuple):
+    """The best mean, and the threshold that gives it: no answer means strictly above."""
+
+    value: float
+    threshold: float
+
+
+def best_threshold(values: Values, scores: Scores, no_answer: Values) -> Best:
+    """The official search for the best mean of `values`, the exact matches or F1 of `scores`.
+
+    Questions are answered one by one, those with the lowest no-answer scores (N,) first. The search may stop among
+    equal scores, where no threshold can be: then its best is better than what can be had (see reachable_threshold).
+    """
+    gain = np.where(scores.has_answer, values, -1.0 * scores.answered)
+    order = np.argsort(no_answer, kind="stable")
+    # summed one by one, as there: the first of several bests depends on the last bit
+    reached = np.cumsum(np.append(float((~scores.has_answer).sum()), gain[order]))
+    best = int(reached.argmax())
+    return Best(float(reached[best]) / len(values), float(no_answer[order[best - 1]]) if best else 0.0)
+
+
+def reachable_threshold(values: Values, empty: Values, no_answer: Values) -> Best:
+    """The threshold with the best mean, where answers are worth `values` and no answers `empty` (all (N,)).
+
+    Of equally good ones the lowest; if it is best to answer nothing, 1 less than the lowest no-answer score.
+    """
+    order = np.argsort(no_answer, kind="stable")
+    reached = np.cumsum(np.append(empty.sum(), (values - empty)[order]))
+    ranked = no_answer[order]
+    last_of_equals = np.append(ranked[1:] != ranked[:-1], True)
+    reached[1:][~last_of_equals] = -np.inf
+    best = int(reached.argmax())
+    return Best(float(reached[best]) / len(values), float(ranked[best - 1] if best else ranked[0] - 1))
+
+
+def average_precision(values: Values, has_answer: Flags, no_answer: Values) -> float:
+    """Area under precision and recall as the threshold on the no-answer scores rises (SQuAD 2.0).
+
+    values (N,): exact matches, F1, or has_answer itself, which gives the oracle's area; 0 if nothing has an answer.
+    """
+    total = int(has_answer.sum())
+    if not total:
+        return 0.0
+    order = np.argsort(no_answer, kind="stable")
+    found = np.cumsum(np.where(has_answer, values, 0.0)[order])
+    ranked = no_answer[order]
+    points = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
+    precision, recall = found[points] / (points + 1), found[points] / total
+    return float((precision * np.diff(np.append(0.0, recall))).sum())

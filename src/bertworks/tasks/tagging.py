@@ -1,0 +1,327 @@
+"""A tag for every word or character of a text, such as named entities (paper, section 5.3).
+
+The first word piece of a unit answers for it, the others are not looked at. A document's sentences lie end to end in
+windows of max_seq_length ("the maximal document context provided by the data"), whole sentences as long as they fit; a
+longer sentence has overlapping windows, and each of its units counts where it stands deepest inside one.
+
+Shapes: N rows, U units of all rows, P word pieces of all rows, W windows, T tokens of all windows, K tags.
+"""
+
+import itertools
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..files import InputError
+from ..objectives import IGNORED, TaggingObjective
+from ..tokenizer import Tokenizer
+from .base import Judged, Kind, Limits, Task
+from .conlleval import evaluate
+from .inputs import Inputs
+from .sentences import Sentence, by_character, read_sentences
+from .tags import OUTSIDE, check_tag, chunks, to_iob2
+
+CHUNK = 4096  # texts tokenized at a time
+Numbers = NDArray[np.int64]
+
+
+class Tagged(NamedTuple):
+    """A sentence, or any text to predict for."""
+
+    text: str
+    units: tuple[tuple[int, int], ...]  # where each word or character begins and ends in `text`
+    tags: tuple[str, ...] | None = None  # one a unit, in IOB2; None: not known
+    line: int = 0  # where it begins in its file, counted from 1; the row's number in a Parquet file
+    document: int = 0  # rows of one document, which stand together, see each other
+
+
+class Entity(TypedDict):
+    """A named thing in a text."""
+
+    type: str
+    start: int  # characters of the caller's text
+    end: int
+    text: str
+    score: float  # mean probability of its units' tags, 0 to 1
+
+
+# ---- rows
+
+
+def read(task: Task, path: Path, labelled: bool = True) -> list[Tagged]:
+    """The sentences of one file (forms: sentences.py), tags of any scheme turned into IOB2.
+
+    Raises InputError with file and line if the file is damaged or a tag is none.
+    """
+    characters = by_character(task)
+    return [_row(sentence, "" if characters else " ") for sentence in read_sentences(task, path, labelled)]
+
+
+def _row(sentence: Sentence, between: str) -> Tagged:
+    edges = itertools.accumulate((len(word) + len(between) for word in sentence.words), initial=0)
+    units = tuple((start, start + len(word)) for word, start in zip(sentence.words, edges, strict=False))
+    tags = None if sentence.tags is None else tuple(to_iob2(sentence.tags))
+    return Tagged(between.join(sentence.words), units, tags, sentence.line, sentence.document)
+
+
+def from_texts(tokenizer: Tokenizer, texts: Sequence[str], characters: bool = False) -> list[Tagged]:
+    """Rows to predict for, each text a document. Units: the words between whitespace and punctuation, or characters."""
+    if characters:
+        return [Tagged(text, tuple((i, i + 1) for i in range(len(text))), document=n) for n, text in enumerate(texts)]
+    rows = []
+    for number, (text, encoding) in enumerate(zip(texts, tokenizer.encode_batch(texts), strict=True)):
+        units: list[tuple[int, int]] = []
+        for piece, (start, end) in zip(encoding.ids[1:-1], encoding.offsets[1:-1], strict=True):
+            while end < len(text) and _is_mark(text[end]):  # an accent that the tokenizer has dropped
+                end += 1
+            if units and tokenizer.continuation[piece]:
+                start = units.pop()[0]
+            units.append((start, end))
+        rows.append(Tagged(text, tuple(units), document=number))
+    return rows
+
+
+def labels(task: Task, rows: Sequence[Tagged]) -> tuple[str, ...]:
+    """The task's own labels, else O, then B- and I- of every type of these rows, sorted by type."""
+    if task.labels:
+        return task.labels
+    types = sorted({tag.partition("-")[2] for row in rows for tag in row.tags or () if tag != OUTSIDE})
+    if not types:
+        raise InputError(f"{task.name}: every tag of the training rows is O; expected some entities")
+    return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
+
+
+# ---- featurising
+
+
+def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Limits) -> "TagRows":
+    """Rows as arrays. Raises InputError if a row has a tag that is none of `task.labels`, or these are no tags."""
+    for label in task.labels:
+        check_tag(label, f"labels of {task.name}")
+    if OUTSIDE not in task.labels:
+        raise InputError(f"labels of {task.name}: {', '.join(task.labels) or 'none'}; expected {OUTSIDE} among them")
+    pieces = _tokenized(tokenizer, [row.text for row in rows])
+    units, edges = _all_units(rows)
+    windows = _windows(pieces.counts.tolist(), [row.document for row in rows], limits.max_seq_length - 2)
+    ids, borders, answers = _framed(tokenizer, pieces.ids, windows)
+    owner = _first_pieces(units, pieces.spans, "\n".join(row.text for row in rows))
+    place = answers[owner]
+    has = np.flatnonzero(owner >= 0)
+    begins = np.zeros(len(units), bool)
+    begins[has] = np.diff(owner[has], prepend=-1) > 0
+    gold = np.full(len(ids), IGNORED, np.int64)
+    gold[place[begins]] = _gold(rows, task)[begins]
+    inputs = Inputs(
+        ids=ids,
+        edges=borders,
+        first=np.diff(borders),
+        labels=gold,
+        cut=np.zeros(len(windows), np.int64),
+        pad_id=tokenizer.pad_id,
+        limit=limits.max_seq_length,
+        token_labels=True,
+    )
+    return TagRows(inputs, task, rows, edges, place, begins)
+
+
+class _Pieces(NamedTuple):
+    """The word pieces of all texts end to end."""
+
+    ids: NDArray[np.int32]  # (P,)
+    spans: Numbers  # (P, 2) characters of all texts, joined by one character
+    counts: Numbers  # (N,)
+
+
+def _tokenized(tokenizer: Tokenizer, texts: Sequence[str]) -> _Pieces:
+    ids, spans, counts = [np.empty(0, np.int32)], [np.empty((0, 2), np.int64)], [np.empty(0, np.int64)]
+    base = 0
+    for first in range(0, len(texts), CHUNK):
+        some = texts[first : first + CHUNK]
+        encodings = tokenizer.encode_batch(some)
+        starts = np.cumsum([base, *(len(text) + 1 for text in some)])
+        base = starts[-1]
+        counts.append(np.array([len(encoding.ids) - 2 for encoding in encodings], np.int64))
+        ids.append(np.array([i for encoding in encodings for i in encoding.ids[1:-1]], np.int32))
+        offsets = np.array([o for encoding in encodings for o in encoding.offsets[1:-1]], np.int64).reshape(-1, 2)
+        spans.append(offsets + np.repeat(starts[:-1], counts[-1])[:, None])
+    return _Pieces(np.concatenate(ids), np.concatenate(spans), np.concatenate(counts))
+
+
+def _all_units(rows: Sequence[Tagged]) -> tuple[Numbers, Numbers]:
+    """(U, 2) begin and end of every unit in all texts, joined by one character; (N + 1,) the units of each row."""
+    counts = [len(row.units) for row in rows]
+    starts = np.cumsum([0, *(len(row.text) + 1 for row in rows)])[:-1]
+    units = np.array([unit for row in rows for unit in row.units], np.int64).reshape(-1, 2)
+    return units + np.repeat(starts, counts)[:, None], np.cumsum([0, *counts])
+
+
+def _first_pieces(units: Numbers, spans: Numbers, text: str) -> Numbers:
+    """(U,) number of the first piece that reaches into each unit, -1 if none does."""
+    beyond = len(text) + 1
+    spans = np.concatenate([spans, [[beyond, beyond]]])
+    piece = np.searchsorted(spans[:, 1], units[:, 0], "right")
+    piece[spans[piece, 0] >= units[:, 1]] = -1
+    for i in np.flatnonzero(piece[1:] < 0) + 1:  # a dropped accent that is a unit goes with the letter before it
+        if units[i, 0] == units[i - 1, 1] and _is_mark(text[units[i, 0]]):
+            piece[i] = piece[i - 1]
+    return piece
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char)[0] == "M"
+
+
+def _windows(counts: Sequence[int], documents: Sequence[int], room: int) -> Numbers:
+    """(W, 4) first piece of each window and the one after its last; the same of the pieces that count in it.
+
+    counts: pieces of each row. room: pieces that a window has place for.
+    """
+    found: list[tuple[int, int, int, int]] = []
+    start = end = 0
+    before = None
+    for count, document in zip(counts, documents, strict=True):
+        if end > start and (document != before or end - start + count > room):
+            found.append((start, end, start, end))
+            start = end
+        end += count
+        if count > room:
+            found += _overlapping(start, end, room)
+            start = end
+        before = document
+    if end > start or not found:  # no piece at all: a window of [CLS] [SEP], because a model must read something
+        found.append((start, end, start, end))
+    return np.array(found, np.int64)
+
+
+def _overlapping(start: int, end: int, room: int) -> Iterator[tuple[int, int, int, int]]:
+    """Windows over one long sentence, each half over the next; they share out the pieces between their middles."""
+    starts = [*range(start, end - room, max(1, room // 2)), end - room]
+    borders = [start, *((a + b + room + 1) // 2 for a, b in itertools.pairwise(starts)), end]
+    for first, (a, b) in zip(starts, itertools.pairwise(borders), strict=True):
+        yield first, first + room, a, b
+
+
+def _framed(
+    tokenizer: Tokenizer, pieces: NDArray[np.int32], windows: Numbers
+) -> tuple[NDArray[np.int32], Numbers, Numbers]:
+    """(T,) tokens with [CLS] and [SEP]; (W + 1,) borders; (P + 1,) the token that answers for each piece, then -1."""
+    lengths = windows[:, 1] - windows[:, 0]
+    borders = np.cumsum([0, *(lengths + 2)])
+    window = np.repeat(np.arange(len(windows)), lengths)
+    token = np.arange(len(window)) + 2 * window + 1
+    piece = token - (borders[:-1] + 1 - windows[:, 0])[window]
+    ids = np.full(borders[-1], tokenizer.sep_id, np.int32)
+    ids[borders[:-1]] = tokenizer.cls_id
+    ids[token] = pieces[piece]
+    counts = (piece >= windows[window, 2]) & (piece < windows[window, 3])
+    answers = np.full(len(pieces) + 1, -1)
+    answers[piece[counts]] = token[counts]
+    return ids, borders, answers
+
+
+def _gold(rows: Sequence[Tagged], task: Task) -> Numbers:
+    """(U,) numbers of the tags, -100 where they are not known."""
+    numbers = {tag: i for i, tag in enumerate(task.labels)}
+    for row in rows:
+        unknown = [tag for tag in row.tags or () if tag not in numbers]
+        if unknown:
+            raise InputError(f"line {row.line}: tag {unknown[0]!r}; expected one of {', '.join(task.labels)}")
+    found = (map(numbers.__getitem__, row.tags) if row.tags else [IGNORED] * len(row.units) for row in rows)
+    return np.fromiter(itertools.chain.from_iterable(found), np.int64)
+
+
+# ---- judging
+
+
+@dataclass(frozen=True)
+class TagRows:
+    """Rows of a tagging task, ready for a model. Columns of all scores: `task.labels`."""
+
+    inputs: Inputs
+    task: Task  # with its labels
+    rows: Sequence[Tagged]
+    edges: Numbers  # (N + 1,) where each row's units begin and end
+    place: Numbers  # (U,) the token that answers for each unit; -1: it has no piece, like a space
+    begins: NDArray[np.bool_]  # (U,) False: no piece, or one that an earlier unit has begun
+
+    def decode(self, scores: Tensor) -> list[tuple[list[str], list[float]]]:
+        """The tags of each row's units and their probabilities, from (T, K) scores.
+
+        Of a B- piece that several characters share, all but the first are I-. A unit without a piece is inside an
+        entity if the units around it are inside the same one, otherwise O (with probability 1).
+        """
+        chances, best = (x.numpy() for x in scores.float().softmax(-1).max(-1))
+        names = self.task.labels
+        inside = [names.index(tag) if (tag := f"I-{name[2:]}") in names else i for i, name in enumerate(names)]
+        tags = np.where(self.begins, best[self.place], np.array(inside)[best[self.place]])
+        values = chances[self.place]
+        self._fill(tags, values)
+        words, probabilities = [names[i] for i in tags], values.tolist()
+        return [(words[a:b], probabilities[a:b]) for a, b in itertools.pairwise(self.edges.tolist())]
+
+    def _fill(self, tags: Numbers, values: NDArray[np.float32]) -> None:
+        """Tags and probabilities for the units without a piece, in place."""
+        U, names, number = len(tags), self.task.labels, np.arange(len(tags))
+        has, outside = self.place >= 0, names.index(OUTSIDE)
+        before = np.maximum.accumulate(np.where(has, number, -1))
+        after = np.minimum.accumulate(np.where(has, number, U)[::-1])[::-1]
+        row = np.repeat(np.arange(len(self.edges) - 1), np.diff(self.edges))
+        for i in np.flatnonzero(~has):
+            a, b = before[i], after[i]
+            tags[i], values[i] = outside, 1.0
+            if a >= 0 and b < U and row[a] == row[i] == row[b]:
+                left, right = names[tags[a]], names[tags[b]]
+                if len(chunks([left, right])) == 1 and OUTSIDE not in (left, right):
+                    tags[i], values[i] = tags[b], values[b]
+
+    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+        """Metrics of (T, K) scores as conlleval counts them. Raises ValueError if a row has no tags."""
+        gold = [row.tags for row in self.rows if row.tags is not None]
+        if len(gold) < len(self.rows):
+            raise ValueError("rows without tags cannot be judged")
+        predicted = [tags for tags, _ in self.decode(scores)]
+        told = evaluate(gold, predicted)
+        whole = told.entities
+        loss = F.cross_entropy(scores.float(), torch.from_numpy(self.inputs.labels), ignore_index=IGNORED)
+        each = {
+            kind: vars(n) | {"precision": n.precision, "recall": n.recall, "f1": n.f1} for kind, n in told.types.items()
+        }
+        rows = zip(self.rows, predicted, strict=True)
+        return Judged(
+            metrics={
+                "loss": float(loss),
+                "f1": whole.f1,
+                "precision": whole.precision,
+                "recall": whole.recall,
+                "accuracy": told.accuracy,
+            },
+            predicted={OUTSIDE: sum(tags.count(OUTSIDE) for tags in predicted)}
+            | {k: n.found for k, n in told.types.items()},
+            collapsed=whole.found == 0 < whole.gold,
+            settings={"characters": by_character(self.task)},
+            files={
+                "predictions.jsonl": [{"line": row.line, "gold": row.tags, "predicted": tags} for row, tags in rows],
+                "types.json": each,
+            },
+        )
+
+
+def entities(row: Tagged, tags: Sequence[str], scores: Sequence[float]) -> list[Entity]:
+    """The entities of a text, from its units' tags and their probabilities (`TagRows.decode`)."""
+    found = []
+    for kind, first, last in chunks(tags):
+        start, end = row.units[first][0], row.units[last - 1][1]
+        score = sum(scores[first:last]) / (last - first)
+        found.append(Entity(type=kind, start=start, end=end, text=row.text[start:end], score=score))
+    return found
+
+
+TAGGING = Kind("tagger", TaggingObjective(), read, labels, prepare, ("f1", "precision", "recall", "accuracy"))

@@ -1,0 +1,169 @@
+"""A new task of each kind is one literal: it learns what can be learned, and is judged by names, never by numbers."""
+
+import csv
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.checkpoint.folder import load_tokenizer, read_config, save_folder
+from bertworks.evaluate import evaluate
+from bertworks.files import InputError
+from bertworks.finetune import FinetuneConfig, finetune
+from bertworks.model.heads import build_model
+from bertworks.tasks.base import Example, Limits, Task
+from bertworks.tasks.kinds import KINDS, load_data, read_rows
+from bertworks.training.loop import LoopConfig
+from bertworks.training.optim import OptimConfig
+from tiny_task import TINY, tiny_folder
+
+CONFIG = FinetuneConfig(
+    optim=OptimConfig(lr=3e-3, warmup=0.1),
+    loop=LoopConfig(eval_every=0, save_every=0, seed=1, precision="float32"),
+    epochs=8,
+    batch_size=16,
+    max_seq_length=24,
+)
+FILES = {"train": "train.csv", "dev": "dev.csv"}
+TASKS = {  # the literals: all that a new task takes
+    "single": Task("films", ("text",), "stars", labels=("poor", "fine"), written=("1", "5"), **FILES),
+    "pair": Task("second", ("text", "other"), "stars", labels=("fine", "poor"), metrics=("f1", "matthews"), **FILES),
+    "regression": Task("goodness", ("text",), "stars", "regression", metrics=("spearman", "pearson"), **FILES),
+    "multilabel": Task(
+        "letters", ("text",), "stars", "multilabel", ("x", "y", "z"), metrics=("micro_f1", "exact_match"), **FILES
+    ),
+}
+
+
+def row(kind, rng):
+    """Texts and a label that they decide."""
+    letters = [rng.choice("abcdef") for _ in range(rng.randint(1, 6))]
+    word, other = rng.choice(["good", "bad"]), rng.choice(["good", "bad"])
+    if kind == "single":
+        return [f"{word} film, {' '.join(letters)}", "5" if word == "good" else "1"]
+    if kind == "pair":  # only the second text counts
+        return [f"{word} film", f"{other} film, {' '.join(letters)}", "fine" if other == "good" else "poor"]
+    if kind == "regression":
+        count = rng.randint(0, 4)
+        return [" ".join(["good"] * count + ["bad"] * (4 - count)), str(count / 2)]
+    names = [name for name in "xyz" if rng.random() < 0.4]
+    words = [*names, *letters]
+    rng.shuffle(words)
+    return [" ".join(words), "|".join(names)]
+
+
+def write_files(folder, kind):
+    task = TASKS[kind]
+    for name, count, seed in ((task.train, 240, 1), (task.dev, 60, 2)):
+        rng = random.Random(seed)
+        with open(folder / name, "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*task.text, task.label])
+            writer.writerows(row(kind, rng) for _ in range(count))
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def finished(request, tmp_path_factory):
+    """kind, folder of a finished run on it, its results, the rows of dev."""
+    kind = request.param
+    place = tmp_path_factory.mktemp(kind)
+    write_files(place, kind)
+    task = TASKS[kind]
+    results = finetune(CONFIG, task, load_data(task, place), tiny_folder(place / "model", 99), place / "run", quiet=True)
+    return kind, place / "run", results, read_rows(task, place / task.dev)
+
+
+def test_it_learns_and_is_judged_the_same_again(finished):
+    kind, run, results, dev = finished
+    first = TASKS[kind].metrics[0]
+    assert results["metrics"][first] > 0.9 > results["majority"] + 0.1 and not results["collapsed"]
+    judged = evaluate(run, TASKS[kind], dev)
+    assert judged["metrics"] == pytest.approx(results["metrics"], abs=1e-6)
+    assert judged["predicted"] == results["predicted"] and judged["truncation"] == results["truncation"]["dev"]
+    settings = read_config(run / "model")[1]
+    assert settings["bertworks_task"] == {"kind": kind, "name": TASKS[kind].name}
+    assert tuple(settings["id2label"].values()) == (TASKS[kind].labels or ("stars",))
+
+
+def test_labels_meet_by_name(finished):
+    kind, run, results, dev = finished
+    task = TASKS[kind]
+    if kind == "regression":
+        other = replace(task, label="score")  # it has one output, whatever it is called
+    else:
+        other = replace(task, labels=task.labels[::-1], written=task.written[::-1], metrics=KINDS[kind].metrics[:2])
+    again = replace(task, metrics=other.metrics)
+    assert evaluate(run, other, dev)["metrics"] == pytest.approx(evaluate(run, again, dev)["metrics"], abs=1e-6)
+    if kind != "regression":
+        unknown = replace(task, labels=("other", *task.labels), written=())
+        with pytest.raises(InputError, match=f"the data of {task.name} has other besides"):
+            evaluate(run, unknown, dev)
+
+
+def test_a_model_of_another_kind_is_refused(finished):
+    kind, run, _, dev = finished
+    for other in TASKS.values():
+        if {kind, other.kind} & {"regression", "multilabel"} and kind != other.kind:
+            with pytest.raises(InputError, match=f"was fine-tuned for the kind {kind}; expected one for {other.kind}"):
+                evaluate(run, other, dev)
+
+
+# ---- collapsed runs
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return load_tokenizer(tiny_folder(tmp_path_factory.mktemp("tiny") / "model"))
+
+
+def judged(tokenizer, task, labels, scores):
+    rows = [Example("a", "b" if task.kind == "pair" else None, label, i) for i, label in enumerate(labels)]
+    return KINDS[task.kind].prepare(tokenizer, rows, task, Limits()).judge(torch.tensor(scores))
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "same", "different", "majority"),
+    [
+        ("single", ["poor", "fine", "fine"], [[0.0, 1.0]] * 3, [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], 2 / 3),
+        ("pair", ["poor", "fine", "fine"], [[0.1, 0.0]] * 3, [[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]], 1 / 2),
+        ("regression", ["0", "1", "2"], [[1.0], [1.0], [1.0001]], [[0.0], [1.0], [2.0]], 0.0),
+        ("multilabel", ["x", "x|y", ""], [[1.0, -1.0, -1.0]] * 3, [[1.0, -1.0, -1.0], [1.0, 1.0, -1.0], [-1.0] * 3], 2 / 3),
+    ],
+)
+def test_the_same_answer_everywhere(tokenizer, kind, labels, same, different, majority):
+    task = TASKS[kind]
+    collapsed, right = (judged(tokenizer, task, labels, scores) for scores in (same, different))
+    assert collapsed.collapsed and not right.collapsed
+    assert collapsed.majority == right.majority == pytest.approx(majority)
+    assert right.metrics[task.metrics[0]] == pytest.approx(1.0) and collapsed.metrics[task.metrics[0]] <= majority + 1e-9
+    if kind != "regression":  # if all true answers are the same, so may be all given ones
+        assert not judged(tokenizer, task, [labels[1]] * 3, same).collapsed
+
+
+def test_a_constant_model_is_marked_in_its_run(tmp_path):
+    write_files(tmp_path, "single")
+    model = build_model(TINY, ("classifier",), labels=2, seed=1)
+    with torch.no_grad():
+        model.heads["classifier"].bias.copy_(torch.tensor([9.0, 0.0]))
+    save_folder(tmp_path / "start", model, tiny_folder(tmp_path / "model"), labels=["poor", "fine"])
+    config = replace(CONFIG, optim=OptimConfig(lr=1e-9), epochs=0.1)
+    task = TASKS["single"]
+    results = finetune(config, task, load_data(task, tmp_path), tmp_path / "start", tmp_path / "run", quiet=True)
+    assert results["collapsed"] and results["predicted"] == {"poor": 60, "fine": 0}
+    assert results["metrics"]["accuracy"] <= results["majority"]
+
+
+def test_predictions_are_told_with_their_lines(finished):
+    import json
+
+    kind, run, results, dev = finished
+    told = [json.loads(line) for line in (run / "predictions.jsonl").read_text().splitlines()]
+    assert [row["line"] for row in told] == [row.line for row in dev]
+    if kind == "regression":
+        assert np.corrcoef([row["label"] for row in told], [row["predicted"] for row in told])[0, 1] > 0.9
+    else:
+        assert [row["label"] for row in told] == [row.label for row in dev]
+        share = np.mean([row["label"] == row["predicted"] for row in told])
+        assert share == pytest.approx(results["metrics"].get("accuracy", results["metrics"].get("exact_match", share)))

@@ -1,0 +1,599 @@
+"""Tagging: files, windows, which token answers for which unit, and entities in the caller's characters."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertworks.files import InputError
+from bertworks.tasks.base import Limits, Task
+from bertworks.tasks.conlleval import evaluate
+from bertworks.tasks.ner import CONLL2003, KLUE_NER
+from bertworks.tasks.tagging import TAGGING, Tagged, TagRows, entities, from_texts, labels, prepare, read
+from bertworks.tasks.tags import chunks
+from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
+from shared_data import needs_shared, shared
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PIECES = [
+    *SPECIAL_TOKENS,
+    *LETTERS,
+    *(f"##{c}" for c in LETTERS),
+    "paris",
+    "##ian",
+    "new",
+    "york",
+    ",",
+    ".",
+    "한국",
+    "##은",
+]
+WORDS = Task("own", text=("words",), label="tags", kind="tagging", metrics=TAGGING.metrics)
+CHARACTERS = replace(WORDS, text=("character",))
+LOC = ("O", "B-LOC", "I-LOC")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    file = tmp_path_factory.mktemp("vocab") / "vocab.txt"
+    file.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    return Tokenizer.load(file, lowercase=False)
+
+
+def words(text: str, tags: str | None = None, document: int = 0) -> Tagged:
+    """A row of the words between spaces."""
+    units, at = [], 0
+    for word in text.split(" "):
+        units.append((at, at + len(word)))
+        at += len(word) + 1
+    return Tagged(text, tuple(units), None if tags is None else tuple(tags.split(" ")), 1, document)
+
+
+def letters(text: str, tags: str | None = None, document: int = 0) -> Tagged:
+    """A row whose units are characters."""
+    units = tuple((i, i + 1) for i in range(len(text)))
+    return Tagged(text, units, None if tags is None else tuple(tags.split(" ")), 1, document)
+
+
+def made(tokenizer: Tokenizer, rows: list[Tagged], task: Task = WORDS, length: int = 64) -> TagRows:
+    return prepare(tokenizer, rows, task if task.labels else replace(task, labels=LOC), Limits(max_seq_length=length))
+
+
+def scores_for(rows: TagRows, tags: dict[int, str], sure: float = 10.0) -> Tensor:
+    """(T, K) scores of a model that says O everywhere but at these tokens."""
+    numbers = [rows.task.labels.index(tags.get(i, "O")) for i in range(len(rows.inputs.ids))]
+    return sure * F.one_hot(torch.tensor(numbers), len(rows.task.labels)).float()
+
+
+def gold_scores(rows: TagRows) -> Tensor:
+    """(T, K) scores of a model that makes no mistake."""
+    gold = torch.from_numpy(rows.inputs.labels)
+    return 10.0 * F.one_hot(gold.clamp(min=0), len(rows.task.labels)).float()
+
+
+def pieces(tokenizer: Tokenizer, ids: Any) -> list[str]:
+    return [tokenizer.vocab[i] for i in ids]
+
+
+# ---- which token answers for which unit
+
+
+def test_the_first_piece_of_a_word_has_its_tag(tokenizer: Tokenizer):
+    rows = made(tokenizer, [words("in parisian york abc", "O B-LOC I-LOC O")])
+    assert pieces(tokenizer, rows.inputs.ids) == [
+        "[CLS]",
+        "i",
+        "##n",
+        "paris",
+        "##ian",
+        "york",
+        "a",
+        "##b",
+        "##c",
+        "[SEP]",
+    ]
+    assert rows.inputs.labels.tolist() == [-100, 0, -100, 1, -100, 2, 0, -100, -100, -100]
+    assert rows.place.tolist() == [1, 3, 5, 6] and rows.begins.all()
+    assert rows.inputs.edges.tolist() == [0, 10] and rows.inputs.first.tolist() == [10]
+    assert rows.inputs.token_labels and rows.inputs.truncation() == {"examples": 0, "tokens": 0}
+
+
+def test_punctuation_inside_a_word_is_no_unit_of_its_own(tokenizer: Tokenizer):
+    rows = made(tokenizer, [words("a.b. c", "B-LOC O")])
+    assert pieces(tokenizer, rows.inputs.ids) == ["[CLS]", "a", ".", "b", ".", "c", "[SEP]"]
+    assert rows.inputs.labels.tolist() == [-100, 1, -100, -100, -100, 0, -100]
+
+
+def test_characters_that_share_a_piece_share_its_answer(tokenizer: Tokenizer):
+    rows = made(tokenizer, [letters("한국은 new", "B-LOC I-LOC O O B-LOC I-LOC I-LOC")], CHARACTERS)
+    assert pieces(tokenizer, rows.inputs.ids) == ["[CLS]", "한국", "##은", "new", "[SEP]"]
+    assert rows.inputs.labels.tolist() == [-100, 1, 0, 1, -100]
+    assert rows.place.tolist() == [1, 1, 2, -1, 3, 3, 3]
+    ((tags, _),) = rows.decode(gold_scores(rows))
+    assert tags == ["B-LOC", "I-LOC", "O", "O", "B-LOC", "I-LOC", "I-LOC"]
+    ((tags, _),) = rows.decode(scores_for(rows, {1: "I-LOC", 2: "I-LOC", 3: "I-LOC"}))
+    assert tags == ["I-LOC"] * 7  # the space is inside, because what stands after it goes on
+
+
+def test_a_piece_across_the_border_of_an_entity_has_the_tag_of_its_first_character(tokenizer: Tokenizer):
+    rows = made(tokenizer, [letters("한국은", "B-LOC O O"), letters("한국은", "O B-LOC I-LOC")], CHARACTERS)
+    assert rows.inputs.labels[rows.place[[0, 2]]].tolist() == [1, 0]
+    assert rows.inputs.labels[rows.place[[3, 5]]].tolist() == [0, 2]
+    judged = rows.judge(gold_scores(rows))
+    assert judged.files["predictions.jsonl"][0]["predicted"] == ["B-LOC", "I-LOC", "O"]
+    assert judged.metrics["f1"] == 0 and judged.metrics["accuracy"] == 4 / 6
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("B-LOC", "I-LOC", "I-LOC"),
+        ("I-LOC", "I-LOC", "I-LOC"),
+        ("B-LOC", "B-LOC", "O"),
+        ("O", "I-LOC", "O"),
+        ("B-LOC", "O", "O"),
+        ("B-PER", "I-LOC", "O"),
+    ],
+)
+def test_a_unit_without_a_piece_is_inside_what_goes_on_around_it(
+    tokenizer: Tokenizer, left: str, right: str, expected: str
+):
+    task = replace(CHARACTERS, labels=("O", "B-LOC", "I-LOC", "B-PER", "I-PER"))
+    rows = made(tokenizer, [letters("new  york"), letters(" a "), letters(" ")], task)
+    assert rows.place.tolist() == [1, 1, 1, -1, -1, 2, 2, 2, 2, -1, 3, -1, -1]
+    first, second, third = (tags for tags, _ in rows.decode(scores_for(rows, {1: left, 2: right, 3: "I-LOC"})))
+    assert first[3:5] == [expected, expected]
+    assert second == ["O", "I-LOC", "O"] and third == ["O"]
+
+
+def test_words_without_a_piece_are_o(tokenizer: Tokenizer):
+    rows = made(tokenizer, [words("\u200b new \u200b york", "O B-LOC I-LOC I-LOC"), words("\u200b", "B-LOC")])
+    assert rows.place.tolist() == [-1, 1, -1, 2, -1]
+    assert [tags for tags, _ in rows.decode(gold_scores(rows))] == [["O", "B-LOC", "I-LOC", "I-LOC"], ["O"]]
+    assert rows.judge(gold_scores(rows)).metrics["recall"] == 0.5  # what cannot be found is missed, not left out
+
+
+def test_combining_characters(tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    uncased = Tokenizer.load(tmp_path / "vocab.txt", lowercase=True)
+    text = "ny\u0301 a\u0301\u0302."  # the accents are dropped: y with one at the end of a word, a with two
+    rows = made(uncased, [letters(text, "B-LOC I-LOC I-LOC O O O O O")], CHARACTERS)
+    assert pieces(uncased, rows.inputs.ids) == ["[CLS]", "n", "##y", "a", ".", "[SEP]"]
+    assert rows.place.tolist() == [1, 2, 2, -1, 3, 3, 3, 4]
+    assert rows.judge(gold_scores(rows)).metrics["f1"] == 1
+    (row,) = from_texts(uncased, [text])
+    assert [text[a:b] for a, b in row.units] == ["ny\u0301", "a\u0301\u0302", "."]
+
+
+def test_decomposed_hangul_has_its_own_offsets():
+    tokenizer = Tokenizer.load(shared("data/vocab/bert-base-uncased.txt"), lowercase=True)
+    for text in ("한국 x", "\u1112\u1161\u11ab\u1100\u116e\u11a8 x"):  # as syllables and as letters: ids are the same
+        (row,) = from_texts(tokenizer, [text])
+        assert [text[a:b] for a, b in row.units] == text.split()
+        rows = made(tokenizer, [letters(text)], CHARACTERS)
+        assert len(rows.inputs.ids) == 9 and rows.place[-1] == 7 and rows.place[-2] == -1
+        assert rows.begins[rows.place >= 0].all()
+
+
+# ---- windows
+
+
+def sentence_rows(lengths: list[list[int]]) -> list[Tagged]:
+    """A document for each list, a sentence of that many one-piece words for each number."""
+    return [
+        words(" ".join("abcdefg"[i % 7] for i in range(n)), " ".join(["B-LOC"] * n), document)
+        if n
+        else Tagged("", (), (), 1, document)
+        for document, sentences in enumerate(lengths)
+        for n in sentences
+    ]
+
+
+def test_whole_sentences_of_a_document_share_a_window(tokenizer: Tokenizer):
+    rows = made(tokenizer, sentence_rows([[3, 4, 2, 6], [1, 1]]), length=10)  # eight pieces a window
+    found = [rows.inputs.ids[a:b] for a, b in zip(rows.inputs.edges, rows.inputs.edges[1:], strict=False)]
+    inner = ["".join(pieces(tokenizer, ids[1:-1])) for ids in found]
+    assert inner == ["abcabcd", "ababcdef", "aa"]
+    assert all(ids[0] == tokenizer.cls_id and ids[-1] == tokenizer.sep_id for ids in found)
+
+
+def test_a_long_sentence_has_overlapping_windows(tokenizer: Tokenizer):
+    row = words("a b c d e f g h i j k l m", " ".join(["O"] * 13))
+    rows = made(tokenizer, [words("x y", "O O"), row, words("z", "O")], length=8)  # six pieces a window
+    found = [slice(a, b) for a, b in zip(rows.inputs.edges, rows.inputs.edges[1:], strict=False)]
+    inner = ["".join(pieces(tokenizer, rows.inputs.ids[part][1:-1])) for part in found]
+    assert inner == ["xy", "abcdef", "defghi", "ghijkl", "hijklm", "z"]
+    counted = ["".join(pieces(tokenizer, rows.inputs.ids[part][rows.inputs.labels[part] >= 0])) for part in found]
+    assert counted == ["xy", "abcde", "fgh", "ij", "klm", "z"]
+
+
+@settings(deadline=None)
+@given(
+    lengths=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=5), min_size=1, max_size=4),
+    limit=st.integers(3, 20),
+)
+def test_every_unit_is_labelled_once_where_it_stands_deepest(
+    tokenizer: Tokenizer, lengths: list[list[int]], limit: int
+):
+    rows = made(tokenizer, sentence_rows(lengths), length=limit)
+    assert (rows.inputs.labels >= 0).sum() == len(rows.place) == sum(map(sum, lengths))
+    assert (np.diff(rows.place) > 0).all() and (np.diff(rows.inputs.edges) <= limit).all()
+    told = [row.text[a:b] for row in rows.rows for a, b in row.units]
+    assert pieces(tokenizer, rows.inputs.ids[rows.place]) == told
+    window = np.searchsorted(rows.inputs.edges, rows.place, "right") - 1  # of each unit
+    room, at, before = limit - 2, 0, set[int]()
+    for sentences in lengths:
+        mine = set(window[at : at + sum(sentences)].tolist())
+        assert not mine & before  # no window has two documents
+        before |= mine
+        for n in sentences:
+            there = window[at : at + n] - window[at : at + 1]
+            at += n
+            starts = [*range(0, n - room, max(1, room // 2)), n - room] if n > room else [0]
+            depths = [[min(i - start, start + room - 1 - i) for start in starts] for i in range(n)]
+            assert all(depth[w] == max(depth) for depth, w in zip(depths, there, strict=True))
+
+
+def test_the_shortest_limit_and_texts_without_words(tokenizer: Tokenizer):
+    rows = made(tokenizer, [words("a bc", "B-LOC O")], length=3)
+    assert np.diff(rows.inputs.edges).tolist() == [3, 3, 3]
+    assert rows.judge(gold_scores(rows)).metrics["f1"] == 1
+    for row in (Tagged("", ()), Tagged("  ", ((0, 1), (1, 2)))):
+        rows = made(tokenizer, [row])
+        assert rows.inputs.ids.tolist() == [tokenizer.cls_id, tokenizer.sep_id]
+        assert rows.decode(torch.zeros(2, 3)) == [(["O"] * len(row.units), [1.0] * len(row.units))]
+
+
+def test_batches_have_a_label_for_every_token(tokenizer: Tokenizer):
+    rows = made(tokenizer, [words("a b", "O B-LOC", 0), words("c d e", "O O I-LOC", 1)])
+    batch = rows.inputs.batch(np.array([1, 0]), 6)
+    assert batch["labels"].tolist() == [[-100, 0, 0, 2, -100, -100], [-100, 0, 1, -100, -100, -100]]
+    assert batch["token_type_ids"].sum() == 0
+
+
+# ---- judging
+
+
+def test_judged_by_hand(tokenizer: Tokenizer):
+    rows = made(tokenizer, [words("a b c", "B-LOC I-LOC O"), words("d", "B-LOC", 1)])
+    scores = scores_for(rows, {1: "B-LOC", 2: "I-LOC", 3: "B-LOC", 4: "I-LOC"}, sure=2.0)  # 4 is a [SEP], 6 the d
+    judged = rows.judge(scores)
+    right, wrong = (-float(F.log_softmax(torch.tensor([2.0, 0, 0]), 0)[i]) for i in (0, 1))
+    assert judged.metrics == {
+        "loss": pytest.approx((2 * right + 2 * wrong) / 4),
+        "f1": 0.5,
+        "precision": 0.5,
+        "recall": 0.5,
+        "accuracy": 0.5,
+    }
+    assert judged.predicted == {"O": 1, "LOC": 2} and judged.majority == 0 and not judged.collapsed
+    assert judged.files["predictions.jsonl"] == [
+        {"line": 1, "gold": ("B-LOC", "I-LOC", "O"), "predicted": ["B-LOC", "I-LOC", "B-LOC"]},
+        {"line": 1, "gold": ("B-LOC",), "predicted": ["O"]},
+    ]
+    assert judged.files["types.json"]["LOC"]["found"] == 2 and json.dumps(judged.files)
+    assert judged.settings == {"characters": False}
+
+
+def test_all_o_is_a_collapse(tokenizer: Tokenizer):
+    rows = made(tokenizer, [words("a b", "B-LOC O")])
+    assert rows.judge(scores_for(rows, {})).collapsed
+    assert not rows.judge(scores_for(rows, {2: "I-LOC"})).collapsed
+    rows = made(tokenizer, [words("a b", "O O")])
+    assert not rows.judge(scores_for(rows, {})).collapsed
+
+
+def test_any_order_of_labels(tokenizer: Tokenizer):
+    task = replace(WORDS, labels=("I-LOC", "B-PER", "I-PER", "B-LOC", "O"))
+    rows = made(tokenizer, [words("a b c", "B-PER I-PER B-LOC")], task)
+    assert rows.inputs.labels.tolist() == [-100, 1, 2, 3, -100]
+    assert rows.judge(gold_scores(rows)).metrics["f1"] == 1
+
+
+def test_rows_without_tags(tokenizer: Tokenizer):
+    rows = made(tokenizer, [words("new york")])
+    assert rows.inputs.labels.tolist() == [-100] * 4
+    assert rows.decode(scores_for(rows, {1: "B-LOC"}))[0][0] == ["B-LOC", "O"]
+    with pytest.raises(ValueError, match="without tags"):
+        rows.judge(scores_for(rows, {}))
+
+
+def test_labels():
+    rows = [words("a b", "I-PER O"), words("a b", "B-LOC B-LOC")]
+    assert labels(WORDS, rows) == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+    assert labels(replace(WORDS, labels=LOC), rows) == LOC
+    with pytest.raises(InputError, match=r"every tag of the training rows is O"):
+        labels(WORDS, [words("a", "O")])
+
+
+def test_tags_and_labels_that_do_not_fit(tokenizer: Tokenizer):
+    with pytest.raises(InputError, match="line 1: tag 'B-PER'; expected one of O, B-LOC, I-LOC"):
+        made(tokenizer, [words("a", "B-PER")])
+    with pytest.raises(InputError, match=r"labels of own: tag 'LABEL_0'; expected O, or a prefix"):
+        made(tokenizer, [words("a")], replace(WORDS, labels=("LABEL_0", "LABEL_1")))
+    with pytest.raises(InputError, match="labels of own: B-LOC, I-LOC; expected O among them"):
+        made(tokenizer, [words("a")], replace(WORDS, labels=("B-LOC", "I-LOC")))
+
+
+# ---- raw text
+
+
+def test_entities_of_raw_text(tokenizer: Tokenizer):
+    text = "  in\tnew york, parisian."
+    (row,) = from_texts(tokenizer, [text])
+    assert [text[a:b] for a, b in row.units] == ["in", "new", "york", ",", "parisian", "."]
+    rows = made(tokenizer, [row])
+    assert pieces(tokenizer, rows.inputs.ids[rows.place]) == ["i", "new", "york", ",", "paris", "."]
+    scores = scores_for(rows, {3: "B-LOC", 4: "I-LOC", 6: "I-LOC"}, sure=1.0)
+    scores[4] *= 3
+    ((tags, chances),) = rows.decode(scores)
+    low, high = (float(torch.tensor([x, 0, 0]).softmax(0)[0]) for x in (1.0, 3.0))
+    assert entities(row, tags, chances) == [
+        {"type": "LOC", "start": 5, "end": 13, "text": "new york", "score": pytest.approx((low + high) / 2)},
+        {"type": "LOC", "start": 15, "end": 23, "text": "parisian", "score": pytest.approx(low)},
+    ]
+
+
+def test_entities_of_raw_text_by_character(tokenizer: Tokenizer):
+    (row,) = from_texts(tokenizer, ["a 한국은 b"], characters=True)
+    rows = made(tokenizer, [row], CHARACTERS)
+    ((tags, chances),) = rows.decode(scores_for(rows, {2: "B-LOC"}))
+    assert [(e["text"], e["start"], e["end"]) for e in entities(row, tags, chances)] == [("한국", 2, 4)]
+
+
+def test_texts_of_any_length_are_documents_of_their_own(tokenizer: Tokenizer):
+    rows = made(tokenizer, from_texts(tokenizer, ["ab " * 5000, "", "c"]), length=128)
+    assert rows.edges.tolist() == [0, 5000, 5000, 5001]
+    assert [len(tags) for tags, _ in rows.decode(torch.zeros(len(rows.inputs.ids), 3))] == [5000, 0, 1]
+    assert pieces(tokenizer, rows.inputs.ids[-3:]) == ["[CLS]", "c", "[SEP]"]
+
+
+# ---- files
+
+EXPECTED = [("new york is", ("B-LOC", "I-LOC", "O")), ("paris", ("B-LOC",))]
+IOB1 = "new X I-LOC\nyork X I-LOC\nis X O\n\n\nparis X I-LOC\n"
+ROWS = [
+    {"words": ["new", "york", "is"], "tags": ["B-LOC", "E-LOC", "O"], "id": 1},
+    {"words": ["paris"], "tags": ["S-LOC"], "id": 2},
+]
+
+
+def write(path: Path, content: str) -> Path:
+    path.write_bytes(content.encode())
+    return path
+
+
+def jsonl(*rows: Any) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("eng.any", IOB1),
+        ("a.conll", IOB1.replace(" ", "\t").replace("\n", "\r\n")),
+        ("b.txt", "\ufeff" + IOB1.rstrip("\n")),
+        ("c.jsonl", jsonl(*ROWS)),
+        ("d.csv", 'tags,words\n"[""B-LOC"", ""I-LOC"", ""O""]","[""new"", ""york"", ""is""]"\nB-LOC,paris\n'),
+        ("d.csv", "id,tags,words\n1,B-LOC I-LOC O,new york is\n2,B-LOC,paris\n"),
+        ("e.tsv", "words\ttags\nnew york is\tB-LOC L-LOC O\nparis\tU-LOC\n"),
+    ],
+)
+def test_files(tmp_path: Path, name: str, content: str):
+    rows = read(WORDS, write(tmp_path / name, content))
+    assert [(row.text, row.tags) for row in rows] == EXPECTED
+    assert [row.text[a:b] for row in rows for a, b in row.units] == ["new", "york", "is", "paris"]
+    assert [row.document for row in rows] == [0, 1]
+    bare = [row._replace(tags=None) for row in rows]
+    assert read(WORDS, tmp_path / name, False) == bare
+
+
+def test_lines_of_rows(tmp_path: Path):
+    assert [row.line for row in read(WORDS, write(tmp_path / "x", IOB1))] == [1, 6]
+    assert [row.line for row in read(WORDS, write(tmp_path / "x.jsonl", "\n" + jsonl(*ROWS)))] == [2, 3]
+
+
+def test_parquet(tmp_path: Path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "x.parquet")
+    rows = read(WORDS, tmp_path / "x.parquet")
+    assert [(row.text, row.tags) for row in rows] == EXPECTED and [row.line for row in rows] == [1, 2]
+    with pytest.raises(InputError, match=r"x.parquet, row 1: no key 'tokens'; found 'words', 'tags', 'id'"):
+        read(replace(WORDS, text=("tokens",)), tmp_path / "x.parquet")
+    data = (tmp_path / "x.parquet").read_bytes()
+    (tmp_path / "x.parquet").write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match=r"x.parquet: not a readable Parquet file"):
+        read(WORDS, tmp_path / "x.parquet")
+
+
+def test_documents(tmp_path: Path):
+    start = "-DOCSTART- -X- O O\n\n"
+    text = f"{start}a X Y O\n\nb X Y O\n\n{start}{start}c X Y O\n-DOCSTART- O\nd X Y B-x\n"
+    rows = read(CONLL2003, write(tmp_path / "eng.x", text))
+    assert [(row.text, row.document, row.line) for row in rows] == [
+        ("a", 1, 3),
+        ("b", 1, 5),
+        ("c", 3, 11),
+        ("d", 4, 13),
+    ]
+
+
+def test_columns_by_name(tmp_path: Path):
+    path = write(tmp_path / "eng.x", "New NNP B-NP I-LOC\n")
+    assert read(replace(CONLL2003, label="syntactic_chunk"), path)[0].tags == ("B-NP",)
+    assert read(CONLL2003, path)[0].tags == ("B-LOC",)
+
+
+def test_characters(tmp_path: Path):
+    text = "## 주석\tB-X\n## 하나\t<한 국:LC>\n한\tB-LC\n \tI-LC\n국\tI-LC\n#\tO\n\n## 둘\n \tO\n"
+    rows = read(KLUE_NER, write(tmp_path / "x.tsv", text))
+    assert [(row.text, row.tags, row.line) for row in rows] == [
+        ("한 국#", ("B-LC", "I-LC", "I-LC", "O"), 3),
+        (" ", ("O",), 9),
+    ]
+    assert rows[0].units == ((0, 1), (1, 2), (2, 3), (3, 4)) and [row.document for row in rows] == [0, 1]
+    for name, content in (
+        ("x.jsonl", jsonl({"character": list("한 국"), "tags": ["B-LC", "I-LC", "I-LC"]})),
+        ("y.jsonl", jsonl({"character": "한 국", "tags": "B-LC I-LC I-LC"})),
+        ("x.csv", "character,tags\n한 국,B-LC I-LC I-LC\n"),
+    ):
+        assert read(CHARACTERS, write(tmp_path / name, content))[0][:3] == (
+            "한 국",
+            ((0, 1), (1, 2), (2, 3)),
+            ("B-LC", "I-LC", "I-LC"),
+        )
+
+
+def test_characters_without_tags(tmp_path: Path):
+    rows = read(KLUE_NER, write(tmp_path / "x.tsv", "한\n \n국\n\nb\n"), False)
+    assert [(row.text, row.tags) for row in rows] == [("한 국", None), ("b", None)]
+
+
+def test_parts_of_a_table(tmp_path: Path):
+    path = write(tmp_path / "x.jsonl", jsonl(*({"words": [f"w{i}"], "tags": ["O"]} for i in range(50))))
+    parts = [{row.text for row in read(WORDS, tmp_path / f"{path.name}#{part}")} for part in ("train", "dev")]
+    assert all(parts) and not parts[0] & parts[1] and len(parts[0] | parts[1]) == 50
+
+
+def test_tags_written_as_numbers(tmp_path: Path):
+    task = replace(WORDS, labels=LOC, written=("0", "1", "2"))
+    path = write(tmp_path / "x.jsonl", jsonl({"words": ["new", "york", "is"], "tags": [1, 2, 0]}))
+    assert read(task, path)[0].tags == ("B-LOC", "I-LOC", "O")
+    with pytest.raises(InputError, match="line 1: tag '3'; expected one of 0, 1, 2"):
+        read(task, write(path, jsonl({"words": ["a"], "tags": [3]})))
+
+
+def test_only_blanks_and_tabs_divide_columns(tmp_path: Path):
+    (row,) = read(WORDS, write(tmp_path / "x", "1\u00a0000  B-x\nkm \t O \n"))
+    assert row.text == "1\u00a0000 km" and row.tags == ("B-x", "O")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("x", "", "no sentences in this file"),
+        ("x", "\n\n", "no sentences in this file"),
+        ("x", "a X O\nb X", "line 2: 2 columns; expected 3; is the line cut off"),
+        ("x", "a X O\n\nb X Y O\n", "line 3: 4 columns; expected 3"),
+        ("x", "a\nb\n", "line 1: 1 column; expected a word"),
+        ("x", "a X O\nb X B-\n", "line 2: tag 'B-' has no type"),
+        ("x", "a X O\nb X LOC\n", "line 2: tag 'LOC'; expected O, or a prefix, a hyphen and a type"),
+        ("x", "a X O\nb X Q-LOC\n", "line 2: tag 'Q-LOC'; its prefix"),
+        ("x", "a S-LOC\nb U-LOC\n", "tags S-LOC \\(of BIOES\\) and U-LOC"),
+        ("x.jsonl", jsonl({"words": ["a", "b"], "tags": ["O"]}), "line 1: 2 words, but 1 tags"),
+        ("x.jsonl", jsonl({"words": "a b", "tags": "O"}), "line 1: 2 words, but 1 tags"),
+        ("x.jsonl", jsonl({"words": ["a"]}), "line 1: no key 'tags'; found 'words'"),
+        ("x.jsonl", jsonl({"words": [], "tags": ["O"]}), "line 1: 0 words, but 1 tags"),
+        ("x.jsonl", jsonl(["a"]), "line 1: found a list; expected an object"),
+        ("x.jsonl", jsonl({"words": ["a", None], "tags": ["O", "O"]}), "'words' is a list with a NoneType in it"),
+        ("x.jsonl", jsonl({"words": ["a", " "], "tags": ["O", "O"]}), "a word is a space; name the column `character`"),
+        ("x.jsonl", jsonl(*ROWS) + '{"words": ["a"', "line 3: not valid JSON .* is the line cut off"),
+        ("x.csv", "words,tags\na b,O\n", "line 2: 2 words, but 1 tags"),
+        ("x.csv", "words,label\na,O\n", "no column 'tags'"),
+    ],
+)
+def test_broken_files(tmp_path: Path, name: str, content: str, says: str):
+    path = write(tmp_path / name, content)
+    with pytest.raises(InputError, match=f"^{path}.*{says}"):
+        read(WORDS, path)
+
+
+def test_broken_files_of_named_columns(tmp_path: Path):
+    with pytest.raises(InputError, match=r"eng.x, line 1: 2 columns; expected 4"):
+        read(CONLL2003, write(tmp_path / "eng.x", "a O\n"))
+    with pytest.raises(InputError, match=r"x.tsv, line 2: 1 columns; expected 2; is the line cut off"):
+        read(KLUE_NER, write(tmp_path / "x.tsv", "한\tO\n국"))
+    with pytest.raises(InputError, match="line 2: byte 0xED is not UTF-8"):
+        path = tmp_path / "y.tsv"
+        path.write_bytes(b"a\tO\n\xed")
+        read(KLUE_NER, path)
+    with pytest.raises(InputError, match="none: no such file"):
+        read(CONLL2003, tmp_path / "none")
+
+
+# ---- the official files
+
+
+@needs_shared("data/conll2003")
+@pytest.mark.parametrize(
+    ("name", "sentences", "tokens", "types"),
+    [
+        ("eng.train", 14041, 203621, {"LOC": 7140, "MISC": 3438, "ORG": 6321, "PER": 6600}),
+        ("eng.testa", 3250, 51362, {"LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842}),
+        ("eng.testb", 3453, 46435, {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}),
+    ],
+)
+def test_official_counts_of_conll(name: str, sentences: int, tokens: int, types: dict[str, int]):
+    rows = read(CONLL2003, shared("data/conll2003") / name)
+    assert len(rows) == sentences and sum(len(row.units) for row in rows) == tokens
+    assert Counter(tag[2:] for row in rows for tag in row.tags or () if tag[0] == "B") == types
+    assert len({row.document for row in rows}) == {"eng.train": 946, "eng.testa": 216, "eng.testb": 231}[name]
+
+
+@needs_shared("data/conll2003")
+@pytest.mark.parametrize("length", [16, 128])
+def test_the_right_scores_are_perfect_on_conll(length: int):
+    tokenizer = Tokenizer.load(shared("data/vocab/bert-base-cased.txt"), lowercase=False)
+    rows = read(CONLL2003, shared("data/conll2003") / "eng.testa")
+    task = replace(CONLL2003, labels=labels(CONLL2003, rows))
+    prepared = made(tokenizer, rows, task, length)
+    assert (prepared.inputs.labels >= 0).sum() == 51362 == len(set(prepared.place.tolist()))
+    judged = prepared.judge(gold_scores(prepared))
+    assert [judged.metrics[name] for name in TAGGING.metrics] == [1, 1, 1, 1]
+    assert judged.predicted == {"O": 42759, "LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842}
+
+
+@needs_shared("data/korean/klue-ner")
+def test_klue_file():
+    path = shared("data/korean/klue-ner") / KLUE_NER.dev
+    rows = read(KLUE_NER, path)
+    assert len(rows) == 5000 and sum(len(row.units) for row in rows) == 285929
+    types = Counter(tag[2:] for row in rows for tag in row.tags or () if tag[0] == "B")
+    assert types == {"PS": 4418, "QT": 3151, "DT": 2312, "OG": 2182, "LC": 1649, "TI": 545}
+    # a comment before each sentence has the text with <...:TYPE> round its entities
+    comments = [line for line in path.read_text(encoding="utf-8").split("\n") if line.startswith("## klue-ner-v1_dev")]
+    marked = [comment.split("\t", 1)[1] for comment in comments]
+    mark = re.compile("<([^<>]*):([A-Z]{2})>")
+    assert [row.text for row in rows] == [mark.sub(r"\1", text) for text in marked]
+    told = [[(row.text[a:b], kind) for kind, a, b in chunks(row.tags or ())] for row in rows]
+    other = [i for i, text in enumerate(marked) if mark.findall(text) != told[i]]
+    assert len(other) == 3 and all("<<" in marked[i] for i in other)  # entities that begin with the sign itself
+
+
+@needs_shared("data/korean/klue-ner")
+def test_pieces_across_borders_are_all_that_klue_loses():
+    tokenizer = Tokenizer.load(shared("data/vocab/bert-base-multilingual-cased.txt"), lowercase=False)
+    rows = read(KLUE_NER, shared("data/korean/klue-ner") / KLUE_NER.dev)
+    task = replace(KLUE_NER, labels=labels(KLUE_NER, rows))
+    prepared = made(tokenizer, rows, task, 128)
+    judged = prepared.judge(gold_scores(prepared))
+    assert 0.90 < judged.metrics["f1"] < 0.91
+    places = np.split(prepared.place, prepared.edges[1:-1])
+    whole = [fits(row.tags or (), place.tolist()) for row, place in zip(rows, places, strict=True)]
+    told = [tags for tags, _ in prepared.decode(gold_scores(prepared))]
+    gold = [row.tags or () for row in rows]
+    pairs = [(a, b) for a, b, good in zip(gold, told, whole, strict=True) if good]
+    assert len(pairs) > 3800
+    assert evaluate([a for a, _ in pairs], [b for _, b in pairs]).entities.f1 == 1
+    others = [(a, b) for a, b, good in zip(gold, told, whole, strict=True) if not good]
+    assert all(chunks(a) != chunks(b) for a, b in others)
+
+
+def fits(tags: tuple[str, ...], place: list[int]) -> bool:
+    """Whether no piece has characters of two entities, or of one and of none, and no entity begins at a space."""
+    for i, (tag, at) in enumerate(zip(tags, place, strict=True)):
+        if at < 0 and tag[0] == "B":
+            return False
+        if i and at >= 0 and at == place[i - 1] and tag != ("O" if tags[i - 1] == "O" else f"I-{tags[i - 1][2:]}"):
+            return False
+    return True

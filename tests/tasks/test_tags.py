@@ -1,0 +1,228 @@
+"""Tag schemes, and scores equal to those that conlleval itself has printed."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertworks.files import InputError
+from bertworks.tasks.conlleval import Counts, Scores, evaluate
+from bertworks.tasks.tags import Chunk, check_scheme, check_tag, chunks, to_iob2
+from shared_data import needs_shared, shared
+
+Phrases = list[tuple[str, int]]  # type, "" for O, and length
+
+
+def iob2(phrases: Phrases) -> list[str]:
+    tags = []
+    for kind, length in phrases:
+        tags += ["O"] * length if not kind else [f"B-{kind}", *[f"I-{kind}"] * (length - 1)]
+    return tags
+
+
+def iob1(phrases: Phrases) -> list[str]:
+    tags, before = [], ""
+    for kind, length in phrases:
+        tags += [f"I-{kind}" if kind else "O"] * length
+        if kind and kind == before:
+            tags[-length] = f"B-{kind}"
+        before = kind
+    return tags
+
+
+def with_ends(phrases: Phrases, last: str, only: str) -> list[str]:
+    tags = []
+    for kind, length in phrases:
+        if not kind:
+            tags += ["O"] * length
+        elif length == 1:
+            tags.append(f"{only}-{kind}")
+        else:
+            tags += [f"B-{kind}", *[f"I-{kind}"] * (length - 2), f"{last}-{kind}"]
+    return tags
+
+
+def ioe2(phrases: Phrases) -> list[str]:
+    return [
+        tag
+        for kind, length in phrases
+        for tag in (["O"] * length if not kind else [*[f"I-{kind}"] * (length - 1), f"E-{kind}"])
+    ]
+
+
+some_phrases = st.lists(st.tuples(st.sampled_from(["", "PER", "LOC", "date-time"]), st.integers(1, 4)), max_size=12)
+any_tags = st.lists(st.sampled_from(["O", *(f"{p}-{k}" for p in "BIESLU" for k in ("PER", "LOC"))]), max_size=12)
+
+
+@settings(deadline=None)
+@given(some_phrases)
+def test_every_scheme_comes_back_as_iob2(phrases: Phrases):
+    expected = iob2(phrases)
+    assert to_iob2(expected) == expected
+    assert to_iob2(iob1(phrases)) == expected
+    assert to_iob2(with_ends(phrases, "E", "S")) == expected
+    assert to_iob2(with_ends(phrases, "L", "U")) == expected
+    assert to_iob2(ioe2(phrases)) == expected
+
+
+def test_the_schemes_of_the_test_above_are_what_they_are_called():
+    phrases = [("LOC", 2), ("", 1), ("LOC", 1), ("LOC", 1), ("PER", 3)]
+    assert iob2(phrases) == ["B-LOC", "I-LOC", "O", "B-LOC", "B-LOC", "B-PER", "I-PER", "I-PER"]
+    assert iob1(phrases) == ["I-LOC", "I-LOC", "O", "I-LOC", "B-LOC", "I-PER", "I-PER", "I-PER"]
+    assert with_ends(phrases, "E", "S") == ["B-LOC", "E-LOC", "O", "S-LOC", "S-LOC", "B-PER", "I-PER", "E-PER"]
+    assert ioe2(phrases) == ["I-LOC", "E-LOC", "O", "E-LOC", "E-LOC", "I-PER", "I-PER", "E-PER"]
+
+
+@settings(deadline=None)
+@given(some_phrases)
+def test_chunks_are_the_phrases(phrases: Phrases):
+    expected, at = [], 0
+    for kind, length in phrases:
+        expected += [Chunk(kind, at, at + length)] if kind else []
+        at += length
+    assert chunks(iob2(phrases)) == chunks(iob1(phrases)) == expected
+
+
+@settings(deadline=None)
+@given(any_tags)
+def test_ill_formed_tags_keep_their_entities(tags: list[str]):
+    repaired = to_iob2(tags)
+    assert chunks(repaired) == chunks(tags)
+    assert [tag == "O" for tag in repaired] == [tag == "O" for tag in tags]
+    assert all(b[0] != "I" or a[2:] == b[2:] for a, b in zip(["O", *repaired], repaired, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("O I-PER I-PER O", [("PER", 1, 3)]),
+        ("B-PER I-LOC I-PER", [("PER", 0, 1), ("LOC", 1, 2), ("PER", 2, 3)]),
+        ("I-PER B-PER B-PER", [("PER", 0, 1), ("PER", 1, 2), ("PER", 2, 3)]),
+        ("B-PER O I-PER", [("PER", 0, 1), ("PER", 2, 3)]),
+        ("B-PER E-PER I-PER", [("PER", 0, 2), ("PER", 2, 3)]),
+        ("S-PER E-PER", [("PER", 0, 1), ("PER", 1, 2)]),
+        ("", []),
+    ],
+)
+def test_entities_of_ill_formed_tags(tags: str, expected: list[tuple[str, int, int]]):
+    assert chunks(tags.split()) == expected
+
+
+@pytest.mark.parametrize("tag", ["O", "B-PER", "I-a", "E-x", "S-x", "L-x", "U-x", "B-date-time", "B--"])
+def test_good_tags(tag: str):
+    check_tag(tag, "file, line 1")
+
+
+@pytest.mark.parametrize(
+    ("tag", "says"),
+    [
+        ("PER", "'PER'; expected O, or a prefix"),
+        ("o", "expected O"),
+        ("", "expected O"),
+        ("B", "a hyphen and a type"),
+        ("X-PER", "its prefix should be B, I, E, S, L or U"),
+        ("b-PER", "its prefix"),
+        ("BI-PER", "its prefix"),
+        ("-PER", "its prefix"),
+        ("O-PER", "its prefix"),
+        ("I-", "'I-' has no type"),
+    ],
+)
+def test_bad_tags_are_named(tag: str, says: str):
+    with pytest.raises(InputError, match=f"^file, line 7: tag .*{says}"):
+        check_tag(tag, "file, line 7")
+
+
+def test_two_schemes_in_one_file_are_refused():
+    check_scheme({"O", "B-x", "I-x", "E-x", "S-x"}, "file")
+    check_scheme({"O", "B-x", "I-x", "L-x", "U-x"}, "file")
+    with pytest.raises(InputError, match=r"file: tags S-x \(of BIOES\) and L-y \(of BILOU\)"):
+        check_scheme({"O", "B-x", "S-x", "L-y"}, "file")
+
+
+# ---- scores
+
+
+def test_scores_by_hand():
+    scores = evaluate(
+        [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]],
+        [["B-PER", "I-PER", "I-PER", "I-LOC"], ["B-MISC", "O"]],  # PER too long, LOC right, MISC for ORG
+    )
+    assert scores.entities == Counts(gold=3, found=3, correct=1)
+    assert list(scores.types) == ["LOC", "MISC", "ORG", "PER"]
+    assert scores.types["LOC"] == Counts(1, 1, 1) and scores.types["MISC"] == Counts(0, 1, 0)
+    assert scores.types["PER"] == Counts(1, 1, 0) and scores.types["ORG"] == Counts(1, 0, 0)
+    assert (scores.units, scores.same, scores.accuracy) == (6, 3, 0.5)
+    assert scores.entities.f1 == scores.entities.precision == scores.entities.recall == 1 / 3
+    assert (
+        Counts(4, 2, 1).precision == 0.5
+        and Counts(4, 2, 1).recall == 0.25
+        and Counts(4, 2, 1).f1 == pytest.approx(1 / 3)
+    )
+
+
+def test_sentences_are_judged_apart():
+    assert evaluate([["B-PER"], ["I-PER"]], [["B-PER"], ["I-PER"]]).entities == Counts(2, 2, 2)
+    assert evaluate([["B-PER", "I-PER"]], [["B-PER", "I-PER"]]).entities == Counts(1, 1, 1)
+
+
+def test_nothing_to_find_is_zero_not_an_error():
+    assert evaluate([["O"]], [["O"]]).entities.f1 == 0
+    assert evaluate([], []).accuracy == 0
+
+
+def test_different_numbers_are_an_error():
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        evaluate([["O", "O"]], [["O"]])
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        evaluate([["O"]], [["O"], ["O"]])
+
+
+def printed(scores: Scores) -> dict[str, object]:
+    """The figures as the script prints them."""
+
+    def percents(counts: Counts) -> dict[str, float]:
+        values = {"precision": counts.precision, "recall": counts.recall, "FB1": counts.f1}
+        return {name: round(100 * value, 2) for name, value in values.items()}
+
+    whole = scores.entities
+    return {
+        "tokens": scores.units,
+        "phrases_gold": whole.gold,
+        "phrases_found": whole.found,
+        "phrases_correct": whole.correct,
+        "accuracy": round(100 * scores.accuracy, 2),
+        **percents(whole),
+        "per_type": {kind: percents(counts) | {"found": counts.found} for kind, counts in scores.types.items()},
+    }
+
+
+@needs_shared("oracle/conll")
+def test_equal_to_conlleval_on_whole_files():
+    folder = shared("oracle/conll")
+    with gzip.open(folder / "tags.jsonl.gz", "rt") as file:
+        rows = [{name: tags.split() for name, tags in json.loads(line).items()} for line in file]
+    runs = json.loads((folder / "conlleval.json").read_text())["runs"]
+    assert len(rows) == 3250 and len(runs) == 10
+    for name, run in runs.items():
+        scores = evaluate([row[run["gold"]] for row in rows], [row[name] for row in rows])
+        assert printed(scores) == run["figures"], name
+
+
+@needs_shared("oracle/conll")
+def test_equal_to_conlleval_on_small_cases():
+    cases = json.loads((shared("oracle/conll") / "small_cases.json").read_text())
+    assert len(cases) > 10
+    for case in cases:
+        scores = evaluate([case["gold"].split()], [case["predicted"].split()])
+        assert printed(scores) == case["figures"], case
+
+
+@needs_shared("oracle/conll")
+def test_iob1_of_the_recorded_file_becomes_its_iob2():
+    with gzip.open(shared("oracle/conll") / "tags.jsonl.gz", "rt") as file:
+        rows = [json.loads(line) for line in file]
+    assert all(" ".join(to_iob2(row["gold_iob1"].split())) == row["gold_iob2"] for row in rows)
+    assert any(row["gold_iob1"] != row["gold_iob2"] for row in rows)

@@ -6,9 +6,11 @@ from ..files import InputError
 from .base import Task
 from .glue import GLUE
 from .korean import KOREAN
+from .ner import NER
+from .squad import SQUAD
 from .swag import CHOICES
 
-TASKS: dict[str, Task] = {**GLUE, **CHOICES, **KOREAN}
+TASKS: dict[str, Task] = {**GLUE, **SQUAD, **CHOICES, **NER, **KOREAN}
 
 
 def find_task(name: str) -> Task:

@@ -1,7 +1,7 @@
 """Multiple choice: which of C continuations fits a text (paper, section 4.4; SWAG).
 
 Each choice makes a sequence [CLS] text [SEP] choice [SEP]; with two text columns the second one, the beginning of a
-sentence, is put before every choice. The label is the choice's number from 0, or what `Task.written` says.
+sentence, is put before every choice. The label is the choice's number from 0, or its name in `Task.labels`.
 
 Shapes: N examples, C choices.
 """
@@ -38,7 +38,7 @@ class Choice(NamedTuple):
 def read(task: Task, path: Path, labelled: bool = True) -> list[Choice]:
     """The rows of one file. Raises InputError with file and line: a column or choice is missing, a label impossible."""
     columns = (*task.text, *task.choices, *((task.label,) if labelled else ()))
-    written = task.written or tuple(map(str, range(len(task.choices))))
+    names = task.labels or tuple(map(str, range(len(task.choices))))
     rows = []
     for row in read_table(path, columns, task.header, joined=True):
         texts, where = row.values[: len(columns) - labelled], place(path, row.line)
@@ -50,9 +50,9 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Choice]:
         label = row.values[-1].strip() if labelled else None
         if label == "":
             raise InputError(f"{where}: no label; remove the row or give it one")
-        if label is not None and label not in written:
-            raise InputError(f"{where}: label {label!r}; expected one of {', '.join(written)}")
-        number = None if label is None else written.index(label)
+        if label is not None and label not in names:
+            raise InputError(f"{where}: label {label!r}; expected one of {', '.join(names)}")
+        number = None if label is None else names.index(label)
         rows.append(Choice(texts[0], tuple(begun + choice for choice in choices), number, row.line))
     if not rows:
         raise InputError(f"{path}: no rows in this file")

@@ -36,6 +36,8 @@ def macro_f1(true: Classes | Values, predicted: Classes | Values) -> float:
 
 def matthews(true: Classes, predicted: Classes) -> float:
     """Matthews' correlation coefficient, the metric of CoLA and AX; 0 if one class only is predicted."""
+    if (predicted == predicted[:1]).all():
+        return 0.0  # scikit-learn would say so too, but warn if that class is the only true one
     return float(sklearn_metrics.matthews_corrcoef(true, predicted))
 
 

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.conlleval import evaluate
+from bertworks.tasks.kinds import load_data
 from bertworks.tasks.ner import CONLL2003, KLUE_NER
 from bertworks.tasks.tagging import TAGGING, Tagged, TagRows, entities, from_texts, labels, prepare, read
 from bertworks.tasks.tags import chunks
@@ -525,19 +526,18 @@ def test_broken_files_of_named_columns(tmp_path: Path):
 
 
 @needs_shared("data/conll2003")
-@pytest.mark.parametrize(
-    ("name", "sentences", "tokens", "types"),
-    [
-        ("eng.train", 14041, 203621, {"LOC": 7140, "MISC": 3438, "ORG": 6321, "PER": 6600}),
-        ("eng.testa", 3250, 51362, {"LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842}),
-        ("eng.testb", 3453, 46435, {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}),
-    ],
-)
-def test_official_counts_of_conll(name: str, sentences: int, tokens: int, types: dict[str, int]):
-    rows = read(CONLL2003, shared("data/conll2003") / name)
-    assert len(rows) == sentences and sum(len(row.units) for row in rows) == tokens
-    assert Counter(tag[2:] for row in rows for tag in row.tags or () if tag[0] == "B") == types
-    assert len({row.document for row in rows}) == {"eng.train": 946, "eng.testa": 216, "eng.testb": 231}[name]
+def test_official_counts_of_conll():
+    data = load_data(CONLL2003, shared("data/conll2003"))
+    counts = []
+    for rows in (data.train, data.dev, data.more["test"]):
+        types = Counter(tag[2:] for row in rows for tag in row.tags if tag[0] == "B")
+        documents = {row.document for row in rows}
+        counts.append((len(rows), sum(len(row.units) for row in rows), len(documents), dict(sorted(types.items()))))
+    assert counts == [
+        (14041, 203621, 946, {"LOC": 7140, "MISC": 3438, "ORG": 6321, "PER": 6600}),
+        (3250, 51362, 216, {"LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842}),
+        (3453, 46435, 231, {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}),
+    ]
 
 
 @needs_shared("data/conll2003")

@@ -19,7 +19,7 @@ FLOORS = [
     {"training.loop", "tasks"},
     {"pretrain", "finetune", "evaluate", "features", "distill"},
     {"predictor", "plots", "demo_report"},  # read what runs wrote
-    {"study", "demo", "export", "serve", "doctor"},
+    {"submission", "study", "demo", "export", "serve", "doctor"},
     {"cli"},
 ]
 ROOMS = {room: (floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms}

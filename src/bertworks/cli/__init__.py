@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 
+from .tasks import submit, tasks
 from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
 from .training import evaluate, finetune, pretrain
 from .using import demo, fill_mask, plot, predict
@@ -18,6 +19,8 @@ VERBS: dict[str, Verb] = {
     "pretrain": pretrain,
     "finetune": finetune,
     "evaluate": evaluate,
+    "tasks": tasks,
+    "submit": submit,
     "fill-mask": fill_mask,
     "predict": predict,
     "plot": plot,

@@ -1,0 +1,67 @@
+"""Verbs about the tasks with names: which there are, and GLUE's leaderboard. Imports stay inside the verbs."""
+
+import sys
+
+
+def tasks(argv: list[str]) -> None:
+    """The tasks that `bertworks finetune --task NAME` knows: kind, files, metrics, own defaults."""
+    import tyro
+
+    def run() -> None:
+        """List every task: its kind, the files it expects in --data, its metrics, its own defaults.
+
+        The first metric is the one to choose by. Files after the bar are judged too if they are there.
+        """
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        from ..tasks.catalogue import TASKS
+
+        table = Table(box=box.SIMPLE_HEAD)
+        for heading in ("task", "kind", "files", "metrics", "defaults"):
+            table.add_column(heading, no_wrap=heading == "task", overflow="fold")
+        for task in TASKS.values():
+            names = (file.partition("#")[0] for file in (task.train, task.dev) if file)
+            files = " ".join(dict.fromkeys(names)) or f"none to train on; {task.test}"
+            more = " ".join(task.more.values())
+            defaults = " ".join(f"{name}={value:g}" for name, value in task.defaults.items())
+            cells = (task.name, task.kind, f"{files} | {more}" if more else files, " ".join(task.metrics), defaults)
+            table.add_row(*cells)
+        Console(markup=False, highlight=False).print(table)
+
+    tyro.cli(run, prog="bertworks tasks", args=argv)
+
+
+def submit(argv: list[str]) -> None:
+    """Answer GLUE's test files with finished runs: RUN... --data GLUE --out submission.zip [--fill majority]."""
+    from pathlib import Path
+    from typing import Literal
+
+    import tyro
+
+    def run(
+        runs: tyro.conf.Positional[tuple[Path, ...]],
+        data: Path,
+        out: Path = Path("submission.zip"),
+        fill: Literal["nothing", "majority"] = "nothing",
+    ) -> None:
+        """Write the zip file that GLUE's leaderboard takes, and say what is missing in it.
+
+        Args:
+            runs: run folders of `bertworks finetune --task ...`, one a task; MNLI's answers MNLI-m, MNLI-mm and AX
+            data: folder with the tasks' folders: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX
+            out: the zip file
+            fill: majority answers tests without a run by the most frequent training label, as is usual for WNLI
+        """
+        from ..submission import ENTRIES, submit
+
+        results = submit(runs, data, out, fill == "majority")
+        cut = sum(facts["cut"] for facts in results["files"].values())
+        print(f"{out}: {len(results['files'])} of {len(ENTRIES)} files" + (f"; {cut:,} inputs were cut" if cut else ""))
+        for name, why in results["missing"].items():
+            print(f"missing {name}: {why}", file=sys.stderr)
+        if results["missing"]:
+            print("the leaderboard takes complete submissions only", file=sys.stderr)
+
+    tyro.cli(run, prog="bertworks submit", args=argv)

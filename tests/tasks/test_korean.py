@@ -1,0 +1,94 @@
+"""Korean end to end: no syllable falls apart, and offsets of tags and answers point into the Hangul text."""
+
+import re
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.checkpoint.folder import save_folder
+from bertworks.model.encoder import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.predictor import Predictor
+from bertworks.tasks.base import Limits
+from bertworks.tasks.kinds import KINDS, read_rows
+from bertworks.tasks.korean import NSMC
+from bertworks.tasks.squad import KORQUAD
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from shared_data import needs_shared, shared
+
+TEXTS = [
+    "서울은 대한민국의 수도이다. 세종대왕은 1446년에 훈민정음을 반포하였다.",
+    "부산의 바다는 아름답다! 제주도까지 배로 간다.",
+]
+JAMO = re.compile("[\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff]")
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["cased", "uncased"])
+def tokenizer(request) -> Tokenizer:
+    return Tokenizer.train(TEXTS * 20, TokenizerConfig(vocab_size=200, lowercase=request.param))
+
+
+def folder(path: Path, tokenizer: Tokenizer, head: str, task: dict[str, str], labels: list[str] | None = None) -> Path:
+    config = ModelConfig(tokenizer.vocab_size, 32, 1, 2, 64, max_position_embeddings=40)
+    save_folder(path, build_model(config, (head,), len(labels or ()), seed=1), tokenizer, None, labels, None, task)  # type: ignore[arg-type]
+    return path
+
+
+def test_entities_point_into_hangul(tokenizer, tmp_path, monkeypatch):
+    tags = ["O", "B-LOC", "I-LOC"]
+    predictor = Predictor(folder(tmp_path / "m", tokenizer, "tagger", {"kind": "tagging"}, tags))
+    marked = {"서울은", "세종대왕은", "부산의"}
+
+    def scored(model, inputs, world, size) -> torch.Tensor:
+        """B-LOC on the first piece of every marked word."""
+        scores = torch.zeros(len(inputs.ids), len(tags))
+        scores[:, 0] = 5
+        for word in marked:
+            pieces = tokenizer.encode(word).ids[1:-1]
+            for i in range(len(inputs.ids)):
+                if inputs.ids[i : i + len(pieces)].tolist() == pieces:
+                    scores[i, 1] = 9
+        return scores
+
+    monkeypatch.setattr("bertworks.predictor.compute_scores", scored)
+    for text in (TEXTS[0], TEXTS[1], "  \t" + " ".join(TEXTS) + " 부산의\n"):
+        found = predictor.tag(text)
+        assert [entity["text"] for entity in found] == [word for word in re.findall(r"\w+", text) if word in marked]
+        assert all(text[entity["start"] : entity["end"]] == entity["text"] for entity in found)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_answers_point_into_hangul(tokenizer, tmp_path, monkeypatch, form):
+    if form == "NFD" and not tokenizer.lowercase:
+        pytest.skip("a cased vocabulary takes text as it is written: letters of decomposed syllables are unknown to it")
+    predictor = Predictor(folder(tmp_path / "m", tokenizer, "span", {"kind": "span"}))
+    context, answer = (unicodedata.normalize(form, text) for text in (TEXTS[0], "1446년에 훈민정음을"))
+
+    def scored(model, inputs, world, size) -> torch.Tensor:
+        scores = torch.zeros(len(inputs.ids), 2)
+        pieces = tokenizer.encode(answer).ids[1:-1]
+        for i in range(len(inputs.ids) - len(pieces)):
+            if inputs.ids[i : i + len(pieces)].tolist() == pieces:
+                scores[i, 0] = scores[i + len(pieces) - 1, 1] = 9
+        return scores
+
+    monkeypatch.setattr("bertworks.predictor.compute_scores", scored)
+    found = predictor.answer("언제?", context)
+    assert found["text"] == answer == context[found["start"] : found["end"]]
+
+
+@needs_shared("data/korean")
+def test_real_files_featurise_without_a_decomposed_syllable():
+    korquad = read_rows(KORQUAD, shared("data/korean/korquad/KorQuAD_v1.0_dev.json"))
+    reviews = read_rows(NSMC, shared("data/korean/nsmc/ratings_test.txt"))
+    texts = dict.fromkeys(text for row in korquad for text in (row.context, row.question))
+    tokenizer = Tokenizer.train([*texts, *(row.text for row in reviews)], TokenizerConfig(vocab_size=8000))
+    apart = np.array([bool(JAMO.search(piece)) for piece in tokenizer.vocab])
+    for kind, rows, task in (("span", korquad, KORQUAD), ("single", reviews, NSMC)):
+        inputs = KINDS[kind].prepare(tokenizer, rows, task, Limits(max_seq_length=384)).inputs
+        written = sum(bool(JAMO.search(text)) for text in texts) if kind == "span" else 0
+        assert apart[inputs.ids].sum() <= 3 * written  # only what the file itself writes so
+        assert (inputs.ids == tokenizer.unk_id).mean() < 0.01

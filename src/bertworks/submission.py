@@ -132,7 +132,8 @@ def guess(task: Task, folder: Path, test: Path) -> tuple[str, dict[str, Any]]:
     rows, indices = _read(task, test)
     labels = [row.label for row in read_rows(task, folder / task.train)]
     told = statistics.fmean(map(float, labels)) if task.kind == "regression" else Counter(labels).most_common(1)[0][0]
-    facts = {"rows": len(rows), "cut": 0, "from": f"the training file alone: {told} everywhere"}
+    shown = f"{told:.3f}" if task.kind == "regression" else told
+    facts = {"rows": len(rows), "cut": 0, "from": f"the training file alone: {shown} everywhere"}
     return _text(task.name, indices, [told] * len(rows)), facts
 
 

@@ -1,7 +1,12 @@
 """Reading tables: formats, quoting, line ends, and every fault named by file and line, for every kind of table."""
 
+import csv
+import json
+
 import pyarrow
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from bertworks.files import InputError
@@ -11,6 +16,7 @@ from bertworks.tasks.glue import SST2
 from bertworks.tasks.kinds import kind_of, load_data, own_table, own_task, read_rows
 from bertworks.tasks.table import as_list, place, read_table
 
+any_text = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 PLAIN = Task("plain", ("text",), "label", labels=("no", "yes"))
 
 
@@ -130,6 +136,19 @@ def test_one_table_for_both_sides(tmp_path):
     with pytest.raises(InputError, match=r"all\.csv#other: expected a file that ends in"):
         rows(f"{file}#other", "text")
     assert place("a.parquet#dev", 3) == "a.parquet#dev, row 3" and place("a.csv", 3) == "a.csv, line 3"
+
+
+@given(st.lists(st.tuples(any_text, any_text), max_size=5))
+def test_whatever_is_written_is_read(tmp_path_factory, cells):
+    place, header = tmp_path_factory.mktemp("any"), ("one", "two")
+    with open(place / "a.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *cells])
+    lines = "".join(json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False) + "\n" for row in cells)
+    table(place / "a.jsonl", lines)
+    columns = {name: pyarrow.array([row[i] for row in cells], pyarrow.string()) for i, name in enumerate(header)}
+    parquet.write_table(pyarrow.table(columns), place / "a.parquet")
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        assert [(two, one) for _, one, two in rows(place / name, *header)] == [(two, one) for one, two in cells]
 
 
 def test_long_cells_are_read(tmp_path):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json
 from .base import Task
-from .table import read_table
+from .table import place, read_table
 
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
 
@@ -43,11 +43,11 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Question]:
     """
     found: list[Question] = []
     places: dict[str, str] = {}
-    for place, question in _squad(path, labelled) if path.suffix == ".json" else _table(task, path, labelled):
-        first = places.setdefault(question.id, place)
+    for where, question in _squad(path, labelled) if path.suffix == ".json" else _table(task, path, labelled):
+        first = places.setdefault(question.id, where.rpartition(", ")[2])
         if len(places) == len(found):
-            raise InputError(f"{path}, {place}: the id {question.id!r} is already that of {first}; give each its own")
-        _encodable(question, f"{path}, {place}, question {question.id!r}")
+            raise InputError(f"{where}: the id {question.id!r} is already that of {first}; give each its own")
+        _encodable(question, f"{where}, question {question.id!r}")
         found.append(question)
     if not found:
         raise InputError(f"{path}: no questions in this file")
@@ -67,7 +67,7 @@ def _encodable(question: Question, where: str) -> None:
 
 
 def _squad(path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
-    """(place, question) for each; paragraphs are counted through the whole file, from 1."""
+    """(place in the file, question) for each; paragraphs are counted through all articles, from 1."""
     number = 0
     for article in _part(read_json(path), "data", list, f"{path}"):
         for paragraph in _part(article, "paragraphs", list, f"{path}, after paragraph {number}"):
@@ -80,7 +80,7 @@ def _squad(path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
                 text = _part(item, "question", str, inside)
                 answers, impossible = _answers(item, inside) if labelled else ((), False)
                 title = str(article.get("title", ""))
-                yield f"paragraph {number}", Question(name, text, context, answers, impossible, title=title)
+                yield where, Question(name, text, context, answers, impossible, title=title)
 
 
 def _answers(item: Any, where: str) -> tuple[tuple[tuple[str, int], ...], bool]:
@@ -110,28 +110,18 @@ def _part(value: Any, key: str, kind: Any, where: str) -> Any:
 
 
 def _table(task: Task, path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
-    """(place, question) for each row."""
-    optional = [name for name in ("id", *(("answer_start",) if labelled else ())) if _has_column(task, path, name)]
-    columns = (*task.text, *((task.label,) if labelled else ()), *optional)
-    for row in read_table(path, columns, task.header):
-        cells = dict(zip(columns, row.values, strict=True))
+    """(place in the file, question) for each row."""
+    columns = (*task.text, *((task.label,) if labelled else ()))
+    optional = ("id", "answer_start")
+    for row in read_table(path, columns, task.header, optional):
+        cells, where = dict(zip((*columns, *optional), row.values, strict=True)), place(path, row.line)
         question, context = (cells[name] for name in task.text)
         answers: tuple[tuple[str, int], ...] = ()
         if labelled and cells[task.label].strip():
-            start = cells.get("answer_start", "").strip()
-            text = cells[task.label]
-            answers = ((text, _number(start, f"{path}, line {row.line}") if start else context.find(text)),)
-        name = cells.get("id", "").strip() or str(row.line)
-        yield f"line {row.line}", Question(name, question, context, answers, labelled and not answers, row.line)
-
-
-def _has_column(task: Task, path: Path, name: str) -> bool:
-    """Whether the first row has it. What else may be wrong with the file is said when all of it is read."""
-    try:
-        next(read_table(path, [name], task.header), None)
-    except InputError:
-        return False
-    return True
+            text, start = cells[task.label], cells["answer_start"].strip()
+            answers = ((text, _number(start, where) if start else context.find(text)),)
+        name = cells["id"].strip() or str(row.line)
+        yield where, Question(name, question, context, answers, labelled and not answers, row.line)
 
 
 def _number(text: str, where: str) -> int:

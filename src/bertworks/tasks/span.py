@@ -19,7 +19,7 @@ from torch import Tensor
 from ..files import InputError
 from ..objectives import IGNORED, SpanObjective
 from ..tokenizer import Tokenizer
-from .answers import Answer, Answers, Decoder
+from .answers import NOTHING_FOUND, Answer, Answers, Decoder
 from .base import Judged, Kind, Limits, Task
 from .inputs import Inputs, Rows
 from .questions import Question, read
@@ -133,7 +133,8 @@ class SpanRows:
         """The null_score_diff_threshold with the best F1 on these rows."""
         answered, empty = (self._grade(texts) for texts in ([a.answered.text for a in answers], [""] * len(answers)))
         odds = np.array([one.null_odds for one in answers], np.float64)
-        return reachable_threshold(answered.f1, empty.f1, odds).threshold
+        found = odds < NOTHING_FOUND
+        return reachable_threshold(answered.f1[found], empty.f1[found], odds[found]).threshold if found.any() else 0.0
 
     def _metrics(self, graded: Scores, answers: list[Answers], chosen: list[Answer]) -> dict[str, float]:
         means = graded.summary()

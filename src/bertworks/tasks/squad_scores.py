@@ -7,6 +7,7 @@ them as percentages.
 Shapes: N questions.
 """
 
+import math
 import re
 import string
 from collections import Counter
@@ -137,15 +138,16 @@ def best_threshold(values: Values, scores: Scores, no_answer: Values) -> Best:
 def reachable_threshold(values: Values, empty: Values, no_answer: Values) -> Best:
     """The threshold with the best mean, where answers are worth `values` and no answers `empty` (all (N,)).
 
-    Of equally good ones the lowest; if it is best to answer nothing, 1 less than the lowest no-answer score.
+    It lies halfway between the last question that is answered and the first that is not, where any other would do for
+    these questions: on new ones there is room on both sides. Of equally good places the lowest is taken.
     """
     order = np.argsort(no_answer, kind="stable")
     reached = np.cumsum(np.append(empty.sum(), (values - empty)[order]))
     ranked = no_answer[order]
-    last_of_equals = np.append(ranked[1:] != ranked[:-1], True)
-    reached[1:][~last_of_equals] = -np.inf
-    best = int(reached.argmax())
-    return Best(float(reached[best]) / len(values), float(ranked[best - 1] if best else ranked[0] - 1))
+    ranked = np.concatenate([ranked[:1] - 2, ranked, ranked[-1:] + 2])  # so that all and none are 1 away
+    best = int(np.where(ranked[1:] > ranked[:-1], reached, -np.inf).argmax())
+    below, above = ranked[best : best + 2].tolist()
+    return Best(float(reached[best]) / len(values), min((below + above) / 2, math.nextafter(above, below)))
 
 
 def average_precision(values: Values, has_answer: Flags, no_answer: Values) -> float:

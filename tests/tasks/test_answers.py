@@ -1,0 +1,290 @@
+"""Answers from scores against the original's; their places in the context; what a run is told and files."""
+
+import json
+import unicodedata
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from bertworks.tasks.answers import NOTHING_FOUND, Answer, Answers, Decoder, PlainWords, final_text
+from bertworks.tasks.base import Limits
+from bertworks.tasks.questions import read
+from bertworks.tasks.span import SPAN, SpanRows, prepare
+from bertworks.tasks.squad import KORQUAD, SQUAD, SQUAD1, SQUAD2
+from bertworks.tasks.windows import WORD
+from bertworks.tokenizer import Tokenizer
+from shared_data import shared
+from span_data import KOREAN, SETTINGS, WORDS, ask, one_hot, recorded, recorded_rows, tokenizer_of
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return tokenizer_of([*WORDS, "a", "##s", "b", "c"], tmp_path_factory.mktemp("vocab"))
+
+
+@pytest.fixture(scope="module")
+def korean(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return tokenizer_of([*KOREAN, "who", "?"], tmp_path_factory.mktemp("korean"))
+
+
+# ---- the original's answers
+
+
+def recorded_answers(setting: str, version_2: bool, limits: Limits) -> tuple[SpanRows, list[Answers]]:
+    """Ours from the recorded scores, which are padded to max_seq_length as they were there."""
+    rows, stored = recorded_rows(setting, limits), np.load(shared(f"oracle/squad/logits_{setting}.npz"))
+    scores = np.stack([stored["start_logits"], stored["end_logits"]], -1)  # (W, max_seq_length, 2)
+    edges = np.arange(len(scores) + 1) * scores.shape[1]
+    decoder = Decoder(rows.contexts, rows.windows, rows.tokenizer, rows.limits)
+    return rows, list(decoder.decode(scores.reshape(-1, 2), edges, version_2))
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("name", ["v1", "v2", "v1_nbest5_length8"])
+def test_equal_to_the_original(setting: str, name: str) -> None:
+    limits = SETTINGS[setting]
+    if name == "v1_nbest5_length8":
+        limits = replace(limits, n_best_size=5, max_answer_length=8)
+    expected = recorded(f"oracle/squad/predictions_{setting}.json.gz")
+    rows, found = recorded_answers(setting, name == "v2", limits)
+    for question, answers in zip(rows.questions, found, strict=True):
+        nbest = expected[f"nbest_{name}"][question.id]
+        assert [[one.text, one.start_logit, one.end_logit] for one in answers.best] == [
+            [a, c, d] for a, _, c, d in nbest
+        ]
+        assert [one.probability for one in answers.best] == pytest.approx([row[1] for row in nbest], rel=1e-12)
+        if name == "v2":
+            assert answers.null_odds == expected["null_odds_v2"][question.id]
+            for threshold in (0, -1):
+                text = expected[f"predictions_v2_threshold_{threshold}"][question.id]
+                assert answers.choose(threshold).text == text
+        else:
+            assert answers.choose().text == expected[f"predictions_{name}"][question.id]
+
+
+def test_places_say_what_the_texts_say() -> None:
+    """In natural text, except where the text fell back to whole words, of which the place is then a part."""
+    rows, found = recorded_answers("128", False, SETTINGS["128"])
+    same = parts = 0
+    for question, answers in zip(rows.questions, found, strict=True):
+        for one in answers.best:
+            words = " ".join(WORD.findall(question.context[one.start : one.end]))
+            same += words == one.text
+            parts += words != one.text and words in one.text
+            assert words in one.text
+    assert same > 2900 and parts < 60, (same, parts)
+
+
+def test_final_text_equals_the_original() -> None:
+    tokenizers = {
+        lowercase: PlainWords(Tokenizer.load(shared("data/vocab/bert-base-uncased.txt"), lowercase))
+        for lowercase in (True, False)
+    }
+    records = recorded("oracle/squad/final_text.jsonl.gz")
+    for one in records:
+        assert final_text(one["pred_text"], one["orig_text"], tokenizers[one["do_lower_case"]]) == one["final_text"]
+    assert len(records) == 852
+
+
+def test_final_text(tokenizer: Tokenizer) -> None:
+    plain = PlainWords(tokenizer)
+    for predicted, original, expected in (
+        ("zurich", "(Zürich),", "Zürich"),
+        ("40 %", "in (40%) and", "40%"),
+        ("the cat", "On The Cat's mat", "The Cat"),
+        ("[UNK] cat", "dog cat", "dog cat"),
+        ("cat", "the \u00adcat mat", "the \u00adcat mat"),  # one is longer than the other: not aligned
+        ("", "the cat", "the cat"),
+    ):
+        assert final_text(predicted, original, plain) == expected
+
+
+# ---- places in the context
+
+NFC = "서울은  대한민국의\n\t수도이다. 1989년 2월에 (한국어를 ,"
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("answer", ["서울", "대한민국", "대한민국의\n\t수도", "1989년 2월", "한국어"])
+def test_places_in_hangul(korean: Tokenizer, form: str, answer: str) -> None:
+    """Particles are left out, spaces stay as they are, and the last syllable of decomposed text is whole."""
+    context, answer = (unicodedata.normalize(form, text) for text in (NFC, answer))
+    rows = prepare(korean, [ask(context, answer)], KORQUAD, Limits())
+    best = rows.answers(one_hot(rows), False)[0].choose()
+    assert context[best.start : best.end] == answer
+    if form == "NFC":
+        assert best.text == " ".join(answer.split())
+
+
+def test_places_of_stripped_accents_and_the_empty_answer(tokenizer: Tokenizer) -> None:
+    context = "the  cafe\u0301 , Zu\u0308rich"
+    rows = prepare(
+        tokenizer, [ask(context, "cafe\u0301"), ask(context, "Zu\u0308rich"), ask(context)], SQUAD2, Limits()
+    )
+    chosen = [one.choose() for one in rows.answers(one_hot(rows), True)]
+    assert [context[one.start : one.end] for one in chosen] == ["cafe\u0301", "Zu\u0308rich", ""]
+    assert chosen[2][:3] == ("", 0, 0)
+
+
+# ---- what is valid, and what nothing leaves
+
+
+def scores_of(rows: SpanRows, starts: dict[int, float], ends: dict[int, float]) -> torch.Tensor:
+    """(T, 2) scores by place, 0 elsewhere."""
+    scores = torch.zeros(len(rows.inputs.ids), 2)
+    for column, places in enumerate((starts, ends)):
+        for place, value in places.items():
+            scores[place, column] = value
+    return scores
+
+
+def test_no_valid_span(tokenizer: Tokenizer) -> None:
+    """Both ends in the question: the word "empty" of version 1.1; no answer in 2.0, where the original fails."""
+    rows = prepare(tokenizer, [ask("the cat sat", "cat")], SQUAD1, Limits(n_best_size=1))
+    scores = scores_of(rows, {1: 5.0, 0: 1.0}, {1: 5.0, 0: 2.0})
+    assert rows.answers(scores, False)[0] == ([Answer("empty")], None)
+    found = rows.answers(scores, True)[0]
+    assert found == ([Answer("", 0, 0, 1.0, 1.0, 2.0)], NOTHING_FOUND)
+    assert found.choose(1e5).text == found.answered.text == ""
+
+
+def test_equal_scores_and_a_context_without_pieces(tokenizer: Tokenizer) -> None:
+    rows = prepare(tokenizer, [ask(" \u00ad ", name="a"), ask("the cat", "cat", name="b")], SQUAD2, Limits())
+    answers = rows.answers(torch.zeros(len(rows.inputs.ids), 2), True)
+    # all scores are equal: in the order of starts, then of ends, no answer last
+    assert [[one.text for one in found.best] for found in answers] == [[""], ["the", "the cat", "cat", ""]]
+
+
+def test_the_null_score_is_the_smallest_of_the_windows(tokenizer: Tokenizer) -> None:
+    rows = prepare(tokenizer, [ask("a b c a b c", "b")], SQUAD2, Limits(max_seq_length=9, doc_stride=2))
+    begin = rows.inputs.edges[:-1]
+    assert len(begin) == 2
+    scores = scores_of(rows, {begin[0]: 3.0, begin[1]: 1.0}, {begin[0]: 1.0, begin[1]: 2.0, begin[0] + 5: 7.0})
+    found = rows.answers(scores, True)[0]
+    assert found.null_odds == 3.0 - 7.0
+    assert next(one for one in found.best if not one.text)[4:] == (1.0, 2.0)
+
+
+# ---- judging
+
+
+@pytest.fixture
+def four(tokenizer: Tokenizer) -> tuple[SpanRows, torch.Tensor]:
+    """Answerable with null odds 2 and 6, impossible with 4, answerable and answered wrongly with -5."""
+    context = "the cat sat on a mat"
+    rows = prepare(
+        tokenizer,
+        [
+            ask(context, "cat", name="a"),
+            ask(context, name="b"),
+            ask(context, "mat", name="c"),
+            ask(context, "on", name="d"),
+        ],
+        SQUAD2,
+        Limits(),
+    )
+    odds, places = (2, 4, 6, -5), (5, 5, 9, 6)
+    scores = torch.zeros(len(rows.inputs.ids), 2)
+    for begin, value, place in zip(rows.inputs.edges[:-1], odds, places, strict=True):
+        scores[begin + place] = 10.0
+        scores[begin] = 10 + value / 2
+    return rows, scores
+
+
+def test_the_threshold_is_tuned_and_stored(four: tuple[SpanRows, torch.Tensor]) -> None:
+    """The more are answered, in order of odds: F1 1/4, 1/4 (d, wrong), 2/4 (a), 1/4 (b, needless), 2/4 (c).
+
+    The first best is reached between the odds of a, 2, and of b, 4.
+    """
+    rows, scores = four
+    judged = rows.judge(scores)
+    assert judged.settings == {"version_2": True, "null_score_diff_threshold": 3.0, "tuned_on": 4}
+    expected = {"f1": 1 / 2, "exact": 1 / 2, "f1_at_0": 1 / 4, "exact_at_0": 1 / 4}
+    expected |= {"has_answer_exact": 1 / 3, "has_answer_f1": 1 / 3, "no_answer_exact": 1.0, "no_answer_f1": 1.0}
+    assert {key: judged.metrics[key] for key in expected} == pytest.approx(expected)
+    assert judged.predicted == {"answer": 2, "no answer": 2} and judged.majority == 1 / 4 and not judged.collapsed
+    assert judged.files["predictions.json"] == {"a": "cat", "b": "", "c": "", "d": "sat"}
+    assert judged.files["null_odds.json"] == {"a": 2.0, "b": 4.0, "c": 6.0, "d": -5.0}
+    again = rows.judge(scores, judged.settings)
+    assert again.metrics == judged.metrics and again.settings == {}
+    other = rows.judge(scores, {"version_2": True, "null_score_diff_threshold": 6})
+    assert other.metrics["f1"] == 1 / 2 and other.files["predictions.json"]["c"] == "mat"
+    never = rows.judge(scores, {"version_2": True, "null_score_diff_threshold": -9})
+    assert never.collapsed and never.metrics["f1"] == never.majority
+    assert rows.judge(scores, {"version_2": False}).files["predictions.json"]["b"] == "cat"
+
+
+def test_files(four: tuple[SpanRows, torch.Tensor]) -> None:
+    rows, scores = four
+    files = rows.judge(scores).files
+    assert files["predictions.jsonl"] == [
+        {"id": "a", "predicted": "cat", "start": 4, "end": 7, "exact": 1.0, "f1": 1.0},
+        {"id": "b", "predicted": "", "start": 0, "end": 0, "exact": 1.0, "f1": 1.0},
+        {"id": "c", "predicted": "", "start": 0, "end": 0, "exact": 0.0, "f1": 0.0},
+        {"id": "d", "predicted": "sat", "start": 8, "end": 11, "exact": 0.0, "f1": 0.0},
+    ]
+    best = files["nbest_predictions.json"]["d"]
+    assert best[0] == pytest.approx({"text": "sat", "probability": 0.993, "start_logit": 10, "end_logit": 10}, abs=1e-3)
+    assert sum(one["probability"] for one in best) == pytest.approx(1)
+    assert json.loads(json.dumps(files)) == files
+    unlabelled = [question._replace(answers=(), impossible=False) for question in rows.questions]
+    told = prepare(rows.tokenizer, unlabelled, SQUAD2, Limits()).judge(scores, {"version_2": True})
+    assert told.metrics == {} and set(told.files["predictions.jsonl"][0]) == {"id", "predicted", "start", "end"}
+
+
+def test_version_1(tokenizer: Tokenizer) -> None:
+    context = "the cat sat on a mat"
+    rows = prepare(tokenizer, [ask(context, "sat on", name="a"), ask(context, "mat", name="b")], SQUAD1, Limits())
+    judged = rows.judge(one_hot(rows))
+    assert judged.settings == {"version_2": False} and judged.majority == 0 and not judged.collapsed
+    assert set(judged.metrics) == {"loss", "f1", "exact"} and judged.metrics["f1"] == judged.metrics["exact"] == 1
+    assert "null_odds.json" not in judged.files
+    same = scores_of(rows, {4: 5.0, rows.inputs.edges[1] + 4: 5.0}, {5: 5.0, rows.inputs.edges[1] + 5: 5.0})
+    judged = rows.judge(same)
+    assert judged.collapsed and judged.metrics["f1"] == 0  # the cat
+    letters = replace(rows, task=KORQUAD).judge(same).metrics
+    assert letters["character_f1"] == pytest.approx((4 / 11 + 4 / 9) / 2)  # a and t are in all three
+
+
+def test_the_loss_is_the_training_loss(four: tuple[SpanRows, torch.Tensor]) -> None:
+    rows, scores = four
+    places, edges = torch.from_numpy(rows.inputs.labels), rows.inputs.edges
+    windows = [scores[a:b] for a, b in pairwise(edges)]
+    losses = [F.cross_entropy(one.T, place) for one, place in zip(windows, places, strict=True)]
+    assert rows.judge(scores).metrics["loss"] == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
+
+
+def test_the_kind_and_its_tasks() -> None:
+    assert SPAN.head == "span" and SPAN.labels(SQUAD1, []) == () and SPAN.read is read
+    assert all(set(task.metrics) <= set(SPAN.metrics) for task in SQUAD.values())
+
+
+# ---- whole data sets
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "file", "vocab", "exact", "places"),
+    [
+        (SQUAD1, "squad/dev-v1.1.json", "bert-base-uncased", 10_546, 10_545),
+        (KORQUAD, "korean/korquad/KorQuAD_v1.0_dev.json", "bert-base-multilingual-cased", 4_830, 4_854),
+    ],
+)
+def test_every_answer_that_pieces_can_spell_comes_back(task, file, vocab, exact, places) -> None:
+    """The rest ends or begins inside a piece: 5 in 2015, a noun whose particle is no piece of its own."""
+    tokenizer = Tokenizer.load(shared(f"data/vocab/{vocab}.txt"), lowercase="uncased" in vocab)
+    rows = prepare(
+        tokenizer, read(task, shared("data") / file), task, Limits(max_seq_length=384, max_answer_length=400)
+    )
+    judged = rows.judge(one_hot(rows))
+    told = judged.files["predictions.jsonl"]
+    golds = [{q.context[start : start + len(text)] for text, start in q.answers} for q in rows.questions]
+    found = [
+        q.context[row["start"] : row["end"]] in gold for q, row, gold in zip(rows.questions, told, golds, strict=True)
+    ]
+    assert sum(row["exact"] == 1 for row in told) == exact
+    assert sum(found) == places, sum(found)

@@ -1,0 +1,285 @@
+"""Questions read, contexts cut into windows, answers found in them: against the original's, against plain Python."""
+
+import json
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertworks.files import InputError
+from bertworks.tasks.base import Limits, Task
+from bertworks.tasks.questions import Question, read
+from bertworks.tasks.span import SpanRows, prepare
+from bertworks.tasks.squad import KORQUAD, SQUAD1, SQUAD2
+from bertworks.tasks.windows import cut_windows, tokenize_contexts
+from bertworks.tokenizer import Tokenizer
+from shared_data import needs_shared, shared
+from span_data import SETTINGS, WORDS, ask, recorded, recorded_rows, tokenizer_of
+
+TABLE = Task("own", ("question", "context"), "answer", "span", metrics=("f1",))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return tokenizer_of([*WORDS, *(f"##{c}" for c in "abcs"), *"abcs", "\u0301"], tmp_path_factory.mktemp("vocab"))
+
+
+def tokens_of(rows: SpanRows, window: int) -> list[str]:
+    begin, end = rows.inputs.edges[window : window + 2]
+    return [rows.tokenizer.vocab[i] for i in rows.inputs.ids[begin:end]]
+
+
+# ---- the original's features
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_windows_and_places_equal_the_original(setting: str) -> None:
+    rows = recorded_rows(setting)
+    expected = recorded(f"oracle/squad/features_{setting}.jsonl.gz")
+    windows, contexts = rows.windows, rows.contexts
+    assert len(rows.inputs) == len(expected) and not rows.skipped
+    for w, feature in enumerate(expected):
+        first, context = feature["first_doc_position"], windows.context[w]
+        begin = contexts.edges[context] + windows.start[w]
+        words = contexts.word[begin : begin + windows.count[w]] - contexts.word_edges[context]
+        best = windows.max_context[windows.edges[w] : windows.edges[w + 1]]
+        assert rows.questions[windows.question[w]].id == feature["qas_id"]
+        assert " ".join(tokens_of(rows, w)) == feature["tokens"]
+        assert (rows.inputs.first[w], windows.first[w]) == (first, first)
+        assert words.tolist() == feature["token_to_orig_map"]
+        assert "".join("01"[int(flag)] for flag in best) == feature["token_is_max_context"]
+        assert rows.inputs.labels[w].tolist() == [feature["start_position"], feature["end_position"]]
+    lengths = [len(rows.tokenizer.tokenize(question.question)) for question in rows.questions]
+    assert rows.cut == sum(max(0, length - SETTINGS[setting].max_query_length) for length in lengths)
+
+
+# ---- windows
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5)), min_size=1, max_size=4),
+    st.integers(9, 20),
+    st.integers(1, 12),
+)
+def test_windows_equal_plain_python(cases: list[tuple[int, int]], limit: int, stride: int) -> None:
+    lengths, queries = np.array(cases).T
+    windows = cut_windows(lengths, np.arange(len(cases)), queries, limit, stride)
+    assert (windows.first + windows.count + 1 <= limit).all()
+    expected, best = [], []
+    for number, (length, query) in enumerate(cases):
+        spans, start, room = [], 0, limit - query - 3
+        while not spans or start < length:
+            spans.append((start, min(length - start, room)))
+            if sum(spans[-1]) == length:
+                break
+            start += min(room, stride)
+        expected += [(number, query + 2, *span) for span in spans]
+        for start, count in spans:
+            for place in range(start, start + count):
+                shown = [(a, n) for a, n in spans if a <= place < a + n]
+                worth = [min(place - a, a + n - 1 - place) + 0.01 * n for a, n in shown]
+                best.append(shown[worth.index(max(worth))] == (start, count))
+    found = np.stack([windows.question, windows.first, windows.start, windows.count], 1)
+    assert found.tolist() == [list(row) for row in expected]
+    assert windows.max_context.tolist() == best
+
+
+@given(st.lists(st.text("abc .,(\u202f \u00a0\n\t\u00ad\u0301\u2028é한", max_size=12), max_size=6))
+def test_every_word_is_tokenized_by_itself(tokenizer: Tokenizer, texts: list[str]) -> None:
+    contexts = tokenize_contexts(tokenizer, texts)
+    for i, text in enumerate(texts):
+        words, inside = [], False
+        for char in text:  # as the original's reader goes
+            space = char in " \t\r\n\u202f"
+            words += [char] if not space and not inside else []
+            if not space and inside:
+                words[-1] += char
+            inside = not space
+        assert contexts.words[contexts.word_edges[i] : contexts.word_edges[i + 1]] == words
+        begin, end = contexts.edges[i : i + 2]
+        pieces = [tokenizer.tokenize(word) for word in words]
+        assert [tokenizer.vocab[j] for j in contexts.ids[begin:end]] == [piece for word in pieces for piece in word]
+        owners = [n for n, word in enumerate(pieces) for _ in word]
+        assert (contexts.word[begin:end] - contexts.word_edges[i]).tolist() == owners
+        for p in range(begin, end):
+            assert contexts.begin[p] < contexts.end[p] <= len(text)
+            assert text[contexts.begin[p]] in words[owners[p - begin]]
+
+
+# ---- places to train on
+
+
+def test_an_answer_at_the_border_of_a_window(tokenizer: Tokenizer) -> None:
+    """Six pieces a window, three further: wholly inside one, cut by the other."""
+    question = ask("a b c the cat sat on a mat", "sat on")
+    rows = prepare(tokenizer, [question], SQUAD1, Limits(max_seq_length=11, doc_stride=3))
+    assert [tokens_of(rows, w)[4:-1] for w in range(2)] == [
+        ["a", "b", "c", "the", "cat", "sat"],
+        ["the", "cat", "sat", "on", "a", "mat"],
+    ]
+    assert rows.inputs.labels.tolist() == [[0, 0], [6, 7]]
+    rows = prepare(tokenizer, [ask(question.context, "the cat sat")], SQUAD1, Limits(max_seq_length=11, doc_stride=3))
+    assert rows.inputs.labels.tolist() == [[7, 9], [4, 6]]
+
+
+def test_an_answer_is_brought_down_to_its_own_pieces(tokenizer: Tokenizer) -> None:
+    rows = prepare(tokenizer, [ask("(40%) cats.", "40"), ask("(40%) cats.", "cat")], SQUAD1, Limits())
+    assert tokens_of(rows, 0)[4:] == ["(", "40", "%", ")", "cat", "##s", ".", "[SEP]"]
+    assert rows.inputs.labels.tolist() == [[5, 5], [8, 8]]
+    rows = prepare(tokenizer, [ask("the abc", "bc")], SQUAD1, Limits())  # its pieces b, ##c are not there: the word
+    assert rows.inputs.labels.tolist() == [[5, 7]]
+
+
+def test_answers_that_are_not_where_they_should_be(tokenizer: Tokenizer) -> None:
+    """They are counted and not trained on; the question keeps its window, and its answer is still judged."""
+    context = "the cat  sat\non the\u00a0mat"
+    good = Question("good", "who", context, (("cat sat on", 4),))  # white space aside
+    hard_space = Question("hard", "who", context, (("the\u00a0mat", 16),))
+    wrong = [Question(f"wrong {n}", "who", context, (("mat", n),)) for n in (-1, 0, 4, 99)]
+    blank = Question("blank", "who", "    ", (("the", 0),))  # the next context begins so
+    rows = prepare(tokenizer, [blank, good, hard_space, *wrong], SQUAD1, Limits())
+    assert rows.inputs.labels.tolist() == [[-100, -100], [4, 6], [7, 8], *[[-100, -100]] * 4]
+    assert [(one.id, one.start) for one in rows.skipped] == [("blank", 0), *((f"wrong {n}", n) for n in (-1, 0, 4, 99))]
+    assert "5 of 7 questions are not trained on" in rows.notes()[0] and "'the' at 0" in rows.notes()[0]
+
+
+def test_no_answer_and_unlabelled(tokenizer: Tokenizer) -> None:
+    rows = prepare(tokenizer, [ask("the cat"), Question("x", "who", "the cat")], SQUAD2, Limits())
+    assert rows.inputs.labels.tolist() == [[0, 0], [-100, -100]]
+    assert not rows.skipped and len(prepare(tokenizer, [], SQUAD2, Limits()).inputs) == 0
+
+
+def test_a_long_question_is_cut_and_counted_once(tokenizer: Tokenizer) -> None:
+    long = Question("long", "a b c a b c", "the cat sat on a mat", (("cat", 4),), line=7)
+    limits = Limits(max_seq_length=9, doc_stride=2, max_query_length=4)
+    rows = prepare(tokenizer, [long], SQUAD1, limits)
+    assert tokens_of(rows, 0) == ["[CLS]", "a", "b", "c", "a", "[SEP]", "the", "cat", "[SEP]"]
+    assert len(rows.inputs) == 3 and rows.cut == 2 and rows.inputs.truncation() == {"examples": 1, "tokens": 2}
+    assert rows.notes() == ["1 questions are cut to 4 tokens, by 2 in all"]
+    with pytest.raises(InputError, match=r"line 7, question 'long': its 6 tokens.* leave no room .*= 9"):
+        prepare(tokenizer, [long], SQUAD1, Limits(max_seq_length=9))
+
+
+def test_a_batch_has_the_question_as_its_first_segment(tokenizer: Tokenizer) -> None:
+    rows = prepare(tokenizer, [ask("the cat", "cat")], SQUAD1, Limits())
+    batch = rows.inputs.batch(np.array([0]))
+    assert batch["token_type_ids"][0, :7].tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert batch["labels"].tolist() == [[5, 5]] and batch["attention_mask"].sum() == 7
+
+
+# ---- reading
+
+
+def squad(path: Path, paragraphs: list) -> Path:
+    path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}), encoding="utf-8")
+    return path
+
+
+def test_both_versions_of_the_layout(tmp_path: Path) -> None:
+    sure = {"id": "a", "question": "who", "answers": [{"text": "cat", "answer_start": 4}]}
+    none = {"id": 2, "question": "where", "answers": [], "is_impossible": True}
+    plausible = {**none, "id": "c", "answers": [{"text": "cat", "answer_start": 4}]}
+    file = squad(
+        tmp_path / "a.json", [{"context": "the cat", "qas": [sure, none]}, {"context": "x", "qas": [plausible]}]
+    )
+    assert read(SQUAD2, file) == [
+        Question("a", "who", "the cat", (("cat", 4),), title="T"),
+        Question("2", "where", "the cat", (), True, title="T"),
+        Question("c", "where", "x", (), True, title="T"),
+    ]
+    assert [question.labelled for question in read(SQUAD2, file, labelled=False)] == [False] * 3
+
+
+ANSWER = {"text": "cat", "answer_start": 4}
+GOOD = {"id": "a", "question": "who", "answers": [ANSWER]}
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "message"),
+    [
+        ({"qas": []}, r"paragraph 2: no 'context'; found 'qas'; expected SQuAD's layout"),
+        ({"context": ["x"], "qas": []}, r"paragraph 2: 'context' is a list"),
+        ("text", r"paragraph 2: found a str instead of an object with 'context'"),
+        ({"context": "x", "qas": [{"question": "who"}]}, r"paragraph 2: no 'id'"),
+        (
+            {"context": "x", "qas": [{**GOOD, "id": "b", "question": None}]},
+            r"2, question 'b': 'question' is a NoneType",
+        ),
+        ({"context": "x", "qas": [{"id": "b", "question": "who"}]}, r"question 'b': no 'answers'"),
+        ({"context": "x", "qas": [{**GOOD, "id": "b", "answers": [{"text": "x"}]}]}, r"'b': no 'answer_start'"),
+        ({"context": "x", "qas": [{**GOOD, "id": "b", "answers": ["x"]}]}, r"'b': found a str instead of an object"),
+        ({"context": "x", "qas": [GOOD]}, r"paragraph 2: the id 'a' is already that of paragraph 1"),
+        (
+            {"context": "\ud800", "qas": [{**GOOD, "id": "b"}]},
+            r"paragraph 2, question 'b': U\+D800 is half a character",
+        ),
+    ],
+)
+def test_faults_of_the_layout_by_place(tmp_path: Path, paragraph: object, message: str) -> None:
+    file = squad(tmp_path / "a.json", [{"context": "the cat", "qas": [GOOD]}, paragraph])
+    with pytest.raises(InputError, match=rf"a\.json, .*{message}"):
+        read(SQUAD1, file)
+
+
+def test_broken_json_and_no_questions(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    for text, message in (
+        ('{"data": [', "not valid JSON"),
+        ("[]", "found a list instead of an object with 'data'"),
+        ('{"version": "1.1"}', "no 'data'; found 'version'"),
+        ('{"data": []}', "no questions in this file"),
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match=rf"a\.json: {message}"):
+            read(SQUAD1, file)
+
+
+def test_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(
+        'question,context,answer,more\nwho,"the cat,\nthe mat",the,x\nwhere,the cat,,x\nwho,the cat,dog,x\n'
+    )
+    assert read(TABLE, file) == [
+        Question("2", "who", "the cat,\nthe mat", (("the", 0),), line=2),
+        Question("4", "where", "the cat", (), True, 4),
+        Question("5", "who", "the cat", (("dog", -1),), line=5),
+    ]
+    assert read(TABLE, file, labelled=False)[0] == Question("2", "who", "the cat,\nthe mat", line=2)
+
+
+def test_a_table_with_places_and_ids(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    row = {"id": "x", "question": "who", "context": "the cat, the mat", "answer": "the", "answer_start": 9}
+    text = json.dumps(row) + "\n" + json.dumps({**row, "id": None, "answer_start": None}) + "\n"
+    file.write_text(text)
+    first, second = read(TABLE, file)
+    assert (first.id, first.answers, second.id, second.answers) == ("x", (("the", 9),), "2", (("the", 0),))
+    for change, message in (
+        ({"answer_start": -1}, r"line 3: answer_start '-1'; expected a whole number"),
+        ({}, r"line 3: the id 'x' is already that of line 1"),
+    ):
+        file.write_text(text + json.dumps({**row, **change}))
+        with pytest.raises(InputError, match=rf"a\.jsonl, {message}"):
+            read(TABLE, file)
+    pyarrow.parquet.write_table(pyarrow.table({key: [value] * 2 for key, value in row.items()}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet, row 2: the id 'x' is already that of row 1"):
+        read(TABLE, tmp_path / "a.parquet")
+    (tmp_path / "a.tsv").write_text("question\tcontext\nwho\tthe cat\n")
+    with pytest.raises(InputError, match=r"a\.tsv, line 1: no column 'answer'"):
+        read(TABLE, tmp_path / "a.tsv")
+
+
+@needs_shared("data/squad")
+def test_official_files() -> None:
+    one, two = read(SQUAD1, shared("data/squad/dev-v1.1.json")), read(SQUAD2, shared("data/squad/dev-v2.0.json"))
+    assert (len(one), len(two), sum(question.impossible for question in two)) == (10_570, 11_873, 5_945)
+    assert len(read(SQUAD1, shared("data/squad/train-v1.1-13pct.json"))) == 11_731
+    korean = read(KORQUAD, shared("data/korean/korquad/KorQuAD_v1.0_dev.json"))
+    assert len(korean) == 5_774 and korean[0].answers == (("1989년 2월 15일", 0),)
+    assert unicodedata.is_normalized("NFC", korean[0].context)
+    assert all(q.context[start:].startswith(text) for q in (*one, *two, *korean) for text, start in q.answers)

@@ -1,0 +1,141 @@
+"""The official evaluations: recorded runs of the programs, cases computed by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bertworks.tasks.squad_scores import (
+    Scores,
+    average_precision,
+    best_threshold,
+    grade_korquad,
+    grade_v1,
+    grade_v2,
+    normalize_answer,
+    reachable_threshold,
+    score,
+)
+from shared_data import shared
+from span_data import recorded
+
+ORACLE = "oracle/squad_evaluation"
+NAMES = {"": "", "has_answer_": "HasAns_", "no_answer_": "NoAns_"}
+
+
+def golds_of(name: str) -> dict[str, list[str]]:
+    paragraphs = (paragraph for article in recorded(f"{ORACLE}/{name}")["data"] for paragraph in article["paragraphs"])
+    return {item["id"]: [a["text"] for a in item["answers"]] for one in paragraphs for item in one["qas"]}
+
+
+@pytest.fixture(scope="module")
+def version_2() -> Scores:
+    golds, predictions = golds_of("gold_v2.0.json.gz"), recorded(f"{ORACLE}/v2.0_predictions.json.gz")
+    return score([predictions[name] for name in golds], golds.values(), grade_v2)
+
+
+def test_version_1_equals_the_official_program() -> None:
+    golds, predictions = golds_of("gold_v1.1.json.gz"), recorded(f"{ORACLE}/v1.1_predictions.json.gz")
+    scores = score([predictions[name] for name in golds], golds.values(), grade_v1)
+    single = np.load(shared(f"{ORACLE}/per_question_scores.npz"))
+    assert np.array_equal(scores.exact, single["v1_exact"]) and np.array_equal(scores.f1, single["v1_f1"])
+    missing = set(recorded(f"{ORACLE}/v1.1_missing_ids.json"))
+    fewer = score([None if name in missing else predictions[name] for name in golds], golds.values(), grade_v1)
+    expected = recorded(f"{ORACLE}/v1.1_scores.json")
+    for found, name in ((scores, "complete"), (fewer, "with_137_missing")):
+        told = [100 * found.summary()[key] for key in ("exact", "f1")]
+        assert told == pytest.approx([expected[name]["exact_match"], expected[name]["f1"]], rel=1e-12)
+
+
+def test_version_2_equals_the_official_program(version_2: Scores) -> None:
+    single = np.load(shared(f"{ORACLE}/per_question_scores.npz"))
+    assert np.array_equal(version_2.exact, single["v2_exact"]) and np.array_equal(version_2.f1, single["v2_f1"])
+    assert_summary(version_2, recorded(f"{ORACLE}/v2.0_scores.json")["predictions_only"])
+
+
+def assert_summary(scores: Scores, expected: dict[str, Any]) -> None:
+    for key, value in scores.summary().items():
+        group, _, metric = key.rpartition("_")
+        official = NAMES[f"{group}_" if group else ""] + metric
+        assert 100 * value == pytest.approx(expected[official], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["na_prob", "na_prob_rounded", "null_odds"])
+def test_thresholds_equal_the_official_program(version_2: Scores, name: str) -> None:
+    expected = recorded(f"{ORACLE}/v2.0_scores.json")
+    stored = recorded(f"{ORACLE}/v2.0_{name}.json.gz")
+    no_answer = np.array([stored[key] for key in golds_of("gold_v2.0.json.gz")])
+    runs = {key: float(key.split("_thresh_")[1]) for key in expected if key.startswith(f"{name}_thresh_")}
+    assert len(runs) == 3
+    for key, threshold in {name: 1.0, **runs}.items():
+        assert_summary(version_2.with_threshold(no_answer, threshold), expected[key])
+    for metric in ("exact", "f1"):
+        best = best_threshold(getattr(version_2, metric), version_2, no_answer)
+        assert 100 * best.value == pytest.approx(expected[name][f"best_{metric}"], rel=1e-12)
+        assert best.threshold == expected[name][f"best_{metric}_thresh"]
+    areas = {"exact": version_2.exact, "f1": version_2.f1, "oracle": version_2.has_answer.astype(float)}
+    for metric, values in areas.items():
+        area = 100 * average_precision(values, version_2.has_answer, no_answer)
+        assert area == pytest.approx(expected[f"{name}_average_precision"][f"pr_{metric}_ap"], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["na_prob", "na_prob_rounded", "null_odds"])
+def test_a_reachable_threshold_gives_the_mean_it_promises(version_2: Scores, name: str) -> None:
+    stored = recorded(f"{ORACLE}/v2.0_{name}.json.gz")
+    no_answer = np.array([stored[key] for key in golds_of("gold_v2.0.json.gz")])
+    empty = (~version_2.has_answer).astype(float)
+    best = reachable_threshold(version_2.f1, empty, no_answer)
+    assert best.threshold not in no_answer
+    means = [version_2.with_threshold(no_answer, t).f1.mean() for t in (best.threshold, *np.unique(no_answer)[::97])]
+    assert means[0] == pytest.approx(best.value) and max(means) == means[0]
+
+
+# ---- by hand
+
+
+def test_normalization() -> None:
+    assert normalize_answer("The  Cat's (a) U.S.\tan-them, theme") == "cats us anthem theme"
+    assert normalize_answer("A, an; the!") == "" and normalize_answer("— “x”") == "— “x”"
+
+
+def test_grades() -> None:
+    assert grade_v1("the cat sat", ["Cat!", "a cat sat down"]) == (0.0, pytest.approx(0.8))
+    assert grade_v1("cat cat", ["cat"]) == (0.0, pytest.approx(2 / 3))
+    assert grade_v1("the", ["a"]) == (1.0, 0.0) and grade_v1("", []) == (0.0, 0.0)
+    assert grade_v2("the", ["a"]) == (1.0, 1.0) and grade_v2("", []) == (1.0, 1.0)
+    assert grade_v2("cat", []) == (0.0, 0.0) and grade_v2("", ["cat"]) == (0.0, 0.0)
+    assert grade_v2("", ["the", "cat"]) == (0.0, 0.0)  # right answers that normalize to nothing do not count
+
+
+def test_korquad_counts_characters() -> None:
+    assert grade_korquad("서울은", ["서울"]) == (0.0, pytest.approx(0.8))
+    assert grade_korquad("《대한 민국》(약칭", ["대한 민국 약칭"]) == (1.0, 1.0)
+    assert grade_korquad("대한민국", ["대한 민국"]) == (0.0, 1.0)
+    assert grade_korquad("a 1,000", ["A 1000"]) == (1.0, 1.0) and grade_korquad("가", ["나"]) == (0.0, 0.0)
+
+
+def test_a_best_threshold_inside_equal_scores_is_not_reachable() -> None:
+    """Both questions have the score 1: the official search answers the first alone, which no threshold can."""
+    has_answer = np.array([True, False])
+    scores = Scores(np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([True, True]), has_answer)
+    odds, empty = np.array([1.0, 1.0]), np.array([0.0, 1.0])
+    assert best_threshold(scores.f1, scores, odds) == (1.0, 1.0)
+    assert reachable_threshold(scores.f1, empty, odds) == (0.5, 0.0)  # nothing answered: 1 less than the lowest
+    assert scores.with_threshold(odds, 1.0).f1.mean() == scores.with_threshold(odds, 0.0).f1.mean() == 0.5
+    later = np.array([1.0, 2.0])
+    assert reachable_threshold(scores.f1, empty, later) == (1.0, 1.5)
+    assert reachable_threshold(scores.f1, empty, -later) == (0.5, -3.0)  # nothing or all: the lowest
+    assert reachable_threshold(scores.f1, 0 * empty, later) == (0.5, 1.5)
+    assert reachable_threshold(scores.f1, 0 * empty, -later) == (0.5, 0.0)  # all: 1 more than the highest
+    close = np.array([1.0, np.nextafter(1.0, 2.0)])
+    assert reachable_threshold(scores.f1, empty, close) == (1.0, 1.0)
+    assert not scores.with_threshold(later, 1.0).answered[1]
+
+
+def test_average_precision() -> None:
+    """Three answers, right, wrong, right, and a question without one second: precision 1, 1/2, 1/3, 2/4."""
+    has_answer = np.array([True, False, True, True])
+    values, odds = np.array([1.0, 1.0, 0.0, 1.0]), np.array([0.1, 0.2, 0.3, 0.4])
+    assert average_precision(values, has_answer, odds) == pytest.approx(1 / 3 + 1 / 3 * 2 / 4)
+    assert average_precision(values, has_answer, np.zeros(4)) == pytest.approx(2 / 3 * 2 / 4)
+    assert average_precision(values, ~np.ones(4, bool), odds) == 0

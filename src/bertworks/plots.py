@@ -145,10 +145,11 @@ def _levels(runs: list[Run], metric: str) -> list[tuple[float, str]]:
     """What a model reaches that has learned nothing of the kind: equal levels once."""
     levels: dict[float, str] = {}
     for run in runs:
-        entropy, majority = run.results.get("metrics", {}).get("unigram_entropy"), run.results.get("majority")
+        metrics, majority = run.results.get("metrics", {}), run.results.get("majority")
+        entropy, first = metrics.get("unigram_entropy"), next((name for name in metrics if name != "loss"), None)
         if metric == "mlm_loss" and entropy is not None:
             levels[round(entropy, 4)] = "unigram entropy"
-        if metric == "accuracy" and majority is not None:
+        if metric == first and majority:  # of a task's first metric; 0 says nothing
             levels[round(majority, 4)] = "majority class"
     return list(levels.items())
 

@@ -44,8 +44,8 @@ def read_table(
     """The named columns of every row, then the optional ones, "" where there is none.
 
     header: the names of all columns, if the file begins without them. lists: columns whose cells may be lists, which
-    `as_list` reads. joined: whether a .tsv row that is broken by line ends within its cells is put together (there are
-    three in QQP's train.tsv); labels should be known, or two damaged lines could pass for one row.
+    `as_list` reads. joined: whether a .tsv row that is broken by line ends within its cells is put together (QQP's
+    official train.tsv has such); labels should be known, or two damaged lines could pass for one row.
 
     Raises InputError with file and line, while iterating.
     """

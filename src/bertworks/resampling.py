@@ -1,0 +1,163 @@
+"""Metrics of many resamples of the same examples at once: what a bootstrap computes.
+
+An example is a row of numbers, a resample says how often each row occurs in it. Equal rows are one row that occurs more
+often, so 40,000 classified pairs are a handful of rows, and 10,000 resamples of them take no time.
+
+Shapes: n examples, C different rows, S numbers a row, R resamples, K classes or labels.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Measure = Callable[[Floats, Floats], Floats]  # (R, C) how often each row occurs, (C, S) the rows, to (R,) values
+CELLS = 1 << 22  # of the arrays that are worked on at a time
+
+
+def resamples(rows: Floats, samples: int, seed: int) -> tuple[Floats, Iterator[Floats]]:
+    """(C, S) the different rows, and the draws of n from n with replacement, (R, C), some at a time."""
+    different, counts = np.unique(rows, axis=0, return_counts=True)
+    size = max(1, CELLS // len(rows))
+    rng = np.random.default_rng(seed)
+    sizes = (min(size, samples - start) for start in range(0, samples, size))
+    return different, (_draw(rng, counts, some).astype(np.float64) for some in sizes)
+
+
+def _draw(rng: np.random.Generator, counts: NDArray[np.int64], samples: int) -> NDArray[np.int64]:
+    """(samples, C) how often each row is drawn."""
+    C, n = len(counts), int(counts.sum())
+    if n > 10 * C:
+        return rng.multinomial(n, counts / n, samples)
+    row = np.repeat(np.arange(C), counts)  # faster than a binomial draw for each of many rows
+    drawn = row[rng.integers(n, size=(samples, n))] + C * np.arange(samples)[:, None]
+    return np.bincount(drawn.ravel(), minlength=samples * C).reshape(samples, C)
+
+
+def ratio(above: Floats, below: Floats) -> Floats:
+    """above / below, 0 where nothing is below."""
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+
+
+# ---- classes: a row is (true, predicted)
+
+
+def accuracy(draws: Floats, rows: Floats) -> Floats:
+    return ratio(draws @ (rows[:, 0] == rows[:, 1]), draws.sum(1))
+
+
+def f1(draws: Floats, rows: Floats) -> Floats:
+    """Of class 1."""
+    return _f1_of(draws, rows[:, 0] == 1, rows[:, 1] == 1)[0]
+
+
+def macro_f1(draws: Floats, rows: Floats) -> Floats:
+    """Mean over the classes that a resample has."""
+    pairs = [_f1_of(draws, rows[:, 0] == k, rows[:, 1] == k) for k in np.unique(rows[:, 0])]
+    return _mean_of_present(pairs)
+
+
+def matthews(draws: Floats, rows: Floats) -> Floats:
+    """The coefficient of any number of classes (Gorodkin, 2004); 0 if one side has one class only."""
+    n, right = draws.sum(1), draws @ (rows[:, 0] == rows[:, 1])
+    classes = np.unique(rows)
+    true, told = (draws @ (rows[:, [side]] == classes).astype(np.float64) for side in (0, 1))  # (R, K)
+    spread = (n**2 - (true**2).sum(1)) * (n**2 - (told**2).sum(1))
+    return np.divide(n * right - (true * told).sum(1), np.sqrt(spread), out=np.zeros_like(n), where=spread > 0)
+
+
+def _f1_of(draws: Floats, true: NDArray[np.bool_], told: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """F1, and how many are true."""
+    there = draws @ true
+    return ratio(2 * (draws @ (true & told)), there + draws @ told), there
+
+
+def _mean_of_present(pairs: list[tuple[Floats, Floats]]) -> Floats:
+    values, present = (np.stack([pair[i] for pair in pairs]) for i in (0, 1))
+    return ratio((values * (present > 0)).sum(0), (present > 0).sum(0).astype(np.float64))
+
+
+# ---- several labels: a row is K of 0 and 1 that are true, then K that are predicted
+
+
+def micro_f1(draws: Floats, rows: Floats) -> Floats:
+    true, told = np.hsplit(rows, 2)
+    return ratio(2 * (draws @ (true * told).sum(1)), draws @ (true + told).sum(1))
+
+
+def label_macro_f1(draws: Floats, rows: Floats) -> Floats:
+    """Mean over the labels that a resample has."""
+    true, told = np.hsplit(rows > 0, 2)
+    return _mean_of_present([_f1_of(draws, true[:, k], told[:, k]) for k in range(true.shape[1])])
+
+
+def exact_match(draws: Floats, rows: Floats) -> Floats:
+    true, told = np.hsplit(rows, 2)
+    return ratio(draws @ (true == told).all(1), draws.sum(1))
+
+
+# ---- values: a row is (true, predicted)
+
+
+def pearson(draws: Floats, rows: Floats) -> Floats:
+    return _correlation(draws, rows - rows.mean(0))  # centred: the sums of squares lose no digits
+
+
+def spearman(draws: Floats, rows: Floats) -> Floats:
+    """Pearson's of the ranks, which are those within the resample; equal values have the mean of their ranks."""
+    ranks = [_ranks(draws, rows[:, side]) - draws.sum(1, keepdims=True) / 2 for side in (0, 1)]
+    sums = [(draws * one * other).sum(1) for one, other in ((ranks[0], ranks[0]), (ranks[1], ranks[1]), tuple(ranks))]
+    means = [(draws * side).sum(1) / draws.sum(1) for side in ranks]
+    n = draws.sum(1)
+    return _cosine(sums[2] - n * means[0] * means[1], sums[0] - n * means[0] ** 2, sums[1] - n * means[1] ** 2)
+
+
+def _ranks(draws: Floats, values: Floats) -> Floats:
+    """(R, C) the rank of each row's value among those of the resample."""
+    order = np.argsort(values, kind="stable")
+    starts = np.flatnonzero(np.diff(values[order], prepend=-np.inf))
+    counts = np.add.reduceat(draws[:, order], starts, axis=1)  # of each different value
+    rank = counts.cumsum(1) - (counts - 1) / 2
+    _, number = np.unique(values, return_inverse=True)
+    return rank[:, number]
+
+
+def _correlation(draws: Floats, rows: Floats) -> Floats:
+    n, (x, y) = draws.sum(1), rows.T
+    mean_x, mean_y = draws @ x / n, draws @ y / n
+    return _cosine(
+        draws @ (x * y) - n * mean_x * mean_y, draws @ (x * x) - n * mean_x**2, draws @ (y * y) - n * mean_y**2
+    )
+
+
+def _cosine(both: Floats, one: Floats, other: Floats) -> Floats:
+    """0 where one side is constant: there its square is nothing but rounding."""
+    square = one * other
+    sound = square > 1e-18 * np.maximum(square.max(initial=0.0), 1e-300)
+    return np.divide(both, np.sqrt(square, where=sound, out=np.ones_like(square)), out=np.zeros_like(both), where=sound)
+
+
+# ---- answers: a row is (exact, F1); tags: entities (right, found, there), then units (right, all)
+
+
+def mean_of(column: int) -> Measure:
+    """The mean of a column."""
+    return lambda draws, rows: ratio(draws @ rows[:, column], draws.sum(1))
+
+
+def share(above: int, *below: int) -> Measure:
+    """Sum of a column over the mean of the sums of others: F1 = right / mean of found and there."""
+    return lambda draws, rows: ratio(draws @ rows[:, above], draws @ rows[:, list(below)].sum(1) / len(below))
+
+
+CLASSES: dict[str, Measure] = {"accuracy": accuracy, "f1": f1, "macro_f1": macro_f1, "matthews": matthews}
+LABELS: dict[str, Measure] = {"micro_f1": micro_f1, "exact_match": exact_match, "macro_f1": label_macro_f1}
+VALUES: dict[str, Measure] = {"pearson": pearson, "spearman": spearman}
+ANSWERS: dict[str, Measure] = {"exact": mean_of(0), "f1": mean_of(1)}
+TAGS: dict[str, Measure] = {
+    "f1": share(0, 1, 2),
+    "precision": share(0, 1),
+    "recall": share(0, 2),
+    "accuracy": share(3, 4),
+}

@@ -1,0 +1,41 @@
+"""A small table of results, shown on a terminal or written as Markdown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Rows of cells under a header; the first column names them, the others are numbers."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    notes: tuple[str, ...] = ()  # sentences below it
+
+    def show(self) -> None:
+        """Print it on standard output."""
+        from rich.console import Console
+        from rich.table import Table
+
+        console, table = Console(), Table(*self.header, title=self.title, title_justify="left")
+        table.columns[0].no_wrap = True
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for row in self.rows:
+            table.add_row(*row)
+        console.print(table, markup=False)
+        for note in self.notes:
+            console.print(note, highlight=False, markup=False, soft_wrap=True)
+
+    def markdown(self) -> str:
+        """The same as a Markdown file."""
+        lines = [self.header, ("---", *("---:" for _ in self.header[1:])), *self.rows]
+        table = (f"| {' | '.join(cells)} |" for cells in lines)
+        return "\n".join([f"# {self.title}", "", *table, *(line for note in self.notes for line in ("", note)), ""])
+
+
+def points(value: Any) -> str:
+    """A fraction in hundredths with two digits, 0.8456 as 84.56; a dash for what is not there."""
+    return "-" if value is None else f"{100 * value:.2f}"

@@ -14,12 +14,12 @@ ROOT = Path(bertworks.__file__).parent
 FLOORS = [
     {"config", "files"},
     {"tokenizer", "wordpiece", "tokenizer_check", "model", "training.optim", "training.parallel", "training.report"}
-    | {"tasks.metrics", "tasks.table"},
+    | {"tasks.metrics", "tasks.table", "tables", "resampling"},
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
     {"pretrain", "finetune", "evaluate", "features", "distill"},
-    {"predictor", "plots", "demo_report"},  # read what runs wrote
-    {"submission", "study", "demo", "export", "serve", "doctor"},
+    {"predictor", "plots", "demo_report", "compare"} | {"sweep"},  # read what runs wrote; many runs
+    {"suite", "submission", "study", "demo", "export", "serve", "doctor"},
     {"cli"},
 ]
 ROOMS = {room: (floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -30,14 +30,13 @@ from .training.state import Progress, load_state
 
 @contextlib.contextmanager
 def joined_job(config: FinetuneConfig, task: Task, data: Data, model: Path | str, quiet: bool = False) -> Iterator[Job]:
-    """A job among all processes that train together; what was cut is told. Raises InputError like `Job.of`."""
+    """A job among all processes that train together; what was left out is told. Raises InputError like `Job.of`."""
     parallel.prepare_process()
     folder = find_model(model)
     with parallel.joined_world() as world:
         job = Job.of(config, task, data, folder, world, quiet)
-        cut, rows = job.train.truncation()["examples"], len(job.train)
-        if cut:
-            job.say(f"{cut:,} of {rows:,} training rows are cut to {config.max_seq_length} tokens")
+        for note in job.notes:
+            job.say(note)
         yield job
 
 
@@ -61,15 +60,27 @@ def run_seeds(
 
     `after` is handed each run's folder and results as soon as it is finished.
     """
+    check_folder(out, {"kind": "finetune", "recipe": None})
     runs = []
     for seed in job.config.seeds:
         folder = out / f"seed-{seed}"
+        if len(job.config.seeds) > 1:
+            job.say(f"seed {seed}")
         results = _run(job, seed, folder)
         if results is None:
             return None
         after(folder, results)
         runs.append(results)
     return _summary(job, runs, out)
+
+
+def check_folder(out: Path, mine: dict[str, Any]) -> None:
+    """Raises InputError if `out` has the results of something else: other values than `mine` of the same keys."""
+    path = out / "results.json"
+    found = read_json(path) if path.exists() else mine
+    if any(found.get(key) != value for key, value in mine.items()):
+        what = " ".join(str(found[key]) for key in ("kind", "sweep", "suite", "task") if key in found)
+        raise InputError(f"{out} has the results of something else ({what}); give another --out")
 
 
 def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
@@ -133,6 +144,7 @@ def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: l
         "tuned": judged.settings,
         "examples": {"train": len(job.data.train), "dev": len(job.data.dev)},
         "truncation": {"train": job.train.truncation(), "dev": job.dev.inputs.truncation()},
+        "notes": list(job.notes),
         "data": job.data.source,
         "model": str(job.folder),
         "random_init": config.random_init,
@@ -176,10 +188,10 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
 
 def _summary(job: Job, runs: list[dict[str, Any]], out: Path) -> dict[str, Any]:
     """Mean and sample standard deviation over the seeds, written to results.json."""
-    shared = ("kind", "task", "majority", "examples", "truncation", "data", "model", "random_init", "machine")
+    shared = ("kind", "task", "majority", "examples", "truncation", "notes", "data", "model", "random_init", "machine")
     sound = [run["metrics"] for run in runs if not run["collapsed"]]
     results = {
-        **{key: runs[0][key] for key in shared},
+        **{key: runs[0][key] for key in shared if key in runs[0]},
         "seeds": list(job.config.seeds),
         **_spread([run["metrics"] for run in runs]),
         "runs": [run["metrics"] for run in runs],

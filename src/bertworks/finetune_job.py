@@ -105,6 +105,7 @@ class Job:
     train: Inputs
     dev: Prepared
     more: dict[str, Prepared]  # further development sets
+    notes: tuple[str, ...]  # what was left out of the training rows
     start: tuple[str, ...]  # labels, and checksums of rows and weights: what a run begins with besides its settings
     world: parallel.World
     quiet: bool
@@ -125,7 +126,10 @@ class Job:
         start.append(json.dumps(read_json(folder / "config.json")))
         if not config.random_init and (weights := folder / "model.safetensors").exists():  # else `initial_model` says
             start.append(checksum(weights))
-        return cls(config, task, kind, data, folder, tokenizer, train.inputs, dev, more, tuple(start), world, quiet)
+        notes = _notes(train, config.max_seq_length)
+        return cls(
+            config, task, kind, data, folder, tokenizer, train.inputs, dev, more, notes, tuple(start), world, quiet
+        )
 
     def fingerprint(self, config: FinetuneConfig) -> str:
         """Hash of what must not change between the sittings of a run."""
@@ -151,6 +155,14 @@ class Job:
     def say(self, text: str) -> None:
         if not self.quiet and self.world.main:
             print(text, file=sys.stderr)
+
+
+def _notes(train: Prepared, limit: int) -> tuple[str, ...]:
+    """What a user should hear about the training rows; a kind may have its own sentences."""
+    if hasattr(train, "notes"):
+        return tuple(train.notes())
+    cut = train.inputs.truncation()["examples"]
+    return (f"{cut:,} of {len(train.inputs):,} training rows are cut to {limit} tokens",) if cut else ()
 
 
 def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from .tasks import submit, tasks
 from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
-from .training import evaluate, finetune, pretrain
+from .training import compare, evaluate, finetune, pretrain
 from .using import demo, fill_mask, plot, predict
 
 Verb = Callable[[list[str]], None]
@@ -19,6 +19,7 @@ VERBS: dict[str, Verb] = {
     "pretrain": pretrain,
     "finetune": finetune,
     "evaluate": evaluate,
+    "compare": compare,
     "tasks": tasks,
     "submit": submit,
     "fill-mask": fill_mask,

@@ -1,8 +1,9 @@
 """Verbs that train a model, and the one that judges it. Imports stay inside the verbs, for the sake of --help."""
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
+
+from .arguments import folder_of, own_files, words
 
 
 def pretrain(argv: list[str]) -> None:
@@ -66,55 +67,10 @@ def _with_recipe(command: Any, base: Any) -> Any:
 
 
 def finetune(argv: list[str]) -> None:
-    """Fine-tune: --task NAME --data DIR, or tables of your own with --train, --dev, --text, --label. Resumes."""
-    from dataclasses import dataclass
-    from pathlib import Path
+    """Fine-tune: --task NAME --data DIR, or your own --train, --dev, --text, --label; --sweep; --suite. Resumes."""
+    from .finetuning import run
 
-    import tyro
-
-    from ..config import load_recipe
-    from ..finetune import FinetuneConfig
-    from ..finetune import finetune as run
-    from ..tasks.catalogue import find_task
-    from ..tasks.kinds import load_data, own_table, own_task
-
-    recipe, argv = _taken(argv, "--recipe")
-    name, argv = _taken(argv, "--task")
-    known = find_task(name) if name else None
-    base = FinetuneConfig.for_task(known) if known else FinetuneConfig()
-    base = load_recipe(recipe, FinetuneConfig, base) if recipe else base
-
-    @dataclass(frozen=True)
-    class Command:
-        """Fine-tune on a task that bertworks knows (bertworks tasks lists them), or on tables of your own.
-
-        bertworks finetune --task mrpc --data DIR --model FOLDER --out RUN [--recipe FILE] [--optim.lr 3e-5 ...]
-        bertworks finetune --train a.csv --dev b.jsonl --text question,answer --label topic --model FOLDER --out RUN
-        """
-
-        model: Path  # model folder or run folder to start from
-        out: Path  # run folder; resumed if it is there
-        recipe: Annotated[FinetuneConfig, tyro.conf.arg(name="")]  # what task and recipe say, field by field
-        data: Path | None = None  # folder of the files of --task
-        train: Path | None = None  # your own training table: .csv, .tsv, .jsonl, .parquet (docs/finetuning.md)
-        dev: Path | None = None  # your own table to judge on
-        kind: str = ""  # of your own table: single, pair, regression, multilabel, choice, tagging, span
-        text: str = "text"  # its text column, or two of them with a comma between
-        label: str = "label"  # its label column
-        choices: str = ""  # its columns of a multiple choice, commas between
-
-    start = Command(model=tyro.MISSING, out=tyro.MISSING, recipe=base)  # type: ignore[arg-type]
-    command = tyro.cli(Command, args=argv, default=start, prog="bertworks finetune")
-    if known:
-        task, data = known, load_data(known, _folder(known.name, command.data))
-    else:
-        columns = own_task(command.kind, _words(command.text), command.label, _words(command.choices))
-        task, data = own_table(columns, *_own_files(command.train, command.dev))
-    results = run(command.recipe, task, data, command.model, command.out)
-    if results is None:
-        raise SystemExit(3)
-    for name, value in results["metrics"].items():
-        print(f"{name:10} {value:.4f}" + (f" +- {results['std'][name]:.4f}" if "std" in results else ""))
+    run(argv)
 
 
 def evaluate(argv: list[str]) -> None:
@@ -156,10 +112,10 @@ def evaluate(argv: list[str]) -> None:
 
         if task:
             judged = find_task(task)
-            rows = read_rows(judged, _folder(task, data) / judged.dev)
+            rows = read_rows(judged, folder_of(task, data) / judged.dev)
         else:
-            judged = own_task(kind, _words(text), label, _words(choices))
-            rows = read_rows(judged, _own_files(dev)[0])
+            judged = own_task(kind, words(text), label, words(choices))
+            rows = read_rows(judged, own_files(dev)[0])
         results = judge(model, judged, rows)
         print(json.dumps(results, indent=1, ensure_ascii=False))
         if out is not None:
@@ -168,32 +124,35 @@ def evaluate(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks evaluate", args=argv)
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word for word in text.split(",") if word)
+def compare(argv: list[str]) -> None:
+    """Two finished runs on the same dev rows: their difference, with a confidence interval. RUN RUN [--out FILE]."""
+    from pathlib import Path
 
+    import tyro
 
-def _folder(task: str, folder: Path | None) -> Path:
-    from ..files import InputError
+    from ..compare import compare as compare_runs
+    from ..compare import table
+    from ..files import write_json
 
-    if folder is None:
-        raise InputError(f"--task {task} needs --data DIR, the folder with its files")
-    return folder
+    def run(
+        first: tyro.conf.Positional[Path],
+        second: tyro.conf.Positional[Path],
+        samples: int = 10_000,
+        seed: int = 1,
+        out: Path | None = None,
+    ) -> None:
+        """The second run's metrics minus the first's, paired by example; runs of several seeds also by seed.
 
+        Args:
+            first: run folder of `bertworks finetune`, or one with several seeds
+            second: another one on the same task and development rows
+            samples: times that the examples are drawn anew for the interval
+            seed: of these draws
+            out: write all of it here, as JSON
+        """
+        results = compare_runs(first, second, samples, seed)
+        if out is not None:
+            write_json(out, results)
+        table(results).show()
 
-def _own_files(*files: Path | None) -> list[Path]:
-    from ..files import InputError
-
-    found = [file for file in files if file is not None]
-    if len(found) < len(files):
-        raise InputError("give --task NAME with --data DIR, or tables of your own with --train and --dev")
-    return found
-
-
-def _taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
-    """The value of `flag VALUE` or `flag=VALUE`, and the other arguments."""
-    for i, word in enumerate(argv):
-        if word == flag and i + 1 < len(argv):
-            return argv[i + 1], [*argv[:i], *argv[i + 2 :]]
-        if word.startswith(f"{flag}="):
-            return word[len(flag) + 1 :], [*argv[:i], *argv[i + 1 :]]
-    return None, argv
+    tyro.cli(run, prog="bertworks compare", args=argv)

@@ -1,0 +1,124 @@
+"""The line `bertworks finetune ...`: one run, several seeds, a sweep, or the paper's tasks. The verb imports it."""
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from .. import suite as suites
+from .. import sweep as sweeps
+from ..config import load_recipe
+from ..files import InputError
+from ..finetune import finetune, joined_job
+from ..finetune_job import FinetuneConfig
+from ..tasks.base import Data, Task
+from ..tasks.catalogue import find_task
+from ..tasks.kinds import load_data, own_table, own_task
+from .arguments import folder_of, own_files, taken, words
+
+
+@dataclass(frozen=True)
+class Command:
+    """Fine-tune on a task that bertworks knows (bertworks tasks lists them), or on tables of your own.
+
+    bertworks finetune --task mrpc --data DIR --model FOLDER --out RUN [--recipe FILE] [--optim.lr 3e-5 ...]
+
+    bertworks finetune --train a.csv --dev b.jsonl --text question,answer --label topic --model FOLDER --out RUN
+
+    bertworks finetune --task mrpc --data DIR --model FOLDER --out DIR --sweep paper --restarts 3
+
+    bertworks finetune --suite paper --data GLUE --model FOLDER --out DIR --seeds 1 2 3
+    """
+
+    model: Path  # model folder or run folder to start from
+    out: Path  # run folder; resumed if it is there
+    recipe: Annotated[FinetuneConfig, tyro.conf.arg(name="")]  # what task and recipe say, field by field
+    data: Path | None = None  # folder of the files of --task; of --suite the one that has the tasks' folders
+    train: Path | None = None  # your own training table: .csv, .tsv, .jsonl, .parquet (docs/finetuning.md)
+    dev: Path | None = None  # your own table to judge on
+    kind: str = ""  # of your own table: single, pair, regression, multilabel, choice, tagging, span
+    text: str = "text"  # its text column, or two of them with a comma between
+    label: str = "label"  # its label column
+    choices: str = ""  # its columns of a multiple choice, commas between
+    restarts: int = 0  # so many seeds, counted up from loop.seed: new head, order and dropout (instead of --seeds)
+    sweep: Literal["paper", "glue"] | None = None  # the paper's grid of batch_size, optim.lr and epochs (A.3; 4.1)
+    keep_all: bool = False  # of a sweep, keep the models of all runs, not of the best one alone
+    suite: Literal["paper"] | None = None  # every task of the paper whose files are under --data
+
+
+def run(argv: list[str]) -> None:
+    """Parse, run, show; exit status 3 says that it was stopped and the same line goes on."""
+    recipe, argv = taken(argv, "--recipe")
+    name, argv = taken(argv, "--task")
+    task = find_task(name) if name else None
+    command = _parse(argv, recipe, task)
+    try:
+        results = _suite(command, argv, recipe, task) if command.suite else _one(command, task)
+    except KeyboardInterrupt:  # between two runs, or while one is judged
+        print("\nstopped; type the same line again to go on", file=sys.stderr)
+        results = None
+    if results is None:
+        raise SystemExit(3)
+    if os.environ.get("RANK", "0") == "0":  # of several processes one talks
+        _show(results)
+    if any("error" in found for found in results.get("tasks", {}).values()):
+        raise SystemExit(1)
+
+
+def _parse(argv: list[str], recipe: str | None, task: Task | None) -> Command:
+    """The line, its recipe begun with the defaults of the task."""
+    base = FinetuneConfig.for_task(task) if task else FinetuneConfig()
+    base = load_recipe(recipe, FinetuneConfig, base) if recipe else base
+    start = Command(model=tyro.MISSING, out=tyro.MISSING, recipe=base)
+    command = tyro.cli(Command, args=argv, default=start, prog="bertworks finetune")
+    if not command.restarts:
+        return command
+    if command.restarts < 0 or command.recipe.seeds:
+        raise InputError(f"--restarts {command.restarts}: expected 1 or more, and no --seeds beside it")
+    first = command.recipe.loop.seed
+    seeds = tuple(range(first, first + command.restarts))
+    return replace(command, recipe=replace(command.recipe, seeds=seeds))
+
+
+def _one(command: Command, task: Task | None) -> dict[str, Any] | None:
+    """A run, the runs of several seeds, or a sweep."""
+    task, data = _rows(command, task)
+    if not command.sweep:
+        return finetune(command.recipe, task, data, command.model, command.out)
+    with joined_job(command.recipe, task, data, command.model) as job:
+        return sweeps.sweep(job, command.out, command.sweep, command.keep_all)
+
+
+def _rows(command: Command, task: Task | None) -> tuple[Task, Data]:
+    if task:
+        return task, load_data(task, folder_of(task.name, command.data))
+    columns = own_task(command.kind, words(command.text), command.label, words(command.choices))
+    return own_table(columns, *own_files(command.train, command.dev))
+
+
+def _suite(command: Command, argv: list[str], recipe: str | None, task: Task | None) -> dict[str, Any] | None:
+    """All tasks; what the line says is put on top of each task's own defaults."""
+    if task or command.train or command.data is None:
+        raise InputError("--suite takes --data DIR, a folder with the tasks' folders in it, and no --task or --train")
+
+    def config_of(one: Task) -> FinetuneConfig:
+        return _parse(argv, recipe, one).recipe
+
+    return suites.suite(config_of, command.data, command.model, command.out, command.sweep or "")
+
+
+def _show(results: dict[str, Any]) -> None:
+    if results["kind"] in ("sweep", "suite"):
+        table = sweeps.table if results["kind"] == "sweep" else suites.table
+        table(results).show()
+        return
+    for name, value in results["metrics"].items():
+        print(f"{name:10} {value:.4f}" + (f" +- {results['std'][name]:.4f}" if "std" in results else ""))
+    sound, runs = results.get("without_collapsed", {}), len(results.get("runs", []))
+    if sound and sound["n"] < runs:
+        print(f"\n{runs - sound['n']} of {runs} runs collapsed" + ("; the others:" if sound["n"] else ""))
+        for name, value in sound["metrics"].items():
+            print(f"{name:10} {value:.4f} +- {sound['std'][name]:.4f}")

@@ -19,15 +19,16 @@ def tasks(argv: list[str]) -> None:
         from ..tasks.catalogue import TASKS
 
         table = Table(box=box.SIMPLE_HEAD)
-        for heading in ("task", "kind", "files", "metrics", "defaults"):
-            table.add_column(heading, no_wrap=heading == "task", overflow="fold")
+        for heading in ("task", "kind", "metrics", "files, and defaults that differ"):
+            table.add_column(heading, no_wrap=heading in ("task", "kind"), overflow="fold")
         for task in TASKS.values():
             names = (file.partition("#")[0] for file in (task.train, task.dev) if file)
             files = " ".join(dict.fromkeys(names)) or f"none to train on; {task.test}"
             more = " ".join(task.more.values())
-            defaults = " ".join(f"{name}={value:g}" for name, value in task.defaults.items())
-            cells = (task.name, task.kind, f"{files} | {more}" if more else files, " ".join(task.metrics), defaults)
-            table.add_row(*cells)
+            lines = [f"{files} | {more}" if more else files]
+            if task.defaults:
+                lines.append(" ".join(f"{name}={value:g}" for name, value in task.defaults.items()))
+            table.add_row(task.name, task.kind, "\n".join(task.metrics), "\n".join(lines))
         Console(markup=False, highlight=False).print(table)
 
     tyro.cli(run, prog="bertworks tasks", args=argv)

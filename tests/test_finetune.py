@@ -73,6 +73,9 @@ def test_it_learns_and_reports(finished):
     assert results["steps"] == int(200 / 16 * 6) and results["examples"] == {"train": 200, "dev": 60}
     assert sum(results["predicted"].values()) == 60 and not results["collapsed"] and results["fresh"] == ["classifier"]
     assert results["truncation"]["train"]["examples"] > 0 and results["truncation"]["train"]["tokens"] > 0
+    assert results["notes"] == [
+        f"{results['truncation']['train']['examples']} of 200 training rows are cut to 16 tokens"
+    ]
     assert not (run / "state").exists()
     kinds = [record["kind"] for record in read_log(run)]
     assert kinds.count("eval") == 7 and {"accuracy", "macro_f1", "loss"} <= read_log(run)[-1].keys()
@@ -250,6 +253,12 @@ def test_evaluation_meets_labels_by_name(finished, place, tmp_path):
     assert judged["predicted"] == results["predicted"] and judged["truncation"] == results["truncation"]["dev"]
 
 
+def test_rows_of_one_label_are_judged_too(finished, place):
+    rows = [row for row in read_rows(Task("t", ("text",), "label"), place / "dev.csv") if row.label == "good"]
+    judged = evaluate(finished[0], Task("t", ("text",), "label"), rows)
+    assert judged["metrics"]["accuracy"] > 0.8 and sum(judged["predicted"].values()) == len(rows)
+
+
 def test_other_labels_are_refused(finished, place):
     unknown = [Example("good film", None, "positive"), Example("bad film", None, "negative")]
     with pytest.raises(InputError, match="knows the labels bad, good; the data of t has negative, positive besides"):
@@ -286,7 +295,7 @@ def test_settings_that_do_not_fit(place, table, tmp_path, change, message):
 def test_data_that_does_not_fit(place, table, tmp_path):
     task, data = table
     single = dataclasses.replace(data, train=[row for row in data.train if row.label == "bad"])
-    with pytest.raises(InputError, match="expected two or more labels"):
+    with pytest.raises(InputError, match="labels of the training rows: 'bad'; expected 2 or more"):
         finetune(CONFIG, dataclasses.replace(task, labels=()), single, place / "model", tmp_path / "run", quiet=True)
     unlabelled = dataclasses.replace(data, dev=[Example("a")])
     with pytest.raises(InputError, match="every row a label"):

@@ -21,7 +21,7 @@ from .model.encoder import Layer, initialise
 from .model.heads import Model, build_model
 from .tasks.base import Data, Judged, Kind, Limits, Prepared, Task
 from .tasks.inputs import Inputs, Order
-from .tasks.kinds import kind_of
+from .tasks.kinds import kind_of, with_labels
 from .tasks.scores import compute_scores
 from .tokenizer import Tokenizer
 from .training import parallel
@@ -117,7 +117,7 @@ class Job:
         """Read the tokenizer and featurise. Raises InputError if settings, rows, labels or lengths do not fit."""
         _check(config, task, folder)
         kind, tokenizer = kind_of(task), load_tokenizer(folder)
-        task = replace(task, labels=kind.labels(task, data.train))
+        task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.conlleval import evaluate
-from bertworks.tasks.kinds import load_data
+from bertworks.tasks.kinds import load_data, with_labels
 from bertworks.tasks.ner import CONLL2003, KLUE_NER
 from bertworks.tasks.tagging import TAGGING, Tagged, TagRows, entities, from_texts, labels, prepare, read
 from bertworks.tasks.tags import chunks
@@ -313,8 +313,9 @@ def test_labels():
     rows = [words("a b", "I-PER O"), words("a b", "B-LOC B-LOC")]
     assert labels(WORDS, rows) == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     assert labels(replace(WORDS, labels=LOC), rows) == LOC
-    with pytest.raises(InputError, match=r"every tag of the training rows is O"):
-        labels(WORDS, [words("a", "O")])
+    assert labels(WORDS, [words("a", "O")]) == ("O",)
+    with pytest.raises(InputError, match=r"labels of the training rows: 'O'; expected 2 or more"):
+        with_labels(WORDS, [words("a", "O")])
 
 
 def test_tags_and_labels_that_do_not_fit(tokenizer: Tokenizer):

@@ -106,15 +106,13 @@ def label_parts(label: str | None, task: Task) -> list[str]:
 def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
     """The names of the classes: the task's own, else those of these rows, sorted; as numbers if all of them are.
 
-    A regression has one output, called by the label column. Raises InputError if there are fewer than two classes.
+    A regression has one output, called by the label column.
     """
     if task.kind == "regression":
         return (task.label,)
     if task.labels:
         return task.labels
     names = {name for example in examples for name in label_parts(example.label, task)}
-    if len(names) < (1 if task.kind == "multilabel" else 2):
-        raise InputError(f"{task.name}: all training rows have the label {sorted(names)}; expected two or more labels")
     return tuple(sorted(names, key=int if all(name.isdecimal() for name in names) else None))
 
 

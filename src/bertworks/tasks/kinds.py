@@ -32,6 +32,20 @@ def kind_of(task: Task) -> Kind:
     return kind
 
 
+def with_labels(task: Task, rows: Sequence[Any]) -> Task:
+    """The task with the names of its labels, its own or those of training rows.
+
+    Raises InputError if there is nothing to tell apart.
+    """
+    kind = KINDS[task.kind]
+    labels = kind.labels(task, rows)
+    least = {"regression": 1, "multilabel": 1}.get(task.kind, 2)
+    if kind.head in ("classifier", "tagger") and len(labels) < least:
+        found = ", ".join(map(repr, labels)) or "none"
+        raise InputError(f"{task.name}: labels of the training rows: {found}; expected {least} or more")
+    return replace(task, labels=labels)
+
+
 def load_data(task: Task, folder: Path | str) -> Data:
     """Training and development rows of a task from its folder. Raises InputError with file and line."""
     folder = Path(folder)
@@ -53,7 +67,7 @@ def own_table(task: Task, train: Path | str, dev: Path | str) -> tuple[Task, Dat
     Raises InputError with file and line, also for a label that only the development file has.
     """
     rows = read_rows(task, train)
-    task = replace(task, labels=KINDS[task.kind].labels(task, rows), train=str(train), dev=str(dev))
+    task = replace(with_labels(task, rows), train=str(train), dev=str(dev))
     return task, Data(rows, read_rows(task, dev), f"{train}, {dev}")
 
 

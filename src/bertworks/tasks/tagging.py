@@ -94,8 +94,6 @@ def labels(task: Task, rows: Sequence[Tagged]) -> tuple[str, ...]:
     if task.labels:
         return task.labels
     types = sorted({tag.partition("-")[2] for row in rows for tag in row.tags or () if tag != OUTSIDE})
-    if not types:
-        raise InputError(f"{task.name}: every tag of the training rows is O; expected some entities")
     return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
 
 

@@ -221,6 +221,14 @@ def test_a_sweep_on_the_command_line(place, tmp_path, capsys, monkeypatch):
     assert "--restarts 2: expected 1 or more, and no --seeds beside it" in capsys.readouterr().err
 
 
+def test_collapsed_seeds_are_told_without_a_sweep_too(place, tmp_path, capsys):
+    line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--restarts", "2"]
+    line += ["--model", str(place / "model"), "--out", str(tmp_path / "run"), "--max-seq-length", "16"]
+    main([*line, "--optim.lr", "1e-9", "--loop.steps", "2"])
+    told = capsys.readouterr()
+    assert "2 of 2 runs collapsed" in told.out and "collapsed, the same answer everywhere" in told.err
+
+
 def test_restarts_without_a_sweep_are_seeds_counted_up():
     line = ["--model", "m", "--out", "o", "--restarts", "3", "--loop.seed", "7"]
     assert _parse(line, None, None).recipe.seeds == (7, 8, 9)

@@ -14,7 +14,7 @@ ROOT = Path(bertworks.__file__).parent
 FLOORS = [
     {"config", "files"},
     {"tokenizer", "wordpiece", "tokenizer_check", "model", "training.optim", "training.parallel", "training.report"}
-    | {"tasks.metrics", "tasks.table", "tables", "resampling"},
+    | {"tasks.metrics", "tasks.table", "sheets", "resampling"},
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
     {"pretrain", "finetune", "evaluate", "features", "distill"},

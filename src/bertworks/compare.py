@@ -22,7 +22,7 @@ from scipy import stats
 
 from . import resampling
 from .files import InputError, read_json
-from .tables import Sheet, points
+from .sheets import Sheet, points
 from .tasks.tags import chunks
 
 ROWS = "predictions.jsonl"

@@ -17,7 +17,7 @@ from .files import InputError, write_json, write_text
 from .finetune import check_folder, joined_job, run_seeds
 from .finetune_job import FinetuneConfig
 from .sweep import sweep
-from .tables import Sheet, points
+from .sheets import Sheet, points
 from .tasks.base import Task
 from .tasks.catalogue import TASKS
 from .tasks.kinds import load_data

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from .files import InputError, read_json, write_json, write_text
 from .finetune import check_folder, run_seeds
 from .finetune_job import FinetuneConfig, Job
-from .tables import Sheet, points
+from .sheets import Sheet, points
 
 
 class Setting(NamedTuple):

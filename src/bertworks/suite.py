@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from .files import InputError, write_json, write_text
 from .finetune import check_folder, joined_job, run_seeds
 from .finetune_job import FinetuneConfig
-from .sweep import sweep
 from .sheets import Sheet, points
+from .sweep import sweep
 from .tasks.base import Task
 from .tasks.catalogue import TASKS
 from .tasks.kinds import load_data

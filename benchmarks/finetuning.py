@@ -5,7 +5,9 @@
 all-MiniLM-L6-v2 with the settings of finetuning_scores.py: an epoch of MRPC, 200 steps of SST-2 (its first 6,400 rows),
 batch 32, dropout 0.1, bfloat16 autocast, all cores. Three sides, each in a fresh process, in turns: ours as `bertworks
 finetune` trains; transformers' Trainer as run_glue does by default, every row padded to 128; and with dynamic padding
-and batches of similar length. Reading, featurising and evaluation are not in the times; the scores on dev are told.
+and batches of similar length. Reading, featurising and evaluation are not in the times; the scores on dev
+are told. Ours is the sum of all steps (fetching, forward, backward, clipping, update), theirs the time of
+Trainer.train(), which also makes the optimizer and puts rows in order: a second or so.
 
 The SQuAD part features train-v1.1-13pct.json (384 tokens, stride 128) on one core, against the original script's way
 in plain Python: every question's context split into words, each word into pieces, then windows token by token. Both

@@ -109,7 +109,7 @@ NAMES = {  # ours: the other side's
     "precision_test": "test_precision",
     "recall_test": "test_recall",
 }
-NAMES_2 = {"f1": "best_f1", "exact": "best_exact", "f1_at_0": "f1", "exact_at_0": "exact"}  # SQuAD 2.0
+NAMES_2 = {"f1": "best_f1", "exact": "exact_at_best_f1", "f1_at_0": "f1", "exact_at_0": "exact"}  # SQuAD 2.0
 
 
 def ours(task: str, seed: int, settings: Settings) -> dict[str, Any]:

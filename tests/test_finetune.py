@@ -356,6 +356,14 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
         (["finetune", "--model", "m", "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
         (["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"], "none.toml: no such recipe"),
         (["evaluate", "--model", "m", "--dev", "none.csv"], "none.csv: no such file"),
+        (["finetune", "--model", "m", "--out", "o", "--batch-size", "0"], "expected batch_size of 1 or more"),
+        (["finetune", "--model", "m", "--out", "o", "--dropout", "1"], "expected dropout from 0 to below 1"),
+        (["finetune", "--model", "m", "--out", "o", "--seeds", "1", "1"], "seeds that differ"),
+        (
+            ["finetune", "--model", "m", "--out", "o", "--task", "rte", "--data", "d", "--train", "t.csv"],
+            "--task cannot stand beside --train",
+        ),
+        (["evaluate", "--model", "m", "--task", "rte", "--data", "d", "--dev", "t.csv"], "cannot stand beside --dev"),
     ],
 )
 def test_wrong_lines(line, message, capsys):

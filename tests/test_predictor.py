@@ -15,8 +15,9 @@ from bertworks.checkpoint.folder import load_model, load_tokenizer, save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.model.heads import build_model
-from bertworks.predictor import CHUNK, Predictor
+from bertworks.predictor import CHUNK, Predictor, _chunks
 from bertworks.tasks.long_texts import windows_of
+from bertworks.tasks.tagging import from_texts
 from bertworks.tasks.tags import chunks
 from tiny_task import TINY, VOCAB, tiny_folder
 
@@ -98,6 +99,22 @@ def test_one_text_a_pair_and_pairs(classifier):
         predictor.classify(["a", "b"], ["c"])
 
 
+def test_a_result_does_not_depend_on_its_neighbours(classifier):
+    rows = [("a b", None), ("d " * 20, None), ("a", "b"), ("d " * 20, None)]
+    predictor = Predictor(classifier)
+    together = list(predictor.classify_stream(rows))
+    for row, found in zip(rows, together, strict=True):
+        alone = next(predictor.classify_stream([row]))
+        assert found["score"] == pytest.approx(alone.pop("score"), abs=1e-5)
+        assert alone.items() <= found.items()
+
+
+def test_chunks_hold_few_long_texts(monkeypatch):
+    monkeypatch.setattr("bertworks.predictor.CHARACTERS", 10)
+    rows = [("abcd", None), ("abcd", "efgh"), ("a", None), ("b" * 50, ["c", "d"]), ("e", None)]
+    assert [len(chunk) for chunk in _chunks(rows)] == [2, 2, 1]
+
+
 def test_order_is_kept_over_chunks(classifier):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(list("abcdef"), rng.integers(1, 14))) for _ in range(CHUNK + 30)]
@@ -171,6 +188,31 @@ def test_tag_gives_places_in_the_callers_text(tagger):
     mean = best.values[1 + first[1] : 1 + first[2]].mean()
     assert found[0]["score"] == pytest.approx(float(mean), abs=1e-5)
     assert predictor.tag(["", text]) == [[], found]
+
+
+def test_punctuation_inside_a_word_belongs_to_it(tagger):
+    rows = from_texts(load_tokenizer(tagger), ["Jean-Pierre, of U.S. (a.b) 'c' d--e O'Neil. f"])
+    words = [rows[0].text[a:b] for a, b in rows[0].units]
+    assert words == [
+        "Jean-Pierre",
+        ",",
+        "of",
+        "U.S",
+        ".",
+        "(",
+        "a.b",
+        ")",
+        "'",
+        "c",
+        "'",
+        "d",
+        "-",
+        "-",
+        "e",
+        "O'Neil",
+        ".",
+        "f",
+    ]
 
 
 def test_tag_reads_texts_of_any_length(tagger):

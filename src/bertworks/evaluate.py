@@ -77,7 +77,7 @@ def tokenizer_length(folder: Path, positions: int) -> int:
 
 
 def evaluate(model: Path | str, task: Task, rows: Sequence[Any], max_seq_length: int | None = None) -> dict[str, Any]:
-    """The task's metrics of a fine-tuned folder on labelled rows, `predicted` counts, `truncation`, and the rows told.
+    """The task's metrics of a fine-tuned folder on labelled rows, `predicted` counts and `truncation`.
 
     Raises InputError if the model is of another kind, or does not know a label of the data.
     """

@@ -1,4 +1,4 @@
-"""Fine-tuning: a model folder and a task's rows become a classifier (paper, sections 3.2, 4.1 and A.3).
+"""Fine-tuning: a model folder and a task's rows become a model for it (paper, sections 3.2, 4 and A.3).
 
 The run folder holds recipe.toml (resolved), log.jsonl, model/ and results.json; state/ is there only while a run is
 under way. Typing the same line again resumes; a finished run is left as it is. With several seeds each has a run folder

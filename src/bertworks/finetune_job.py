@@ -49,6 +49,8 @@ class FinetuneConfig(Limits):
         super().__post_init__()
         if self.batch_size < 1 or self.epochs <= 0 or self.reinit_layers < 0:
             raise ValueError("expected batch_size of 1 or more, epochs above 0, reinit_layers of 0 or more")
+        if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
 
     @classmethod
     def for_task(cls, task: Task) -> "FinetuneConfig":
@@ -120,13 +122,15 @@ class Job:
         task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
+        notes = _notes(train, config.max_seq_length)
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
-            raise InputError(f"{task.name}: training and development data need rows, and every row a label")
-        start = [*task.labels, train.inputs.fingerprint(), dev.inputs.fingerprint()]
+            told = f" ({'; '.join(notes)})" if notes else ""
+            raise InputError(f"{task.name}: training and development data need rows, and every row a label{told}")
+        sets = (train, dev, *more.values())
+        start = [task.name, task.kind, *task.metrics, *task.labels, *(rows.inputs.fingerprint() for rows in sets)]
         start.append(json.dumps(read_json(folder / "config.json")))
         if not config.random_init and (weights := folder / "model.safetensors").exists():  # else `initial_model` says
             start.append(checksum(weights))
-        notes = _notes(train, config.max_seq_length)
         return cls(
             config, task, kind, data, folder, tokenizer, train.inputs, dev, more, notes, tuple(start), world, quiet
         )
@@ -134,14 +138,13 @@ class Job:
     def fingerprint(self, config: FinetuneConfig) -> str:
         """Hash of what must not change between the sittings of a run."""
         fixed = to_toml(replace(config, loop=replace(config.loop, log_every=0, save_every=0)))
-        fixed = fixed.replace("reinit_layers = 0\n", "")  # runs from before there was this option go on
         return hashlib.sha256("\n".join([fixed, *self.start]).encode()).hexdigest()
 
     def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
         """The model to train on, and which of its parts are fresh."""
         head, labels, seed = self.kind.head, len(self.task.labels), config.loop.seed
         if not config.random_init:
-            model, fresh, _ = initial_model(self.folder, (head,), labels, seed, config.dropout)
+            model, fresh, _ = initial_model(self.folder, (head,), self.task.labels, seed, config.dropout)
             return model, fresh + begin_anew(model, config.reinit_layers, seed)
         rate = config.dropout
         shape = replace(read_config(self.folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)

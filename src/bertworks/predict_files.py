@@ -62,7 +62,7 @@ def predict_texts(
     Raises InputError if a row has not as many texts as the kind needs, or the folder has no supervised head.
     """
     kind = predictor.kind
-    rows = _counted(rows, kind)
+    rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
     if kind == "tagging":
         return ({"entities": found} for found in predictor.tag_stream(row[0] for row in rows))
     if kind == "span":
@@ -78,10 +78,13 @@ def predict_texts(
 
 
 def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]]:
-    least, most = {"span": (2, 2), "choice": (3, 10**6), "tagging": (1, 1)}.get(kind, (1, 2))
+    """The rows, each with as many texts as the kind has; of other software's classifiers ("") one or two."""
+    numbers = {"single": (1, 1), "pair": (2, 2), "span": (2, 2), "choice": (3, 10**6), "tagging": (1, 1)}
+    least, most = numbers.get(kind, (1, 2))
     for row in rows:
         if not least <= len(row) <= most:
             wanted = {"span": "a question and a context", "choice": "a text and two or more choices"}
+            wanted |= {"pair": "two texts", "single": "one text", "tagging": "one text"}
             raise InputError(f"{len(row)} texts for the kind {kind}; expected {wanted.get(kind, 'one text, or two')}")
         yield row
 
@@ -93,7 +96,7 @@ def read_inputs(file: str, kind: str, columns: Columns) -> Iterator[Given]:
     if kind == "span" and path.suffix == ".json":
         for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
             yield Given({"id": question.id}, (question.question, question.context))
-    elif file != "-" and path.suffix in TABLES:
+    elif file != "-" and (path.suffix in TABLES or (columns.text and path.suffix == ".txt")):
         for row in read_table(path, (*text, *columns.choices)):
             yield Given({"line": row.line}, _begun(row.values, len(text), columns.choices))
     else:

@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 BATCH = 32  # texts a forward pass
 CHUNK = 1024  # texts that are put in order of length together
+CHARACTERS = 4_000_000  # of a chunk, so that memory stays bounded whatever the length of texts
 MASK = "[MASK]"
 
 
@@ -161,18 +162,24 @@ class Predictor:
     def classify_stream(self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
         self._check("single")
-        for chunk in _chunks(rows):
-            if any(pair is not None for _, pair in chunk):
-                inputs, owner = self._prepare("pair", [Example(*row) for row in chunk]).inputs, np.arange(len(chunk))
-            else:
-                inputs, owner = windows_of(self.tokenizer, [text for text, _ in chunk], self.max_length)
-            scores = compute_scores(self.model, inputs, self.world, BATCH)  # (S, K)
-            if self.kind != "regression":
-                scores = scores.sigmoid() if self.kind == "multilabel" else scores.softmax(-1)
-            means, windows = mean_of_windows(scores.numpy(), owner), np.bincount(owner)
-            cuts = inputs.cut if len(inputs) == len(chunk) else np.zeros(len(chunk), np.int64)
-            for row, count, cut in zip(means.tolist(), windows.tolist(), cuts.tolist(), strict=True):
-                yield self._classified(row, all_scores, count, cut)
+        for pairs, group in itertools.groupby(rows, lambda row: row[1] is not None):
+            for chunk in _chunks(group):
+                yield from self._classified_chunk(chunk, pairs, all_scores)
+
+    def _classified_chunk(
+        self, chunk: list[tuple[str, str | None]], pairs: bool, all_scores: bool
+    ) -> Iterator[Classified]:
+        if pairs:
+            inputs, owner = self._prepare("pair", [Example(*row) for row in chunk]).inputs, np.arange(len(chunk))
+        else:
+            inputs, owner = windows_of(self.tokenizer, [text for text, _ in chunk], self.max_length)
+        scores = compute_scores(self.model, inputs, self.world, BATCH)  # (S, K)
+        if self.kind != "regression":
+            scores = scores.sigmoid() if self.kind == "multilabel" else scores.softmax(-1)
+        means, windows = mean_of_windows(scores.numpy(), owner), np.bincount(owner)
+        cuts = inputs.cut if len(inputs) == len(chunk) else np.zeros(len(chunk), np.int64)
+        for row, count, cut in zip(means.tolist(), windows.tolist(), cuts.tolist(), strict=True):
+            yield self._classified(row, all_scores, count, cut)
 
     def _classified(self, row: list[float], all_scores: bool, windows: int, cut: int) -> Classified:
         labels, top = self.loaded.labels, max(row)
@@ -241,7 +248,8 @@ class Predictor:
             found = prepared.answers(scores, bool(stored.get("version_2")))
             cuts = np.bincount(prepared.windows.question, prepared.inputs.cut, len(chunk)).astype(int).tolist()
             for (_, context), answers, cut in zip(chunk, found, cuts, strict=True):
-                best = [answers.choose(threshold)] if n_best == 1 else answers.best[:n_best]
+                chosen = answers.choose(threshold)
+                best = [chosen, *(answer for answer in answers.best if answer != chosen)][:n_best]
                 told = [_answered(answer, context, cut) for answer in best]
                 yield told if n_best > 1 else told[0]
 
@@ -313,14 +321,29 @@ class Predictor:
 
 def _answered(answer: Answer, context: str, cut: int) -> Answered:
     start, end = answer.start, answer.end
-    return Answered(text=context[start:end], start=start, end=end, score=answer.probability, cut=cut)
+    nothing = bool(answer.text) and start == end  # the original's word for it is "empty", with probability 1
+    score = 0.0 if nothing else answer.probability
+    return Answered(text=context[start:end], start=start, end=end, score=score, cut=cut)
 
 
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
-    """CHUNK rows at a time."""
-    rows = iter(rows)
-    while chunk := list(itertools.islice(rows, CHUNK)):
+    """CHUNK rows at a time, or fewer long ones: some CHARACTERS in all."""
+    chunk: list[T] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += _characters(row)
+        if len(chunk) == CHUNK or size > CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
         yield chunk
+
+
+def _characters(row: Any) -> int:
+    if isinstance(row, str | None):
+        return len(row or "")
+    return sum(map(_characters, row))
 
 
 def _unit(x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -256,6 +257,14 @@ class _KnownWords(dict[str, tuple[int, ...]]):
         if len(self) < KNOWN_WORDS and len(word) < 40:
             self[word] = ids
         return ids
+
+
+def continues_letter(char: str) -> bool:
+    """Whether a character is part of the letter before it: a combining mark, a vowel or final consonant of Hangul.
+
+    The library counts marks that it strips, and letters that it puts together (Hangul from jamo), to no piece.
+    """
+    return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
 
 
 def cut_lengths(lengths: list[int], room: int) -> list[int]:

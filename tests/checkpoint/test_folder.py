@@ -182,6 +182,18 @@ def test_a_classifier_is_taken_only_with_as_many_labels(tmp_path):
     assert other.model.heads["classifier"].weight.shape == (2, 16)
 
 
+def test_a_classifier_is_taken_by_the_names_of_its_labels(tmp_path):
+    source = build_model(TINY, ("classifier",), labels=3, seed=1)
+    save_folder(tmp_path / "m", source, None, labels=["a", "b", "c"])
+    turned = initial_model(tmp_path / "m", ("classifier",), labels=["c", "a", "b"], seed=5)
+    assert turned.fresh == []
+    for name in ("weight", "bias"):
+        ours, theirs = (getattr(model.heads["classifier"], name) for model in (turned.model, source))
+        assert torch.equal(ours, theirs[[2, 0, 1]])
+    other = initial_model(tmp_path / "m", ("classifier",), labels=["a", "b", "d"], seed=5)
+    assert (other.fresh, other.unused) == (["classifier"], ["classifier"])
+
+
 def test_a_pooler_is_made_where_the_folder_has_none(tmp_path):
     save_folder(tmp_path / "m", build_model(TINY, ("mlm",), seed=1), None)
     model, fresh, unused = initial_model(tmp_path / "m", ("mlm", "nsp"), labels=0, seed=5)

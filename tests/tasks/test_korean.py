@@ -54,6 +54,12 @@ def test_entities_point_into_hangul(tokenizer, tmp_path, monkeypatch):
         return scores
 
     monkeypatch.setattr("bertworks.predictor.compute_scores", scored)
+    if tokenizer.lowercase:  # which puts decomposed syllables together
+        apart = unicodedata.normalize("NFD", TEXTS[0])
+        assert [unicodedata.normalize("NFC", entity["text"]) for entity in predictor.tag(apart)] == [
+            "서울은",
+            "세종대왕은",
+        ]
     for text in (TEXTS[0], TEXTS[1], "  \t" + " ".join(TEXTS) + " 부산의\n"):
         found = predictor.tag(text)
         assert [entity["text"] for entity in found] == [word for word in re.findall(r"\w+", text) if word in marked]

@@ -283,3 +283,11 @@ def test_official_files() -> None:
     assert len(korean) == 5_774 and korean[0].answers == (("1989년 2월 15일", 0),)
     assert unicodedata.is_normalized("NFC", korean[0].context)
     assert all(q.context[start:].startswith(text) for q in (*one, *two, *korean) for text, start in q.answers)
+
+
+def test_a_divided_table_keeps_the_questions_of_a_context_together(tmp_path):
+    rows = [f"q{i} {j},context {i} has a{i},a{i}" for i in range(60) for j in range(3)]
+    (tmp_path / "all.csv").write_text("question,context,answer\n" + "\n".join(rows) + "\n")
+    task = Task("own", ("question", "context"), "answer", "span")
+    parts = [{q.context for q in read(task, tmp_path / f"all.csv#{part}")} for part in ("train", "dev")]
+    assert len(parts[0] | parts[1]) == 60 and not parts[0] & parts[1] and parts[1]

@@ -598,3 +598,19 @@ def fits(tags: tuple[str, ...], place: list[int]) -> bool:
         if i and at >= 0 and at == place[i - 1] and tag != ("O" if tags[i - 1] == "O" else f"I-{tags[i - 1][2:]}"):
             return False
     return True
+
+
+def test_a_cut_off_last_tag(tmp_path):
+    file = tmp_path / "a.conll"
+    file.write_text("Seoul B-LOC\n\nin O\nParis B-LO")
+    with pytest.raises(InputError, match="ends in the tag 'B-LO', which is nowhere else and may be the beginning of"):
+        read(Task("own", ("word",), "tag", "tagging"), file)
+    file.write_text("Seoul B-LOC\n\nin O\nParis B-LO\n")
+    assert read(Task("own", ("word",), "tag", "tagging"), file)[1].tags == ("O", "B-LO")
+
+
+def test_a_type_that_only_dev_has_is_refused_by_file_and_line(tmp_path):
+    file = tmp_path / "a.conll"
+    file.write_text("Seoul B-LOC\nKim B-PER\n")
+    with pytest.raises(InputError, match=r"a\.conll, line 2: tag 'B-PER'; expected O, or one of the types LOC"):
+        read(Task("own", ("word",), "tag", "tagging", labels=LOC), file)

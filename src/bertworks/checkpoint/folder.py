@@ -10,6 +10,7 @@ the new one, or at worst one without config.json, which nothing reads.
 import dataclasses
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,11 +100,16 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
 
 
 def initial_model(
-    path: Path | str, heads: tuple[HeadName, ...], labels: int, seed: int, dropout: float | None = None
+    path: Path | str,
+    heads: tuple[HeadName, ...],
+    labels: int | Sequence[str],
+    seed: int,
+    dropout: float | None = None,
 ) -> InitialModel:
     """A model with these heads to train on: weights from a folder where it has them, else initialised by `seed`.
 
-    `labels` is the number of classes of a classifier; the folder's own one is taken only if it has as many. `dropout`,
+    `labels` are the classes of a classifier or tagger, or their number; the folder's own head is taken only if it has
+    the same ones, its outputs put in the order of these. `dropout`,
     if given, replaces both rates. The encoder itself must be complete. Raises InputError like `load_model`.
     """
     config, settings = read_config(path)
@@ -111,16 +117,23 @@ def initial_model(
         config = dataclasses.replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     tensors = _read_weights(Path(path))
     held = has = hf.parts_of(tensors, settings)
-    if has & _LABELLED and _label_count(Path(path), settings, tensors) != labels:
-        has = held - _LABELLED
+    count = labels if isinstance(labels, int) else len(labels)
+    theirs = hf.labels_from_hf(settings, str(Path(path) / CONFIG)) or []
+    if has & _LABELLED:
+        same = isinstance(labels, int) or {*theirs} == {*labels}
+        if not same or _label_count(Path(path), settings, tensors) != count:
+            has = held - _LABELLED
     with torch.device("meta"):
-        model = build_model(config, heads, labels)
+        model = build_model(config, heads, count)
     wants = {*heads, *(["pooler"] if model.encoder.pooler is not None else [])}
     taken = {name: t for name, t in tensors.items() if hf.part_of(name, held) in {"body", *(wants & has)}}
     expected = {name: t for name, t in model.state_dict().items() if _our_part(name) not in wants - has}
     state = hf.match(taken, expected, str(path))
+    if not isinstance(labels, int):
+        for name in (name for name in state if _our_part(name) in _LABELLED):
+            state[name] = state[name][[theirs.index(label) for label in labels]]
     model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, strict=False, assign=True)
-    _add_fresh(model, wants - has, labels, torch.Generator().manual_seed(seed))
+    _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed))
     parts = {name: hf.part_of(name, held) for name in tensors.keys() - taken.keys()}
     unused = sorted({part if part in hf.PARTS else name for name, part in parts.items()})
     return InitialModel(model, sorted(wants - has), unused)

@@ -25,6 +25,12 @@ def own_files(*files: Path | None) -> list[Path]:
     return found
 
 
+def check_alone(what: str, beside: dict[str, object]) -> None:
+    """Raises InputError if there is anything that would not be looked at beside `what`."""
+    if beside:
+        raise InputError(f"{what} cannot stand beside {', '.join(beside)}; leave one of them out")
+
+
 def taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
     """The value of `flag VALUE` or `flag=VALUE`, and the other arguments."""
     for i, word in enumerate(argv):

@@ -17,7 +17,7 @@ from ..finetune_job import FinetuneConfig
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.kinds import load_data, own_table, own_task
-from .arguments import folder_of, own_files, taken, words
+from .arguments import check_alone, folder_of, own_files, taken, words
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,10 @@ def _parse(argv: list[str], recipe: str | None, task: Task | None) -> Command:
     base = FinetuneConfig.for_task(task) if task else FinetuneConfig()
     base = load_recipe(recipe, FinetuneConfig, base) if recipe else base
     start = Command(model=tyro.MISSING, out=tyro.MISSING, recipe=base)
-    command = tyro.cli(Command, args=argv, default=start, prog="bertworks finetune")
+    try:
+        command = tyro.cli(Command, args=argv, default=start, prog="bertworks finetune")
+    except ValueError as error:  # a value that the recipe's own checks refuse
+        raise InputError(str(error)) from None
     if not command.restarts:
         return command
     if command.restarts < 0 or command.recipe.seeds:
@@ -93,8 +96,11 @@ def _one(command: Command, task: Task | None) -> dict[str, Any] | None:
 
 
 def _rows(command: Command, task: Task | None) -> tuple[Task, Data]:
+    own = {"--train": command.train, "--dev": command.dev, "--kind": command.kind, "--choices": command.choices}
+    check_alone("--task", {name: value for name, value in own.items() if value} if task else {})
     if task:
         return task, load_data(task, folder_of(task.name, command.data))
+    check_alone("tables of your own", {"--data": command.data} if command.data else {})
     columns = own_task(command.kind, words(command.text), command.label, words(command.choices))
     return own_table(columns, *own_files(command.train, command.dev))
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Annotated, Any
 
-from .arguments import folder_of, own_files, words
+from .arguments import check_alone, folder_of, own_files, words
 
 
 def pretrain(argv: list[str]) -> None:
@@ -111,6 +111,8 @@ def evaluate(argv: list[str]) -> None:
         from ..files import write_json
 
         if task:
+            own = {"--dev": dev, "--kind": kind, "--choices": choices}
+            check_alone("--task", {name: value for name, value in own.items() if value})
             judged = find_task(task)
             rows = read_rows(judged, folder_of(task, data) / judged.dev)
         else:

@@ -13,7 +13,6 @@ Shapes: W windows, T scores of all windows, n candidates of a question.
 
 import functools
 import math
-import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, continues_letter
 from .base import Limits
 from .inputs import Rows
 from .windows import Contexts, Windows
@@ -153,20 +152,14 @@ class Decoder:
     def _place(self, context: int, first: int, last: int) -> tuple[int, int]:
         """Characters from the beginning of one piece to the end of another, with what belongs to its last letter.
 
-        The library counts marks that it strips, and letters that it puts together (Hangul from jamo), as no part of
-        the piece: up to the next piece they are taken in.
+        Marks and jamo of its last letter are taken in, up to the next piece.
         """
         text, begin, end = self.contexts.texts[context], int(self.contexts.begin[first]), int(self.contexts.end[last])
         is_last = last + 1 == self.contexts.edges[context + 1]
         limit = len(text) if is_last else int(self.contexts.begin[last + 1])
-        while end < limit and _continues(text[end]):
+        while end < limit and continues_letter(text[end]):
             end += 1
         return begin, end
-
-
-def _continues(char: str) -> bool:
-    """Whether a character is part of the letter before it: a combining mark, a vowel or final consonant of Hangul."""
-    return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
 
 
 def softmax(totals: list[float]) -> list[float]:

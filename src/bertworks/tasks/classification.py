@@ -27,6 +27,7 @@ from .metrics import METRICS, guessing
 from .table import as_list, place, read_table
 
 CHUNK = 4096  # examples tokenized at a time
+COLLAPSED = 0.01  # a regression whose values spread less than this share of the true ones has learned nothing
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
 
 
@@ -45,7 +46,7 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Example]:
     check = {"regression": _number, "multilabel": _several}.get(task.kind, _label)
     lists = (task.label,) if task.kind == "multilabel" else ()
     examples = []
-    for row in read_table(path, columns, task.header, lists=lists, joined=bool(names)):
+    for row in read_table(path, columns, task.header, lists=lists, joined=bool(names) and task.kind != "regression"):
         label = check(row.values[-1].strip(), names, place(path, row.line)) if labelled else None
         examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
     if not examples:
@@ -113,7 +114,8 @@ def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
     if task.labels:
         return task.labels
     names = {name for example in examples for name in label_parts(example.label, task)}
-    return tuple(sorted(names, key=int if all(name.isdecimal() for name in names) else None))
+    numbers = all(name.isdecimal() for name in names)
+    return tuple(sorted(names, key=lambda name: (int(name) if numbers else 0, name)))
 
 
 # ---- featurising
@@ -185,7 +187,7 @@ class ClassRows:
     lines: list[int]
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
-        """Metrics of (N, K) scores. Columns beyond the task's labels are labels that these rows do not have."""
+        """Metrics of (N, K) scores."""
         true, task = self.inputs.labels, self.task
         predicted = predictions(scores, task)
         metrics = {name: METRICS[name](true, predicted) for name in task.metrics}
@@ -194,12 +196,13 @@ class ClassRows:
         counts = Counter(told) if task.kind in ("single", "pair") else Counter[Any]()
         if task.kind == "multilabel":
             counts = Counter(name for cell in told for name in cell.split(SEPARATOR) if name)
-        everywhere_same = bool((predicted == predicted[:1]).all()) and not bool((true == true[:1]).all())
+        spread = float(predicted.std()) / max(float(true.std()), 1e-12) if task.kind == "regression" else 1.0
+        same = spread < COLLAPSED or bool((predicted == predicted[:1]).all())
         return Judged(
             metrics={"loss": self._loss(scores), **metrics},
             predicted={} if task.kind == "regression" else {label: counts[label] for label in task.labels},
             majority=guessing(task.metrics[0], true),
-            collapsed=everywhere_same or (task.kind == "regression" and float(predicted.std()) < 1e-3),
+            collapsed=same and not bool((true == true[:1]).all()),
             files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
         )
 

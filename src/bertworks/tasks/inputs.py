@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from ..objectives import IGNORED, Batch
 
-STEP = (
-    16  # L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute
-)
+# L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute
+STEP = 16
 Rows = NDArray[np.int64]
 
 

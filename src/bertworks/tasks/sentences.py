@@ -57,13 +57,28 @@ def read_sentences(task: Task, path: Path | str, labelled: bool = True) -> list[
     if not found:
         raise InputError(f"{path}: no sentences in this file")
     check_scheme(names.seen.values(), str(path))
+    if labelled and not task.labels:
+        _check_end(found, path)
     return found
+
+
+def _check_end(found: list[Sentence], path: Path) -> None:
+    """Raises InputError if the file breaks off in what looks like half a tag; the tags are known from it alone."""
+    tags = [tag for sentence in found for tag in sentence.tags or ()]
+    last = tags.pop() if tags else ""
+    whole = sorted({tag for tag in tags if tag.startswith(last)})
+    if last and whole and last not in whole and path.is_file() and path.read_bytes().endswith(last.encode()):
+        raise InputError(
+            f"{path}: the file ends in the tag {last!r}, which is nowhere else and may be the beginning of "
+            f"{whole[0]!r}; complete the line, or end it with a line end if it is whole"
+        )
 
 
 class _Names:
     """Tags by the way the file writes them, each checked where it is first met."""
 
     def __init__(self, task: Task):
+        self.types = {label[2:] for label in task.labels}
         self.written = dict(zip(task.written, task.labels, strict=True)) if task.written else {}
         self.seen: dict[str, str] = {}
 
@@ -73,6 +88,9 @@ class _Names:
                 raise InputError(f"{where}: tag {cell!r}; expected one of {', '.join(self.written)}")
             tag = self.written.get(cell, cell)
             check_tag(tag, where)
+            if self.types and tag[2:] not in self.types:
+                expected = ", ".join(sorted(filter(None, self.types)))
+                raise InputError(f"{where}: tag {tag!r}; expected O, or one of the types {expected}")
             self.seen[cell] = tag
         return self.seen[cell]
 

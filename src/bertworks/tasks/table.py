@@ -40,12 +40,14 @@ def read_table(
     optional: Sequence[str] = (),
     lists: Sequence[str] = (),
     joined: bool = False,
+    divided_by: int = 0,
 ) -> Iterator[Row]:
     """The named columns of every row, then the optional ones, "" where there is none.
 
     header: the names of all columns, if the file begins without them. lists: columns whose cells may be lists, which
     `as_list` reads. joined: whether a .tsv row that is broken by line ends within its cells is put together (QQP's
-    official train.tsv has such); labels should be known, or two damaged lines could pass for one row.
+    official train.tsv has such); labels should be known, or two damaged lines could pass for one row. divided_by:
+    which of the columns decides whether a row is in the part #train or #dev.
 
     Raises InputError with file and line, while iterating.
     """
@@ -59,7 +61,7 @@ def read_table(
         objects = _json_objects(path) if path.suffix == ".jsonl" else _parquet_objects(path, (*columns, *optional))
         rows = (_from_object(line, value, columns, optional, lists, path) for line, value in objects)
     for row in rows:
-        if not part or part == PARTS[_is_dev(row.values[0])]:
+        if not part or part == PARTS[_is_dev(row.values[divided_by])]:
             yield row
 
 

@@ -8,7 +8,6 @@ Shapes: N rows, U units of all rows, P word pieces of all rows, W windows, T tok
 """
 
 import itertools
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from torch.nn import functional as F
 
 from ..files import InputError
 from ..objectives import IGNORED, TaggingObjective
-from ..tokenizer import Tokenizer
+from ..tokenizer import Encoding, Tokenizer, continues_letter
 from .base import Judged, Kind, Limits, Task
 from .conlleval import evaluate
 from .inputs import Inputs
@@ -30,6 +29,7 @@ from .sentences import Sentence, by_character, read_sentences
 from .tags import OUTSIDE, check_tag, chunks, to_iob2
 
 CHUNK = 4096  # texts tokenized at a time
+_INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided
 Numbers = NDArray[np.int64]
 
 
@@ -73,20 +73,35 @@ def _row(sentence: Sentence, between: str) -> Tagged:
 
 
 def from_texts(tokenizer: Tokenizer, texts: Sequence[str], characters: bool = False) -> list[Tagged]:
-    """Rows to predict for, each text a document. Units: the words between whitespace and punctuation, or characters."""
+    """Rows to predict for, each text a document. Units: words, or characters."""
     if characters:
         return [Tagged(text, tuple((i, i + 1) for i in range(len(text))), document=n) for n, text in enumerate(texts)]
-    rows = []
-    for number, (text, encoding) in enumerate(zip(texts, tokenizer.encode_batch(texts), strict=True)):
-        units: list[tuple[int, int]] = []
-        for piece, (start, end) in zip(encoding.ids[1:-1], encoding.offsets[1:-1], strict=True):
-            while end < len(text) and _is_mark(text[end]):  # an accent that the tokenizer has dropped
-                end += 1
-            if units and tokenizer.continuation[piece]:
-                start = units.pop()[0]
-            units.append((start, end))
-        rows.append(Tagged(text, tuple(units), document=number))
-    return rows
+    encodings = tokenizer.encode_batch(texts)
+    return [
+        Tagged(text, tuple(_words_of(tokenizer, text, encoding)), document=number)
+        for number, (text, encoding) in enumerate(zip(texts, encodings, strict=True))
+    ]
+
+
+def _words_of(tokenizer: Tokenizer, text: str, encoding: Encoding) -> list[tuple[int, int]]:
+    """Where each word begins and ends; punctuation stands by itself, but not inside a word like Jean-Pierre."""
+    units: list[tuple[int, int]] = []
+    offsets = encoding.offsets[1:-1]
+    for i, (piece, (start, end)) in enumerate(zip(encoding.ids[1:-1], offsets, strict=True)):
+        limit = offsets[i + 1][0] if i + 1 < len(offsets) else len(text)
+        while end < limit and continues_letter(text[end]):  # what the tokenizer has dropped or put together
+            end += 1
+        if units and (tokenizer.continuation[piece] or _inside(text, start) or _inside(text, start - 1)):
+            start = units.pop()[0]
+        units.append((start, end))
+    return units
+
+
+def _inside(text: str, place: int) -> bool:
+    """Whether there stands a mark between two letters or digits of one word."""
+    if not 0 < place < len(text) - 1 or text[place] not in _INNER:
+        return False
+    return text[place - 1].isalnum() and text[place + 1].isalnum()
 
 
 def labels(task: Task, rows: Sequence[Tagged]) -> tuple[str, ...]:
@@ -168,13 +183,9 @@ def _first_pieces(units: Numbers, spans: Numbers, text: str) -> Numbers:
     piece = np.searchsorted(spans[:, 1], units[:, 0], "right")
     piece[spans[piece, 0] >= units[:, 1]] = -1
     for i in np.flatnonzero(piece[1:] < 0) + 1:  # a dropped accent that is a unit goes with the letter before it
-        if units[i, 0] == units[i - 1, 1] and _is_mark(text[units[i, 0]]):
+        if units[i, 0] == units[i - 1, 1] and continues_letter(text[units[i, 0]]):
             piece[i] = piece[i - 1]
     return piece
-
-
-def _is_mark(char: str) -> bool:
-    return unicodedata.category(char)[0] == "M"
 
 
 def _windows(counts: Sequence[int], documents: Sequence[int], room: int) -> Numbers:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 _WORDS = 4  # 64-bit words of one Philox counter value
+_LAST = np.iinfo(np.uint64).max
 _ONE = np.uint16(0x3F80)  # the bits of 1.0 in bfloat16
 
 
@@ -37,7 +38,9 @@ class DropoutKey:
         blocks = -(-size // (8 * _WORDS))  # every row starts on a counter of its own
         key = np.array([self.seed, (self.step << 16) + place], np.uint64)
         counter = np.array([self.row * blocks, 0, 0, 0], np.uint64)
-        words = np.random.Philox(key=key, counter=counter).random_raw(shape[0] * blocks * _WORDS)
+        generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
+        # all 64 bits: the raw words as they come, in less time than `random_raw` takes
+        words = generator.integers(0, _LAST, shape[0] * blocks * _WORDS, np.uint64, endpoint=True)
         kept = words.view(np.uint8).reshape(shape[0], -1)[:, :size] >= dropped_bytes(rate)
         # NumPy multiplies bits several times faster than torch selects by a condition
         return torch.from_numpy(kept * _ONE).view(torch.bfloat16).view(shape)

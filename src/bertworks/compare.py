@@ -135,7 +135,7 @@ def _check(pairs: list[tuple[Outcome, Outcome]]) -> None:
 
 def _identity(row: dict[str, Any]) -> dict[str, Any]:
     """What must be the same in both runs: where the row is, and what is true of it."""
-    return {key: row[key] for key in ("id", "line", "label", "gold") if key in row}
+    return {key: row[key] for key in ("id", "line", "label", "gold", "answers") if key in row}
 
 
 # ---- predictions as numbers

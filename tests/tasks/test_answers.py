@@ -222,10 +222,10 @@ def test_files(four: tuple[SpanRows, torch.Tensor]) -> None:
     rows, scores = four
     files = rows.judge(scores).files
     assert files["predictions.jsonl"] == [
-        {"id": "a", "predicted": "cat", "start": 4, "end": 7, "exact": 1.0, "f1": 1.0},
-        {"id": "b", "predicted": "", "start": 0, "end": 0, "exact": 1.0, "f1": 1.0},
-        {"id": "c", "predicted": "", "start": 0, "end": 0, "exact": 0.0, "f1": 0.0},
-        {"id": "d", "predicted": "sat", "start": 8, "end": 11, "exact": 0.0, "f1": 0.0},
+        {"id": "a", "answers": rows._golds[0], "predicted": "cat", "start": 4, "end": 7, "exact": 1.0, "f1": 1.0},
+        {"id": "b", "answers": rows._golds[1], "predicted": "", "start": 0, "end": 0, "exact": 1.0, "f1": 1.0},
+        {"id": "c", "answers": rows._golds[2], "predicted": "", "start": 0, "end": 0, "exact": 0.0, "f1": 0.0},
+        {"id": "d", "answers": rows._golds[3], "predicted": "sat", "start": 8, "end": 11, "exact": 0.0, "f1": 0.0},
     ]
     best = files["nbest_predictions.json"]["d"]
     assert best[0] == pytest.approx({"text": "sat", "probability": 0.993, "start_logit": 10, "end_logit": 10}, abs=1e-3)
@@ -233,7 +233,9 @@ def test_files(four: tuple[SpanRows, torch.Tensor]) -> None:
     assert json.loads(json.dumps(files)) == files
     unlabelled = [question._replace(answers=(), impossible=False) for question in rows.questions]
     told = prepare(rows.tokenizer, unlabelled, SQUAD2, Limits()).judge(scores, {"version_2": True})
-    assert told.metrics == {} and set(told.files["predictions.jsonl"][0]) == {"id", "predicted", "start", "end"}
+    assert told.metrics == {} and set(told.files["predictions.jsonl"][0]) == {
+        *("id", "answers", "predicted", "start", "end")
+    }
 
 
 def test_version_1(tokenizer: Tokenizer) -> None:

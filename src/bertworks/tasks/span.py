@@ -154,7 +154,7 @@ class SpanRows:
         keys = ("text", "probability", "start_logit", "end_logit")
         listed = [[{key: getattr(answer, key) for key in keys} for answer in one.best] for one in answers]
         rows = [
-            {"id": name, "gold": gold, "predicted": one.text, "start": one.start, "end": one.end}
+            {"id": name, "answers": gold, "predicted": one.text, "start": one.start, "end": one.end}
             for name, gold, one in zip(ids, self._golds, chosen, strict=True)
         ]
         files: dict[str, Any] = {

@@ -84,7 +84,11 @@ class Optimizer:
     def clip(self) -> torch.Tensor:
         """Clip the gradients by their global norm, which is returned."""
         limit = self.config.max_grad_norm or math.inf
-        return torch.nn.utils.clip_grad_norm_(self.parameters.values(), limit)
+        parameters = [p for p in self.parameters.values() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(p.grad for p in parameters)  # type: ignore[misc]
+        if not norm + 1e-6 <= limit:  # else every gradient would be multiplied by 1
+            torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        return norm
 
     def step(self, update: int, progress: float) -> float:
         """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top."""

@@ -406,7 +406,9 @@ def test_lines_of_rows(tmp_path: Path):
 
 
 def test_parquet(tmp_path: Path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+    from pyarrow import parquet
+
     parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "x.parquet")
     rows = read(WORDS, tmp_path / "x.parquet")
     assert [(row.text, row.tags) for row in rows] == EXPECTED and [row.line for row in rows] == [1, 2]

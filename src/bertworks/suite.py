@@ -19,7 +19,7 @@ from .finetune_job import FinetuneConfig
 from .sheets import Sheet, points
 from .sweep import sweep
 from .tasks.base import Task
-from .tasks.catalogue import TASKS
+from .tasks.catalogue import TASKS, plain_name
 from .tasks.kinds import load_data
 from .training import parallel
 
@@ -90,10 +90,11 @@ def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
 
     Names of folders are those of the official files, in small letters or capitals, with hyphens or without.
     """
-    inner = {_plain(folder.name): folder for base in (data / "glue", data / "GLUE", data) for folder in _folders(base)}
+    bases = (data / "glue", data / "GLUE", data)
+    inner = {plain_name(folder.name): folder for base in bases for folder in _folders(base)}
     found, missing = {}, []
     for name, official in PAPER:
-        folder, task = inner.get(_plain(official)), TASKS.get(name)
+        folder, task = inner.get(plain_name(official)), TASKS.get(name)
         if task is None or folder is None:
             missing.append(official if task else name)
             continue
@@ -107,10 +108,6 @@ def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
 
 def _folders(base: Path) -> Iterator[Path]:
     return (folder for folder in sorted(base.iterdir()) if folder.is_dir()) if base.is_dir() else iter(())
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")
 
 
 def _attempt(

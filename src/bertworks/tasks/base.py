@@ -124,3 +124,8 @@ class Kind:
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]]  # the names of the head's outputs, from training rows
     prepare: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared]
     metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables
+
+
+def no_names(task: Task, rows: Sequence[Any]) -> tuple[str, ...]:
+    """`Kind.labels` of heads whose outputs have no names: a choice's score, the two ends of a span."""
+    return ()

@@ -15,8 +15,8 @@ TASKS: dict[str, Task] = {**GLUE, **SQUAD, **CHOICES, **NER, **KOREAN}
 
 def find_task(name: str) -> Task:
     """The task of that name, however written: MNLI, SST-2 and sst2 are found. Raises InputError for an unknown one."""
-    plain = _plain(name)
-    found = next((task for key, task in TASKS.items() if _plain(key) == plain), None)
+    plain = plain_name(name)
+    found = next((task for key, task in TASKS.items() if plain_name(key) == plain), None)
     if found is None:
         near = difflib.get_close_matches(name.lower(), TASKS, 1)
         hint = f"did you mean {near[0]}" if near else f"known: {', '.join(TASKS)}"
@@ -24,5 +24,6 @@ def find_task(name: str) -> Task:
     return found
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A task's name in one spelling: small letters, no hyphens."""
     return name.lower().replace("-", "").replace("_", "")

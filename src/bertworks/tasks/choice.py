@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ..files import InputError
 from ..objectives import IGNORED, ChoiceObjective
 from ..tokenizer import Tokenizer
-from .base import Judged, Kind, Limits, Task
+from .base import Judged, Kind, Limits, Task, no_names
 from .classification import frame
 from .inputs import Inputs
 from .metrics import METRICS
@@ -105,11 +105,6 @@ class ChoiceRows:
             collapsed=len(counts) == 1 < len(set(true.tolist())),
             files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
         )
-
-
-def no_names(task: Task, rows: Sequence[Choice]) -> tuple[str, ...]:
-    """The head has one output, the score of a choice."""
-    return ()
 
 
 CHOICE = Kind("choice", ChoiceObjective(), read, no_names, prepare, ("accuracy",))

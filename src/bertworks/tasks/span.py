@@ -20,7 +20,7 @@ from ..files import InputError
 from ..objectives import IGNORED, SpanObjective
 from ..tokenizer import Tokenizer
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
-from .base import Judged, Kind, Limits, Task
+from .base import Judged, Kind, Limits, Task, no_names
 from .inputs import Inputs, Rows
 from .questions import Question, read
 from .squad_scores import Scores, grade_korquad, grade_v1, grade_v2, reachable_threshold, score
@@ -271,11 +271,6 @@ def _places(windows: Windows, spans: Rows) -> Rows:
     places: Rows = np.where(inside[:, None], span + (windows.first - windows.start)[:, None], 0)
     places[span[:, 0] == IGNORED] = IGNORED
     return places
-
-
-def no_names(task: Task, questions: Sequence[Question]) -> tuple[str, ...]:
-    """The head's two outputs, start and end, are no classes."""
-    return ()
 
 
 SPAN = Kind("span", SpanObjective(), read, no_names, prepare, ("f1", "exact", "character_f1", "character_exact"))

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from bertworks import objectives
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
-from bertworks.objectives import ClassificationObjective, PretrainingObjective, linear_cross_entropy
+from bertworks.objectives import ClassificationObjective, PretrainingObjective, SpanObjective, linear_cross_entropy
 
 TINY = ModelConfig(
     vocab_size=40,
@@ -143,3 +143,20 @@ def test_classification_and_regression():
     torch.testing.assert_close(
         objective(model, examples)["task"].loss, ((scores[:, 0] - examples["labels"]) ** 2).sum()
     )
+
+
+def test_spans_are_the_mean_of_two_softmaxes_over_real_tokens():
+    """By hand, a sequence at a time; padding and an unknown place (-100) count for nothing."""
+
+    model = build_model(ModelConfig(50, 16, 1, 2, 32, max_position_embeddings=16), ("span",), seed=1).eval()
+    lengths, places = (7, 4, 5), torch.tensor([[1, 3], [0, 0], [-100, -100]])
+    ids = torch.randint(5, 50, (3, 7), generator=torch.Generator().manual_seed(1))
+    mask = torch.arange(7) < torch.tensor(lengths)[:, None]
+    batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids), "labels": places}
+    with torch.no_grad():
+        loss = SpanObjective()(model, batch)["task"].loss
+        expected = 0.0
+        for i, length in enumerate(lengths[:2]):
+            chances = model.heads["span"](model.encoder(ids[i : i + 1, :length])).log_softmax(0)  # (length, 2)
+            expected -= float(chances[places[i, 0], 0] + chances[places[i, 1], 1]) / 2
+    assert float(loss) == pytest.approx(expected, abs=1e-5) and SpanObjective().counts(batch) == {"task": 2}

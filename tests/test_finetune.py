@@ -17,7 +17,7 @@ from bertworks.config import load_recipe, to_toml
 from bertworks.evaluate import evaluate
 from bertworks.files import InputError
 from bertworks.finetune import finetune
-from bertworks.finetune_job import ExampleFeed, FinetuneConfig, begin_anew
+from bertworks.finetune_job import ExampleFeed, FinetuneConfig, Job, begin_anew
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Task
@@ -139,6 +139,23 @@ def test_killed_and_told_to_stop_from_outside(place, tmp_path):
     assert ends == [-signal.SIGKILL, 3, 0]
     main([*map(str, line), str(tmp_path / "whole")])
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_a_signal_in_the_last_evaluation_ends_all_runs(place, table, tmp_path, monkeypatch):
+    """It comes too late for the first seed; the second one must not begin."""
+    config = dataclasses.replace(CONFIG, seeds=(1, 2), epochs=1)
+    judge, told = Job.judge, []
+
+    def interrupted(self, model):
+        told.append(signal.raise_signal(signal.SIGTERM)) if not told else None
+        return judge(self, model)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Job, "judge", interrupted)
+        finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert told and not (tmp_path / "run/seed-2").exists()
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert results["runs"] == finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)["runs"]
 
 
 def test_seeds_differ_and_are_summed_up(place, table, tmp_path):

@@ -38,7 +38,11 @@ def pretrain(argv: list[str]) -> None:
         for name, value in estimate_run(command.recipe, command.corpus).items():
             print(f"{name:18} {value:,.2f}")
         return
-    results = run(command.recipe, command.corpus, command.out, command.init)
+    try:
+        results = run(command.recipe, command.corpus, command.out, command.init)
+    except KeyboardInterrupt:  # while the last evaluation ran: all is saved
+        print("\nstopped; type the same line again to go on", file=sys.stderr)
+        results = None
     if results is None:
         raise SystemExit(3)
     _plot_quietly(command.out)

@@ -88,7 +88,10 @@ class Step(nn.Module):
 
 @dataclass
 class Loop:
-    """`Loop(...).run()` trains until the budget is used or a signal comes, and says whether it finished."""
+    """`Loop(...).run()` trains until the budget is used or a signal comes, and says whether it finished.
+
+    A signal after the last update raises KeyboardInterrupt.
+    """
 
     model: nn.Module
     objective: Objective
@@ -100,6 +103,7 @@ class Loop:
     recipe: str  # hash of the settings that a resumed run must share
     progress: Progress = field(default_factory=Progress)
     evaluate: Callable[[], dict[str, float]] | None = None  # held-out metrics
+    after_step: Callable[[int], None] | None = None  # handed the number of each finished step
     flops_per_token: float = 0.0  # useful operations, forward and backward
     matmul_peak: float = 0.0  # operations a second that the machine can do at best
     quiet: bool = False
@@ -113,9 +117,12 @@ class Loop:
         self.window = Window()
         try:
             with caught_signals() as stop:
-                return self._train(stop)
+                finished = self._train(stop)
         finally:
             self.reporter.close()
+        if finished and stop:  # too late to stop this run, which is saved; not too late for what comes after it
+            raise KeyboardInterrupt
+        return finished
 
     def _train(self, stop: list[int]) -> bool:
         config, progress = self.config, self.progress
@@ -128,6 +135,8 @@ class Loop:
             progress.phase, progress.window, progress.offset = group.after
             progress.seconds += self._seconds_since(start)
             now = config.share(progress)
+            if self.after_step:
+                self.after_step(progress.step)
             self.reporter.progress(now, f"step {progress.step:,}")
             if progress.step % config.log_every == 0 or now >= 1:
                 self._log(now)

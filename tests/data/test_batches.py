@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from bertworks.data import batches, instances
-from bertworks.data.instances import Position
+from bertworks.data.batches import PretrainingData, decoded
+from bertworks.data.instances import InstanceConfig, Position
+from bertworks.data.store import Store
+from bertworks.tokenizer import Tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -120,3 +123,24 @@ def test_batches_are_one_pass_in_pieces(tiny_store):
     assert [row for batch in made for row in rows_of(batch)] == epoch(data, 0)
     assert len(list(data.batches(16, 2))) == 2
     same(made[0], next(data.batches(16, 1)))
+
+
+def bare_data(tiny_store, length=32, **instances):
+    """Data of the store without masking."""
+    vocabulary = tiny_store.data().vocabulary
+    config = InstanceConfig(**{"dupe_factor": 0} | instances)
+    return PretrainingData(Store.open(tiny_store.path), "train", vocabulary, length, config, None, 1)
+
+
+def test_without_masking_the_same_text_stands_there_whole(tiny_store):
+    masked, bare = tiny_store.data(), bare_data(tiny_store)
+    for rows in (None, range(7, 31)):
+        one, after = masked.take(Position(1, 13), 60, rows)
+        other, end = bare.take(Position(1, 13), 60, rows)
+        assert end == after and one.keys() - other.keys() == {"masked_positions", "masked_labels"}
+        assert torch.equal(other["input_ids"], unmasked(one))
+        for name in ("attention_mask", "token_type_ids", "pair_labels"):
+            assert torch.equal(one[name], other[name])
+    tokenizer = Tokenizer.load(Store.open(tiny_store.path).tokenizer_folder)
+    assert not any("<" in line or "[MASK]" in line for line in decoded(bare, tokenizer, 20))
+    assert any("<" in line for line in decoded(masked, tokenizer, 20))

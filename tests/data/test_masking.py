@@ -71,21 +71,36 @@ def test_whole_words_are_predicted_whole_or_not_at_all(n, length, seed):
         assert all(len(word) > left for word in words if cells.isdisjoint(word))  # it stops only when nothing fits
 
 
-def test_a_chosen_token_is_masked_kept_or_replaced_in_the_given_shares():
-    for mask_share, random_share in ((0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.2, 0.5)):
-        config = MaskingConfig(mask_share=mask_share, random_share=random_share)
-        _, out, positions, labels, *_ = masked(2000, 100, 1, config)
-        used = labels != IGNORED
-        there = out[np.arange(len(out))[:, None], positions][used]
-        n = used.sum()
-        same, random = (1 - mask_share - random_share) + random_share / V, random_share * (1 - 2 / V)
-        expected = (mask_share + random_share / V, same, random)
-        found = (there == MASK, there == labels[used], (there != MASK) & (there != labels[used]))
-        for share, hits in zip(expected, found, strict=True):
-            assert abs(hits.mean() - share) <= 4 * (share * (1 - share) / n) ** 0.5
-        if random_share == 1.0:  # uniform over the whole vocabulary, special entries too
-            assert set(range(SPECIAL)) <= set(there.tolist())
-            assert np.bincount(there, minlength=V).std() < 1.3 * (n / V) ** 0.5
+# Table 8 of the paper, and everything kept: shares of [MASK], the same and a random token
+TABLE_8 = ((0.8, 0.1, 0.1), (1, 0, 0), (0.8, 0, 0.2), (0.8, 0.2, 0), (0, 0.2, 0.8), (0, 0, 1), (0, 1, 0))
+
+
+@pytest.mark.parametrize("to_mask, same, to_random", TABLE_8)
+def test_a_chosen_token_is_masked_kept_or_replaced_in_the_given_shares(to_mask, same, to_random):
+    config = MaskingConfig(mask_share=to_mask, random_share=to_random)
+    ids, out, positions, labels, *_ = masked(2000, 100, 1, config)
+    used = labels != IGNORED
+    there = out[np.arange(len(out))[:, None], positions][used]
+    n = used.sum()
+    found = (there == MASK, there == labels[used], (there != MASK) & (there != labels[used]))
+    # a random replacement may be [MASK] or the token itself
+    expected = (to_mask + to_random / V, same + to_random / V, to_random * (1 - 2 / V))
+    for share, hits in zip(expected, found, strict=True):
+        assert abs(hits.mean() - share) <= 4 * (share * (1 - share) / n) ** 0.5  # 0 and 1 are exact
+    if same == 1:
+        assert (out == ids).all()
+    if to_random == 1:  # uniform over the whole vocabulary, special entries too
+        assert set(range(SPECIAL)) <= set(there.tolist())
+        assert np.bincount(there, minlength=V).std() < 1.3 * (n / V) ** 0.5
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.15, 0.3, 0.4, 0.5, 0.8])
+def test_every_rate_is_reached_with_the_slots_there_are(rate):
+    config = MaskingConfig(masked_lm_prob=rate)
+    for length in (8, 32, 128):
+        _, _, _, labels, candidates, _, lengths = masked(200, length, 2, config)
+        wanted = np.minimum(np.rint(lengths * rate).clip(1), candidates.sum(1))  # never more than there are tokens
+        assert ((labels != IGNORED).sum(1) == wanted).all()
 
 
 def test_every_candidate_is_as_likely_as_any_other():
@@ -121,3 +136,5 @@ def test_limits_of_the_settings():
         MaskingConfig(masked_lm_prob=1.5)
     with pytest.raises(ValueError, match=r"mask_share 0.9 \+ random_share 0.2"):
         MaskingConfig(mask_share=0.9, random_share=0.2)
+    with pytest.raises(ValueError, match=r"mask_share -0\.1"):
+        MaskingConfig(mask_share=-0.1)

@@ -4,7 +4,7 @@ A batch is a dict of int64 and bool tensors. B sequences, L positions, M slots (
 
     input_ids, token_type_ids (B, L)    attention_mask (B, L) bool, True = real token
     masked_positions (M,)               cells of the flattened (B*L) that are predicted; unused slots hold 0
-    masked_labels (M,)                  the ids that stood there; unused slots hold -100
+    masked_labels (M,)                  the ids that stood there; unused slots hold -100; without masking: neither key
     pair_labels (B,)                    0 = B follows A, 1 = B is random
     labels (B,) or (B, L)               of supervised tasks; -100 = no label
 """
@@ -53,13 +53,13 @@ class PretrainingData:
         vocabulary: Vocabulary,
         length: int,
         instances: InstanceConfig,
-        masking: MaskingConfig,
+        masking: MaskingConfig | None,  # None: nothing is masked, for language models that predict every token
         seed: int,
     ):
         self.vocabulary, self.length, self.masking = vocabulary, length, masking
         self.shards: list[Shard] = store.shards(split)
         self.stream = InstanceStream(self.shards, length, instances, seed)
-        self.most = predictions_per_sequence(length, masking)
+        self.most = predictions_per_sequence(length, masking) if masking else 0
 
     def take(self, position: Position, count: int, rows: range | None = None) -> tuple[Batch, Position]:
         """The next `count` instances as one batch, and the position after them.
@@ -74,33 +74,39 @@ class PretrainingData:
             start += len(indices)
             if len(wanted):
                 made.append(self._assemble(window, wanted))
-        ids, lengths, a_stops, positions, labels, pairs = (np.concatenate(part) for part in zip(*made, strict=True))
+        ids, lengths, a_stops, pairs, *masks = (np.concatenate(part) for part in zip(*made, strict=True))
         column = np.arange(self.length)
-        cells = positions + self.length * np.arange(len(ids))[:, None]
         batch = {
             "input_ids": ids,
             "attention_mask": column < lengths[:, None],
             "token_type_ids": ((column >= a_stops[:, None]) & (column < lengths[:, None])).astype(np.int64),
-            "masked_positions": np.where(labels >= 0, cells, 0).reshape(-1),
-            "masked_labels": labels.reshape(-1),
             "pair_labels": pairs,
         }
+        if masks:
+            positions, labels = masks
+            cells = positions + self.length * np.arange(len(ids))[:, None]
+            batch["masked_positions"] = np.where(labels >= 0, cells, 0).reshape(-1)
+            batch["masked_labels"] = labels.reshape(-1)
         return {name: torch.from_numpy(array) for name, array in batch.items()}, after
 
-    def _assemble(self, window: int, rows: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-        """Ids, lengths, first cell of segment 1, masked positions, labels and pair labels of rows of a plan."""
+    def _assemble(self, window: int, rows: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Ids, lengths, first cell of segment 1 and pair labels of rows of a plan; then masked positions and labels."""
         plan, _, key = self.stream.window(window)
         ids, candidates, lengths, a_stops = self._gather(plan[rows])
+        made = [ids, lengths, a_stops, plan[rows, 5]]
+        if self.masking:
+            draws = self._draws(key, rows)
+            continues = self.vocabulary.continuation[ids] if self.masking.whole_word else candidates
+            made += mask(ids, candidates, continues, lengths, draws, self.masking, self.vocabulary.mask_id, self.most)
+        return made
+
+    def _draws(self, key: tuple[int, ...], rows: NDArray[np.int64]) -> Draws:
+        """The random numbers of these rows, from those of whole groups."""
         draws = []
         for group, members in _runs(rows // GROUP):
             full = Draws.of(generator(*key, group), (GROUP, self.length), self.vocabulary.size)
             draws.append(full.rows(rows[members] % GROUP))
-        drawn = Draws(*(np.concatenate([getattr(d, name) for d in draws]) for name in ("order", "action", "tokens")))
-        continues = self.vocabulary.continuation[ids] if self.masking.whole_word else candidates
-        positions, labels = mask(
-            ids, candidates, continues, lengths, drawn, self.masking, self.vocabulary.mask_id, self.most
-        )
-        return ids, lengths, a_stops, positions, labels, plan[rows, 5]
+        return Draws(*(np.concatenate([getattr(d, name) for d in draws]) for name in ("order", "action", "tokens")))
 
     def _gather(self, plan: Plan) -> tuple[NDArray[Any], ...]:
         """[CLS] A [SEP] B [SEP] of each row, and the cells that hold tokens of A or B."""
@@ -144,8 +150,10 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
 def decoded(data: PretrainingData, tokenizer: Tokenizer, count: int) -> Iterator[str]:
     """The first `count` instances as a person reads them; a predicted token stands as `now<before>`."""
     batch, _ = data.take(Position(), count)
-    used = batch["masked_labels"] >= 0
-    was = dict(zip(batch["masked_positions"][used].tolist(), batch["masked_labels"][used].tolist(), strict=True))
+    was = {}
+    if data.masking:
+        used = batch["masked_labels"] >= 0
+        was = dict(zip(batch["masked_positions"][used].tolist(), batch["masked_labels"][used].tolist(), strict=True))
     for row in range(count):
         pieces = []
         for column in range(int(batch["attention_mask"][row].sum())):

@@ -17,8 +17,9 @@ FLOORS = [
     | {"tasks.metrics", "tasks.table", "sheets", "resampling"},
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
-    {"pretrain", "finetune", "evaluate", "features", "distill"},
-    {"predictor", "plots", "demo_report", "compare"} | {"sweep"},  # read what runs wrote; many runs
+    {"pretrain", "finetune", "evaluate", "distill"},
+    {"predictor", "features", "plots", "demo_report", "compare"} | {"sweep"},  # read what runs wrote; many runs
+    {"probing"},  # looks into models, draws with the colours of plots
     {"suite", "submission", "study", "demo", "export", "serve", "doctor"},
     {"cli"},
 ]

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 
+from .inside import probe_neighbours, probe_word
 from .tasks import submit, tasks
 from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
 from .training import compare, evaluate, finetune, pretrain
@@ -25,6 +26,8 @@ VERBS: dict[str, Verb] = {
     "fill-mask": fill_mask,
     "predict": predict,
     "plot": plot,
+    "probe word": probe_word,
+    "probe neighbours": probe_neighbours,
 }
 
 

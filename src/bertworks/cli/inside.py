@@ -1,0 +1,90 @@
+"""Verbs that look inside an encoder. Imports stay inside the verbs, for the sake of --help."""
+
+import sys
+from pathlib import Path
+
+
+def probe_word(argv: list[str]) -> None:
+    """How far a word's vector moves with its sentence, by layer: FOLDER WORD "sentence" "sentence" [--out F]."""
+    from typing import Annotated
+
+    import tyro
+
+    from ..data.corpus import read_documents
+    from ..data.sentences import split_sentences
+    from ..probing.inside import Inside
+    from ..probing.pictures import check_out, write_results
+    from ..probing.similarity import MOST, WordConfig, compare_word, plot, sheets
+
+    def run(
+        folder: tyro.conf.Positional[Path],
+        word: tyro.conf.Positional[str],
+        sentences: tyro.conf.Positional[tuple[str, ...]],
+        baseline: tuple[str, ...] = (),
+        config: Annotated[WordConfig, tyro.conf.arg(name="")] = WordConfig(),  # noqa: B008
+        out: Path | None = None,
+    ) -> None:
+        """Cosine of a word's vector in two sentences at every layer, beside that of random words; of more, a matrix.
+
+        Args:
+            folder: model folder or run folder
+            word: stands in every sentence
+            sentences: two or more
+            baseline: files whose first 200 sentences give the random words; left out, those of the sentences themselves
+            out: file to write: .json, .png or .svg
+        """
+        import itertools
+
+        check_out(out)
+        texts = (document.text for document in read_documents(baseline)) if baseline else ()
+        others = list(itertools.islice((one for text in texts for one in split_sentences(text)), MOST))
+        results = compare_word(Inside(folder), word, sentences, config, others)
+        results["settings"] = {**results["settings"], "baseline": list(baseline)}
+        for sheet in sheets(results):
+            sheet.show()
+        if out is not None:
+            _wrote(write_results(results, out, plot))
+
+    tyro.cli(run, prog="bertworks probe word", args=argv)
+
+
+def probe_neighbours(argv: list[str]) -> None:
+    """The nearest contexts of a word in a corpus: FOLDER WORD --corpus FILE... [--sentence "..."]."""
+    from typing import Annotated
+
+    import tyro
+
+    from ..data.corpus import InputOptions
+    from ..files import write_json
+    from ..probing.inside import Inside
+    from ..probing.neighbours import NeighbourConfig, neighbours, show
+    from ..probing.pictures import check_out
+
+    def run(
+        folder: tyro.conf.Positional[Path],
+        word: tyro.conf.Positional[str],
+        corpus: tuple[str, ...],
+        config: Annotated[NeighbourConfig, tyro.conf.arg(name="")] = NeighbourConfig(),  # noqa: B008
+        input: InputOptions = InputOptions(),  # noqa: B008
+        out: Path | None = None,
+    ) -> None:
+        """Print the contexts in which the word's vector is nearest to what it is in the sentence.
+
+        Args:
+            folder: model folder or run folder
+            word: to look for
+            corpus: files, folders, globs or archives of text
+            out: .json file to write too
+        """
+        check_out(out, (".json",))
+        results = neighbours(Inside(folder), word, corpus, config, input)
+        show(results)
+        if out is not None:
+            write_json(out, results)
+            _wrote([out])
+
+    tyro.cli(run, prog="bertworks probe neighbours", args=argv)
+
+
+def _wrote(files: list[Path]) -> None:
+    print(f"written: {', '.join(map(str, files))}", file=sys.stderr)

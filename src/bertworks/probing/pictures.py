@@ -1,0 +1,101 @@
+"""The pictures of the probes: lines over layers, and maps of numbers. Colours as in plots.py."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ..files import InputError, atomic_write, write_json
+from ..plots import COLOURS, GREY
+
+
+def lines(
+    names: Sequence[str],
+    curves: Mapping[str, Sequence[float]],
+    dotted: Mapping[str, Sequence[float]],
+    ylabel: str,
+    out: Path,
+    spreads: Mapping[str, Sequence[float]] = {},
+) -> list[Path]:
+    """Curves over layers, thick with points, and others dotted in grey; `spreads` are standard deviations of curves."""
+    figure, axes = _figure(2.4 + 0.45 * len(names), 3.6)
+    places = np.arange(len(names))
+    for (name, values), colour in zip(curves.items(), COLOURS, strict=False):
+        axes.plot(places, values, color=colour, linewidth=2.2, marker="o", markersize=4, label=name)
+        if name in spreads:
+            low, high = (np.array(values) + sign * np.array(spreads[name]) for sign in (-1, 1))
+            axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
+    for (name, values), dash in zip(dotted.items(), (":", "--", "-."), strict=False):
+        axes.plot(places, values, color=GREY, linewidth=1.5, linestyle=dash, label=name)
+    axes.set(xticks=places, xticklabels=list(names), xlabel="layer", ylabel=ylabel)
+    axes.tick_params("x", labelrotation=0 if max(map(len, names)) < 3 else 30)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25)
+    axes.legend(edgecolor="none", framealpha=0.9)
+    return _save(figure, out)
+
+
+def heat_map(
+    values: NDArray[Any],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    out: Path,
+    low: float | None = None,
+    high: float | None = None,
+    diverging: bool = False,
+    form: str = "{:.2f}",
+) -> list[Path]:
+    """A cell a number, written in it. `diverging`: white is 0, orange below and blue above it."""
+    figure, axes = _figure(1.6 + 0.62 * len(columns) + 0.06 * max(map(len, rows)), 1.2 + 0.42 * len(rows))
+    if diverging:
+        high = max(float(np.abs(values).max()), 1e-9)
+        low = -high
+    image = axes.imshow(values, cmap="PuOr" if diverging else "Blues", vmin=low, vmax=high, aspect="auto")
+    for i, j in np.ndindex(*values.shape):
+        share = float(image.norm(float(values[i, j])))  # type: ignore[arg-type]
+        dark = abs(share - 0.5) > 0.38 if diverging else share > 0.6
+        axes.text(j, i, form.format(values[i, j]), ha="center", va="center", fontsize=8, color="w" if dark else "k")
+    axes.set(xticks=range(len(columns)), xticklabels=list(columns), yticks=range(len(rows)), yticklabels=list(rows))
+    axes.set_title(title, fontsize=10)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    return _save(figure, out)
+
+
+def check_out(out: Path | None, endings: Sequence[str] = (".json", ".png", ".svg")) -> None:
+    """Raises InputError if the name says nothing that can be written; to be called before the work."""
+    if out is not None and out.suffix not in endings:
+        raise InputError(f"--out {out}: expected a name that ends in {' or '.join(endings)}")
+
+
+def write_results(results: dict[str, Any], out: Path, plot: Callable[[dict[str, Any], Path], list[Path]]) -> list[Path]:
+    """`results` as JSON, or drawn by `plot(results, out)`, as the ending of `out` says. Returns the files.
+
+    Raises InputError for another ending.
+    """
+    check_out(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".json":
+        write_json(out, results)
+        return [out]
+    return plot(results, out)
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure with its own canvas: no global state, no display."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _save(figure: Figure, out: Path) -> list[Path]:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(out) as target:
+        figure.savefig(target, format=out.suffix[1:], dpi=150)
+    return [out]

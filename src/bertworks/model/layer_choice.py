@@ -10,7 +10,7 @@ Shapes: D hidden width, K states taken; hidden states are (..., D), packed (T, D
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -86,10 +86,13 @@ class LayerChoice:
         """A fresh module with the weights to learn; None if this choice has none."""
         return WeightedSum(len(self.states)) if self.how == "weighted" else None
 
-    def combine(self, hidden_states: Sequence[Tensor], weighting: WeightedSum | None = None) -> Tensor:
-        """One (..., width) tensor from the embeddings and the layers' outputs, up to `depth` or more of them.
+    def combine(
+        self, hidden_states: Sequence[Tensor] | Mapping[int, Tensor], weighting: WeightedSum | None = None
+    ) -> Tensor:
+        """One (..., width) tensor from the embeddings and the layers' outputs.
 
-        weighting: learned weights of a weighted sum; without them all weigh the same.
+        hidden_states: up to `depth` or more of them, or only those at the places `states`. weighting: learned weights
+        of a weighted sum; without them all weigh the same.
         """
         taken = [hidden_states[state] for state in self.states]
         if self.how == "weighted" and weighting is not None:

@@ -20,7 +20,7 @@ FLOORS = [
     {"pretrain", "finetune", "evaluate", "distill"},
     {"predictor", "features", "plots", "demo_report", "compare"} | {"sweep"},  # read what runs wrote; many runs
     {"probing"},  # looks into models, draws with the colours of plots
-    {"suite", "submission", "study", "demo", "export", "serve", "doctor"},
+    {"feature_files"} | {"suite", "submission", "study", "demo", "export", "serve", "doctor"},
     {"cli"},
 ]
 ROOMS = {room: (floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -86,5 +86,80 @@ def probe_neighbours(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks probe neighbours", args=argv)
 
 
+def features(argv: list[str]) -> None:
+    """Vectors of every text of a file from chosen layers: FOLDER FILE --out F [--layers sum-all] [--pool mean]."""
+    from typing import Annotated
+
+    import tyro
+
+    from ..feature_files import write_features, writer_for
+    from ..features import Extractor, FeatureConfig
+    from ..predict_files import Columns
+
+    def run(
+        folder: tyro.conf.Positional[Path],
+        file: tyro.conf.Positional[str],
+        out: Path,
+        config: Annotated[FeatureConfig, tyro.conf.arg(name="")] = FeatureConfig(),  # noqa: B008
+        text: str = "",
+        device: str | None = None,
+    ) -> None:
+        """Write a vector for each piece of each text, or for each word or text, with the places it stands for.
+
+        Args:
+            folder: model folder or run folder
+            file: text, a line each; .csv, .tsv, .jsonl, .parquet; - for stdin
+            out: file to write: .safetensors, .parquet or .npz
+            text: text column of a table, or two of them with a comma between for pairs
+            device: cpu or cuda; left out: a GPU if there is one
+        """
+        writer_for(out)  # before minutes of loading and computing
+        columns = Columns(tuple(name for name in text.split(",") if name))
+        extractor = Extractor.load(folder, config, device)
+        done = write_features(extractor, file, columns, out, {"model": str(folder)})
+        long = f", {done.windowed:,} of them through windows of {extractor.max_length} tokens" if done.windowed else ""
+        print(f"{done.texts:,} texts{long}, {done.vectors:,} vectors of width {done.width}: {out}", file=sys.stderr)
+
+    tyro.cli(run, prog="bertworks features", args=argv)
+
+
+def probe_attention(argv: list[str]) -> None:
+    """What every attention head looks at, as one HTML page: FOLDER "text" ["second text"] --out PAGE.html."""
+    import tyro
+
+    from ..files import write_text
+    from ..probing.attention import attend
+    from ..probing.attention_page import page
+    from ..probing.inside import Inside
+    from ..probing.pictures import check_out
+
+    def run(
+        folder: tyro.conf.Positional[Path],
+        text: tyro.conf.Positional[str],
+        pair: tyro.conf.Positional[str | None] = None,
+        *,
+        out: Path,
+        max_length: int | None = None,
+    ) -> None:
+        """Write a page that any browser of 2023 or later opens, without a network.
+
+        Args:
+            folder: model folder or run folder
+            text: a text
+            pair: a second text, if the two are a pair
+            out: .html file to write
+            max_length: tokens to look at, the rest is cut; left out, as many as the model has positions
+        """
+        check_out(out, (".html",))
+        attention = attend(Inside(folder), text, pair, max_length)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(out, page(attention))
+        if attention.cut:
+            print(f"{attention.cut:,} tokens did not fit and were cut", file=sys.stderr)
+        _wrote([out])
+
+    tyro.cli(run, prog="bertworks probe attention", args=argv)
+
+
 def _wrote(files: list[Path]) -> None:
     print(f"written: {', '.join(map(str, files))}", file=sys.stderr)

@@ -33,7 +33,6 @@ def lines(
     for (name, values), dash in zip(dotted.items(), (":", "--", "-."), strict=False):
         axes.plot(places, values, color=GREY, linewidth=1.5, linestyle=dash, label=name)
     axes.set(xticks=places, xticklabels=list(names), xlabel="layer", ylabel=ylabel)
-    axes.tick_params("x", labelrotation=0 if max(map(len, names)) < 3 else 30)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
     axes.legend(edgecolor="none", framealpha=0.9)

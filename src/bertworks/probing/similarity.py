@@ -172,7 +172,7 @@ def _matrix(results: dict[str, Any]) -> Sheet:
 def plot(results: dict[str, Any], out: Path) -> list[Path]:
     """A line over the layers for two sentences, else the matrix of one layer."""
     if len(results["sentences"]) == 2:
-        names = ["static" if name == "word piece" else name for name in results["layers"]]
+        names = ["static", "emb.", *results["layers"][2:]]
         curves = {f"{results['word']!r} in the two sentences": pair_means(results)}
         return lines(names, curves, {"random pairs of words": results["baseline"]}, "cosine", out)
     layer = results["matrix_layer"]
@@ -180,4 +180,4 @@ def plot(results: dict[str, Any], out: Path) -> list[Path]:
     values = np.array(results["similarity"][layer + 1])
     short = [str(i + 1) for i in range(len(numbers))]
     title = f"{results['word']!r} at layer {layer}, random words {results['baseline'][layer + 1]:.2f}"
-    return heat_map(values, numbers, short, title, out, low=min(0.0, float(values.min())), high=1.0)
+    return heat_map(values, numbers, short, title, out, low=results["baseline"][layer + 1], high=1.0)

@@ -1,6 +1,7 @@
 """Instances: the original's own, driven by the original's generator; its statistics otherwise; order and resume."""
 
 import gzip
+import itertools
 import json
 import random
 from collections import Counter
@@ -9,6 +10,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bertworks.data import instances
 from bertworks.data.batches import PretrainingData, Vocabulary
@@ -245,7 +248,11 @@ def test_every_instance_of_every_block_once_an_epoch(tiny_store, small_windows):
         planned = Counter()
         for index, (s, documents) in enumerate(stream.blocks):
             plan = plan_block(
-                stream.shards[s], documents, 32, 0.1, (1, 3, stream.pass_of(number * stream.windows), 32, index)
+                stream.shards[s],
+                documents,
+                32,
+                InstanceConfig(),
+                (1, 3, stream.pass_of(number * stream.windows), 32, index),
             )
             planned.update((s, *row) for row in plan.tolist())
         assert Counter(epoch(stream, number)) == planned
@@ -309,3 +316,104 @@ def test_a_document_longer_than_a_block_is_a_block(small_windows):
     stream = InstanceStream([shard_of(documents, {"a": 5})], 32, InstanceConfig(), 1)
     assert [list(block) for _, block in stream.blocks] == [[0], [1, 2, 3], [4]]
     assert len(epoch(stream, 0)) > 100
+
+
+CLS, SEP, PAD = 1, 2, 0
+texts = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), min_size=1, max_size=12)
+
+
+def numbered(lengths):
+    """A shard whose sentences have these lengths (a list of them a document), each token another id from 5 on."""
+    ids = itertools.count(5)
+    return shard_of([[[next(ids) for _ in range(n)] for n in document] for document in lengths])
+
+
+def data_of(shards, input_format, length, seed=1):
+    most = max(int(shard.tokens.max()) for shard in shards) + 1
+    vocabulary = Vocabulary(most, CLS, SEP, 3, PAD, np.zeros(most, bool))
+    store = SimpleNamespace(shards=lambda split: shards)
+    return PretrainingData(store, "train", vocabulary, length, InstanceConfig(0.1, 0, input_format), None, seed)
+
+
+def rows_of(data, windows):
+    """Ids without padding, token types and pair label of each instance of these windows."""
+    for window in windows:
+        batch, _ = data.take(Position(window), len(data.stream.window(window)[1]))
+        for ids, seen, kinds, pair in zip(
+            *(batch[n].tolist() for n in ("input_ids", "attention_mask", "token_type_ids", "pair_labels")), strict=True
+        ):
+            n = sum(seen)
+            assert seen == [True] * n + [False] * (data.length - n) and set(ids[n:]) <= {PAD} and not any(kinds[n:])
+            yield ids[:n], kinds[:n], pair
+
+
+@given(
+    st.lists(texts, min_size=1, max_size=2), st.sampled_from(["full-sentences", "doc-sentences"]), st.integers(5, 64)
+)
+def test_one_segment_has_every_token_once_and_no_room_for_another_sentence(stores, input_format, length):
+    shards = [numbered(lengths) for lengths in stores]
+    for shard, other in pairwise(shards):
+        other.tokens += shard.tokens[-1]
+    data, seen, room = data_of(shards, input_format, length), [], length - 2
+    last = {int(t) for shard in shards for t in shard.tokens[shard.sentences[1:] - 1]}
+    sizes = {int(shard.tokens[a]): b - a for shard in shards for a, b in pairwise(shard.sentences.tolist())}
+    opens = {int(t) for shard in shards for t in shard.tokens[shard.sentences[shard.documents[:-1]]]}
+    for ids, kinds, pair in rows_of(data, range(data.stream.windows)):
+        assert ids[0] == CLS and ids[-1] == SEP and not any(kinds) and pair == -100
+        text = [token for token in ids[1:-1] if token != SEP]
+        assert text == list(range(text[0], text[0] + len(text)))  # contiguous
+        expected = [x for token in text for x in ([SEP, token] if token in opens and token != text[0] else [token])]
+        assert ids[1:-1] == expected  # [SEP] where another document begins and nowhere else
+        assert input_format == "full-sentences" or SEP not in ids[1:-1]
+        assert text[-1] in last or len(text) == room  # a sentence is cut only if it alone fills the row
+        following = text[-1] + 1
+        if following in sizes and not (following in opens and input_format == "doc-sentences"):
+            border = following in opens  # takes a cell
+            assert len(ids) + border + min(sizes[following], room) > length
+        seen += text
+    assert sorted(seen) == sorted(int(t) for shard in shards for t in shard.tokens)
+
+
+def test_one_segment_is_cut_alike_in_every_pass_and_blocks_end_it(tiny_store, small_windows):
+    for input_format in ("full-sentences", "doc-sentences"):
+        config = InstanceConfig(dupe_factor=0, input_format=input_format)
+        stream = InstanceStream(tiny_store.data().shards, 64, config, 1)
+        epochs = [epoch(stream, number) for number in range(2)]
+        assert epochs[0] != epochs[1] and sorted(epochs[0]) == sorted(epochs[1])
+        assert len(stream.blocks) > 4
+        firsts = {(s, int(stream.shards[s].sentences[stream.shards[s].documents[b.start]])) for s, b in stream.blocks}
+        assert firsts <= {(s, a) for s, a, *_ in epochs[0]}
+
+
+def test_a_sentence_pair_is_two_neighbours_or_a_sentence_of_another_document():
+    rng = random.Random(2)
+    shard = numbered([[rng.randint(1, 30) for _ in range(rng.randint(1, 15))] for _ in range(600)])
+    data = data_of([shard], "sentence-pair", 32)
+    sentences = {int(shard.tokens[a]): shard.tokens[a:b].tolist() for a, b in pairwise(shard.sentences.tolist())}
+    starts = sorted(sentences)
+    documents = shard.tokens[shard.sentences[shard.documents[:-1]]]
+    lasts = shard.tokens[shard.sentences[shard.documents[1:] - 1]]
+    used, pairs, strangers = Counter(), Counter(), []
+    for ids, kinds, pair in rows_of(data, range(3 * data.stream.windows)):
+        a, b = ids[1 : kinds.index(1) - 1], ids[kinds.index(1) : -1]
+        assert ids == [CLS, *a, SEP, *b, SEP] and kinds == [0] * (len(a) + 2) + [1] * (len(b) + 1)
+        whole = [sentences[starts[np.searchsorted(starts, part[0], "right") - 1]] for part in (a, b)]
+        for part, sentence in zip((a, b), whole, strict=True):  # parts of one sentence, whole where there is room
+            assert set(part) <= set(sentence)
+        assert [a, b] == whole or (len(ids) == 32 and len(whole[0]) + len(whole[1]) > 29)
+        where = np.searchsorted(documents, [a[0], b[0]], "right")
+        assert (where[0] == where[1]) == (pair == 0)
+        assert pair or whole[0][-1] + 1 == whole[1][0]
+        used.update([whole[0][0]] if pair else [whole[0][0], whole[1][0]])
+        pairs[pair, whole[0][0] in lasts] += 1
+        strangers += [whole[1][0]] * pair
+    assert pairs[0, True] == 0  # nothing follows the last sentence of a document
+    free = pairs[0, False] + pairs[1, False]
+    assert abs(pairs[1, False] / free - 0.5) < 4 * 0.5 / free**0.5
+    assert used == dict.fromkeys(sentences, 3)  # what a random B displaced becomes an A
+    assert np.ptp(np.histogram(strangers, 10, (5, len(shard.tokens)))[0]) < 0.3 * len(strangers) / 10  # from everywhere
+
+
+def test_an_input_format_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="input_format = 'full-sentence'; expected one of segment-pair, sentence-pair"):
+        InstanceConfig(input_format="full-sentence")

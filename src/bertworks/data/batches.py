@@ -5,7 +5,7 @@ A batch is a dict of int64 and bool tensors. B sequences, L positions, M slots (
     input_ids, token_type_ids (B, L)    attention_mask (B, L) bool, True = real token
     masked_positions (M,)               cells of the flattened (B*L) that are predicted; unused slots hold 0
     masked_labels (M,)                  the ids that stood there; unused slots hold -100; without masking: neither key
-    pair_labels (B,)                    0 = B follows A, 1 = B is random
+    pair_labels (B,)                    0 = B follows A, 1 = B is random, -100 = one segment
     labels (B,) or (B, L)               of supervised tasks; -100 = no label
 """
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..tokenizer import Tokenizer
-from .instances import GROUP, InstanceConfig, InstanceStream, Plan, Position, generator
+from .instances import GROUP, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
 from .masking import Draws, MaskingConfig, mask, predictions_per_sequence
-from .store import Shard, Store
+from .store import Store
 
 Batch = dict[str, Tensor]
 
@@ -44,7 +44,7 @@ class Vocabulary:
 
 
 class PretrainingData:
-    """Masked sentence pairs from one split of a store, at one sequence length."""
+    """Masked pairs or segments from one split of a store, at one sequence length."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class PretrainingData:
         seed: int,
     ):
         self.vocabulary, self.length, self.masking = vocabulary, length, masking
-        self.shards: list[Shard] = store.shards(split)
+        self.pairs, self.shards = instances.has_pairs, store.shards(split)
         self.stream = InstanceStream(self.shards, length, instances, seed)
         self.most = predictions_per_sequence(length, masking) if masking else 0
 
@@ -109,23 +109,39 @@ class PretrainingData:
         return Draws(*(np.concatenate([getattr(d, name) for d in draws]) for name in ("order", "action", "tokens")))
 
     def _gather(self, plan: Plan) -> tuple[NDArray[Any], ...]:
-        """[CLS] A [SEP] B [SEP] of each row, and the cells that hold tokens of A or B."""
-        shard, a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(5))
+        """Ids of each row, the cells that hold tokens of the text, lengths, and first cells of segment 1."""
+        source, candidates, lengths, a_stops = self._pairs(plan) if self.pairs else self._segments(plan)
+        v = self.vocabulary
+        ids = np.where(np.arange(self.length) < lengths[:, None], v.sep_id, v.pad_id)  # [SEP] is what no text covers
+        ids[:, 0] = v.cls_id
+        for s in np.unique(plan[:, 0]):
+            cells = candidates & (plan[:, :1] == s)
+            ids[cells] = self.shards[s].tokens[source[cells]]
+        return ids, candidates, lengths, a_stops
+
+    def _pairs(self, plan: Plan) -> tuple[NDArray[Any], ...]:
+        """[CLS] A [SEP] B [SEP]: which token of the shard each cell holds, and as `_gather`."""
+        a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(1, 5))
         column = np.arange(self.length)
         a_length = a_stop - a_start
         last = a_length + b_stop - b_start + 2  # cell of the second [SEP]
         in_a = (column > 0) & (column <= a_length)
         in_b = (column > a_length + 1) & (column < last)
         source = np.where(in_a, a_start + column - 1, b_start + column - a_length - 2)
-        ids = np.full(source.shape, self.vocabulary.pad_id)
-        candidates = in_a | in_b
-        for s in np.unique(shard):
-            cells = candidates & (shard == s)
-            ids[cells] = self.shards[s].tokens[source[cells]]
-        row = np.arange(len(ids))
-        ids[:, 0] = self.vocabulary.cls_id
-        ids[row, a_length[:, 0] + 1] = ids[row, last[:, 0]] = self.vocabulary.sep_id
-        return ids, candidates, last[:, 0] + 1, a_length[:, 0] + 2
+        return source, in_a | in_b, last[:, 0] + 1, a_length[:, 0] + 2
+
+    def _segments(self, plan: Plan) -> tuple[NDArray[Any], ...]:
+        """[CLS] sentences [SEP], with a [SEP] more where a document begins inside; as `_pairs`."""
+        separators = np.zeros((len(plan), self.length), bool)
+        for s in np.unique(plan[:, 0]):
+            rows = np.flatnonzero(plan[:, 0] == s)
+            row, before, nth = inner_borders(self.shards[s], plan[rows, 1], plan[rows, 2])
+            separators[rows[row], 1 + before + nth] = True
+        column = np.arange(self.length)
+        lengths = plan[:, 2] - plan[:, 1] + separators.sum(1) + 2
+        inside = (column > 0) & (column < lengths[:, None] - 1)
+        source = plan[:, 1, None] + column - 1 - np.cumsum(separators, axis=1)
+        return source, inside & ~separators, lengths, lengths
 
     def batches(self, size: int, most: int) -> Iterator[Batch]:
         """The first `most` batches of one pass (for evaluation); the last may be smaller."""
@@ -160,5 +176,5 @@ def decoded(data: PretrainingData, tokenizer: Tokenizer, count: int) -> Iterator
             label = was.get(row * data.length + column)
             piece = tokenizer.vocab[int(batch["input_ids"][row, column])]
             pieces.append(piece if label is None else f"{piece}<{tokenizer.vocab[label]}>")
-        kind = "B is random" if batch["pair_labels"][row] else "B follows A"
+        kind = {0: "B follows A", 1: "B is random"}.get(int(batch["pair_labels"][row]), "one segment")
         yield f"{kind}: {' '.join(pieces)}"

@@ -8,12 +8,17 @@ the window's number and an offset in it, and memory stays bounded whatever the s
 
 With `dupe_factor` d > 0 there are d different passes over the corpus (spans and masks), repeated after d epochs as in
 the original; with 0 every epoch is a new pass (RoBERTa's dynamic masking).
+
+The input formats are those of RoBERTa 4.2 (table 2): segment-pair is the paper's, a sentence-pair two single sentences;
+full-sentences and doc-sentences are one segment of as many whole sentences as fit, across documents or not. One segment
+is cut the same way in every pass, only its masks are new. Where a document begins inside it follows from the offsets.
 """
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +29,31 @@ BLOCK_TOKENS = 1_000_000
 WINDOW_BLOCKS = 16
 GROUP = 256  # instances whose masks come from one generator
 
-Plan = NDArray[np.int64]  # (n, 6): shard, a_start, a_stop, b_start, b_stop, is_random_next
+InputFormat = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
+NO_PAIR = -100  # pair label of one segment
+
+# (n, 6): shard, a_start, a_stop, b_start, b_stop, is_random_next; of one segment B is empty and the last NO_PAIR
+Plan = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class InstanceConfig:
     """How spans are cut from documents."""
 
-    short_seq_prob: float = 0.1  # share of passes over a document that aim at a shorter length
+    short_seq_prob: float = 0.1  # share of passes over a document that aim at a shorter length, in segment pairs
     dupe_factor: int = 10  # different plans and maskings before they repeat; 0: never repeat
+    input_format: InputFormat = "segment-pair"  # the paper's, two sentences, or one segment of whole sentences
+
+    def __post_init__(self) -> None:
+        if self.input_format not in get_args(InputFormat):
+            raise ValueError(
+                f"input_format = {self.input_format!r}; expected one of {', '.join(get_args(InputFormat))}"
+            )
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether instances are pairs, which next-sentence prediction needs."""
+        return self.input_format.endswith("pair")
 
 
 @dataclass(frozen=True)
@@ -75,6 +96,24 @@ def plan_document(
         first = i
 
 
+def plan_sentence_pairs(
+    document: int, offsets: Sequence[int], shard: "Sentences", longest: int, rng: random.Random
+) -> Iterator[tuple[int, int, int, int, bool]]:
+    """The instances of one document when A and B are a sentence each; arguments as in `plan_document`.
+
+    As there, what follows A is put back when B is random, and the last sentence alone has a random B.
+    """
+    i = 0
+    while i < len(offsets) - 1:
+        a, b = [offsets[i], offsets[i + 1]], list(offsets[i + 1 : i + 3])
+        is_random_next = len(b) < 2 or rng.random() < 0.5
+        if is_random_next:
+            b = shard.random_span(document, 1, rng)
+        truncate_pair(a, b, longest, rng)
+        yield a[0], a[1], b[0], b[1], is_random_next
+        i += 1 if is_random_next else 2
+
+
 def truncate_pair(a: list[int], b: list[int], longest: int, rng: random.Random) -> None:
     """Shorten the longer span, one token at a time at a random end, until both fit (truncate_seq_pair)."""
     while (a[1] - a[0]) + (b[1] - b[0]) > longest:
@@ -113,15 +152,63 @@ class Sentences:
         return [start, end]
 
 
-def plan_block(shard: Shard, documents: range, length: int, short_seq_prob: float, key: tuple[int, ...]) -> Plan:
+def pack_sentences(shard: Shard, documents: range, room: int, gap: int) -> tuple[NDArray[np.int64], ...]:
+    """Starts and stops of spans of whole sentences, as many as fit in `room` each: the text, every token once.
+
+    gap: room that the border of two documents takes; with more than `room` no span crosses one. A sentence longer than
+    `room` counts as several.
+    """
+    edges = shard.documents[[documents.start, documents.stop]]
+    offsets = shard.sentences[edges[0] : edges[1] + 1]
+    sentence, nth = counted(-(-np.diff(offsets) // room))
+    starts = offsets[sentence] + room * nth
+    stops = np.minimum(starts + room, offsets[sentence + 1])
+    # with `gap` added for every border before, what a span takes is the difference of two numbers
+    borders = gap * np.searchsorted(shard.documents[documents.start + 1 : documents.stop], edges[0] + sentence, "right")
+    following = np.searchsorted(stops + borders, starts + borders + room, "right").tolist()
+    firsts, i = [], 0
+    while i < len(following):
+        firsts.append(i)
+        i = following[i]
+    first = np.array(firsts, np.int64)
+    return starts[first], stops[np.append(first, len(starts))[1:] - 1]
+
+
+def inner_borders(shard: Shard, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Where documents begin inside spans of tokens, not at their ends.
+
+    Returns for each border the row of its span, the tokens of the span before it, and the borders before it.
+    """
+    first = np.searchsorted(shard.documents, np.searchsorted(shard.sentences, starts, "right"))
+    end = np.searchsorted(shard.documents, np.searchsorted(shard.sentences, stops))
+    row, nth = counted(end - first)
+    return row, shard.sentences[shard.documents[first[row] + nth]] - starts[row], nth
+
+
+def counted(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each index as often as `counts` says, and which time it is: [2, 0, 1] gives [0, 0, 2] and [0, 1, 0]."""
+    index = np.repeat(np.arange(len(counts)), counts)
+    return index, np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def plan_block(shard: Shard, documents: range, length: int, config: InstanceConfig, key: tuple[int, ...]) -> Plan:
     """(n, 5) the instances of some documents of a shard, in document order; a pure function of its arguments."""
+    if not config.has_pairs:
+        room = length - 2
+        gap = 1 if config.input_format == "full-sentences" else room + 1  # a [SEP], or more than there is
+        start, stop = pack_sentences(shard, documents, room, gap)
+        return np.column_stack([start, stop, stop, stop, np.full(len(start), NO_PAIR)])
     rng = random.Random(int.from_bytes(np.random.SeedSequence(key).generate_state(4).tobytes(), "little"))
     sentences, longest = Sentences(shard), length - 3
     rows: list[tuple[int, int, int, int, bool]] = []
     for document in documents:
+        offsets = sentences.of(document)
+        if config.input_format == "sentence-pair":
+            rows.extend(plan_sentence_pairs(document, offsets, sentences, longest, rng))
+            continue
         # once a document and pass: some short targets, to lessen the mismatch with short input at fine-tuning
-        target = rng.randint(2, longest) if rng.random() < short_seq_prob else longest
-        rows.extend(plan_document(document, sentences.of(document), sentences, target, longest, rng))
+        target = rng.randint(2, longest) if rng.random() < config.short_seq_prob else longest
+        rows.extend(plan_document(document, offsets, sentences, target, longest, rng))
     return np.array(rows, dtype=np.int64).reshape(-1, 5)
 
 
@@ -149,7 +236,7 @@ class InstanceStream:
         for index in order[place * WINDOW_BLOCKS : (place + 1) * WINDOW_BLOCKS]:
             shard, documents = self.blocks[index]
             key = (self.seed, 3, this, self.length, int(index))
-            plan = plan_block(self.shards[shard], documents, self.length, self.config.short_seq_prob, key)
+            plan = plan_block(self.shards[shard], documents, self.length, self.config, key)
             plans.append(np.column_stack([np.full(len(plan), shard), plan]))
         rows = np.concatenate(plans)
         key = (self.seed, 4, this, self.length, place)

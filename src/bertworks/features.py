@@ -24,6 +24,7 @@ from .checkpoint.folder import find_model, load_encoder, load_tokenizer
 from .evaluate import tokenizer_length
 from .files import InputError
 from .model.encoder import Encoder
+from .model.inference import for_inference
 from .model.layer_choice import LayerChoice
 from .objectives import IGNORED
 from .tasks.inputs import Inputs, Rows
@@ -109,7 +110,7 @@ class Extractor:
         self.choice = LayerChoice.parse(self.config.layers, shape.num_hidden_layers)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.tokenizer = tokenizer
-        self.encoder = _lower_part(encoder.to(self.device).eval(), self.choice.depth)
+        self.encoder = for_inference(_lower_part(encoder.to(self.device), self.choice.depth))
         one = torch.zeros(1, 1, dtype=torch.int64)
         with torch.no_grad():
             self.width = self._states(one, one == 0, one, one[0]).shape[-1]

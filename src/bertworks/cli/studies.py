@@ -1,0 +1,75 @@
+"""The line `bertworks study ...`. The verb imports what it needs, for the sake of --help."""
+
+import sys
+from typing import Any
+
+
+def study(argv: list[str]) -> None:
+    """A study: variants of a recipe side by side, next to the paper's figures. STUDY.toml --corpus --data --out."""
+    from pathlib import Path
+    from typing import Literal
+
+    import tyro
+
+    from ..study.dry import show
+    from ..study.plan import Sources, make_plan
+    from ..study.report import tables
+    from ..study.run import Options, alone, run_study
+
+    def run(
+        recipe: tyro.conf.Positional[Path],
+        out: Path,
+        corpus: Path | None = None,
+        data: Path | None = None,
+        model: Path | None = None,
+        cells: Path | None = None,
+        only: Literal["", "pretrain", "finetune"] = "",
+        minute: bool = False,
+        dry_run: bool = False,
+        keep_models: bool = False,
+        retry: bool = False,
+    ) -> None:
+        """Run what is missing of a study, and show its tables. Typing the same line again goes on; so does the same
+        line in a second process at the same time, which takes other cells.
+
+        Args:
+            recipe: the study's file, recipes/study/masking.toml say
+            out: folder of results.json, study.md and study.png
+            corpus: store made by `bertworks corpus build`, for studies that pre-train
+            data: folder that has the columns' folders, glue/MNLI say
+            model: a model folder instead of the pre-training of all variants that do not differ in it
+            cells: folder of the runs; studies that share it share equal runs (OUT/cells)
+            only: these runs alone: pretrain or finetune
+            minute: tiny models and a dozen steps, to see that the study runs; its figures mean nothing
+            dry_run: list the runs, with their state and an estimate of what is left, and begin nothing
+            keep_models: keep the models of fine-tuning too
+            retry: try again what diverged or failed before
+        """
+        alone()
+        plan = make_plan(Sources(recipe, corpus, data, model, minute))
+        folder = cells or out / "cells"
+        if dry_run:
+            show(plan, folder)
+            return
+        results = _stoppable(lambda: run_study(plan, out, folder, Options(only, keep_models, retry)))
+        for sheet in tables(results):
+            sheet.show()
+        if busy := [one["what"] for one in results["left"] if one["busy"]]:
+            print(f"other processes still work on: {'; '.join(busy)}", file=sys.stderr)
+            raise SystemExit(3)
+        if results["failed"]:
+            raise SystemExit(1)
+
+    tyro.cli(run, prog="bertworks study", args=argv)
+
+
+def _stoppable(work: Any) -> Any:
+    """What `work` returns; status 3 says that it was stopped and the same line goes on."""
+    try:
+        results = work()
+    except KeyboardInterrupt:  # between two runs, or while one is judged
+        results = None
+    if results is None:
+        print("\nstopped; type the same line again to go on", file=sys.stderr)
+        raise SystemExit(3)
+    return results

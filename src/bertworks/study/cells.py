@@ -1,0 +1,201 @@
+"""Cells: the runs that a study is made of. A cell's folder is named by what determines its outcome, so that studies
+which need the same run share it, and a study that was stopped, or carried to another machine, goes on.
+
+    CELLS/pretrain-3f9a.../    a run folder of pretrain.py (its state/ goes when it is finished)
+    CELLS/concat-.../model/    two pre-trained models side by side
+    CELLS/finetune-.../        a run folder of finetune.py for one seed (its model/ goes too, unless it is to be kept)
+    CELLS/*/cell.json          what the cell is for a person, and its recipe
+    CELLS/*/failed.json        that it diverged, or could not run, and why
+    CELLS/locks/*.lock         held by the process that works on a cell; the lock dies with its process
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..config import from_dict, to_toml
+from ..files import InputError, checksum, read_json, write_json
+from ..finetune_job import FinetuneConfig
+from ..pretrain import Phase, PretrainConfig
+from ..tasks.base import Task
+from .recipe import Column
+
+State = Literal["done", "failed", "part", "missing"]
+DIVERGED = "not finite"  # in the message of a run whose loss or gradient went there
+
+
+@dataclass(frozen=True)
+class Start:
+    """A model folder that fine-tuning starts from, perhaps one that is still to be made."""
+
+    key: str  # what the model is
+    folder: Path  # relative to CELLS, or a folder of the user's own
+    needs: tuple["Cell", ...] = ()  # cells that make it
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """All of one fine-tuning run."""
+
+    start: Start
+    task: Task
+    column: Column  # where its rows are, and how many of them are taken
+    rows: str  # checksum of its files
+    config: FinetuneConfig  # with its seed
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: its work, and the cells whose models it starts from."""
+
+    kind: Literal["pretrain", "concat", "finetune"]
+    key: str
+    told: str  # what it is, in words
+    work: PretrainConfig | tuple[Start, Start] | Finetuning
+    needs: tuple["Cell", ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.key[:16]}"
+
+    @property
+    def config(self) -> PretrainConfig | FinetuneConfig | None:
+        """Its recipe; two models side by side have none."""
+        if isinstance(self.work, Finetuning):
+            return self.work.config
+        return self.work if isinstance(self.work, PretrainConfig) else None
+
+
+def pretrain_cell(config: PretrainConfig, corpus: str, told: str) -> Cell:
+    """corpus: the store's fingerprint."""
+    return Cell("pretrain", _key(spoken(_without_rhythm(config), PretrainConfig()), corpus), told, config)
+
+
+def concat_cell(left: Start, right: Start, told: str) -> Cell:
+    return Cell("concat", _key(left.key, right.key), told, (left, right), (*left.needs, *right.needs))
+
+
+def finetune_cell(work: Finetuning, told: str) -> Cell:
+    column, config = work.column, _without_rhythm(work.config)
+    rows = [work.rows, column.train_rows, column.dev_rows]
+    settings = spoken(config, FinetuneConfig())
+    key = _key(work.start.key, spoken(work.task, Task(work.task.name)), work.task.name, rows, settings)
+    return Cell("finetune", key, told, work, work.start.needs)
+
+
+def folder_start(folder: Path) -> Start:
+    """A model folder of the user's own, known by its bytes."""
+    files = [folder / name for name in ("config.json", "model.safetensors", "tokenizer.json")]
+    return Start(_key(*(checksum(file) for file in files if file.exists())), folder.resolve())
+
+
+def spoken(value: Any, default: Any) -> Any:
+    """What differs from the defaults: a field that the project gets later, off by default, changes no cell's name."""
+    if is_dataclass(value):
+        pairs = ((f.name, getattr(value, f.name), getattr(default, f.name, None)) for f in fields(value))
+        return {name: spoken(item, other) for name, item, other in pairs if item != other}
+    if isinstance(value, list | tuple):
+        return [spoken(item, Phase() if isinstance(item, Phase) else None) for item in value]
+    return {**value} if isinstance(value, dict) else value
+
+
+def _key(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _without_rhythm(config: Any) -> Any:
+    """How often a run logs, saves and is judged does not change its outcome, nor do its snapshots."""
+    judged = config.loop.eval_every if config.loop.keep_best else 0
+    config = replace(config, loop=replace(config.loop, log_every=1, save_every=0, eval_every=judged))
+    return replace(config, snapshots=()) if isinstance(config, PretrainConfig) else config
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The folder of all cells."""
+
+    folder: Path
+
+    def place(self, cell: Cell) -> Path:
+        return self.folder / cell.name
+
+    def state(self, cell: Cell) -> State:
+        place = self.place(cell)
+        if (place / "results.json").exists():
+            return "done"
+        if (place / "failed.json").exists():
+            return "failed"
+        return "part" if (place / "state").exists() else "missing"
+
+    def failure(self, cell: Cell) -> dict[str, str]:
+        """Why there are no results, `outcome` and `message` of the cell or of one that it needs; {} if there may be."""
+        for one in cell.needs:
+            if failure := self.failure(one):
+                return failure
+        path = self.place(cell) / "failed.json"
+        found: dict[str, str] = read_json(path) if self.state(cell) == "failed" else {}
+        return found
+
+    def results(self, cell: Cell) -> dict[str, Any] | None:
+        path = self.place(cell) / "results.json"
+        return read_json(path) if path.exists() else None
+
+    @contextlib.contextmanager
+    def claimed(self, cell: Cell) -> Iterator[bool]:
+        """Whether this process may work on the cell; held until the end of the block, or of the process."""
+        locks = self.folder / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with open(locks / f"{cell.name}.lock", "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+                return
+            yield True
+
+    def busy(self, cell: Cell) -> bool:
+        """Whether a process works on it at this moment."""
+        lock = self.folder / "locks" / f"{cell.name}.lock"
+        if not lock.exists():
+            return False
+        with open(lock) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two processes that ask do not see each other
+            except OSError:
+                return True
+        return False
+
+    def describe(self, cell: Cell) -> None:
+        """Write cell.json, before its run begins."""
+        place = self.place(cell)
+        place.mkdir(parents=True, exist_ok=True)
+        recipe = to_toml(cell.config) if cell.config else ""
+        write_json(place / "cell.json", {"kind": cell.kind, "cell": cell.told, "key": cell.key, "recipe": recipe})
+
+    def fail(self, cell: Cell, message: str) -> None:
+        """Mark the cell as one that will give no results."""
+        outcome = "diverged" if DIVERGED in message else "failed"
+        write_json(self.place(cell) / "failed.json", {"outcome": outcome, "message": message})
+
+    def retry(self, cell: Cell) -> None:
+        """Let a failed cell be tried again."""
+        (self.place(cell) / "failed.json").unlink(missing_ok=True)
+
+    def check(self, cell: Cell) -> None:
+        """Raises InputError if a cell that was begun had other settings: those of another version of the program."""
+        place = self.place(cell)
+        if cell.config is None or not (place / "cell.json").exists():
+            return
+        written = read_json(place / "cell.json")["recipe"]
+        found = _without_rhythm(from_dict(type(cell.config), tomllib.loads(written), str(place / "cell.json")))
+        if found != _without_rhythm(cell.config):
+            raise InputError(
+                f"{place} ({cell.told}) was begun by a version of bertworks with other defaults; give another --cells, "
+                "or remove the folder to run it again"
+            )

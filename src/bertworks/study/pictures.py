@@ -1,0 +1,127 @@
+"""Pictures of a study, from its results alone: differences from the base variant, or curves along an axis.
+
+The paper's figures stand beside ours, never on the same scale: differences can be compared between a small model and
+the paper's, levels cannot.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter
+
+from ..plots import COLOURS, GREY, _figure, _save
+
+PANELS = 3  # side by side
+
+
+def plot_study(results: dict[str, Any], out: Path) -> list[Path]:
+    """Write `out`.png and `out`.svg; returns the files, none if there is nothing to draw yet."""
+    return _draw_curves(results, out) if results["axis"] else _draw_differences(results, out)
+
+
+def _of(results: dict[str, Any], column: str) -> list[dict[str, Any]]:
+    """The entries of a column, in the order of the rows."""
+    return [entry for entry in results["measured"] if entry["column"] == column]
+
+
+# ---- differences
+
+
+def _draw_differences(results: dict[str, Any], out: Path) -> list[Path]:
+    """A panel a column: for each variant the seeds' differences from the base, their mean and interval."""
+    columns = [c for c in results["columns"] if any(e["difference"] for e in _of(results, c["name"]))]
+    if not columns:
+        return []
+    wide, names = min(PANELS, len(columns)), [row["name"] for row in results["rows"] if row["name"] != results["base"]]
+    high = -(-len(columns) // wide)
+    figure = _figure(1.2 + 0.09 * max(map(len, names)) + 3.2 * wide, high * (1.3 + 0.38 * len(names)))
+    for number, column in enumerate(columns):
+        axes = figure.add_subplot(high, wide, number + 1)
+        _draw_column(axes, results, column, names, labelled=number % wide == 0)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    for axes in figure.axes[1:]:  # the paper's mark may be missing in the first panel
+        more = [pair for pair in zip(*axes.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
+        handles, labels = [*handles, *(h for h, _ in more)], [*labels, *(label for _, label in more)]
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.suptitle(f"{results['title']}: difference from {results['base']}", fontsize=11)
+    return _save(figure, out)
+
+
+def _draw_column(axes: Axes, results: dict[str, Any], column: dict[str, Any], names: list[str], labelled: bool) -> None:
+    entries = {entry["row"]: entry for entry in _of(results, column["name"])}
+    base, scale = entries[results["base"]]["values"], 100 if column["percent"] else 1
+    axes.axvline(0, color=GREY, linewidth=1)
+    told: set[str] = set()
+
+    def once(label: str) -> str | None:
+        fresh = label not in told
+        told.add(label)
+        return label if fresh else None
+
+    for place, name in enumerate(names):
+        entry = entries[name]
+        if found := entry["difference"]:
+            mean, ends = scale * found["mean"], found["interval"]
+            if ends:
+                reach = [scale * end for end in ends]
+                axes.plot(reach, [place] * 2, color=COLOURS[0], linewidth=2, label=once("95 % interval"))
+            axes.plot(mean, place, "o", color=COLOURS[0], markersize=7, label=once("ours, mean"))
+            seeds = [scale * (value - base[s]) for s, value in entry["values"].items() if s in base]
+            if len(seeds) > 1:
+                axes.plot(seeds, [place] * len(seeds), "|", color="black", markersize=9, label=once("ours, each seed"))
+        if entry["paper_difference"] is not None:
+            axes.plot(
+                entry["paper_difference"], place, "D", markerfacecolor="none", color=COLOURS[1], markersize=7,
+                label=once("paper"),
+            )  # fmt: skip
+    axes.set(yticks=range(len(names)), ylim=(len(names) - 0.5, -0.5), title=column["name"])
+    axes.set_yticklabels(names if labelled else [])
+    axes.set_xlabel("points" if column["percent"] else column["metric"].replace("_", " "))
+
+
+# ---- curves
+
+
+def _draw_curves(results: dict[str, Any], out: Path) -> list[Path]:
+    """A line of panels a column: our curves with every seed, and the paper's beside them where it has some."""
+    columns = [c for c in results["columns"] if any(e["n"] for e in _of(results, c["name"]))]
+    if not columns:
+        return []
+    wide = 2 if results["paper_curves"] else 1
+    figure = _figure(0.8 + 4.6 * wide, 0.6 + 3.4 * len(columns))
+    lines = list(dict.fromkeys(row["line"] for row in results["rows"] if row["line"]))
+    for number, column in enumerate(columns):
+        axes = figure.add_subplot(len(columns), wide, number * wide + 1)
+        for line, colour in zip(lines, COLOURS, strict=False):
+            _draw_line(axes, results, column, line, colour)
+        unit = " (%)" if column["percent"] else ""
+        axes.set(xlabel=results["axis"], ylabel=column["name"] + unit, title="ours" if wide > 1 else "")
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.legend(frameon=False)
+        if curves := results["paper_curves"].get(column["name"]):
+            beside = figure.add_subplot(len(columns), wide, number * wide + 2)
+            for line, colour in zip(lines, COLOURS, strict=False):
+                if pairs := curves.get(line):
+                    beside.plot(*zip(*pairs, strict=True), "D--", color=colour, markerfacecolor="none", label=line)
+            beside.set(xlabel=results["paper_axis"] or results["axis"], ylabel=column["name"] + unit)
+            beside.set_title(results["source"])
+            beside.legend(frameon=False)
+    figure.suptitle(results["title"], fontsize=11)
+    return _save(figure, out)
+
+
+def _draw_line(axes: Axes, results: dict[str, Any], column: dict[str, Any], line: str, colour: str) -> None:
+    """One curve: a point each seed, a line through their means."""
+    scale = 100 if column["percent"] else 1
+    entries = {entry["row"]: entry for entry in _of(results, column["name"])}
+    means = []
+    for row in results["rows"]:
+        place = row["x"] if row["x"] is not None else row["steps"]
+        if row["line"] != line or not entries[row["name"]]["n"] or place is None:
+            continue
+        values = [scale * value for value in entries[row["name"]]["values"].values()]
+        axes.plot([place] * len(values), values, "o", color=colour, alpha=0.35, markersize=4)
+        means.append((place, scale * entries[row["name"]]["mean"]))
+    if means:
+        axes.plot(*zip(*sorted(means), strict=True), "-o", color=colour, markersize=5, label=line)

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 
 from .inside import probe_neighbours, probe_word
+from .studies import study
 from .tasks import submit, tasks
 from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
 from .training import compare, evaluate, finetune, pretrain
@@ -21,6 +22,7 @@ VERBS: dict[str, Verb] = {
     "finetune": finetune,
     "evaluate": evaluate,
     "compare": compare,
+    "study": study,
     "tasks": tasks,
     "submit": submit,
     "fill-mask": fill_mask,

@@ -161,5 +161,124 @@ def probe_attention(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks probe attention", args=argv)
 
 
+def probe_heads(argv: list[str]) -> None:
+    """What each attention head is worth to a fine-tuned folder: RUN --task NAME --data DIR, or --dev FILE."""
+    from typing import Annotated
+
+    import tyro
+
+    from ..probing.heads import HeadsConfig, ablate_heads, plot, show
+    from ..probing.pictures import check_out, write_results
+    from ..tasks.catalogue import find_task
+    from ..tasks.kinds import own_task, read_rows
+    from .arguments import check_alone, folder_of, own_files, words
+
+    def run(
+        folder: tyro.conf.Positional[Path],
+        task: str = "",
+        data: Path | None = None,
+        dev: Path | None = None,
+        kind: str = "",
+        text: str = "text",
+        label: str = "label",
+        choices: str = "",
+        config: Annotated[HeadsConfig, tyro.conf.arg(name="")] = HeadsConfig(),  # noqa: B008
+        out: Path | None = None,
+    ) -> None:
+        """The development metric without each head in turn. An evaluation a head: the number is told beforehand.
+
+        Args:
+            folder: run folder of `bertworks finetune`, or a model folder with a supervised head
+            task: a task that bertworks knows (bertworks tasks lists them)
+            data: folder of the task's files; the development file is read
+            dev: a table of your own instead (.csv, .tsv, .jsonl, .parquet)
+            kind: of your own table: single, pair, regression, multilabel, choice, tagging, span
+            text: its text column, or two of them with a comma between
+            label: its label column
+            choices: its columns of a multiple choice, commas between
+            out: file to write: .json, .png or .svg
+        """
+        check_out(out)
+        if task:
+            own = {"--dev": dev, "--kind": kind, "--choices": choices}
+            check_alone("--task", {name: value for name, value in own.items() if value})
+            judged = find_task(task)
+            rows = read_rows(judged, folder_of(task, data) / judged.dev)
+        else:
+            judged = own_task(kind, words(text), label, words(choices))
+            rows = read_rows(judged, own_files(dev)[0])
+        results = ablate_heads(folder, judged, rows, config)
+        show(results)
+        if out is not None:
+            _wrote(write_results(results, out, plot))
+
+    tyro.cli(run, prog="bertworks probe heads", args=argv)
+
+
+def probe_layers(argv: list[str]) -> None:
+    """What each layer knows of a task, by linear probes: FOLDER --task NAME --data DIR, or --train F --dev F."""
+    from dataclasses import replace
+    from typing import Annotated
+
+    import tyro
+
+    from ..probing.inside import Inside
+    from ..probing.items import read_items
+    from ..probing.layers import LayersConfig, plot, sheet
+    from ..probing.layers import probe_layers as probe
+    from ..probing.pictures import check_out, write_results
+    from ..tasks.base import Limits
+    from ..tasks.catalogue import find_task
+    from ..tasks.kinds import own_task
+    from .arguments import check_alone, folder_of, own_files, words
+
+    def run(
+        folder: tyro.conf.Positional[Path],
+        task: str = "",
+        data: Path | None = None,
+        train: Path | None = None,
+        dev: Path | None = None,
+        kind: str = "",
+        text: str = "text",
+        label: str = "",
+        config: Annotated[LayersConfig, tyro.conf.arg(name="")] = LayersConfig(),  # noqa: B008
+        out: Path | None = None,
+    ) -> None:
+        """Accuracy of a linear classifier on the frozen vectors of each layer, beside that on a control task.
+
+        Args:
+            folder: model folder or run folder
+            task: a task that bertworks knows, of single texts, pairs or tags (bertworks tasks lists them)
+            data: folder of the task's files
+            train: your own table to train on (.csv, .tsv, .jsonl, .parquet; CoNLL columns)
+            dev: your own table to judge on
+            kind: of your own table: single, pair, tagging
+            text: its text column, or two of them with a comma between
+            label: label column; of a tagging task any of its columns, part_of_speech of conll2003 for instance
+            out: file to write: .json, .png or .svg
+        """
+        check_out(out)
+        if task:
+            own = {"--train": train, "--dev": dev, "--kind": kind}
+            check_alone("--task", {name: value for name, value in own.items() if value})
+            known, place = find_task(task), folder_of(task, data)
+            files = [place / known.train, place / known.dev]
+            asked = replace(known, label=label, labels=(), written=()) if label not in ("", known.label) else known
+        else:
+            files = own_files(train, dev)
+            asked = own_task(kind, words(text), label or "label")
+        inside = Inside(folder)
+        limits = Limits(max_seq_length=min(config.max_seq_length, inside.positions))
+        most, seed = (config.train_items, config.dev_items), config.first_seed
+        learned = read_items(asked, files[0], inside.tokenizer, limits, most[0], seed)
+        judged = read_items(asked, files[1], inside.tokenizer, limits, most[1], seed, learned.names)
+        results = probe(inside, learned, judged, config)
+        sheet(results).show()
+        if out is not None:
+            _wrote(write_results(results, out, plot))
+
+    tyro.cli(run, prog="bertworks probe layers", args=argv)
+
+
 def _wrote(files: list[Path]) -> None:
     print(f"written: {', '.join(map(str, files))}", file=sys.stderr)

@@ -49,6 +49,7 @@ def heat_map(
     high: float | None = None,
     diverging: bool = False,
     form: str = "{:.2f}",
+    xlabel: str = "",
 ) -> list[Path]:
     """A cell a number, written in it. `diverging`: white is 0, orange below and blue above it."""
     figure, axes = _figure(1.6 + 0.62 * len(columns) + 0.06 * max(map(len, rows)), 1.2 + 0.42 * len(rows))
@@ -61,6 +62,7 @@ def heat_map(
         dark = abs(share - 0.5) > 0.38 if diverging else share > 0.6
         axes.text(j, i, form.format(values[i, j]), ha="center", va="center", fontsize=8, color="w" if dark else "k")
     axes.set(xticks=range(len(columns)), xticklabels=list(columns), yticks=range(len(rows)), yticklabels=list(rows))
+    axes.set_xlabel(xlabel)
     axes.set_title(title, fontsize=10)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)

@@ -1,0 +1,191 @@
+"""What each attention head is worth to a fine-tuned model: `bertworks probe heads`.
+
+Every head is removed in turn, its context vector replaced by zeros, and the model judged again on the development rows
+(Michel et al. 2019, section 3.2). Nothing is trained. That is an evaluation a head and one of the whole model.
+
+Shapes: L layers, N heads a layer.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..evaluate import Finetuned, _meet
+from ..files import InputError
+from ..model.encoder import Encoder
+from ..tasks.base import Judged, Prepared, Task
+from ..tasks.kinds import kind_of
+from ..tasks.scores import compute_scores
+from ..training.parallel import World, facts, join_world
+from ..training.report import duration
+from .pictures import heat_map
+
+
+@dataclass(frozen=True)
+class HeadsConfig:
+    """How `bertworks probe heads` measures."""
+
+    examples: int = 1000  # rows to judge by, drawn at random; 0: all
+    seed: int = 1  # of that draw
+    batch_size: int = 64  # rows a forward pass
+
+
+def ablate_heads(
+    run: Path | str, task: Task, rows: Sequence[Any], config: HeadsConfig, quiet: bool = False
+) -> dict[str, Any]:
+    """The task's first metric, and how many predictions change, without each head.
+
+    Raises InputError if the folder was not fine-tuned for the task, or has no attention.
+    """
+    loaded = Finetuned.load(run)
+    shape = (loaded.model.config.num_hidden_layers, loaded.model.config.num_attention_heads)
+    has_attention(loaded.model.encoder, str(loaded.folder))
+    ablation = _Ablation.of(loaded, task, _drawn(rows, config), config)
+    counted, metric, began = shape[0] * shape[1] + 1, task.metrics[0], time.perf_counter()
+    told = f"{counted} evaluations of {ablation.rows:,} rows, one without each of {shape[0]} x {shape[1]} heads"
+    if not quiet:
+        print(told, file=sys.stderr, flush=True)
+    whole = ablation.judge(torch.ones(shape))
+    if not quiet:
+        print(f"about {duration(counted * (time.perf_counter() - began))}", file=sys.stderr, flush=True)
+    values, changed = np.zeros(shape), np.zeros(shape, np.int64)
+    for layer, head in np.ndindex(*shape):
+        mask = torch.ones(shape)
+        mask[layer, head] = 0
+        judged = ablation.judge(mask)
+        values[layer, head] = judged.metrics[metric]
+        changed[layer, head] = _changed(whole, judged)
+    return {
+        "probe": "heads",
+        "model": str(loaded.folder),
+        "task": task.name,
+        "metric": metric,
+        "examples": ablation.rows,
+        "of": len(rows),
+        "settings": vars(config),
+        "whole": whole.metrics[metric],
+        "majority": whole.majority,
+        "without": values.tolist(),
+        "changed": changed.tolist(),
+        "evaluations": counted,
+        "seconds": time.perf_counter() - began,
+        "machine": facts(),
+    }
+
+
+def has_attention(encoder: Encoder, folder: str) -> None:
+    """Raises InputError if there is no attention head to remove."""
+    if getattr(encoder.config, "layer_type", "attention") != "attention" or not encoder.config.num_hidden_layers:
+        raise InputError(f"{folder} has no attention heads; expected a model with Transformer layers")
+
+
+def _drawn(rows: Sequence[Any], config: HeadsConfig) -> Sequence[Any]:
+    """As many rows as wanted, in their order."""
+    if not config.examples or config.examples >= len(rows):
+        return rows
+    chosen = np.random.default_rng(config.seed).choice(len(rows), config.examples, replace=False)
+    return [rows[i] for i in sorted(chosen.tolist())]
+
+
+@contextlib.contextmanager
+def masked(encoder: Encoder, mask: Tensor) -> Iterator[None]:
+    """Every call of the encoder inside gets this `head_mask` (L, N)."""
+    hook = encoder.register_forward_pre_hook(
+        lambda module, arguments, named: (arguments, {**named, "head_mask": mask}), with_kwargs=True
+    )
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@dataclass(frozen=True)
+class _Ablation:
+    """A fine-tuned model and rows to judge it by again and again."""
+
+    loaded: Finetuned
+    prepared: Prepared
+    order: list[int]  # the model's output for each label of the data
+    world: World
+    rows: int
+    batch_size: int
+
+    @classmethod
+    def of(cls, loaded: Finetuned, task: Task, rows: Sequence[Any], config: HeadsConfig) -> "_Ablation":
+        loaded.check(task.kind)
+        kind, order = kind_of(task), list[int]()
+        task = replace(task, labels=kind.labels(task, rows))
+        if loaded.labels and task.kind != "regression":
+            task, order = _meet(loaded, task)
+        prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
+        world = World(0, 1, join_world().device)
+        loaded.model.to(world.device)
+        return cls(loaded, prepared, order, world, len(rows), config.batch_size)
+
+    def judge(self, mask: Tensor) -> Judged:
+        with masked(self.loaded.model.encoder, mask.to(self.world.device)):
+            scores = compute_scores(self.loaded.model, self.prepared.inputs, self.world, self.batch_size)
+        return self.prepared.judge(scores[:, self.order] if self.order else scores, self.loaded.settings)
+
+
+def _changed(whole: Judged, judged: Judged) -> int:
+    """Rows whose prediction is another one than the whole model's."""
+    name = "predictions.jsonl"
+    return sum(a != b for a, b in zip(whole.files[name], judged.files[name], strict=True))
+
+
+# ---- showing it
+
+
+def show(results: dict[str, Any]) -> None:
+    """A row a layer, a column a head: the change of the metric in points. 12 heads fit a terminal of 80 columns."""
+    from rich.console import Console
+    from rich.table import Table
+
+    change, console = _points(results), Console(highlight=False)
+    title = f"{results['task']}: {results['metric']} without each head, in points"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 0, 0, 1))
+    for name in ("layer", *(str(i + 1) for i in range(change.shape[1]))):
+        table.add_column(name, justify="right", no_wrap=True)
+    for i, row in enumerate(change):
+        table.add_row(str(i + 1), *(f"{value:+.1f}" for value in row))
+    console.print(table, markup=False)
+    for note in _notes(results, change):
+        console.print(note, markup=False, soft_wrap=True)
+
+
+def _notes(results: dict[str, Any], change: NDArray[np.float64]) -> list[str]:
+    changed, examples = np.array(results["changed"]), results["examples"]
+    worst, best = (np.unravel_index(place, change.shape) for place in (change.argmin(), change.argmax()))
+    return [
+        f"model: {results['model']}; {results['metric']} of the whole model on {examples:,} of {results['of']:,} rows: "
+        f"{100 * results['whole']:.2f}; one row is {100 / examples:.2f} points of an accuracy",
+        f"hardest to lose: head {worst[0] + 1}-{worst[1] + 1} ({change[worst]:+.2f}); "
+        f"best to lose: head {best[0] + 1}-{best[1] + 1} ({change[best]:+.2f})",
+        f"predictions that change: {changed.mean():.1f} on average, at most {changed.max()} (of {examples:,})",
+        "Heads are chosen here by the rows that judge them: differences of a few rows are chance (Michel et al. 2019).",
+    ]
+
+
+def _points(results: dict[str, Any]) -> NDArray[np.float64]:
+    change: NDArray[np.float64] = 100 * (np.array(results["without"]) - results["whole"])
+    return change
+
+
+def plot(results: dict[str, Any], out: Path) -> list[Path]:
+    """The same as a map."""
+    change = _points(results)
+    rows, columns = (tuple(f"{i + 1}" for i in range(size)) for size in change.shape)
+    title = f"{results['task']}: {results['metric']} without each head, points from {100 * results['whole']:.1f}"
+    return heat_map(
+        change, [f"layer {row}" for row in rows], columns, title, out, diverging=True, form="{:+.1f}", xlabel="head"
+    )

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bertworks import plots
 from bertworks.files import InputError
 from bertworks.plots import plot_groups, plot_runs, read_run
 
@@ -62,6 +63,63 @@ def test_a_fine_tuning_run(tmp_path):
     (folder / "results.json").write_text(json.dumps({"metrics": {"accuracy": 0.7}, "majority": 0.55}))
     assert "majority class" in words(plot_runs([folder], tmp_path / "f.svg")[0])
     assert read_run(folder).held_out[0]["task_loss"] == 0.6
+
+
+def a_log(folder, steps, metric="mlm_loss", **last):
+    folder.mkdir(parents=True)
+    records = [{"kind": "train", "step": s, metric: 3.0, "tokens": 10 * s, "seconds": s / 10} for s in steps]
+    records[-1] |= last
+    records.append({"kind": "eval", "step": steps[-1], metric: 2.5, metric.replace("loss", "accuracy"): 0.3})
+    (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    return folder
+
+
+def curves(monkeypatch, runs, x="step"):
+    """The points of all curves, by label of the vertical axis."""
+    found = {}
+
+    def keep(figure, out):
+        for axes in figure.axes:
+            lines = [line.get_xydata().tolist() for line in axes.get_lines() if line.get_linestyle() != ":"]
+            found[axes.get_ylabel()] = lines
+        return []
+
+    monkeypatch.setattr(plots, "_save", keep)
+    plot_runs(runs, "nowhere", x)
+    return found
+
+
+@pytest.mark.parametrize("steps, kept", [([50, 100, 150, 153], 3), ([50, 100, 150, 180], 4), ([3], 1), ([50, 100], 2)])
+def test_a_last_record_of_a_few_steps_is_not_drawn(tmp_path, monkeypatch, steps, kept):
+    run = a_log(tmp_path / "a", steps, mlm_loss=9.0)
+    for x, end in (("step", steps[-1]), ("tokens", 10 * steps[-1]), ("seconds", steps[-1] / 600)):
+        training, held_out = curves(monkeypatch, [run], x)["masked-LM loss (nats)"]
+        assert len(training) == kept
+        assert held_out == [[pytest.approx(end), 2.5]]  # the place of the last step all the same
+
+
+def test_runs_of_different_objectives_have_a_panel_each(tmp_path, monkeypatch):
+    runs = [a_log(tmp_path / name, [50, 100], f"{name}_loss") for name in ("mlm", "ltr", "rtl")]
+    (runs[1] / "results.json").write_text(json.dumps({"metrics": {"unigram_entropy": 6.5}}))
+    (svg,) = plot_runs(runs, tmp_path / "three.svg")
+    for said in ("masked-LM loss", "left-to-right LM loss", "right-to-left LM accuracy", "unigram entropy"):
+        assert said in words(svg)
+    found = curves(monkeypatch, runs)
+    assert len(found) == 6 and all(len(lines) == (2 if "loss" in name else 1) for name, lines in found.items())
+
+
+def test_a_folder_of_seeds_is_its_runs_and_one_of_other_runs_says_which_there_are(tmp_path, monkeypatch):
+    for seed in (2, 10, 1):
+        a_log(tmp_path / "ft" / f"seed-{seed}", [50, 100])
+    assert [run.name for run in plots.runs_in(tmp_path / "ft")] == ["seed-1", "seed-2", "seed-10"]
+    assert len(curves(monkeypatch, [tmp_path / "ft"])["masked-LM loss (nats)"]) == 6
+    a_log(tmp_path / "study" / "cells" / "pretrain-1", [50])
+    for seed in range(9):
+        a_log(tmp_path / "study" / "cells" / f"finetune-{seed}", [50])
+    with pytest.raises(InputError, match=r"(?s)study is a folder of 10 runs; give .*cells/finetune-0\n.*\.\.\."):
+        plot_runs([tmp_path / "study"], tmp_path / "x")
+    with pytest.raises(InputError, match="13 runs"):
+        plot_runs([tmp_path], tmp_path / "x")
 
 
 def test_groups(tmp_path):

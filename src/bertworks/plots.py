@@ -6,6 +6,7 @@ in training is thin, what is held out thick. Colours: Okabe and Ito, which colou
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,16 +23,22 @@ from .training.report import LOG, read_log
 X = Literal["step", "tokens", "seconds"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.")  # of more runs than colours
+SHOWN = 8  # runs that an error names
 GREY = "#666666"
 NAMES = {
     "mlm_loss": "masked-LM loss (nats)",
+    "ltr_loss": "left-to-right LM loss (nats)",
+    "rtl_loss": "right-to-left LM loss (nats)",
     "nsp_loss": "next-sentence loss (nats)",
     "task_loss": "loss (nats)",
     "mlm_accuracy": "masked-LM accuracy",
+    "ltr_accuracy": "left-to-right LM accuracy",
+    "rtl_accuracy": "right-to-left LM accuracy",
     "nsp_accuracy": "next-sentence accuracy",
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
 }
+WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # which a model that is blind to context brings to the entropy
 AXES = {"step": "step", "tokens": "training tokens", "seconds": "minutes of training"}
 NO_METRIC = {
     "kind",
@@ -74,16 +81,29 @@ def read_run(folder: Path | str) -> Run:
     return Run(folder.resolve().name, kinds["train"], held_out, results)
 
 
+def runs_in(folder: Path) -> list[Path]:
+    """`folder`, or the runs of its seeds, seed-1, seed-2 ... Raises InputError if it holds runs of other kinds."""
+    if (folder / LOG).exists():
+        return [folder]
+    inside = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in sorted(folder.glob(f"{pattern}/{LOG}"))]
+    seeds = {int(run.name[5:]): run for run in inside if run.parent == folder and re.fullmatch(r"seed-\d+", run.name)}
+    if inside and len(seeds) < len(inside):
+        told = "\n".join(f"  {run}" for run in inside[:SHOWN]) + ("\n  ..." if len(inside) > SHOWN else "")
+        raise InputError(f"{folder} is a folder of {len(inside)} runs; give those to draw, such as\n{told}")
+    return [seeds[seed] for seed in sorted(seeds)] or [folder]
+
+
 def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> list[Path]:
     """Draw the curves of run folders. `out` ends in .png or .svg, or in neither: then both are written.
 
-    Returns the files. Raises InputError if a folder is no run.
+    A folder of seeds stands for its runs. Returns the files. Raises InputError if a folder is no run.
     """
-    found = [read_run(folder) for folder in runs]
+    folders = [folder for given in runs for folder in runs_in(Path(given))]
+    found = [read_run(folder) for folder in folders]
     if not found:
         raise InputError("no run to plot; give one run folder or more")
     if len({run.name for run in found}) < len(found):  # names alone do not tell them apart: say where they are
-        found = [run._replace(name="/".join(Path(f).parts[-2:])) for run, f in zip(found, runs, strict=True)]
+        found = [run._replace(name="/".join(f.resolve().parts[-2:])) for run, f in zip(found, folders, strict=True)]
     rows = [row for row in _panels(found) if row]
     columns = max(map(len, rows))
     figure = _figure(4.8 * columns, 3.4 * len(rows))
@@ -110,7 +130,7 @@ def _draw(axes: Axes, runs: list[Run], metric: str, x: X) -> None:
             "linestyle": DASHES[i // len(COLOURS) % len(DASHES)],
         }
         position = _positions(run, x)
-        for records, width, what in ((run.train, 1.0, "training"), (run.held_out, 2.2, "held-out")):
+        for records, width, what in ((_whole(run.train), 1.0, "training"), (run.held_out, 2.2, "held-out")):
             points = [(position(r), r[metric]) for r in records if isinstance(r.get(metric), int | float)]
             label = (run.name if what == "held-out" or not run.held_out else None) if several else what
             if points:
@@ -133,6 +153,13 @@ def _draw(axes: Axes, runs: list[Run], metric: str, x: X) -> None:
     )
 
 
+def _whole(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without a last record of a few steps (fewer than half of the usual), whose means are mostly noise."""
+    distances = np.diff([0, *(record["step"] for record in records)])
+    short = len(records) > 1 and distances[-1] < np.median(distances[:-1]) / 2
+    return records[:-1] if short else records
+
+
 def _positions(run: Run, x: X) -> Callable[[dict[str, Any]], float]:
     """Where a record lies on the axis; held-out records say their step only, their tokens follow from training's."""
     steps = [0.0, *(float(r["step"]) for r in run.train)]
@@ -147,7 +174,7 @@ def _levels(runs: list[Run], metric: str) -> list[tuple[float, str]]:
     for run in runs:
         metrics, majority = run.results.get("metrics", {}), run.results.get("majority")
         entropy, first = metrics.get("unigram_entropy"), next((name for name in metrics if name != "loss"), None)
-        if metric == "mlm_loss" and entropy is not None:
+        if metric in WORD_LOSSES and entropy is not None:
             levels[round(entropy, 4)] = "unigram entropy"
         if metric == first and majority:  # of a task's first metric; 0 says nothing
             levels[round(majority, 4)] = "majority class"

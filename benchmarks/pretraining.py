@@ -202,7 +202,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         batches = run("batches", store, 0, 0)
     peak = statistics.median(r["matmul_peak"] for done in runs.values() for r in done)
     rates = {side: statistics.median(r["tokens_per_second"] for r in done) for side, done in runs.items()}
-    flops = useful_flops(PRESETS["mini"], MaskingConfig())
+    flops = useful_flops(PretrainConfig(model=PRESETS["mini"]))
     result: dict[str, Any] = {
         "what": "real tokens a second of pre-training, L4 H256, length 128, batch 32, dropout 0.1"
     }

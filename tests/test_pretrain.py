@@ -1,5 +1,6 @@
 """Pre-training as a user meets it: the run folder, continuing from a model, and one clear message for bad input."""
 
+import dataclasses
 import json
 import shutil
 
@@ -9,11 +10,13 @@ import torch
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.config import load_recipe
+from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.model.heads import build_model
 from bertworks.pretrain import PretrainConfig, pretrain, useful_flops
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import parallel
+from bertworks.training.report import read_log
 from training.sittings import write_recipe
 
 
@@ -79,8 +82,6 @@ def refused(capsys, argv):
 
 def test_a_model_of_another_shape_is_refused(tiny_store, tmp_path, capsys):
     config = load_recipe(write_recipe(tmp_path), PretrainConfig)
-    import dataclasses
-
     other = dataclasses.replace(config.model, hidden_size=24)
     save_folder(tmp_path / "other", build_model(other, seed=1), Tokenizer.load(tiny_store.path / "tokenizer"))
     argv = line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--init", tmp_path / "other")
@@ -123,6 +124,8 @@ def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path
         ("length = 40", "length = 41", "phase of length 41; expected 5 to max_position_embeddings = 40"),
         ("num_attention_heads = 2", "num_attention_heads = 3", "hidden_size = 16 is not divisible"),
         ("[model]", "[model", "not valid TOML"),
+        ("eval_batches = 2", 'objective = "ltr"', "model.direction = 'both'; expected 'left'"),
+        ("dupe_factor = 2", 'input_format = "full-sentences"', "which has no second segment; expected 'mlm'"),
     ],
 )
 def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, new, said):
@@ -157,9 +160,36 @@ def test_useful_operations_count_the_encoder_and_the_masked_share_of_the_vocabul
     config = PretrainConfig()
     body = sum(p.numel() for p in build_model(config.model).encoder.layers.parameters())
     head = 0.15 * (config.model.vocab_size * 768 + 768 * 768)
-    assert useful_flops(config.model, config.masking) == pytest.approx(6 * (body + head))
+    assert useful_flops(config) == pytest.approx(6 * (body + head))
 
 
 def test_a_run_without_budget_says_so():
     with pytest.raises(InputError, match="no budget"):
         PretrainConfig().loop.check()
+
+
+@pytest.mark.parametrize(
+    ("objective", "direction", "layers"),
+    [("mlm", "both", "attention"), ("ltr", "left", "attention"), ("rtl", "right", "lstm"), ("mlm", "both", "gru")],
+)
+def test_other_objectives_learn_and_keep_snapshots(tiny_store, tmp_path, objective, direction, layers):
+    config = load_recipe(write_recipe(tmp_path, steps=30, dropout=0.1), PretrainConfig)
+    config = dataclasses.replace(
+        config,
+        objective=objective,
+        model=dataclasses.replace(config.model, direction=direction, layer_type=layers),
+        optim=dataclasses.replace(config.optim, lr=1e-2),
+        snapshots=(10, 25),
+    )
+    results = pretrain(config, tiny_store.path, tmp_path / "run", quiet=True)
+    term = {"mlm": "mlm"}.get(objective, objective)
+    assert {f"{term}_loss", f"{term}_accuracy", "unigram_entropy"} == results["metrics"].keys()
+    train = [r for r in read_log(tmp_path / "run") if r["kind"] == "train"]
+    assert train[-1][f"{term}_loss"] < train[0][f"{term}_loss"] - 0.3
+    model = load_model(tmp_path / "run" / "model")
+    assert list(model.heads) == ["mlm"] and model.encoder.pooler is None and model.config == config.model
+    kept = [load_model(tmp_path / f"run/snapshots/step-{n}").encoder.embeddings.word.weight for n in (10, 25)]
+    assert len({tuple(t.flatten().tolist()[:5]) for t in [*kept, model.encoder.embeddings.word.weight]}) == 3
+    again = dataclasses.replace(config, loop=dataclasses.replace(config.loop, save_every=1), snapshots=(10,))
+    store = Store.open(tiny_store.path)
+    assert again.fingerprint(store) == config.fingerprint(store)

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from .checkpoint.folder import initial_model, load_tokenizer, read_config
+from .checkpoint.folder import initial_model, load_tokenizer, parts_in, read_config
 from .config import from_dict, to_toml
 from .files import InputError, checksum, read_json
-from .model.encoder import Layer, initialise
-from .model.heads import Model, build_model
+from .model.encoder import build_layer, initialise
+from .model.heads import BARE, Model, build_model
+from .model.layer_choice import LayerChoice
+from .model.top import TopConfig
 from .tasks.base import Data, Judged, Kind, Limits, Prepared, Task
 from .tasks.inputs import Inputs, Order
 from .tasks.kinds import kind_of, with_labels
@@ -42,6 +44,8 @@ class FinetuneConfig(Limits):
     dropout: float = 0.1  # in encoder and classifier, whatever the folder was pre-trained with
     length_window: int = 16  # batches that are put in order of length before they are drawn; 1: none
     random_init: bool = False  # fresh weights in the folder's shape: what pre-training bought is the difference
+    frozen: bool = False  # the encoder is left as it is, its vectors are features (section 5.3); all above it learns
+    top: TopConfig = BARE  # what stands between encoder and head: other layers than the last, a BiLSTM
     reinit_layers: int = 0  # top layers whose weights begin anew, with the pooler's (Zhang et al., 2021)
     seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
 
@@ -143,13 +147,17 @@ class Job:
     def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
         """The model to train on, and which of its parts are fresh."""
         head, labels, seed = self.kind.head, len(self.task.labels), config.loop.seed
-        if not config.random_init:
-            model, fresh, _ = initial_model(self.folder, (head,), self.task.labels, seed, config.dropout)
-            return model, fresh + begin_anew(model, config.reinit_layers, seed)
-        rate = config.dropout
-        shape = replace(read_config(self.folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
-        model = build_model(shape, (head,), labels, seed)
-        return model, ["encoder", *(["pooler"] if model.encoder.pooler is not None else []), head]
+        rate, top = config.dropout, config.top
+        if config.random_init:
+            shape = replace(read_config(self.folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+            model = build_model(shape, (head,), labels, seed, top=top)
+            fresh = ["encoder", *sorted(parts_in(model))]
+        else:
+            model, fresh, _ = initial_model(self.folder, (head,), self.task.labels, seed, rate, top)
+            fresh = fresh + begin_anew(model, config.reinit_layers, seed)
+        if config.frozen:
+            model.freeze()
+        return model, fresh
 
     def judge(self, model: Model) -> Judged:
         """The model on the development set."""
@@ -171,6 +179,9 @@ def _notes(train: Prepared, limit: int) -> tuple[str, ...]:
 def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
     """Raises InputError for settings that do not fit the model or the task."""
     shape, best = read_config(folder)[0], config.loop.keep_best
+    LayerChoice.parse(config.top.layers, shape.num_hidden_layers)
+    if config.reinit_layers and (config.frozen or shape.direction == "pair"):
+        raise InputError("reinit_layers does not go with a frozen encoder or a pair of encoders; leave it out")
     positions, layers = shape.max_position_embeddings, shape.num_hidden_layers
     if config.max_seq_length > positions:
         raise InputError(f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions")
@@ -186,7 +197,7 @@ def begin_anew(model: Model, layers: int, seed: int) -> list[str]:
     generator = torch.Generator().manual_seed(int(np.random.default_rng((seed, 2)).integers(2**62)))
     names = [f"layers.{shape.num_hidden_layers - 1 - i}" for i in range(layers)]
     for i in range(layers):
-        encoder.layers[-1 - i] = Layer(shape)
+        encoder.layers[-1 - i] = build_layer(shape)
         initialise(encoder.layers[-1 - i], shape.initializer_range, generator)
     if layers and encoder.pooler is not None:
         initialise(encoder.pooler, shape.initializer_range, generator)

@@ -5,14 +5,13 @@ Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), C c
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from .model.dropout import DropoutKey
-from .model.encoder import EncoderOutput
 from .model.heads import MaskedLMHead, Model
 
 Batch = dict[str, Tensor]
@@ -50,15 +49,48 @@ class PretrainingObjective:
         return counts
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out = _encode(model, batch, dropout)
-        labels = batch["masked_labels"]
+        out = model.encode(batch, dropout)
         used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
-        head, table = model.heads["mlm"], model.encoder.embeddings.word.weight
-        assert isinstance(head, MaskedLMHead)
-        terms = {"mlm": linear_cross_entropy(head(used), table, head.bias, labels)}
+        terms = {"mlm": _word_loss(model, used, batch["masked_labels"])}
         if self.next_sentence:
             terms["nsp"] = cross_entropy(model.heads["nsp"](out.pooled), batch["pair_labels"])
         return terms
+
+
+@dataclass(frozen=True)
+class LanguageModelObjective:
+    """Every token from those before it, as GPT (term "ltr"), or from those behind it ("rtl"); section 5.1.
+
+    The encoder must see that side alone. The head is that of the masked LM, so that nothing else differs.
+    """
+
+    direction: Literal["left", "right"]  # the side that is seen
+
+    @property
+    def name(self) -> str:
+        return "ltr" if self.direction == "left" else "rtl"
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {self.name: int(_neighbours(batch).sum())}
+
+    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        out, ids = model.encode(batch, dropout), batch["input_ids"]
+        left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
+        seen, told = (left, left + 1) if self.direction == "left" else (left + 1, left)
+        used = out.packed.index_select(0, out.packing.rows(seen))  # (M, D)
+        return {self.name: _word_loss(model, used, ids.flatten()[told])}
+
+
+def _neighbours(batch: Batch) -> Tensor:
+    """(B, L): tokens that have a token at their right."""
+    mask = batch["attention_mask"].bool()
+    return F.pad(mask[:, 1:] & mask[:, :-1], (0, 1))
+
+
+def _word_loss(model: Model, hidden: Tensor, labels: Tensor) -> Term:
+    head, table = model.heads["mlm"], model.encoder.embeddings.word.weight
+    assert isinstance(head, MaskedLMHead)
+    return linear_cross_entropy(head(hidden), table, head.bias, labels)
 
 
 class ClassificationObjective:
@@ -68,7 +100,7 @@ class ClassificationObjective:
         return {"task": batch["labels"].numel()}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        logits, labels = model.heads["classifier"](_encode(model, batch, dropout).pooled, dropout), batch["labels"]
+        logits, labels = model.heads["classifier"](model.encode(batch, dropout).pooled, dropout), batch["labels"]
         if labels.ndim == 2:
             loss = F.binary_cross_entropy_with_logits(logits.float(), labels, reduction="sum")
             return {"task": Term(loss, None)}
@@ -84,7 +116,7 @@ class ChoiceObjective:
         return {"task": len(batch["labels"])}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        scores, labels = model.heads["choice"](_encode(model, batch, dropout).pooled, dropout), batch["labels"]
+        scores, labels = model.heads["choice"](model.encode(batch, dropout).pooled, dropout), batch["labels"]
         return {"task": cross_entropy(scores.view(len(labels), -1), labels)}
 
 
@@ -95,7 +127,7 @@ class TaggingObjective:
         return {"task": int((batch["labels"] != IGNORED).sum())}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out = _encode(model, batch, dropout)
+        out = model.encode(batch, dropout)
         labels = batch["labels"].flatten()
         cells = (labels != IGNORED).nonzero().squeeze(1)
         return {"task": cross_entropy(model.heads["tagger"](out, dropout)[out.packing.rows(cells)], labels[cells])}
@@ -112,19 +144,12 @@ class SpanObjective:
         return {"task": int((batch["labels"][:, 0] != IGNORED).sum())}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out = _encode(model, batch, dropout)
+        out = model.encode(batch, dropout)
         scores = out.packing.unpack(model.heads["span"](out, dropout).float()).view(out.packing.B, out.packing.L, 2)
         if out.packing.mask is not None:
             scores = scores.masked_fill(~out.packing.mask[:, :, None], -torch.inf)
         start, end = (cross_entropy(scores[:, :, i], batch["labels"][:, i]) for i in (0, 1))
         return {"task": Term((start.loss + end.loss) / 2, None)}
-
-
-def _encode(model: Model, batch: Batch, dropout: DropoutKey | None) -> EncoderOutput:
-    out: EncoderOutput = model.encoder(
-        batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], dropout=dropout, hidden_states=False
-    )
-    return out
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Term:

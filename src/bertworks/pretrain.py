@@ -1,7 +1,7 @@
-"""Pre-training: a store and a recipe become a model folder (paper 3.1, A.2).
+"""Pre-training: a store and a recipe become a model folder (paper 3.1, A.2; its comparators, 5.1).
 
-The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result) and results.json. Typing
-the same line again resumes; a finished run is left as it is.
+The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result), snapshots/ (models of
+earlier steps, if asked for) and results.json. Typing the same line again resumes; a finished run is left as it is.
 """
 
 import dataclasses
@@ -9,7 +9,9 @@ import hashlib
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import torch
 
 from .checkpoint.folder import initial_model, save_folder
 from .config import to_toml
@@ -19,8 +21,8 @@ from .data.masking import MaskingConfig
 from .data.store import Store
 from .files import InputError, read_json, write_json, write_text
 from .model.encoder import ModelConfig, compile_layers
-from .model.heads import Model, build_model
-from .objectives import PretrainingObjective
+from .model.heads import HeadName, Model, build_model
+from .objectives import LanguageModelObjective, Objective, PretrainingObjective
 from .tokenizer import Tokenizer
 from .training import parallel
 from .training.loop import Group, Loop, LoopConfig, evaluate
@@ -39,10 +41,14 @@ class Phase:
     micro_batch_size: int = 0  # instances a forward pass; 0: as many as the process has of the batch
 
 
+SIDES = {"ltr": "left", "rtl": "right"}  # what the encoder of a language model sees
+
+
 @dataclass(frozen=True)
 class PretrainConfig:
     """A pre-training recipe."""
 
+    objective: Literal["mlm+nsp", "mlm", "ltr", "rtl"] = "mlm+nsp"  # of language models every token is a prediction
     model: ModelConfig = field(default_factory=ModelConfig)
     instances: InstanceConfig = field(default_factory=InstanceConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)
@@ -50,8 +56,19 @@ class PretrainConfig:
     loop: LoopConfig = field(default_factory=LoopConfig)
     phases: tuple[Phase, ...] = (Phase(),)
     eval_batches: int = 40  # held-out batches an evaluation
+    snapshots: tuple[int, ...] = ()  # steps after which the model is kept as a folder: snapshots/step-N
 
     def __post_init__(self) -> None:
+        side, one_segment = SIDES.get(self.objective, "both"), not self.instances.has_pairs
+        if self.model.direction != side:
+            raise ValueError(
+                f"objective = {self.objective!r} with model.direction = {self.model.direction!r}; expected {side!r}"
+            )
+        if self.objective == "mlm+nsp" and one_segment:
+            raise ValueError(
+                f"objective = 'mlm+nsp' with instances.input_format = {self.instances.input_format!r}, which has no "
+                "second segment; expected 'mlm', or a format of pairs"
+            )
         if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
             raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
         for phase in self.phases:
@@ -61,10 +78,26 @@ class PretrainConfig:
                     f"{self.model.max_position_embeddings}"
                 )
 
+    @property
+    def heads(self) -> tuple[HeadName, ...]:
+        return ("mlm", "nsp") if self.objective == "mlm+nsp" else ("mlm",)
+
+    @property
+    def predicts(self) -> Objective:
+        """The objective itself."""
+        if self.objective in SIDES:
+            return LanguageModelObjective("left" if self.objective == "ltr" else "right")
+        return PretrainingObjective(next_sentence=self.objective == "mlm+nsp")
+
+    def data(self, store: Store, split: str, vocabulary: Vocabulary, length: int) -> PretrainingData:
+        """The instances of one split at one length; without masks for a language model."""
+        masking = None if self.objective in SIDES else self.masking
+        return PretrainingData(store, split, vocabulary, length, self.instances, masking, self.loop.seed)
+
     def fingerprint(self, store: Store) -> str:
         """Hash of what must not change between the sittings of a run."""
         rhythm = dataclasses.replace(self.loop, log_every=0, eval_every=0, save_every=0)
-        fixed = dataclasses.replace(self, loop=rhythm)
+        fixed = dataclasses.replace(self, loop=rhythm, snapshots=())
         return hashlib.sha256(f"{to_toml(fixed)}{store.fingerprint}".encode()).hexdigest()
 
 
@@ -73,11 +106,7 @@ class PretrainingFeed:
 
     def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: parallel.World):
         self.phases, self.world = config.phases, world
-        seed = config.loop.seed
-        self.data = [
-            PretrainingData(store, "train", vocabulary, p.length, config.instances, config.masking, seed)
-            for p in config.phases
-        ]
+        self.data = [config.data(store, "train", vocabulary, p.length) for p in config.phases]
         for p in config.phases:
             if p.batch_size % world.size:
                 raise InputError(f"batch_size {p.batch_size} is not divisible by the {world.size} processes")
@@ -106,11 +135,13 @@ class PretrainingFeed:
         return len(self.phases) - 1
 
 
-def useful_flops(config: ModelConfig, masking: MaskingConfig) -> float:
-    """Operations a real token, both ways: 6 for each encoder weight and for the masked share of the MLM head."""
-    D, V, wide = config.hidden_size, config.vocab_size, config.intermediate_size
-    layer = 4 * (D * D + D) + 2 * D * wide + wide + D + 4 * D
-    return 6.0 * (config.num_hidden_layers * layer + masking.masked_lm_prob * (V * D + D * D))
+def useful_flops(config: PretrainConfig) -> float:
+    """Operations a real token, both ways: 6 for each weight of the layers, and of the LM head for each prediction."""
+    model, D = config.model, config.model.hidden_size
+    with torch.device("meta"):
+        layers = sum(p.numel() for p in build_model(model, ("mlm",)).encoder.layers.parameters())
+    predicted = 1.0 if config.objective in SIDES else config.masking.masked_lm_prob
+    return 6.0 * (layers + predicted * (model.vocab_size * D + D * D))
 
 
 def pretrain(
@@ -163,10 +194,12 @@ def prepare(
     if parallel.should_compile(config.loop.compile, world.device):
         compile_layers(model.encoder)
     vocabulary = Vocabulary.of(tokenizer)
-    held_out = PretrainingData(
-        store, "validation", vocabulary, config.phases[-1].length, config.instances, config.masking, config.loop.seed
-    )
-    objective = PretrainingObjective()
+    held_out, objective = config.data(store, "validation", vocabulary, config.phases[-1].length), config.predicts
+
+    def keep(step: int) -> None:
+        if step in config.snapshots and world.main:
+            save_folder(out / "snapshots" / f"step-{step}", model, tokenizer, {"kind": "pretrain", "steps": step})
+
     dtype = parallel.compute_dtype(config.loop.precision, world.device)
     return Loop(
         model,
@@ -179,7 +212,8 @@ def prepare(
         recipe,
         progress,
         evaluate=lambda: evaluate(model, objective, held_out.batches(64, config.eval_batches), world),
-        flops_per_token=useful_flops(config.model, config.masking),
+        after_step=keep,
+        flops_per_token=useful_flops(config),
         matmul_peak=parallel.matmul_peak(world.device, dtype),
         quiet=quiet,
     )
@@ -188,8 +222,8 @@ def prepare(
 def start_model(config: PretrainConfig, init: Path | None) -> Model:
     """Fresh weights, or those of a model folder to continue from."""
     if init is None:
-        return build_model(config.model, ("mlm", "nsp"), seed=config.loop.seed)
-    start = initial_model(init, ("mlm", "nsp"), labels=0, seed=config.loop.seed)
+        return build_model(config.model, config.heads, seed=config.loop.seed)
+    start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
     model, fresh = start.model, start.fresh
     if model.config != config.model:
         raise InputError(

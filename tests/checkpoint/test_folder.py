@@ -306,7 +306,7 @@ def test_two_spellings_of_one_tensor_are_refused(saved):
         ({"model_type": None, "hidden_size": None}, "model_type = None"),
         ({"hidden_act": "tanh"}, "hidden_act = 'tanh'; expected one of gelu"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
-        ({"is_decoder": True}, "is_decoder is set"),
+        ({"add_cross_attention": True}, "add_cross_attention is set"),
         ({"hidden_size": "16"}, "hidden_size = '16' is of type str"),
         ({"num_attention_heads": 3}, "not divisible"),
         ({"vocab_size": 40}, "word_embeddings.weight: found 35x16 float32, expected 40x16 float32 (vocab_size"),

@@ -44,7 +44,9 @@ def test_parameter_counts_of_the_published_sizes(name):
     [
         {"hidden_act": "tanh"},
         {"hidden_size": 15},
-        {"num_hidden_layers": 0},
+        {"num_hidden_layers": -1},
+        {"direction": "up"},
+        {"layer_type": "conv"},
         {"type_vocab_size": -1},
         {"position_embedding_type": "relative_key"},
     ],

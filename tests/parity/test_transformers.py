@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from bertworks.checkpoint.folder import load_encoder, load_model, save_folder
 from bertworks.model.heads import Model
+from bertworks.objectives import LanguageModelObjective
 
 transformers = pytest.importorskip("transformers")
 TOLERANCE = 1e-5
@@ -211,3 +212,29 @@ def test_gradients(cls, tmp_path):
     ]
     for parameter, name in pairs:
         assert (parameter.grad - gradients[name]).norm() / gradients[name].norm() < 1e-5, name
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["hidden_act"])
+def test_a_language_model_and_its_loss(shape, tmp_path):
+    """BertLMHeadModel as a decoder: a causal mask, and the shifted loss of GPT-2 and all of its kind; folders too."""
+    theirs = peer("BertLMHeadModel", shape, is_decoder=True)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = load_model(tmp_path / "theirs")
+    assert ours.config.direction == "left" and list(ours.heads) == ["mlm"]
+    ids, types = inputs()
+    mask = masks(*ids.shape)["right"]
+    batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+    labels = ids.masked_fill(~mask, -100)
+    expected = theirs(ids, token_type_ids=types, attention_mask=mask.long(), labels=labels)
+    term, objective = LanguageModelObjective("left")(ours, batch)["ltr"], LanguageModelObjective("left")
+    close(term.loss / objective.counts(batch)["ltr"], expected.loss)
+    close(ours.masked_lm_logits(ours.encode(batch).last_hidden_state[mask]), expected.logits[mask], 2e-5)
+    (term.loss / objective.counts(batch)["ltr"]).backward()
+    expected.loss.backward()
+    names = {"encoder.layers.0.query.weight": "bert.encoder.layer.0.attention.self.query.weight"}
+    for name, other in names.items():
+        close(dict(ours.named_parameters())[name].grad, dict(theirs.named_parameters())[other].grad)
+    save_folder(tmp_path / "ours", ours, None)
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
+    with torch.no_grad():
+        close(again(ids, token_type_ids=types, attention_mask=mask.long()).logits[mask], expected.logits[mask])

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from ..files import InputError, atomic_write, read_json, write_json, write_text
 from ..model.encoder import Encoder, ModelConfig, initialise
-from ..model.heads import HeadName, Model, build_head, build_model
+from ..model.heads import BARE, HeadName, Model, build_head, build_model
+from ..model.top import Top, TopConfig
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
@@ -80,7 +81,8 @@ def load_model(path: Path | str) -> Model:
     parts = hf.parts_of(tensors, settings)
     labels = _label_count(Path(path), settings, tensors) if parts & _LABELLED else 0
     with torch.device("meta"):  # shapes only: the values come from the file
-        model = build_model(config, hf.heads_in(parts), labels, pooler="pooler" in parts)
+        top = hf.top_of(settings, str(Path(path) / CONFIG))
+        model = build_model(config, hf.heads_in(parts), labels, pooler="pooler" in parts, top=top)
     state = hf.match(tensors, model.state_dict(), str(path))
     model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, assign=True)
     return model.eval()
@@ -105,12 +107,14 @@ def initial_model(
     labels: int | Sequence[str],
     seed: int,
     dropout: float | None = None,
+    top: TopConfig = BARE,
 ) -> InitialModel:
     """A model with these heads to train on: weights from a folder where it has them, else initialised by `seed`.
 
     `labels` are the classes of a classifier or tagger, or their number; the folder's own head is taken only if it has
     the same ones, its outputs put in the order of these. `dropout`,
-    if given, replaces both rates. The encoder itself must be complete. Raises InputError like `load_model`.
+    if given, replaces both rates. `top` stands between encoder and heads; if the folder has another one, that and its
+    heads are left. The encoder itself must be complete. Raises InputError like `load_model`.
     """
     config, settings = read_config(path)
     if dropout is not None:
@@ -123,9 +127,11 @@ def initial_model(
         same = isinstance(labels, int) or {*theirs} == {*labels}
         if not same or _label_count(Path(path), settings, tensors) != count:
             has = held - _LABELLED
+    if hf.top_of(settings, str(Path(path) / CONFIG)) != top:
+        has = has & {"mlm", "nsp", "pooler"}
     with torch.device("meta"):
-        model = build_model(config, heads, count)
-    wants = {*heads, *(["pooler"] if model.encoder.pooler is not None else [])}
+        model = build_model(config, heads, count, top=top)
+    wants = parts_in(model)
     taken = {name: t for name, t in tensors.items() if hf.part_of(name, held) in {"body", *(wants & has)}}
     expected = {name: t for name, t in model.state_dict().items() if _our_part(name) not in wants - has}
     state = hf.match(taken, expected, str(path))
@@ -133,21 +139,30 @@ def initial_model(
         for name in (name for name in state if _our_part(name) in _LABELLED):
             state[name] = state[name][[theirs.index(label) for label in labels]]
     model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, strict=False, assign=True)
-    _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed))
+    _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
     parts = {name: hf.part_of(name, held) for name in tensors.keys() - taken.keys()}
     unused = sorted({part if part in hf.PARTS else name for name, part in parts.items()})
     return InitialModel(model, sorted(wants - has), unused)
 
 
-def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Generator) -> None:
+def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Generator, top: TopConfig) -> None:
     """Put initialised parts in place of those that have no weights yet."""
-    config = model.config
+    config, width = model.config, model.encoder.width
     if "pooler" in parts:
-        model.encoder.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        model.encoder.pooler = nn.Linear(width, width)
         initialise(model.encoder.pooler, config.initializer_range, generator)
+    if "top" in parts:
+        model.top = Top(top, config, width)
+        initialise(model.top, config.initializer_range, generator)
     for name in hf.heads_in(parts):
-        model.heads[name] = build_head(name, config, labels)
+        model.heads[name] = build_head(name, config, labels, width if model.top is None else model.top.width)
         initialise(model.heads[name], config.initializer_range, generator)
+
+
+def parts_in(model: Model) -> set[str]:
+    """The names of a model's heads, and `pooler` and `top` if it has them; a top without weights is none."""
+    beside = {"pooler": model.encoder.pooler, "top": model.top}
+    return {*model.heads, *(name for name, part in beside.items() if part is not None and [*part.parameters()])}
 
 
 def save_folder(
@@ -171,8 +186,8 @@ def save_folder(
     tokenizer = tokenizer_source if isinstance(tokenizer_source, Tokenizer | None) else Tokenizer.load(tokenizer_source)
     if tokenizer is not None:
         _check_size(tokenizer, model.config, "save_folder")
-    parts = {*model.heads} | ({"pooler"} if model.encoder.pooler is not None else set())
-    config = hf.config_to_hf(model.config, parts, _labels(model, labels), task)
+    top = None if model.top is None else model.top.config
+    config = hf.config_to_hf(model.config, parts_in(model), _labels(model, labels), task, top)
     temporary = folder.with_name(f".{folder.name}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
@@ -217,7 +232,7 @@ def _same(one: Path, other: Path) -> bool:
 
 def _their_tensors(model: Model) -> dict[str, Tensor]:
     """The weights under Hugging Face's names; without the prefix if there is no head, as BertModel writes them."""
-    prefix = "" if model.heads else "bert."
+    prefix = "" if model.heads or model.config.direction == "pair" else "bert."
     return {
         hf.their_name(name).removeprefix(prefix): tensor.detach().to("cpu", torch.float32).contiguous()
         for name, tensor in model.state_dict().items()
@@ -281,6 +296,8 @@ def _check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> None:
 
 
 def _our_part(name: str) -> str:
-    """The part that one of our parameters belongs to: the name of a head, "pooler" or "body"."""
+    """The part that one of our parameters belongs to: the name of a head, "pooler", "top" or "body"."""
     words = name.split(".")
-    return words[1] if words[0] == "heads" or words[1] == "pooler" else "body"
+    if words[0] in ("heads", "top"):
+        return words[1] if words[0] == "heads" else "top"
+    return "pooler" if words[1] == "pooler" else "body"

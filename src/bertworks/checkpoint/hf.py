@@ -15,6 +15,7 @@ from ..config import from_dict
 from ..files import InputError
 from ..model.encoder import ACTIVATIONS, ModelConfig
 from ..model.heads import HeadName
+from ..model.top import TopConfig
 
 MODULES = {  # ours: theirs; {} is the number of a layer; `weight` and `bias` are called so on both sides
     "encoder.embeddings.word": "bert.embeddings.word_embeddings",
@@ -29,6 +30,7 @@ MODULES = {  # ours: theirs; {} is the number of a layer; `weight` and `bias` ar
     "encoder.layers.{}.intermediate": "bert.encoder.layer.{}.intermediate.dense",
     "encoder.layers.{}.output": "bert.encoder.layer.{}.output.dense",
     "encoder.layers.{}.output_norm": "bert.encoder.layer.{}.output.LayerNorm",
+    "encoder.layers.{}.recurrent": "bert.encoder.layer.{}.recurrent",  # ours alone, like all that follows "top"
     "encoder.pooler": "bert.pooler.dense",
     "heads.mlm.dense": "cls.predictions.transform.dense",
     "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
@@ -38,6 +40,8 @@ MODULES = {  # ours: theirs; {} is the number of a layer; `weight` and `bias` ar
     "heads.choice": "classifier",  # the class of the folder says which of the three it is
     "heads.tagger": "classifier",
     "heads.span": "qa_outputs",
+    "top.weighting": "top.weighting",
+    "top.bilstm.{}": "top.bilstm.{}",
 }
 PARTS = {  # the beginning of their names
     "mlm": "cls.predictions.",
@@ -47,10 +51,12 @@ PARTS = {  # the beginning of their names
     "tagger": "classifier.",
     "span": "qa_outputs.",
     "pooler": "bert.pooler.",
+    "top": "top.",
 }
 ARCHITECTURES: dict[str, set[str]] = {  # the parts each class of transformers has, beside layers and embeddings
     "BertForPreTraining": {"mlm", "nsp", "pooler"},
     "BertForMaskedLM": {"mlm"},
+    "BertLMHeadModel": {"mlm"},  # sees the left side alone
     "BertForNextSentencePrediction": {"nsp", "pooler"},
     "BertForSequenceClassification": {"classifier", "pooler"},
     "BertForMultipleChoice": {"choice", "pooler"},
@@ -62,18 +68,29 @@ TIED = {  # written by some versions of transformers; accepted where equal to wh
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-TASK = "bertworks_task"  # our key in config.json
+TASK, TOP = "bertworks_task", "bertworks_top"  # our keys in config.json
+OURS = {  # settings of an encoder that other software does not know, where they are not BERT's own
+    "position_embedding_type": "bertworks_positions",
+    "direction": "bertworks_direction",
+    "layer_type": "bertworks_layers",
+}
 _PROBLEMS = {"regression": "regression", "multilabel": "multi_label_classification"}  # of all other kinds: single_label
 _BUFFERS = re.compile(r"^(bert\.)?embeddings\.(position_ids|token_type_ids)$")  # constants of old versions
 _SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
 
 
+RIGHT = "bert_right"  # prefix of the right encoder of a pair; the left one is `bert`
+
+
 def their_name(ours: str) -> str:
     """Hugging Face's name of our parameter, for instance `encoder.layers.3.query.weight`. KeyError if there is none."""
-    module, _, kind = ours.rpartition(".")
-    number = re.search(r"\.(\d+)\.", module)
-    pattern = module if number is None else module.replace(number[0], ".{}.")
-    return MODULES[pattern].format(number and number[1]) + f".{kind}"
+    ours, right = re.subn(r"^encoder\.right\.", "encoder.", ours)
+    ours = re.sub(r"^encoder\.left\.", "encoder.", ours)
+    module, inner, kind = re.fullmatch(r"(.*?)((?:\.cells\.\d+)?)\.(\w+)", ours).groups()  # type: ignore[union-attr]
+    number = re.search(r"\.(\d+)(?=\.|$)", module)
+    pattern = module if number is None else module.replace(number[0], ".{}", 1)
+    name = MODULES[pattern].format(number and number[1]) + f"{inner}.{kind}"
+    return re.sub("^bert", RIGHT, name) if right else name
 
 
 def canonical(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
@@ -102,6 +119,8 @@ def parts_of(names: Iterable[str], settings: Mapping[str, Any]) -> set[str]:
     names, classes = list(names), settings.get("architectures") or []
     found = {part for part, prefix in PARTS.items() if any(name.startswith(prefix) for name in names)}
     known = set[str]().union(*(ARCHITECTURES.get(name, set()) for name in classes))
+    if settings.get(TOP):  # its heads may read something else
+        known.discard("pooler")
     same_name = {part for part, prefix in PARTS.items() if prefix == PARTS["classifier"]}
     usual = "pooler" in found and ARCHITECTURES.keys() >= set(classes) and not known & same_name
     found -= same_name - known - ({"classifier"} if usual else set())
@@ -113,7 +132,8 @@ def parts_of(names: Iterable[str], settings: Mapping[str, Any]) -> set[str]:
 def part_of(name: str, wanted: Container[str] = PARTS) -> str:
     """The part a tensor belongs to by their name, of those `wanted`; else "body" of the encoder, or "other"."""
     part = next((part for part, prefix in PARTS.items() if part in wanted and name.startswith(prefix)), None)
-    return part or ("body" if name.startswith("bert.") and not name.startswith(PARTS["pooler"]) else "other")
+    body = name.startswith(("bert.", f"{RIGHT}.")) and not name.startswith(PARTS["pooler"])
+    return part or ("body" if body else "other")
 
 
 def match(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
@@ -158,43 +178,59 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     positions = settings.get("position_embedding_type", "absolute")
     if positions != "absolute":
         raise InputError(f"{where}: position_embedding_type = {positions!r}; expected absolute")
-    for key in ("is_decoder", "add_cross_attention"):
-        if settings.get(key):
-            raise InputError(f"{where}: {key} is set; only encoders are read")
-    names = [f.name for f in dataclasses.fields(ModelConfig) if f.name != "position_embedding_type"]
+    if settings.get("add_cross_attention"):
+        raise InputError(f"{where}: add_cross_attention is set; only encoders are read")
+    names = [f.name for f in dataclasses.fields(ModelConfig) if f.name not in OURS]
     values = {name: settings[name] for name in names if settings.get(name) is not None}
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _SYNONYMS.get(activation, activation) if isinstance(activation, str) else activation
     if values["hidden_act"] not in ACTIVATIONS:
         raise InputError(f"{where}: hidden_act = {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
-    if settings.get("bertworks_positions"):
-        values["position_embedding_type"] = settings["bertworks_positions"]
+    values |= {name: settings[key] for name, key in OURS.items() if settings.get(key)}
+    if settings.get("is_decoder"):  # of transformers: a token sees what stands left of it
+        values.setdefault("direction", "left")
     return from_dict(ModelConfig, values, where)
 
 
 def config_to_hf(
-    config: ModelConfig, parts: set[str], labels: list[str] | None, task: Mapping[str, Any] | None = None
+    config: ModelConfig,
+    parts: set[str],
+    labels: list[str] | None,
+    task: Mapping[str, Any] | None = None,
+    top: TopConfig | None = None,
 ) -> dict[str, Any]:
     """config.json of a model with these parts (see `parts_of`).
 
     labels: names of the classes of its classifier or tagger. task: what `task_of` shall find; its `kind` decides the
-    `problem_type` of transformers.
+    `problem_type` of transformers. top: what stands between encoder and head.
 
-    A model without segment embeddings gets model_type `bertworks`: transformers' BertModel always adds one. Sinusoidal
-    positions are a table like learned ones to whoever reads the folder; only our key tells them apart, for training.
+    What transformers would compute differently gets model_type `bertworks`: no segment embeddings (its BertModel always
+    adds one), recurrent layers, a top, a right context. A left context alone is its `is_decoder`, unless a head reads
+    the pooler, which is on the last token here. Sinusoidal positions are a table like learned ones to whoever reads the
+    folder; only our key tells them apart, for training.
     """
-    fits = [name for name, has in ARCHITECTURES.items() if has <= parts and has - {"pooler"} == parts - {"pooler"}]
+    reads = parts | {"pooler"} if top is not None else parts  # with a top a class may do without its pooler
+    heads = parts - {"pooler", "top"}
+    fits = [name for name, has in ARCHITECTURES.items() if has <= reads and has - {"pooler"} == heads]
+    left, plain = config.direction == "left", ModelConfig()
+    if "mlm" in parts and parts <= {"mlm", "pooler"}:
+        fits = ["BertLMHeadModel" if left else "BertForMaskedLM"]
     values = dataclasses.asdict(config)
-    positions = values.pop("position_embedding_type")
+    own = {key: values.pop(name) for name, key in OURS.items()}
+    known = config.direction == "both" or (left and "pooler" not in parts)
+    known = known and config.layer_type == "attention" and config.type_vocab_size > 0 and top is None
     out = {
         "architectures": fits or ["BertModel"],
-        "model_type": "bert" if config.type_vocab_size else "bertworks",
+        "model_type": "bert" if known else "bertworks",
         **values,
         "position_embedding_type": "absolute",
         "tie_word_embeddings": True,
+        **{key: own[key] for name, key in OURS.items() if own[key] != getattr(plain, name)},
     }
-    if positions != "learned":
-        out["bertworks_positions"] = positions
+    if left:
+        out["is_decoder"] = True
+    if top is not None:
+        out[TOP] = dataclasses.asdict(top)
     if labels is not None:
         out["id2label"] = {str(i): label for i, label in enumerate(labels)}
         out["label2id"] = {label: i for i, label in enumerate(labels)}
@@ -204,6 +240,11 @@ def config_to_hf(
     if task:
         out[TASK] = dict(task)
     return out
+
+
+def top_of(settings: Mapping[str, Any], where: str) -> TopConfig:
+    """What stands between encoder and head; the defaults if a folder says nothing."""
+    return from_dict(TopConfig, settings.get(TOP, {}), where)
 
 
 def task_of(settings: Mapping[str, Any], head: str) -> dict[str, Any]:

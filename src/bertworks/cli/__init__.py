@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Callable
 
-from .inside import probe_neighbours, probe_word
+from .inside import features, probe_attention, probe_heads, probe_layers, probe_neighbours, probe_word
 from .studies import study
 from .tasks import submit, tasks
 from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
-from .training import compare, evaluate, finetune, pretrain
+from .training import compare, concat, evaluate, finetune, pretrain
 from .using import demo, fill_mask, plot, predict
 
 Verb = Callable[[list[str]], None]
@@ -19,6 +19,7 @@ VERBS: dict[str, Verb] = {
     "corpus build": corpus_build,
     "corpus show": corpus_show,
     "pretrain": pretrain,
+    "concat": concat,
     "finetune": finetune,
     "evaluate": evaluate,
     "compare": compare,
@@ -28,8 +29,12 @@ VERBS: dict[str, Verb] = {
     "fill-mask": fill_mask,
     "predict": predict,
     "plot": plot,
+    "features": features,
     "probe word": probe_word,
     "probe neighbours": probe_neighbours,
+    "probe attention": probe_attention,
+    "probe heads": probe_heads,
+    "probe layers": probe_layers,
 }
 
 

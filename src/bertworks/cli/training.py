@@ -70,6 +70,28 @@ def _with_recipe(command: Any, base: Any) -> Any:
     return command(corpus=tyro.MISSING, out=tyro.MISSING, recipe=base)
 
 
+def concat(argv: list[str]) -> None:
+    """Join a left-to-right and a right-to-left model for fine-tuning, ELMo's way: LEFT RIGHT --out FOLDER."""
+    from pathlib import Path
+
+    import tyro
+
+    from ..checkpoint.concat import concatenate
+
+    def run(left: tyro.conf.Positional[Path], right: tyro.conf.Positional[Path], out: Path) -> None:
+        """Write a folder with both encoders; their vectors stand end to end.
+
+        Args:
+            left: run or model folder of objective "ltr"
+            right: run or model folder of objective "rtl", of the same shape and vocabulary
+            out: the model folder to write
+        """
+        concatenate(left, right, out)
+        print(f"{out}: a pair of encoders. Next: bertworks finetune --model {out} ...")
+
+    tyro.cli(run, prog="bertworks concat", args=argv)
+
+
 def finetune(argv: list[str]) -> None:
     """Fine-tune: --task NAME --data DIR, or your own --train, --dev, --text, --label; --sweep; --suite. Resumes."""
     from .finetuning import run

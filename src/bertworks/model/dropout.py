@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 _WORDS = 4  # 64-bit words of one Philox counter value
 _LAST = np.iinfo(np.uint64).max
@@ -54,3 +55,20 @@ def dropped_bytes(rate: float) -> int:
 def rescale(rate: float) -> float:
     """What kept elements are multiplied with, so that the expectation does not change."""
     return 256 / (256 - dropped_bytes(rate))
+
+
+@dataclass(frozen=True)
+class LayerMasks:
+    """Keyed dropout masks of one layer, made by the encoder; None where nothing is dropped."""
+
+    weights: Tensor | None = None  # (B, N, L, L)
+    attention_output: Tensor | None = None  # (T, D)
+    output: Tensor | None = None  # (T, D)
+
+
+def add_dropped(x: Tensor, update: Tensor, masks: LayerMasks | None, place: str, rate: float, training: bool) -> Tensor:
+    """x + dropout(update); without `masks` dropout in training is torch's."""
+    if masks is None:
+        return x + F.dropout(update, rate, training)
+    mask = getattr(masks, place)
+    return x + update if mask is None else torch.add(x, update * mask, alpha=rescale(rate))

@@ -1,5 +1,6 @@
 """The BERT encoder (Devlin et al. 2019, section 3; original code modeling.py): embeddings, post-LayerNorm Transformer
-layers, pooler. No loss and no tokenizer in here.
+layers, pooler. No loss and no tokenizer in here. The paper's comparators are settings of it: a context of one side
+(section 5.1), recurrent layers (recurrent.py); two encoders side by side are in pair.py.
 
 Padding is removed at the door and put back at the exit: between them every token-wise operation works on real tokens
 alone, and only attention sees the rectangular form.
@@ -10,15 +11,19 @@ Shapes: B sequences, L positions, T real tokens of the batch, D hidden width, N 
 import math
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention import fused_attention, keyed_attention, visible_attention
-from .dropout import DropoutKey, rescale
+from .dropout import DropoutKey, LayerMasks, add_dropped, rescale
 from .packing import Packing
+from .recurrent import RecurrentLayer
 
+DIRECTIONS = ("both", "left", "right", "pair")
+LAYERS = ("attention", "lstm", "gru")
 ACTIVATIONS = {
     "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
     "gelu_new": lambda x: F.gelu(x, approximate="tanh"),  # the tanh form of the original code since February 2019
@@ -33,7 +38,7 @@ class ModelConfig:
 
     vocab_size: int = 30522  # rows of the word embedding table
     hidden_size: int = 768  # width D of the residual stream
-    num_hidden_layers: int = 12  # Transformer layers
+    num_hidden_layers: int = 12  # Transformer layers; 0: word-piece embeddings alone
     num_attention_heads: int = 12  # heads N a layer; D must be divisible by it
     intermediate_size: int = 3072  # width of the feed-forward layer
     hidden_act: str = "gelu"  # gelu (exact), gelu_new (tanh form), relu, silu
@@ -45,8 +50,13 @@ class ModelConfig:
     layer_norm_eps: float = 1e-12  # added to the variance in LayerNorm
     pad_token_id: int = 0  # id that fills up a batch; not special in the table
     position_embedding_type: str = "learned"  # learned (BERT), or sinusoidal (Vaswani et al. 2017) to compare
+    direction: str = "both"  # what a token sees: both sides; left or right of itself; pair: one encoder for each
+    layer_type: str = "attention"  # attention, or recurrent layers (lstm, gru) to compare
 
     def __post_init__(self) -> None:
+        for name, known in (("direction", DIRECTIONS), ("layer_type", LAYERS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(known)}")
         if self.hidden_act not in ACTIVATIONS:
             raise ValueError(f"hidden_act = {self.hidden_act!r}; expected one of {', '.join(ACTIVATIONS)}")
         if self.position_embedding_type not in ("learned", "sinusoidal"):
@@ -55,7 +65,7 @@ class ModelConfig:
             )
         sizes = (f for f in fields(self) if f.type is int and f.name != "pad_token_id")
         for field in sizes:
-            if getattr(self, field.name) < (0 if field.name == "type_vocab_size" else 1):
+            if getattr(self, field.name) < (0 if field.name in ("type_vocab_size", "num_hidden_layers") else 1):
                 raise ValueError(f"{field.name} = {getattr(self, field.name)}; expected a positive number")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
@@ -85,15 +95,6 @@ class Embeddings(nn.Module):
         if self.token_type is not None:
             x = x + (self.token_type.weight[0] if types is None else self.token_type(types))
         return self.norm(x)
-
-
-@dataclass(frozen=True)
-class LayerMasks:
-    """Keyed dropout masks of one layer, made by `Encoder.masks`; None where nothing is dropped."""
-
-    weights: Tensor | None = None  # (B, N, L, L)
-    attention_output: Tensor | None = None  # (T, D)
-    output: Tensor | None = None  # (T, D)
 
 
 class Layer(nn.Module):
@@ -126,12 +127,7 @@ class Layer(nn.Module):
         return self.output_norm(self._add(x, self.output(hidden), masks, "output")), weights
 
     def _add(self, x: Tensor, update: Tensor, masks: LayerMasks | None, place: str) -> Tensor:
-        """x + dropout(update)."""
-        rate = self.config.hidden_dropout_prob
-        if masks is None:
-            return x + F.dropout(update, rate, self.training)
-        mask = getattr(masks, place)
-        return x + update if mask is None else torch.add(x, update * mask, alpha=rescale(rate))
+        return add_dropped(x, update, masks, place, self.config.hidden_dropout_prob, self.training)
 
     def attend(
         self, x: Tensor, packing: Packing, masks: LayerMasks | None, head_mask: Tensor | None, attentions: bool
@@ -143,7 +139,7 @@ class Layer(nn.Module):
             packing.unpack(project(x)).view(B, L, N, -1).transpose(1, 2)
             for project in (self.query, self.key, self.value)
         )
-        visible = None if packing.mask is None else packing.mask[:, None, None, :]
+        visible = packing.visible(self.config.direction, x.device)
         mask, weights = masks.weights if masks else None, None
         if attentions or head_mask is not None:
             context, weights = visible_attention(q, k, v, visible, mask, rate, head_mask)
@@ -164,16 +160,22 @@ def compute(x: Tensor) -> Tensor:
 class EncoderOutput:
     """What an encoder gives.
 
-    `packed` (T, D) is the last layer on real tokens, `packing` says which cells they are. `hidden_states` is a tuple
-    of (B, L, D), embeddings first, zeros on padding; `attentions` one (B, N, L, L) a layer; both only if asked for.
-    `pooled` (B, D) is the tanh pooler on the first token, None if the encoder has no pooler.
+    `packed` (T, D) is the last layer on real tokens, `packing` says which cells they are; `states` are the embeddings
+    and each layer's output in that form, `hidden_states` the same as (B, L, D), zeros on padding; `attentions` one
+    (B, N, L, L) a layer; these only if asked for. `pooled` (B, D) is the tanh pooler on the first token, or on the last
+    if tokens see only what stands left of them; None if the encoder has no pooler.
     """
 
     packed: Tensor
     packing: Packing
     pooled: Tensor | None
-    hidden_states: tuple[Tensor, ...] | None = None
+    states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+
+    @cached_property
+    def hidden_states(self) -> tuple[Tensor, ...] | None:
+        """A tuple of (B, L, D), embeddings first."""
+        return None if self.states is None else tuple(map(self.packing.restore, self.states))
 
     @cached_property
     def last_hidden_state(self) -> Tensor:
@@ -186,11 +188,11 @@ class Encoder(nn.Module):
 
     def __init__(self, config: ModelConfig, pooler: bool = True):
         super().__init__()
-        self.config = config
+        self.config, self.width = config, config.hidden_size
         self.embeddings = Embeddings(config)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
-        self.run_layer = Layer.forward  # `compile_layers` puts the compiled one here: all layers share one
+        self.layers = nn.ModuleList(build_layer(config) for _ in range(config.num_hidden_layers))
+        self.pooler = nn.Linear(self.width, self.width) if pooler else None
+        self.run_layer: Any = Layer.forward if config.layer_type == "attention" else RecurrentLayer.forward
 
     def forward(
         self,
@@ -202,13 +204,15 @@ class Encoder(nn.Module):
         hidden_states: bool = True,
         attentions: bool = False,
         head_mask: Tensor | None = None,
+        depth: int | None = None,
     ) -> EncoderOutput:
         """Encode a batch.
 
         attention_mask: 1 or True for real tokens. token_type_ids: segment of each token, all 0 if left out.
         dropout: key of the masks in training on a CPU; without it a module in training mode uses torch's own dropout.
         hidden_states, attentions: keep every layer's output, every head's weights. head_mask: (layers, N) factors.
-        Raises ValueError if the sequences are longer than `max_position_embeddings`.
+        depth: compute only so many layers; nothing is pooled then. Raises ValueError if the sequences are longer than
+        `max_position_embeddings`, or if a recurrent layer is asked for attention.
         """
         B, L = input_ids.shape
         if self.config.max_position_embeddings < L:
@@ -219,8 +223,7 @@ class Encoder(nn.Module):
         packing = Packing.of(attention_mask, B, L)
         x = self._embed(input_ids, token_type_ids, packing, dropout)
         states, weights = [x], []
-        for i, layer in enumerate(self.layers):
-            assert isinstance(layer, Layer)
+        for i, layer in enumerate(self.layers[:depth]):
             masks = self._masks(i, dropout, packing)
             heads = None if head_mask is None else head_mask[i]
             x, w = self.run_layer(layer, x, packing, masks, heads, attentions)
@@ -231,16 +234,15 @@ class Encoder(nn.Module):
         return EncoderOutput(
             packed=x,
             packing=packing,
-            pooled=self._pool(x, packing),
-            hidden_states=tuple(packing.restore(s) for s in states) if hidden_states else None,
+            pooled=self._pool(x, packing) if len(self.layers[:depth]) == len(self.layers) else None,
+            states=tuple(states) if hidden_states else None,
             attentions=tuple(weights) if attentions else None,
         )
 
     def _pool(self, x: Tensor, packing: Packing) -> Tensor | None:
         if self.pooler is None:
             return None
-        first = packing.rows(torch.arange(packing.B, device=x.device) * packing.L)
-        return torch.tanh(self.pooler(x[first]))  # (B, D)
+        return torch.tanh(self.pooler(x[packing.ends(x.device, last=self.config.direction == "left")]))  # (B, D)
 
     def _embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, packing: Packing, key: DropoutKey | None
@@ -256,7 +258,7 @@ class Encoder(nn.Module):
         if key is None or not self.training:
             return None
         weights = output = attention_output = None
-        if c.attention_probs_dropout_prob:
+        if c.attention_probs_dropout_prob and c.layer_type == "attention":
             shape = (packing.B, c.num_attention_heads, packing.L, packing.L)
             weights = key.mask(place, c.attention_probs_dropout_prob, shape)
         if c.hidden_dropout_prob:
@@ -270,22 +272,36 @@ class Encoder(nn.Module):
         return mask if packing.index is None else mask.index_select(0, packing.index)
 
 
-def compile_layers(encoder: Encoder) -> None:
+def build_layer(config: ModelConfig) -> Layer | RecurrentLayer:
+    """A layer of the kind that `layer_type` names."""
+    if config.layer_type == "attention":
+        return Layer(config)
+    c = config
+    return RecurrentLayer(c.hidden_size, c.layer_type, c.direction, c.layer_norm_eps, c.hidden_dropout_prob)
+
+
+def compile_layers(encoder: nn.Module) -> None:
     """Compile the layer once for all layers (torch.compile): fuses what stands between the matrix products."""
-    encoder.run_layer = torch.compile(Layer.forward)
+    for part in encoder.modules():  # of a pair both
+        if isinstance(part, Encoder) and part.config.layer_type == "attention":
+            part.run_layer = torch.compile(Layer.forward)
 
 
 @torch.no_grad()
 def initialise(module: nn.Module, std: float, generator: torch.Generator) -> None:
     """Truncated normal within two `std` for matrices and embeddings, 0 for biases, 1 for LayerNorm gains (modeling.py).
 
-    Sinusoidal positions (a table that requires no gradient) are filled by formula.
+    Recurrent layers: uniform within one over the root of their width. Sinusoidal positions (a table that requires no
+    gradient) are filled by formula.
     """
     for child in module.modules():
         if isinstance(child, (nn.Linear, nn.Embedding)):
             nn.init.trunc_normal_(child.weight, 0.0, std, -2 * std, 2 * std, generator=generator)
             if isinstance(child, nn.Linear) and child.bias is not None:
                 child.bias.zero_()
+        elif isinstance(child, nn.RNNBase):  # torch's own way, from our generator
+            for parameter in child.parameters():
+                parameter.uniform_(-(child.hidden_size**-0.5), child.hidden_size**-0.5, generator=generator)
     for child in module.modules():  # afterwards: the loop above meets the table after the Embeddings that hold it
         if isinstance(child, Embeddings) and not child.position.weight.requires_grad:
             child.position.weight.copy_(sinusoids(*child.position.weight.shape))

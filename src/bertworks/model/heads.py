@@ -4,7 +4,7 @@ Shapes: M masked positions, B sequences, L positions, T rows of a packed batch, 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,12 @@ from torch.nn import functional as F
 
 from .dropout import DropoutKey, rescale
 from .encoder import ACTIVATIONS, Encoder, EncoderOutput, ModelConfig, initialise
+from .pair import Pair
+from .top import Top, TopConfig
 
 HeadName = Literal["mlm", "nsp", "classifier", "choice", "tagger", "span"]
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
+BARE = TopConfig()  # nothing between encoder and head
 
 
 class MaskedLMHead(nn.Module):
@@ -42,8 +45,8 @@ class NextSentenceHead(nn.Linear):
 class ClassificationHead(nn.Linear):
     """Pooled output, dropout, K scores (section 4.1: W in R^{K x H}); K = 1 is a regression."""
 
-    def __init__(self, config: ModelConfig, labels: int):
-        super().__init__(config.hidden_size, labels)
+    def __init__(self, config: ModelConfig, labels: int, width: int):
+        super().__init__(width, labels)
         self.rate = config.hidden_dropout_prob
         self.place = 3 * config.num_hidden_layers + 1  # of its dropout: the encoder's places end before
 
@@ -59,8 +62,8 @@ class ClassificationHead(nn.Linear):
 class TokenHead(nn.Linear):
     """The last layer of every token, dropout, K scores: tags (5.3), or start and end of a span (4.2)."""
 
-    def __init__(self, config: ModelConfig, labels: int, rate: float):
-        super().__init__(config.hidden_size, labels)
+    def __init__(self, config: ModelConfig, labels: int, width: int, rate: float):
+        super().__init__(width, labels)
         self.rate = rate
         self.place = 3 * config.num_hidden_layers + 1
 
@@ -79,16 +82,45 @@ class TokenHead(nn.Linear):
 
 
 class Model(nn.Module):
-    """An encoder and the heads it was given, by name (HeadName)."""
+    """An encoder, what may stand on top of it, and the heads it was given, by name (HeadName)."""
 
-    def __init__(self, encoder: Encoder, heads: Mapping[HeadName, nn.Module]):
+    def __init__(self, encoder: Encoder | Pair, heads: Mapping[HeadName, nn.Module], top: Top | None = None):
         super().__init__()
-        self.encoder = encoder
+        self.encoder: Any = encoder
+        self.top = top
         self.heads = nn.ModuleDict({str(name): head for name, head in heads.items()})
+        self.frozen = False
 
     @property
     def config(self) -> ModelConfig:
-        return self.encoder.config
+        config: ModelConfig = self.encoder.config
+        return config
+
+    def encode(self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None) -> EncoderOutput:
+        """What the heads read of a batch (data/batches.py). `dropout`: key of the masks in training on a CPU."""
+        depth = None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth
+        out: EncoderOutput = self.encoder(
+            batch["input_ids"],
+            batch["attention_mask"],
+            batch["token_type_ids"],
+            dropout=None if self.frozen else dropout,
+            hidden_states=self.top is not None,
+            depth=depth,
+        )
+        return out if self.top is None else self.top(out, dropout)
+
+    def freeze(self) -> None:
+        """Leave the encoder's layers and embeddings as they are: no gradients, no dropout. Its pooler still learns."""
+        self.frozen = True
+        for name, parameter in self.encoder.named_parameters():
+            parameter.requires_grad = name.startswith("pooler.")
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> "Model":
+        super().train(mode)
+        if self.frozen:
+            self.encoder.eval()
+        return self
 
     def masked_lm_logits(self, hidden: Tensor) -> Tensor:
         """(M, D) encoder output at some positions to (M, V) scores."""
@@ -96,20 +128,23 @@ class Model(nn.Module):
         return F.linear(head(hidden), self.encoder.embeddings.word.weight, head.bias)  # type: ignore[arg-type]
 
 
-def build_head(name: HeadName, config: ModelConfig, labels: int = 0) -> nn.Module:
-    """The head of that name; `labels` is the K of a classifier or tagger."""
+def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int = 0) -> nn.Module:
+    """The head of that name; `labels` is the K of a classifier or tagger, `width` what it reads if not D."""
+    width = width or config.hidden_size
     if name == "mlm":
         return MaskedLMHead(config)
     if name == "nsp":
         return NextSentenceHead(config)
     if name in TOKEN_HEADS:  # run_squad.py drops nothing before its span head
-        return TokenHead(config, *((labels, config.hidden_dropout_prob) if name == "tagger" else (2, 0.0)))
-    return ClassificationHead(config, 1 if name == "choice" else labels)
+        return TokenHead(
+            config, *((labels, width, config.hidden_dropout_prob) if name == "tagger" else (2, width, 0.0))
+        )
+    return ClassificationHead(config, 1 if name == "choice" else labels, width)
 
 
-def needs_pooler(heads: Sequence[HeadName]) -> bool:
-    """Whether one of these heads reads the pooled output; a bare encoder has it too. Nothing else would train it."""
-    return not heads or any(name not in ("mlm", *TOKEN_HEADS) for name in heads)
+def needs_pooler(heads: Sequence[HeadName], top: TopConfig = BARE) -> bool:
+    """Whether one of these heads reads the pooler's output; a bare encoder has it too. Nothing else would train it."""
+    return not heads or (top.needs_pooler and any(name not in ("mlm", *TOKEN_HEADS) for name in heads))
 
 
 def build_model(
@@ -118,13 +153,20 @@ def build_model(
     labels: int = 0,
     seed: int | None = None,
     pooler: bool | None = None,
+    top: TopConfig = BARE,
 ) -> Model:
     """A model with these heads; freshly initialised if `seed` is given, else left for weights to be loaded into.
 
-    Left out, `pooler` is there if a head reads it, or if there is none.
+    Left out, `pooler` is there if a head reads it, or if there is none. Raises InputError if `top` chooses layers that
+    the encoder does not have, ValueError for a language model's head on a pair of encoders.
     """
-    encoder = Encoder(config, pooler=needs_pooler(heads) if pooler is None else pooler)
-    model = Model(encoder, {name: build_head(name, config, labels) for name in heads})
+    kind = Pair if config.direction == "pair" else Encoder
+    if kind is Pair and {"mlm", "nsp"} & {*heads}:
+        raise ValueError("a pair of encoders is not pre-trained as one; pre-train each side and join them")
+    encoder = kind(config, needs_pooler(heads, top) if pooler is None else pooler)
+    above = None if top == BARE else Top(top, config, encoder.width)
+    width = encoder.width if above is None else above.width
+    model = Model(encoder, {name: build_head(name, config, labels, width) for name in heads}, above)
     if seed is not None:
         initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
     return model

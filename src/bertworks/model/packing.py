@@ -44,6 +44,29 @@ class Packing:
         full = self.unpack(x).view(self.B, self.L, -1)
         return full if self.mask is None else full * self.mask[:, :, None]
 
+    def visible(self, direction: str, device: torch.device) -> Tensor | None:
+        """Which keys a query may see, (B, 1, 1, L), or by `direction` "left" or "right" (B or 1, 1, L, L); None: all.
+
+        A query always sees itself, padding too: a softmax over nothing would not be a number.
+        """
+        real = None if self.mask is None else self.mask[:, None, None, :]
+        if direction == "both":
+            return real
+        every = torch.ones(self.L, self.L, dtype=torch.bool, device=device)
+        side = (every.tril() if direction == "left" else every.triu())[None, None]
+        return side if real is None else side & (real | torch.eye(self.L, dtype=torch.bool, device=device))
+
+    def ends(self, device: torch.device, last: bool) -> Tensor:
+        """(B,) row of each sequence's first, or last, token in the packed form."""
+        start = torch.arange(self.B, device=device) * self.L
+        return self.rows(start + self.lengths(device) - 1 if last else start)
+
+    def lengths(self, device: torch.device) -> Tensor:
+        """(B,) cells of each sequence up to its last real token."""
+        if self.mask is None:
+            return torch.full((self.B,), self.L, device=device)
+        return (self.mask * torch.arange(1, self.L + 1, device=device)).amax(1)
+
     def rows(self, cells: Tensor) -> Tensor:
         """Rows in the packed form of flat (B*L) cells."""
         return cells if self.inverse is None else self.inverse[cells]

@@ -27,7 +27,7 @@ def compute_scores(model: Model, inputs: Inputs, world: World, size: int = 64) -
         if i % world.size == world.rank:
             batch = {name: value.to(world.device) for name, value in inputs.batch(rows).items()}
             mask = batch["attention_mask"]
-            out = model.encoder(batch["input_ids"], mask, batch["token_type_ids"], hidden_states=False)
+            out = model.encode(batch)
             if by_token:
                 found, places = head(out)[out.packing.rows(mask.flatten().nonzero().squeeze(1))], inputs.tokens(rows)
             else:

@@ -6,6 +6,7 @@ serves both.
 """
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -51,7 +52,7 @@ def learning_rate(config: OptimConfig, progress: float) -> float:
 
 def layers_from_top(names: Iterable[str]) -> dict[str, int]:
     """How many layers below the top one each parameter stands: heads, pooler and top layer 0, embeddings lowest."""
-    words = {name: name.split(".") for name in names}
+    words = {name: re.sub(r"^encoder\.(left|right)\.", "encoder.", name).split(".") for name in names}
     layer = {name: int(w[2]) for name, w in words.items() if w[:2] == ["encoder", "layers"]}
     layers = max(layer.values(), default=-1) + 1
     below = {name: layers if w[:2] == ["encoder", "embeddings"] else 0 for name, w in words.items()}

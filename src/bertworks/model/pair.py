@@ -1,0 +1,54 @@
+"""Two encoders side by side, one that sees the left context and one that sees the right: ELMo's way of being
+bidirectional, which the paper argues against (section 5.1).
+
+Each is trained by itself; the pair is made for fine-tuning (checkpoint/concat.py). Its vectors are theirs, end to end.
+
+Shapes: B sequences, L positions, T rows of a packed batch, D width of one encoder.
+"""
+
+import dataclasses
+
+import torch
+from torch import Tensor, nn
+
+from .dropout import DropoutKey
+from .encoder import Encoder, EncoderOutput, ModelConfig
+
+SIDES = ("left", "right")
+_APART = 1 << 40  # steps: so the right encoder's dropout masks are none of the left one's
+
+
+class Pair(nn.Module):
+    """Called like an Encoder; its vectors have width 2 D. `config` is that of both, with direction "pair"."""
+
+    def __init__(self, config: ModelConfig, pooler: bool = True):
+        super().__init__()
+        self.config, self.width = config, 2 * config.hidden_size
+        self.left, self.right = (Encoder(dataclasses.replace(config, direction=side), False) for side in SIDES)
+        self.pooler = nn.Linear(self.width, self.width) if pooler else None
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        dropout: DropoutKey | None = None,
+        hidden_states: bool = True,
+        depth: int | None = None,
+    ) -> EncoderOutput:
+        """Encode a batch. `pooled` (B, 2 D): what each encoder has read last, the last token and the first."""
+        other = None if dropout is None else dataclasses.replace(dropout, step=dropout.step + _APART)
+        left, right = (
+            encoder(input_ids, attention_mask, token_type_ids, dropout=key, hidden_states=hidden_states, depth=depth)
+            for encoder, key in ((self.left, dropout), (self.right, other))
+        )
+        states = None
+        if hidden_states:
+            states = tuple(torch.cat(both, -1) for both in zip(left.states, right.states, strict=True))
+        pooled, packing = None, left.packing
+        if self.pooler is not None and depth is None:
+            device = left.packed.device
+            ends = (left.packed[packing.ends(device, last=True)], right.packed[packing.ends(device, last=False)])
+            pooled = torch.tanh(self.pooler(torch.cat(ends, -1)))  # (B, 2 D)
+        return EncoderOutput(torch.cat([left.packed, right.packed], -1), packing, pooled, states)

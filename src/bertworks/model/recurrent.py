@@ -1,0 +1,71 @@
+"""Recurrent layers, for the comparators: LSTM language models of ELMo's kind (Peters et al. 2018), the two-layer BiLSTM
+that the paper puts on top of an encoder (sections 5.1 and 5.3), and GRUs.
+
+A sequence that is read from the right is turned round within its own length, so that padding always stands behind it
+and is never read before a token.
+
+Shapes: B sequences, L positions, T rows of a packed batch, D input width, W width of one direction.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from .dropout import LayerMasks, add_dropped
+from .packing import Packing
+
+CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
+READS = {"left": (False,), "right": (True,), "both": (False, True)}  # whether a direction is read from the right
+
+
+class Recurrent(nn.Module):
+    """One recurrent layer over a batch, (T, D) to (T, W), or to (T, 2 W) if it reads both ways."""
+
+    def __init__(self, inputs: int, width: int, cell: str, direction: str):
+        super().__init__()
+        self.reads = READS[direction]
+        self.cells = nn.ModuleList(CELLS[cell](inputs, width, batch_first=True) for _ in self.reads)
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """In float32 whatever the products' type: small steps through time gain nothing from bfloat16."""
+        with torch.autocast(x.device.type, enabled=False):
+            rows = packing.unpack(x.float()).view(packing.B, packing.L, -1)
+            turn = _turned(packing, x.device)
+            out = [
+                turn(cell(turn(rows))[0]) if from_right else cell(rows)[0]
+                for cell, from_right in zip(self.cells, self.reads, strict=True)
+            ]
+        return packing.pack(torch.cat(out, -1).flatten(0, 1))
+
+
+def _turned(packing: Packing, device: torch.device):  # type: ignore[no-untyped-def]
+    """A function that turns each sequence of (B, L, D) round and leaves its padding where it is."""
+    place, length = torch.arange(packing.L, device=device)[None, :], packing.lengths(device)[:, None]
+    places = torch.where(place < length, length - 1 - place, place)[:, :, None]  # (B, L, 1)
+    return lambda x: x.gather(1, places.expand(-1, -1, x.shape[2]))
+
+
+class RecurrentLayer(nn.Module):
+    """x = LN(x + recurrent(x)): a layer of an encoder, called like a Transformer layer.
+
+    ELMo has such skip connections too, without LayerNorm. Read both ways, each direction has half the width.
+    """
+
+    def __init__(self, width: int, cell: str, direction: str, eps: float, rate: float):
+        super().__init__()
+        self.recurrent = Recurrent(width, width // len(READS[direction]), cell, direction)
+        self.output_norm = nn.LayerNorm(width, eps=eps)
+        self.rate = rate
+
+    def forward(
+        self,
+        x: Tensor,
+        packing: Packing,
+        masks: LayerMasks | None,
+        head_mask: Tensor | None = None,
+        attentions: bool = False,
+    ) -> tuple[Tensor, None]:
+        """(T, D) to (T, D). Raises ValueError if asked for attention."""
+        if attentions or head_mask is not None:
+            raise ValueError("recurrent layers have no attention to show or to mask")
+        update = self.recurrent(x, packing)
+        return self.output_norm(add_dropped(x, update, masks, "output", self.rate, self.training)), None

@@ -36,6 +36,7 @@ NAMES = {
     "rtl_accuracy": "right-to-left LM accuracy",
     "nsp_accuracy": "next-sentence accuracy",
     "accuracy": "accuracy",
+    "f1": "F1",
     "macro_f1": "macro F1",
 }
 WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # which a model that is blind to context brings to the entropy

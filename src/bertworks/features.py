@@ -177,13 +177,13 @@ class Extractor:
         """(R, W) float32 on the CPU, each the mean (or maximum) over the tokens whose target it is; 0 if none is."""
         highest = self.config.pool == "max"
         out = torch.full((R, self.width), -torch.inf if highest else 0.0)
-        for rows in _batches(inputs, TOKENS.get(self.device.type, TOKENS["cuda"])):
+        for rows in _batches(inputs, TOKENS.get(self.device.type, TOKENS["cpu"])):
             batch, places = inputs.batch(rows), target[inputs.tokens(rows)]
             mask, taken = batch["attention_mask"], torch.from_numpy(np.flatnonzero(places >= 0))
             cells, goal = mask.flatten().nonzero().squeeze(1)[taken], torch.from_numpy(places)[taken]
             found = self._states(batch["input_ids"], mask, batch["token_type_ids"], cells).cpu()
             if highest:
-                out.index_reduce_(0, goal, found, "amax")
+                np.maximum.at(out.numpy(), goal.numpy(), found.numpy())
             else:
                 out.index_add_(0, goal, found)
         counts = np.bincount(target[target >= 0], minlength=R)

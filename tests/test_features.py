@@ -1,5 +1,6 @@
 """Features against one forward pass a text: windows, words, pooling, order, files, bounded memory, bad input."""
 
+import dataclasses
 import io
 import itertools
 import sys
@@ -18,7 +19,8 @@ from bertworks.checkpoint.folder import load_encoder, load_tokenizer
 from bertworks.cli import main
 from bertworks.features import Extractor, FeatureConfig, extract
 from bertworks.files import InputError
-from tiny_task import tiny_folder
+from bertworks.model.heads import build_model
+from tiny_task import TINY, tiny_folder
 
 TEXTS = ["good film, abc", "", "bad", "a " * 20 + "good-bad. \t x", "  b  ", "café film", "d" * 7]
 LONG = " ".join("abcdefghijklmnopqrstuvwxyz"[i * 7 % 26] for i in range(75))  # three windows of 32 tokens and more
@@ -176,11 +178,26 @@ def test_an_encoder_in_memory_is_left_as_it_is(folder):
     assert len(encoder.layers) == 2 and encoder.pooler is not None
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"direction": "left"}, {"direction": "pair"}, {"layer_type": "lstm"}, {"num_hidden_layers": 0}],
+)
+def test_other_encoders(folder, changes):
+    encoder = build_model(dataclasses.replace(TINY, **changes), (), seed=4).encoder.eval()
+    tokenizer = load_tokenizer(folder)
+    with torch.no_grad():
+        ids = torch.tensor([tokenizer.encode("good film").ids])
+        expected = encoder(ids).hidden_states
+    choices = {"last": expected[-1], "embeddings": expected[0]}
+    if len(expected) == 3:
+        choices["concat-last-2"] = torch.cat(expected[1:], -1)
+    for layers, state in choices.items():
+        close(next(extract((encoder, tokenizer), ["good film", LONG], layers)), state[0, 1:-1])
+
+
 def test_layers_above_the_highest_asked_for_are_not_computed(folder):
     extractor = Extractor.load(folder, FeatureConfig(layers="0"))
     called = []
-    for layer in extractor.encoder.layers:
-        layer.register_forward_hook(lambda *_: called.append(1))
     run = extractor.encoder.run_layer
     extractor.encoder.run_layer = lambda *given: called.append(given) or run(*given)
     next(extractor.stream(["good film"]))

@@ -8,7 +8,6 @@ Shapes: N texts, C parts a text (2 of a pair), F tokens of all texts, S windows,
 their width, B sequences of a batch, D hidden width.
 """
 
-import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -18,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from .checkpoint.folder import find_model, load_encoder, load_tokenizer
 from .evaluate import tokenizer_length
@@ -110,7 +109,7 @@ class Extractor:
         self.choice = LayerChoice.parse(self.config.layers, shape.num_hidden_layers)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.tokenizer = tokenizer
-        self.encoder = for_inference(_lower_part(encoder.to(self.device), self.choice.depth))
+        self.encoder = for_inference(encoder.to(self.device))
         one = torch.zeros(1, 1, dtype=torch.int64)
         with torch.no_grad():
             self.width = self._states(one, one == 0, one, one[0]).shape[-1]
@@ -196,12 +195,13 @@ class Extractor:
     def _states(self, ids: Tensor, mask: Tensor, types: Tensor, cells: Tensor) -> Tensor:
         """(., W) what the choice of layers gives at some of the (B * L) cells."""
         ids, mask, types, cells = (x.to(self.device) for x in (ids, mask, types, cells))
-        single = len(self.choice.states) == 1  # then it is what the lower part ends with
-        out = self.encoder(ids, mask, types, hidden_states=not single)
-        if single:
-            rows: Tensor = out.packed[out.packing.rows(cells)]
-            return rows
-        return self.choice.combine({i: out.hidden_states[i].flatten(0, 1)[cells] for i in self.choice.states})
+        single = len(self.choice.states) == 1
+        out = self.encoder(ids, mask, types, hidden_states=not single, depth=self.choice.depth)
+        rows, states = out.packing.rows(cells), out.states
+        if states is None:  # the one that is asked for is the last that was computed
+            only: Tensor = out.packed[rows]
+            return only
+        return self.choice.combine({i: states[i][rows] for i in self.choice.states})
 
     def _as_dtype(self, vectors: Tensor) -> NDArray[Any]:
         if self.config.dtype == "float32":
@@ -330,12 +330,3 @@ def _together(texts: Iterable[Any], characters: int) -> Iterator[list[Any]]:
             some, size = [], 0
     if some:
         yield some
-
-
-def _lower_part(encoder: Encoder, depth: int) -> Encoder:
-    """The encoder up to this layer, its weights shared; without the pooler."""
-    if depth == len(encoder.layers) and encoder.pooler is None:
-        return encoder
-    lower = copy.copy(encoder)
-    lower._modules = {**encoder._modules, "layers": nn.ModuleList(encoder.layers[:depth]), "pooler": None}
-    return lower

@@ -8,7 +8,11 @@ import pytest
 from bertworks.config import from_dict, load_recipe, to_toml
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-KINDS = {"pretrain": ("bertworks.pretrain", "PretrainConfig"), "finetune": ("bertworks.finetune", "FinetuneConfig")}
+KINDS = {
+    "pretrain": ("bertworks.pretrain", "PretrainConfig"),
+    "finetune": ("bertworks.finetune", "FinetuneConfig"),
+    "study": ("bertworks.study.recipe", "Study"),
+}
 
 
 def config_of(path):

@@ -150,7 +150,7 @@ class Planner:
             return folder_start(folder), read_config(folder)[0], None
         if self.base is None or self.store is None:
             raise InputError("its recipe or the store is missing")
-        config = from_dict(PretrainConfig, variant.pretrain, f"variant {variant.name!r}", self.base)
+        config = from_dict(PretrainConfig, variant.pretrain, "pretrain", self.base)
         config.loop.check()
         if unknown := [step for step in variant.snapshots if step not in config.snapshots]:
             raise InputError(f"step {unknown[0]} is none of the recipe's snapshots {list(config.snapshots)}")

@@ -1,0 +1,545 @@
+"""Studies: cells are shared, resumed and claimed; numbers are right; what is wrong is told before anything begins."""
+
+import json
+import math
+import multiprocessing
+import os
+import random
+import shutil
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from bertworks.cli import main
+from bertworks.files import InputError, read_json
+from bertworks.finetune_job import FinetuneConfig
+from bertworks.model.encoder import ModelConfig
+from bertworks.pretrain import PretrainConfig
+from bertworks.study import run as running
+from bertworks.study.cells import Cells, pretrain_cell
+from bertworks.study.plan import Sources, make_plan
+from bertworks.study.recipe import load_study
+from bertworks.study.report import paired, tables
+from bertworks.study.run import Options, run_study
+from bertworks.training import parallel
+from conftest import WORDS
+
+RECIPES = Path(__file__).parents[1] / "recipes" / "study"
+BASE = """
+title = "Tiny"
+source = "a paper"
+base = "both"
+pretrain = "pretrain.toml"
+finetune = "finetune.toml"
+seeds = [1, 2]
+variants = [
+    { name = "both", snapshots = [2] },
+    { name = "left", pretrain.objective = "ltr", pretrain.model.direction = "left" },
+    { name = "right", pretrain.objective = "rtl", pretrain.model.direction = "right" },
+    { name = "side by side", concat = ["left", "right"] },
+    { name = "frozen", finetune = { frozen = true, top.layers = "concat-last-2" } },
+    { name = "random", finetune.random_init = true },
+]
+columns = [
+    { name = "perplexity", pretrain = "mlm_perplexity" },
+    { name = "SST-2", task = "sst2", data = "glue/SST-2", train_rows = 24 },
+]
+[paper]
+"both" = { perplexity = 4.0, SST-2 = 92.7 }
+"left" = { SST-2 = 92.1 }
+"""
+PRETRAIN = """
+snapshots = [2, 4]
+eval_batches = 1
+[model]
+vocab_size = 100
+hidden_size = 16
+num_hidden_layers = 2
+num_attention_heads = 2
+intermediate_size = 32
+max_position_embeddings = 32
+[loop]
+steps = 5
+eval_every = 0
+[[phases]]
+length = 24
+batch_size = 8
+"""
+FINETUNE = "max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\noptim.lr = 1e-3\n"
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """Leave out measuring the machine."""
+    monkeypatch.setattr(parallel, "matmul_peak", lambda *_: 1e12)
+    monkeypatch.setattr(running, "PAUSE", 0.05)
+
+
+def write_study(folder: Path, text: str = BASE) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pretrain.toml").write_text(PRETRAIN)
+    (folder / "finetune.toml").write_text(FINETUNE)
+    (folder / "tiny.toml").write_text(text)
+    return folder / "tiny.toml"
+
+
+def write_tables(folder: Path, name: str, header: str, row) -> None:
+    """train.tsv and dev.tsv of rows that `row` draws."""
+    rng = random.Random(name)
+    (folder / name).mkdir(parents=True)
+    for file, rows in (("train.tsv", 40), ("dev.tsv", 16)):
+        lines = ["\t".join(row(rng, i)) for i in range(rows)]
+        (folder / name / file).write_text("\n".join([header, *lines]) + "\n")
+
+
+def words(rng, n=5) -> str:
+    return " ".join(rng.choices(WORDS, k=n))
+
+
+@pytest.fixture(scope="session")
+def tiny_data(tmp_path_factory) -> Path:
+    """Folders of the tasks that the recipes name, with texts of the tiny store's words."""
+    folder = tmp_path_factory.mktemp("study_data")
+    glue, label = folder / "glue", ("0", "1")
+    write_tables(glue, "SST-2", "sentence\tlabel", lambda r, i: (words(r), label[i % 2]))
+    pair = "index\tquestion\tsentence\tlabel"
+    entailed = ("entailment", "not_entailment")
+    write_tables(glue, "QNLI", pair, lambda r, i: (str(i), words(r), words(r), entailed[i % 2]))
+    quality = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    write_tables(glue, "MRPC", quality, lambda r, i: (label[i % 2], "1", "2", words(r), words(r)))
+    three = ("contradiction", "entailment", "neutral")
+    write_tables(glue, "MNLI", "sentence1\tsentence2\tgold_label", lambda r, i: (words(r), words(r), three[i % 3]))
+    (glue / "MNLI" / "dev.tsv").rename(glue / "MNLI" / "dev_matched.tsv")
+    (folder / "squad").mkdir()
+    for name, rows in (("train-v1.1-13pct", 12), ("train-v1.1", 12), ("dev-v1.1", 6)):
+        (folder / "squad" / f"{name}.json").write_text(json.dumps(squad(random.Random(name), name, rows)))
+    (folder / "conll2003").mkdir()
+    for name in ("eng.train", "eng.testa", "eng.testb"):
+        (folder / "conll2003" / name).write_text(conll(random.Random(name)))
+    return folder
+
+
+def squad(rng, name, rows):
+    questions = []
+    for i in range(rows):
+        context = words(rng, 12)
+        answer = {"text": context.split()[i % 12], "answer_start": context.index(context.split()[i % 12])}
+        questions.append(
+            {"context": context, "qas": [{"id": f"{name}{i}", "question": words(rng), "answers": [answer]}]}
+        )
+    return {"version": "1.1", "data": [{"title": "t", "paragraphs": questions}]}
+
+
+def conll(rng):
+    lines = ["-DOCSTART- -X- -X- O", ""]
+    for _ in range(20):
+        for word in words(rng).split():
+            lines.append(f"{word} NN I-NP {'I-PER' if word[0] in 'abcg' else 'O'}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def sources(recipe, tiny_store, tiny_data, **more) -> Sources:
+    return Sources(recipe, tiny_store.path, tiny_data, **more)
+
+
+def line(recipe, tiny_store, tiny_data, out, *more):
+    return ["study", str(recipe), "--corpus", str(tiny_store.path), "--data", str(tiny_data), "--out", str(out), *more]
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_store, tiny_data, tmp_path_factory):
+    """A study by the command line: its recipe and its folder."""
+    folder = tmp_path_factory.mktemp("study")
+    recipe = write_study(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parallel, "matmul_peak", lambda *_: 1e12)
+        main(line(recipe, tiny_store, tiny_data, folder / "out"))
+    return recipe, folder / "out"
+
+
+def entry(results, row, column):
+    return next(e for e in results["measured"] if (e["row"], e["column"]) == (row, column))
+
+
+def test_what_a_study_leaves(finished):
+    _, out = finished
+    results = read_json(out / "results.json")
+    assert (results["kind"], results["format"], results["study"], results["left"]) == ("study", 1, "tiny", [])
+    assert {cell["state"] for cell in results["cells"].values()} == {"done"}
+    kinds = [name.split("-")[0] for name in results["cells"]]
+    # both, left and right; frozen and random begin with the same pre-training as both; 7 rows with 2 seeds
+    assert (kinds.count("pretrain"), kinds.count("concat"), kinds.count("finetune")) == (3, 1, 14)
+    assert sorted(path.name for path in out.iterdir()) == [
+        "cells",
+        "results.json",
+        "study.md",
+        "study.png",
+        "study.svg",
+    ]
+    for cell in out.glob("cells/*-*"):
+        assert (cell / "model").exists() == (not cell.name.startswith("finetune")) and not (cell / "state").exists()
+        assert {"kind", "cell", "key", "recipe"} == read_json(cell / "cell.json").keys()
+    assert len(list(out.glob("cells/pretrain-*/snapshots/step-2/config.json"))) == 3
+
+
+def test_the_numbers_are_those_of_the_cells(finished, tiny_store, tiny_data):
+    recipe, out = finished
+    results, plan = read_json(out / "results.json"), make_plan(sources(recipe, tiny_store, tiny_data))
+    cells = Cells(out / "cells")
+    values = {}
+    for row in plan.rows:
+        found = [cells.results(cell) for cell in row.tuned["SST-2"]]
+        assert [r["seed"] for r in found] == [1, 2] and all(r["examples"] == {"train": 24, "dev": 16} for r in found)
+        values[row.name] = [r["metrics"]["accuracy"] for r in found]
+        measured = entry(results, row.name, "SST-2")
+        assert list(measured["values"].values()) == values[row.name]
+        assert (measured["mean"], measured["sd"]) == (
+            statistics.fmean(values[row.name]),
+            pytest.approx(statistics.stdev(values[row.name])),
+        )
+    pretrained = cells.results(plan.base.trained[0])
+    assert entry(results, "both", "perplexity")["mean"] == math.exp(pretrained["metrics"]["mlm_loss"])
+    assert entry(results, "left", "perplexity")["mean"] is None  # it has no masked LM
+    rows = {row["name"]: row for row in results["rows"]}
+    assert rows["both, step 2"]["tokens"] == pytest.approx(pretrained["tokens"] * 2 / 5)
+    assert rows["side by side"]["tokens"] == rows["left"]["tokens"] + rows["right"]["tokens"]
+    assert rows["side by side"]["parameters"] > rows["left"]["parameters"] > 100 * 16
+    assert entry(results, "left", "SST-2")["paper_difference"] == pytest.approx(-0.6)
+
+
+def test_the_tables(finished):
+    _, out = finished
+    results, text = read_json(out / "results.json"), (out / "study.md").read_text()
+    both = entry(results, "both", "SST-2")
+    assert f"{100 * both['mean']:.1f} ± {100 * both['sd']:.1f}" in text and "*92.7*" in text and "*-0.6*" in text
+    assert "*4.00*" in text and "## Differences from both" in text and "![Tiny](study.png)" in text
+    assert "over 2 seeds of fine-tuning (1, 2)" in text and "--minute" not in text and "Not finished" not in text
+    assert (out / "study.svg").read_text().count("<svg") == 1
+
+
+def test_the_same_line_runs_nothing_again(finished, tiny_store, tiny_data, monkeypatch):
+    recipe, out = finished
+    before = read_json(out / "results.json")
+    monkeypatch.setattr(running, "pretrain", None)
+    monkeypatch.setattr(running, "finetune", None)
+    assert run_study(make_plan(sources(recipe, tiny_store, tiny_data)), out, out / "cells") == before
+
+
+def test_another_study_shares_equal_cells(finished, tiny_store, tiny_data, tmp_path, monkeypatch):
+    _, out = finished
+    text = BASE.replace('"Tiny"', '"Other"').replace("seeds = [1, 2]", "seeds = [2]")
+    recipe = write_study(tmp_path, text)
+    monkeypatch.setattr(running, "pretrain", None)
+    monkeypatch.setattr(running, "finetune", None)
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    results = run_study(plan, tmp_path / "out", out / "cells", Options(quiet=True))
+    assert results["left"] == results["failed"] == [] and entry(results, "left", "SST-2")["n"] == 1
+
+
+def test_a_study_goes_on_on_another_machine(finished, tiny_store, tiny_data, tmp_path, monkeypatch):
+    """A half-finished study is its folder: moved, with corpus and data elsewhere, its cells are found."""
+    recipe, out = finished
+    shutil.copytree(out, tmp_path / "moved")
+    shutil.copytree(tiny_store.path, tmp_path / "store")
+    shutil.copytree(tiny_data, tmp_path / "data")
+    monkeypatch.setattr(running, "pretrain", None)
+    plan = make_plan(Sources(recipe, tmp_path / "store", tmp_path / "data"))
+    gone = plan.rows[-1].tuned["SST-2"][0]
+    shutil.rmtree(tmp_path / "moved" / "cells" / gone.name)
+    results = run_study(plan, tmp_path / "moved", tmp_path / "moved" / "cells", Options(quiet=True))
+    assert results["measured"] == read_json(out / "results.json")["measured"] and results["left"] == []
+
+
+def test_a_stopped_study_goes_on_to_the_same_figures(finished, tiny_store, tiny_data, tmp_path, monkeypatch):
+    recipe, out = finished
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    left = [4]  # runs until the signal
+
+    def stopping(work):
+        def run(*arguments, **more):
+            left[0] -= 1
+            return work(*arguments, **more) if left[0] else None
+
+        return run
+
+    with monkeypatch.context() as patch:
+        for name in ("pretrain", "finetune"):
+            patch.setattr(running, name, stopping(getattr(running, name)))
+        assert run_study(plan, tmp_path, tmp_path / "cells", Options(quiet=True)) is None
+    half = read_json(tmp_path / "results.json")
+    assert 0 < len(half["left"]) < len(half["cells"]) and "are still to come" in (tmp_path / "study.md").read_text()
+    results = run_study(plan, tmp_path, tmp_path / "cells", Options(quiet=True))
+    assert results["measured"] == read_json(out / "results.json")["measured"]
+
+
+def test_a_diverged_run_is_marked_and_the_others_go_on(tiny_store, tiny_data, tmp_path, monkeypatch, capsys):
+    recipe = write_study(tmp_path)
+    plan, finetune = make_plan(sources(recipe, tiny_store, tiny_data)), running.finetune
+
+    def diverging(config, task, data, model, out, quiet):
+        if config.loop.seed == 2 and "pretrain" in str(model) and config.frozen:
+            raise InputError("loss or gradient not finite in 11 steps in a row")
+        return finetune(config, task, data, model, out, quiet)
+
+    monkeypatch.setattr(running, "finetune", diverging)
+    results = run_study(plan, tmp_path / "out", tmp_path / "out" / "cells", Options(quiet=True))
+    found = entry(results, "frozen", "SST-2")
+    assert found["n"] == 1 and found["failed"][0]["outcome"] == "diverged" and results["left"] == []
+    assert found["difference"]["n"] == 1 and found["difference"]["interval"] is None
+    table = {row[0]: row[2] for row in tables(results)[0].rows}
+    assert "diverged (n 1)" in table["frozen"] and "diverged" not in table["random"]
+    monkeypatch.setattr(running, "finetune", finetune)
+    with pytest.raises(SystemExit) as end:  # it is not tried again, unless that is asked for
+        main(line(recipe, tiny_store, tiny_data, tmp_path / "out"))
+    assert end.value.code == 1 and "frozen: SST-2, seed 2 diverged" in capsys.readouterr().out
+    main(line(recipe, tiny_store, tiny_data, tmp_path / "out", "--retry"))
+    assert entry(read_json(tmp_path / "out" / "results.json"), "frozen", "SST-2")["n"] == 2
+
+
+def test_failed_pre_training_takes_its_fine_tuning_with_it(tiny_store, tiny_data, tmp_path, monkeypatch):
+    plan, pretrain = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), running.pretrain
+
+    def broken(config, *rest, **more):
+        if config.objective == "rtl":
+            raise RuntimeError("no memory")
+        return pretrain(config, *rest, **more)
+
+    monkeypatch.setattr(running, "pretrain", broken)
+    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert [e["row"] for e in results["measured"] if e["failed"]] == ["right", "right", "side by side", "side by side"]
+    assert entry(results, "left", "SST-2")["n"] == 2 and results["left"] == []
+
+
+# ---- several processes
+
+
+def work_on(recipe, store, data, out):
+    parallel.matmul_peak = lambda *_: 1e12
+    running.PAUSE = 0.05
+    run_study(make_plan(Sources(recipe, store, data)), out, out / "cells", Options(quiet=True))
+
+
+def test_two_processes_share_a_study(finished, tiny_store, tiny_data, tmp_path):
+    recipe, out = finished
+    context = multiprocessing.get_context("spawn")
+    both = [context.Process(target=work_on, args=(recipe, tiny_store.path, tiny_data, tmp_path)) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    results = read_json(tmp_path / "results.json")
+    if results["left"]:  # whoever ended last has seen everything
+        results = run_study(make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path, tmp_path / "cells")
+    assert results["measured"] == read_json(out / "results.json")["measured"]
+
+
+def hold(folder, cell, held):
+    with Cells(folder).claimed(cell) as mine:
+        held.put((mine, os.getpid()))
+        time.sleep(60)
+
+
+def test_a_claim_dies_with_its_process(tmp_path):
+    cell, cells = pretrain_cell(PretrainConfig(), "corpus", "a cell"), Cells(tmp_path)
+    context = multiprocessing.get_context("spawn")
+    held = context.Queue()
+    process = context.Process(target=hold, args=(tmp_path, cell, held))
+    process.start()
+    assert held.get(timeout=120)[0] and cells.busy(cell)
+    with cells.claimed(cell) as mine:
+        assert not mine
+    process.kill()
+    process.join()
+    assert not cells.busy(cell)
+    with cells.claimed(cell) as mine:
+        assert mine
+
+
+def test_what_others_hold_is_left_and_said(tiny_store, tiny_data, tmp_path, capsys):
+    recipe = write_study(tmp_path)
+    plan, out = make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "out"
+    with Cells(out / "cells").claimed(plan.rows[-1].tuned["SST-2"][1]):
+        with pytest.raises(SystemExit) as end:
+            main(line(recipe, tiny_store, tiny_data, out))
+        assert end.value.code == 3 and "other processes still work on: random: SST-2, seed 2" in capsys.readouterr().err
+    assert len(read_json(out / "results.json")["left"]) == 1
+
+
+def test_only_some_cells(tiny_store, tiny_data, tmp_path):
+    plan, folder = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), tmp_path / "cells"
+    results = run_study(plan, tmp_path / "out", folder, Options(only="finetune", quiet=True))
+    assert len(results["left"]) == len(results["cells"]) == 18
+    results = run_study(plan, tmp_path / "out", folder, Options(only="pretrain", quiet=True))
+    assert {one["cell"].split("-")[0] for one in results["left"]} == {"concat", "finetune"}
+
+
+# ---- names of cells
+
+
+def test_a_cell_is_named_by_what_determines_it(finished, tiny_store, tiny_data, tmp_path):
+    def cell(text=BASE, pretrain=PRETRAIN, finetune=FINETUNE):
+        recipe = write_study(tmp_path, text)
+        (tmp_path / "pretrain.toml").write_text(pretrain)
+        (tmp_path / "finetune.toml").write_text(finetune)
+        base = make_plan(sources(recipe, tiny_store, tiny_data)).base
+        return base.trained[0].name, base.tuned["SST-2"][0].name
+
+    trained, tuned = cell()
+    assert cell(pretrain=PRETRAIN.replace("eval_every = 0", "eval_every = 3\nsave_every = 7")) == (trained, tuned)
+    assert cell(pretrain=PRETRAIN.replace("snapshots = [2, 4]", "snapshots = [2]")) == (trained, tuned)
+    assert cell(text=BASE.replace("seeds = [1, 2]", "seeds = [1, 2, 3]")) == (trained, tuned)
+    other = cell(pretrain=PRETRAIN.replace("batch_size = 8", "batch_size = 9"))
+    assert other[0] != trained and other[1] != tuned
+    for found in (
+        cell(finetune=FINETUNE.replace("epochs = 1.0", "epochs = 2.0")),
+        cell(text=BASE.replace("train_rows = 24", "train_rows = 23")),
+        cell(text=BASE.replace("seeds = [1, 2]", "seeds = [2]")),
+    ):
+        assert found[0] == trained and found[1] != tuned
+
+
+def test_the_defaults_are_not_in_a_name():
+    """A field that comes later, off by default, must not make a study begin anew."""
+    config, explicit = PretrainConfig(), PretrainConfig(model=ModelConfig(hidden_size=768))
+    assert pretrain_cell(config, "c", "").key == pretrain_cell(explicit, "c", "").key
+    assert pretrain_cell(config, "c", "").key != pretrain_cell(config, "d", "").key
+
+
+def test_a_cell_of_other_defaults_is_refused(tmp_path):
+    cells, config = Cells(tmp_path), PretrainConfig()
+    cell = pretrain_cell(config, "c", "a cell")
+    cells.describe(cell)
+    cells.check(cell)
+    path = cells.place(cell) / "cell.json"
+    path.write_text(path.read_text().replace("masked_lm_prob = 0.15", "masked_lm_prob = 0.16"))
+    with pytest.raises(InputError, match="with other defaults; give another --cells"):
+        cells.check(cell)
+
+
+# ---- statistics
+
+
+def test_a_paired_difference():
+    base, other = {"1": 0.5, "2": 0.6, "3": 0.4, "9": 0.0}, {"1": 0.6, "2": 0.65, "3": 0.55}
+    found = paired(base, other)
+    expected = stats.ttest_rel([0.6, 0.65, 0.55], [0.5, 0.6, 0.4]).confidence_interval(0.95)
+    assert (found["n"], found["mean"]) == (3, pytest.approx(0.1))
+    assert found["interval"] == pytest.approx([expected.low, expected.high])
+    assert paired({"1": 0.5}, {"1": 0.75}) == {"mean": 0.25, "n": 1, "interval": None}
+    assert paired({"1": 0.5}, {"2": 0.75}) is None
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ('base = "both"', 'base = "bth"', "base = 'bth' is no variant"),
+        ("frozen = true", "frozn = true", "unknown key frozn; did you mean frozen?"),
+        ('objective = "ltr"', 'objective = "ltl"', "variant 'left': "),
+        ('task = "sst2"', 'task = "sst"', "no task 'sst'; did you mean sst2"),
+        ("glue/SST-2", "glue/SST", "glue/SST: no such folder"),
+        ('task = "sst2",', 'task = "sst2", metric = "f7",', "metric = 'f7'; expected one of"),
+        ("snapshots = [2]", "snapshots = [3]", "step 3 is none of the recipe's snapshots [2, 4]"),
+        ("concat-last-2", "concat-last-9", "variant 'frozen', column 'SST-2'"),
+        ('["left", "right"]', '["left", "middle"]', "concat = 'middle' is no variant"),
+        ('"left" = { SST-2', '"lefd" = { SST-2', "paper: 'lefd' is no variant"),
+        ("SST-2 = 92.1", "SST = 92.1", "paper: 'left' has 'SST'"),
+        ('"pretrain.toml"', '"none.toml"', "none.toml: no such recipe"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", "seeds that differ"),
+        ('name = "right"', 'name = "left"', "names that differ"),
+    ],
+)
+def test_a_study_with_a_mistake_is_refused(tiny_store, tiny_data, tmp_path, capsys, old, new, said):
+    assert old in BASE
+    recipe = write_study(tmp_path, BASE.replace(old, new))
+    with pytest.raises(SystemExit) as end:
+        main(line(recipe, tiny_store, tiny_data, tmp_path / "out"))
+    told = capsys.readouterr().err
+    assert end.value.code == 1 and said in told and "Traceback" not in told and not (tmp_path / "out").exists()
+
+
+def test_all_problems_are_told_at_once(tiny_store, tiny_data, tmp_path):
+    text = BASE.replace("glue/SST-2", "glue/none").replace("frozen = true", "frozn = true")
+    recipe = write_study(tmp_path, text)
+    (tmp_path / "pretrain.toml").write_text(PRETRAIN.replace("vocab_size = 100", "vocab_size = 101"))
+    with pytest.raises(InputError) as error:
+        make_plan(sources(recipe, tiny_store, tiny_data))
+    told = str(error.value)
+    assert "nothing was begun" in told and "glue/none" in told and "model.vocab_size is 101" in told
+    with pytest.raises(InputError, match="--corpus is missing"):
+        make_plan(Sources(recipe, None, tiny_data))
+
+
+def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, tmp_path):
+    recipe, out = finished
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    for change, said in (
+        ({"study": "other"}, "the results of something else"),
+        ({"format": 2}, "format 2; this program writes format 1"),
+        ({"minute": True}, "was made with --minute"),
+    ):
+        (tmp_path / "results.json").write_text(json.dumps(read_json(out / "results.json") | change))
+        with pytest.raises(InputError, match=said):
+            run_study(plan, tmp_path, tmp_path / "cells")
+
+
+def test_torchrun_is_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="start it several times"):
+        running.alone()
+
+
+# ---- the recipes in the repository
+
+
+def test_a_dry_run_begins_nothing(finished, tiny_store, tiny_data, tmp_path, capsys):
+    recipe, out = finished
+    main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run"))
+    said = capsys.readouterr()
+    assert "both: pre-training" in said.out and "missing" in said.out and not (tmp_path / "new").exists()
+    main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run", "--cells", str(out / "cells")))
+    said = capsys.readouterr()
+    assert "missing" not in said.out and "left: about 0 s" in said.err
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.toml")), ids=lambda p: p.relative_to(RECIPES).as_posix())
+def test_a_recipe_expands(path, tiny_store, tiny_data):
+    """Every override is a field that exists, every task and layer is there, every concatenation fits."""
+    study = load_study(path)
+    plan = make_plan(sources(path, tiny_store, tiny_data, minute=True))
+    assert {row.name for row in plan.rows} >= {variant.name for variant in study.variants}
+    assert study.size == ("paper" if path.parent.name == "paper" else "cpu")
+    if study.size == "cpu":
+        assert all(cell.work.loop.seed for cell in plan.cells if isinstance(cell.work, PretrainConfig))
+
+
+@pytest.mark.parametrize("name", ["tasks", "features", "steps", "input-format"])
+def test_a_recipe_runs_from_end_to_end(name, tiny_store, tiny_data, tmp_path, monkeypatch):
+    """Each mechanism once: snapshots, concatenation, LSTMs, no layers, frozen features, other inputs and masks."""
+    plan = make_plan(sources(RECIPES / f"{name}.toml", tiny_store, tiny_data, minute=True))
+    plan = replace(plan, seeds=plan.seeds[:1])
+    for row in plan.rows:
+        for column, cells in row.tuned.items():
+            row.tuned[column] = cells[:1]
+    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert results["failed"] == results["left"] == [] and results["minute"]
+    assert all(one["n"] == 1 for one in results["measured"])
+    assert (tmp_path / "out" / "study.png").stat().st_size > 5000
+
+
+def test_the_runner_is_the_configurations_own(tiny_store, tiny_data, tmp_path):
+    """A column's settings stand on the task's and the study's, a variant's on all of them."""
+    text = BASE.replace("train_rows = 24", "train_rows = 24, finetune = { epochs = 4.0, batch_size = 4 }")
+    text = text.replace("finetune.random_init = true", "finetune = { random_init = true, batch_size = 6 }")
+    plan = make_plan(sources(write_study(tmp_path, text), tiny_store, tiny_data))
+    configs = {row.name: row.tuned["SST-2"][0].work.config for row in plan.rows}
+    assert all(isinstance(config, FinetuneConfig) and config.epochs == 4 for config in configs.values())
+    assert (configs["both"].batch_size, configs["random"].batch_size, configs["both"].max_seq_length) == (4, 6, 24)

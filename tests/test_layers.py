@@ -17,7 +17,7 @@ FLOORS = [
     | {"tasks.metrics", "tasks.table", "sheets", "resampling"},
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
-    {"pretrain", "finetune", "evaluate", "distill"},
+    {"pretrain", "static", "finetune", "evaluate", "distill"},
     {"predictor", "features", "plots", "demo_report", "compare"} | {"sweep"},  # read what runs wrote; many runs
     {"probing"},  # looks into models, draws with the colours of plots
     {"feature_files"} | {"suite", "submission", "study", "demo", "export", "serve", "doctor"},

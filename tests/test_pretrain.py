@@ -137,6 +137,11 @@ def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, n
     assert "no such recipe" in refused(capsys, line(tmp_path / "none.toml", tiny_store.path, tmp_path / "run"))
 
 
+def test_flags_that_do_not_fit_together_are_refused(tiny_store, tmp_path, capsys):
+    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--instances.input-format", "full-sentences")
+    assert "which has no second segment" in refused(capsys, argv)
+
+
 def test_a_damaged_state_is_refused(tiny_store, trained, tmp_path, capsys):
     out = tmp_path / "run"
     shutil.copytree(trained, out)

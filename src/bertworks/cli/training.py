@@ -14,6 +14,7 @@ def pretrain(argv: list[str]) -> None:
     import tyro
 
     from ..config import load_recipe
+    from ..files import InputError
     from ..pretrain import PretrainConfig
     from ..pretrain import estimate as estimate_run
     from ..pretrain import pretrain as run
@@ -31,9 +32,11 @@ def pretrain(argv: list[str]) -> None:
         init: Path | None = None  # model folder to continue from
         estimate: bool = False  # only say how long it will take and how much memory it needs
 
-    command = tyro.cli(
-        Command, args=argv[1:] if recipe else argv, default=_with_recipe(Command, base), prog="bertworks pretrain"
-    )
+    start, argv = _with_recipe(Command, base), argv[1:] if recipe else argv
+    try:
+        command = tyro.cli(Command, args=argv, default=start, prog="bertworks pretrain")
+    except ValueError as error:  # a value that the recipe's own checks refuse
+        raise InputError(str(error)) from None
     if command.estimate:
         for name, value in estimate_run(command.recipe, command.corpus).items():
             print(f"{name:18} {value:,.2f}")
@@ -90,6 +93,42 @@ def concat(argv: list[str]) -> None:
         print(f"{out}: a pair of encoders. Next: bertworks finetune --model {out} ...")
 
     tyro.cli(run, prog="bertworks concat", args=argv)
+
+
+def static(argv: list[str]) -> None:
+    """Static word vectors as a model folder: word2vec on a store (--corpus), or a file of vectors (--vectors)."""
+    from pathlib import Path
+
+    import tyro
+
+    from ..files import InputError
+    from ..static import StaticConfig, read_static, train_static
+
+    def run(
+        out: Path,
+        config: Annotated[StaticConfig, tyro.conf.arg(name="")] = StaticConfig(),  # noqa: B008
+        corpus: Path | None = None,
+        vectors: Path | None = None,
+        tokenizer: Path | None = None,
+    ) -> None:
+        """An encoder without layers: the baseline from before contextual vectors.
+
+        Args:
+            out: the model folder to write
+            corpus: store to train word2vec on
+            vectors: instead, a text file of vectors, as word2vec and GloVe write it
+            tokenizer: with --vectors, the vocabulary whose words are looked up
+        """
+        if corpus is not None:
+            facts = train_static(corpus, out, config)
+        elif vectors is not None and tokenizer is not None:
+            facts = read_static(vectors, tokenizer, out)
+        else:
+            raise InputError("give --corpus STORE, or --vectors FILE with --tokenizer DIR")
+        print(f"{out}: {facts['pieces_with_a_vector']:,} of {facts['pieces']:,} pieces have a vector. Next: "
+              f"bertworks finetune --model {out} --top.bilstm-layers 2 ...")  # fmt: skip
+
+    tyro.cli(run, prog="bertworks static", args=argv)
 
 
 def finetune(argv: list[str]) -> None:

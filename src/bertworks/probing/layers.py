@@ -46,7 +46,7 @@ class LayersConfig:
     pool: Literal["mean", "cls"] = "mean"  # a text's vector: the mean over its tokens, or that of [CLS]
     seeds: int = 3  # probes a layer: each leaves out another tenth of the training items and has another control
     first_seed: int = 1  # counted up from here
-    l2: float = 1.0  # strength of the penalty on the weights (the sum over items is not divided by their number)
+    l2: float = 100.0  # penalty: half of it times the squared weights, beside the loss summed over the items
     steps: int = 300  # of L-BFGS, at most
     max_seq_length: int = 128  # tokens of an input; longer texts are cut, longer sentences have windows
 

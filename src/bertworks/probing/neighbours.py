@@ -94,7 +94,7 @@ def neighbours(
         "corpus": [str(path) for path in corpus],
         "settings": {**vars(config), "layer": layer},
         "places": values.count,
-        "more": next(found, None) is not None,
+        "more": values.count == config.limit,
         "documents": reader.counts["documents"],
         "mean": values.mean,
         "std": values.std,
@@ -206,7 +206,7 @@ def show(results: dict[str, Any]) -> None:
         left, right = _cut(one["left"][::-1], side)[::-1], _cut(one["right"], side)
         line = Text(f"{one['cosine']:.3f}  " + " " * (side - cell_len(left)) + left)
         console.print(line.append(one["word"], "bold").append(right))
-    more = " (the limit; more text was not read)" if results["more"] else ""
+    more = " (the limit: what comes after was not read)" if results["more"] else ""
     told = f"cosine of all of them {results['mean']:.3f} on average, standard deviation {results['std']:.3f}"
     console.print(Text(f"{results['places']:,} places in {results['documents']:,} documents{more}; {told}"))
 

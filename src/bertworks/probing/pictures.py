@@ -35,7 +35,7 @@ def lines(
     axes.set(xticks=places, xticklabels=list(names), xlabel="layer", ylabel=ylabel)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
-    axes.legend(edgecolor="none", framealpha=0.9)
+    figure.legend(loc="outside upper left", ncols=2, frameon=False)
     return _save(figure, out)
 
 
@@ -51,7 +51,7 @@ def heat_map(
     form: str = "{:.2f}",
     xlabel: str = "",
 ) -> list[Path]:
-    """A cell a number, written in it. `diverging`: white is 0, orange below and blue above it."""
+    """A cell a number, written in it. `diverging`: white is 0, orange below and purple above it."""
     figure, axes = _figure(1.6 + 0.62 * len(columns) + 0.06 * max(map(len, rows)), 1.2 + 0.42 * len(rows))
     if diverging:
         high = max(float(np.abs(values).max()), 1e-9)
@@ -59,8 +59,9 @@ def heat_map(
     image = axes.imshow(values, cmap="PuOr" if diverging else "Blues", vmin=low, vmax=high, aspect="auto")
     for i, j in np.ndindex(*values.shape):
         share = float(image.norm(float(values[i, j])))  # type: ignore[arg-type]
-        dark = abs(share - 0.5) > 0.38 if diverging else share > 0.6
-        axes.text(j, i, form.format(values[i, j]), ha="center", va="center", fontsize=8, color="w" if dark else "k")
+        dark = abs(share - 0.5) > 0.3 if diverging else share > 0.6
+        told = form.format(float(np.round(values[i, j], 2)) + 0.0)  # + 0.0: what is rounded to nothing has no sign
+        axes.text(j, i, told, ha="center", va="center", fontsize=8, color="w" if dark else "k")
     axes.set(xticks=range(len(columns)), xticklabels=list(columns), yticks=range(len(rows)), yticklabels=list(rows))
     axes.set_xlabel(xlabel)
     axes.set_title(title, fontsize=10)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .evaluate import Finetuned
 from .files import InputError
+from .model.inference import for_inference
 from .tasks.answers import Answer
 from .tasks.base import Example, KindName, Prepared, Task
 from .tasks.choice import Choice
@@ -89,7 +90,7 @@ class Predictor:
         self.world = World(0, 1, torch.device(device))
         self.loaded = Finetuned.load(folder, max_length)
         self.folder, self.tokenizer = self.loaded.folder, self.loaded.tokenizer
-        self.model = self.loaded.model.to(self.world.device)
+        self.model = for_inference(self.loaded.model.to(self.world.device))
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = str(self.loaded.settings.get("kind", ""))  # of its task; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs that were cut since this predictor was made

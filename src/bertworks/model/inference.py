@@ -23,8 +23,10 @@ class _Linear(nn.Linear):
 
 
 def for_inference(network: Network) -> Network:
-    """The network in evaluation mode, its weights shared; products through oneDNN if it is in float32 on a CPU."""
+    """The network in evaluation mode, its weights shared; products through oneDNN if they are float32 on a CPU."""
     network.eval()
+    if torch.is_autocast_enabled("cpu"):
+        return network
     weights = {(p.dtype, p.device.type) for p in network.parameters()}
     if weights != {(torch.float32, "cpu")} or not torch.backends.mkldnn.is_available():
         return network

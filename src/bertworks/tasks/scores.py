@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..model.heads import TOKEN_HEADS, Model
+from ..model.inference import for_inference
 from ..training.parallel import World
 from .inputs import Inputs
 
@@ -20,14 +21,14 @@ def compute_scores(model: Model, inputs: Inputs, world: World, size: int = 64) -
     was_training = model.training
     name = next(name for name in model.heads if name not in ("mlm", "nsp"))
     head, by_token = model.heads[name], name in TOKEN_HEADS
-    model.eval()
+    network = for_inference(model)
     outputs: int = head.out_features  # type: ignore[assignment]
     scores = torch.zeros(len(inputs.ids) if by_token else len(inputs.edges) - 1, outputs, device=world.device)
     for i, rows in enumerate(inputs.by_length(size)):
         if i % world.size == world.rank:
             batch = {name: value.to(world.device) for name, value in inputs.batch(rows).items()}
             mask = batch["attention_mask"]
-            out = model.encode(batch)
+            out = network.encode(batch)
             if by_token:
                 found, places = head(out)[out.packing.rows(mask.flatten().nonzero().squeeze(1))], inputs.tokens(rows)
             else:

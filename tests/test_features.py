@@ -248,7 +248,8 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("ending", [".safetensors", ".npz"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_arrays_in_files(folder, tmp_path, ending, dtype, capsys):
+def test_arrays_in_files(folder, tmp_path, ending, dtype, capsys, monkeypatch):
+    monkeypatch.setattr(features, "TEXTS", 3)  # several chunks
     source, out = tmp_path / "in.txt", tmp_path / f"out{ending}"
     source.write_text("\n".join(TEXTS[:-1]) + "\n" + LONG)
     main(["features", str(folder), str(source), "--out", str(out), "--dtype", dtype])
@@ -321,6 +322,7 @@ def test_a_failure_leaves_the_old_file(folder, tmp_path, ending, monkeypatch, ca
         (["--out", "x.npz", "--words", "mean", "--pool", "mean"], "words cannot stand beside pool"),
         (["--out", "x.npz", "--max-length", "33"], "max_length = 33; expected 8 to 32"),
         (["--out", "x.npz", "--text", "a,b,c"], "3 text columns; expected one, or two"),
+        (["--out", "x.npz", "--layers", ""], "'' is no layer"),
     ],
 )
 def test_refusals(folder, tmp_path, monkeypatch, capsys, arguments, says):
@@ -330,6 +332,13 @@ def test_refusals(folder, tmp_path, monkeypatch, capsys, arguments, says):
         main(["features", str(folder), "in.txt", *arguments])
     assert error.value.code == 1 and says in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_a_missing_file_is_named(folder, tmp_path, capsys):
+    for name in ("none.txt", "none.csv"):
+        with pytest.raises(SystemExit):
+            main(["features", str(folder), str(tmp_path / name), "--out", str(tmp_path / "x.npz")])
+        assert f"{name}: no such file\n" in capsys.readouterr().err
 
 
 def test_float16_refuses_what_it_cannot_hold(folder):

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from .features import Chunk, Extractor, Text
 from .files import InputError, atomic_write
 from .predict_files import Columns, read_inputs
+from .tasks.table import TABLES
 
 Write = Callable[[Chunk, list[int]], None]  # a chunk, and the line of each of its texts
 Facts = dict[str, str]  # what the file tells about itself
@@ -47,6 +48,8 @@ def write_features(extractor: Extractor, file: str, columns: Columns, out: Path,
     writer = writer_for(out)
     if len(columns.text) > 2:
         raise InputError(f"{len(columns.text)} text columns; expected one, or two for pairs")
+    if file != "-" and Path(file).suffix not in TABLES and not Path(file).is_file():
+        raise InputError(f"{file}: no such file")
     lines: deque[int] = deque()  # of the texts that are under way
 
     def texts() -> Iterator[Text]:

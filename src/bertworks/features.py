@@ -42,7 +42,9 @@ Text = str | tuple[str, str]  # a text or a pair
 class FeatureConfig:
     """Which vectors are taken from a text."""
 
-    layers: str = "last"  # last, second-to-last, embeddings, concat-last-4, sum-all, ...: model/layer_choice.py
+    layers: str = (
+        "last"  # or second-to-last, embeddings, concat-last-4, sum-last-4, sum-all, weighted-sum; 0,5; -1,-2
+    )
     pool: Literal["mean", "cls", "max"] | None = None  # one vector a text; left out: one a token
     words: Literal["first", "mean"] | None = None  # one vector a word: of its first piece, or the mean over its pieces
     specials: bool = False  # [CLS] and [SEP] count among the tokens
@@ -99,8 +101,10 @@ class Extractor:
     ):
         """The encoder is put into evaluation mode and moved to the device.
 
-        Raises InputError if it has no such layers, or fewer positions than `config.max_length`.
+        Raises InputError if it has no such layers or fewer positions than `config.max_length`, or there is no GPU.
         """
+        if device == "cuda" and not torch.cuda.is_available():
+            raise InputError("device = 'cuda', but torch finds no GPU; leave it out, or give cpu")
         self.config = config or FeatureConfig()
         shape, tokens = encoder.config, self.config.max_length
         if tokens is not None and not 8 <= tokens <= shape.max_position_embeddings:

@@ -88,7 +88,7 @@ def probe_neighbours(argv: list[str]) -> None:
 
 def features(argv: list[str]) -> None:
     """Vectors of every text of a file from chosen layers: FOLDER FILE --out F [--layers sum-all] [--pool mean]."""
-    from typing import Annotated
+    from typing import Annotated, Literal
 
     import tyro
 
@@ -102,7 +102,7 @@ def features(argv: list[str]) -> None:
         out: Path,
         config: Annotated[FeatureConfig, tyro.conf.arg(name="")] = FeatureConfig(),  # noqa: B008
         text: str = "",
-        device: str | None = None,
+        device: Literal["cpu", "cuda"] | None = None,
     ) -> None:
         """Write a vector for each piece of each text, or for each word or text, with the places it stands for.
 
@@ -111,7 +111,7 @@ def features(argv: list[str]) -> None:
             file: text, a line each; .csv, .tsv, .jsonl, .parquet; - for stdin
             out: file to write: .safetensors, .parquet or .npz
             text: text column of a table, or two of them with a comma between for pairs
-            device: cpu or cuda; left out: a GPU if there is one
+            device: left out: a GPU if there is one
         """
         writer_for(out)  # before minutes of loading and computing
         columns = Columns(tuple(name for name in text.split(",") if name))

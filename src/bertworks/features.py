@@ -42,9 +42,7 @@ Text = str | tuple[str, str]  # a text or a pair
 class FeatureConfig:
     """Which vectors are taken from a text."""
 
-    layers: str = (
-        "last"  # or second-to-last, embeddings, concat-last-4, sum-last-4, sum-all, weighted-sum; 0,5; -1,-2
-    )
+    layers: str = "last"  # or second-to-last, embeddings, concat-last-4, sum-last-4, sum-all, weighted-sum; 0,5; -1,-2
     pool: Literal["mean", "cls", "max"] | None = None  # one vector a text; left out: one a token
     words: Literal["first", "mean"] | None = None  # one vector a word: of its first piece, or the mean over its pieces
     specials: bool = False  # [CLS] and [SEP] count among the tokens

@@ -138,6 +138,7 @@ def test_no_text_becomes_markup(folder, attention):
     assert evil.count("<script") == 2 == evil.count("</script>") and "<img" not in evil
     tokens = attend(inside, "a", max_length=32)
     hostile = page(type(tokens)(**{**vars(tokens), "tokens": ["[CLS]", EVIL, "[SEP]"], "model": EVIL}))
+    assert "<" not in hostile[hostile.index('id="data">') + 10 : hostile.index("</script>")]
     assert elements(hostile) == elements(evil) and data_of(hostile)["tokens"][1] == EVIL
 
 

@@ -65,6 +65,11 @@ class Cell:
         return f"{self.kind}-{self.key[:16]}"
 
     @property
+    def before(self) -> list["Cell"]:
+        """All that must be there before it can run, and what that needs in turn."""
+        return [one for cell in self.needs for one in (*cell.before, cell)]
+
+    @property
     def config(self) -> PretrainConfig | FinetuneConfig | None:
         """Its recipe; two models side by side have none."""
         if isinstance(self.work, Finetuning):

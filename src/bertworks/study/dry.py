@@ -22,9 +22,9 @@ def show(plan: Plan, folder: Path) -> None:
         left, unknown = left + (seconds or 0), unknown + (seconds is None)
         spent = (cells.results(cell) or {}).get("seconds")
         told = ["" if s is None else duration(s) for s in (spent, None if state == "done" else seconds)]
-        rows.append((cell.told, state, *told, cell.name))
-    header = ("run", "state", "took", "left, about", "folder")
-    Sheet(f"{plan.study.title}: {len(plan.cells)} runs in {folder}", header, rows).show()
+        rows.append((cell.told, state, *told))
+    header = ("run", "state", "took", "left, about")
+    Sheet(f"{plan.study.title}: {len(plan.cells)} runs", header, rows).show()
     without = f", and {unknown} of which nothing like them is finished yet" if unknown else ""
     print(f"left: about {duration(left)} of one process{without}", file=sys.stderr)
 

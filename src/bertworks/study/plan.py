@@ -49,13 +49,13 @@ class Row:
     @property
     def trained(self) -> tuple[Cell, ...]:
         """The pre-training that it is made of."""
-        found = [one for cell in self.start.needs for one in (cell, *cell.needs) if one.kind == "pretrain"]
+        found = [one for cell in self.start.needs for one in (*cell.before, cell) if one.kind == "pretrain"]
         return tuple({cell.key: cell for cell in found}.values())
 
     @property
     def cells(self) -> list[Cell]:
         """All its cells, in the order in which they can be worked on."""
-        before = [one for cell in self.start.needs for one in (*cell.needs, cell)]
+        before = [one for cell in self.start.needs for one in (*cell.before, cell)]
         return [*before, *(cell for cells in self.tuned.values() for cell in cells)]
 
 
@@ -77,7 +77,10 @@ class Plan:
     def cells(self) -> list[Cell]:
         """Every cell once, in the order of work: the base variant's first, then row by row."""
         order = [self.base, *(row for row in self.rows if row is not self.base)]
-        return list({cell.key: cell for row in order for cell in row.cells}.values())
+        found: dict[str, Cell] = {}
+        for cell in (cell for row in order for cell in row.cells):
+            found.setdefault(cell.key, cell)  # named after the first row that needs it
+        return list(found.values())
 
 
 def make_plan(sources: Sources) -> Plan:

@@ -147,8 +147,9 @@ class Worker:
         if only == "pretrain":
             return cell.kind == "pretrain"
         if only == "finetune":
-            needs = [one for one in cell.needs if one.kind == "pretrain"]
-            return cell.kind != "pretrain" and all(cells.state(one) == "done" or cells.busy(one) for one in needs)
+            return cell.kind != "pretrain" and all(
+                cells.state(one) == "done" or cells.busy(one) for one in cell.before if one.kind == "pretrain"
+            )
         return True
 
     def _next(self, left: list[Cell]) -> bool | None:

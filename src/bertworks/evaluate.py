@@ -12,7 +12,7 @@ from .checkpoint.folder import find_model, load_model, load_tokenizer, read_conf
 from .checkpoint.hf import labels_from_hf, task_of
 from .files import InputError, read_json
 from .model.heads import Model
-from .tasks.base import Limits, Task
+from .tasks.base import Judged, Limits, Prepared, Task
 from .tasks.kinds import KINDS, kind_of
 from .tasks.scores import compute_scores
 from .tokenizer import Tokenizer
@@ -76,28 +76,49 @@ def tokenizer_length(folder: Path, positions: int) -> int:
     return min(length, positions) if isinstance(length, int) and length > 2 else positions
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A fine-tuned model and labelled rows, ready to be judged, once or many times."""
+
+    loaded: Finetuned
+    prepared: Prepared
+    order: list[int]  # the model's output for each label of the data; empty: as they are
+    world: parallel.World
+    name: str  # of the task
+    rows: int
+
+    @classmethod
+    def of(cls, loaded: Finetuned, task: Task, rows: Sequence[Any]) -> "Trial":
+        """Raises InputError if the model is of another kind, or does not know a label of the data."""
+        loaded.check(task.kind)
+        kind = kind_of(task)
+        task = replace(task, labels=kind.labels(task, rows))
+        order: list[int] = []
+        if loaded.labels and task.kind != "regression":
+            task, order = _meet(loaded, task)
+        prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
+        world = parallel.World(0, 1, parallel.join_world().device)
+        loaded.model.to(world.device)
+        return cls(loaded, prepared, order, world, task.name, len(rows))
+
+    def judge(self, batch_size: int = 64) -> Judged:
+        scores = compute_scores(self.loaded.model, self.prepared.inputs, self.world, batch_size)
+        return self.prepared.judge(scores[:, self.order] if self.order else scores, self.loaded.settings)
+
+
 def evaluate(model: Path | str, task: Task, rows: Sequence[Any], max_seq_length: int | None = None) -> dict[str, Any]:
     """The task's metrics of a fine-tuned folder on labelled rows, `predicted` counts and `truncation`.
 
     Raises InputError if the model is of another kind, or does not know a label of the data.
     """
-    loaded = Finetuned.load(model, max_seq_length)
-    loaded.check(task.kind)
-    kind = kind_of(task)
-    task = replace(task, labels=kind.labels(task, rows))
-    order: list[int] = []
-    if loaded.labels and task.kind != "regression":
-        task, order = _meet(loaded, task)
-    prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
-    world = parallel.World(0, 1, parallel.join_world().device)
-    scores = compute_scores(loaded.model.to(world.device), prepared.inputs, world)
-    judged = prepared.judge(scores[:, order] if order else scores, loaded.settings)
+    trial = Trial.of(Finetuned.load(model, max_seq_length), task, rows)
+    judged = trial.judge()
     return {
-        "task": task.name,
+        "task": trial.name,
         "metrics": judged.metrics,
         "predicted": judged.predicted,
-        "examples": len(rows),
-        "truncation": prepared.inputs.truncation(),
+        "examples": trial.rows,
+        "truncation": trial.prepared.inputs.truncation(),
     }
 
 

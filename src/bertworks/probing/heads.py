@@ -10,7 +10,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..evaluate import Finetuned, _meet
+from ..evaluate import Finetuned, Trial
 from ..files import InputError
 from ..model.encoder import Encoder
-from ..tasks.base import Judged, Prepared, Task
-from ..tasks.kinds import kind_of
-from ..tasks.scores import compute_scores
-from ..training.parallel import World, facts, join_world
+from ..tasks.base import Judged, Task
+from ..training.parallel import facts
 from ..training.report import duration
 from .pictures import heat_map
 
@@ -49,19 +47,20 @@ def ablate_heads(
     loaded = Finetuned.load(run)
     shape = (loaded.model.config.num_hidden_layers, loaded.model.config.num_attention_heads)
     has_attention(loaded.model.encoder, str(loaded.folder))
-    ablation = _Ablation.of(loaded, task, _drawn(rows, config), config)
+    trial = Trial.of(loaded, task, _drawn(rows, config))
     counted, metric, began = shape[0] * shape[1] + 1, task.metrics[0], time.perf_counter()
-    told = f"{counted} evaluations of {ablation.rows:,} rows, one without each of {shape[0]} x {shape[1]} heads"
+    told = f"{counted} evaluations of {trial.rows:,} rows, one without each of {shape[0]} x {shape[1]} heads"
     if not quiet:
         print(told, file=sys.stderr, flush=True)
-    whole = ablation.judge(torch.ones(shape))
+    whole = trial.judge(config.batch_size)
     if not quiet:
         print(f"about {duration(counted * (time.perf_counter() - began))}", file=sys.stderr, flush=True)
     values, changed = np.zeros(shape), np.zeros(shape, np.int64)
     for layer, head in np.ndindex(*shape):
         mask = torch.ones(shape)
         mask[layer, head] = 0
-        judged = ablation.judge(mask)
+        with masked(loaded.model.encoder, mask.to(trial.world.device)):
+            judged = trial.judge(config.batch_size)
         values[layer, head] = judged.metrics[metric]
         changed[layer, head] = _changed(whole, judged)
     return {
@@ -69,7 +68,7 @@ def ablate_heads(
         "model": str(loaded.folder),
         "task": task.name,
         "metric": metric,
-        "examples": ablation.rows,
+        "examples": trial.rows,
         "of": len(rows),
         "settings": vars(config),
         "whole": whole.metrics[metric],
@@ -106,35 +105,6 @@ def masked(encoder: Encoder, mask: Tensor) -> Iterator[None]:
         yield
     finally:
         hook.remove()
-
-
-@dataclass(frozen=True)
-class _Ablation:
-    """A fine-tuned model and rows to judge it by again and again."""
-
-    loaded: Finetuned
-    prepared: Prepared
-    order: list[int]  # the model's output for each label of the data
-    world: World
-    rows: int
-    batch_size: int
-
-    @classmethod
-    def of(cls, loaded: Finetuned, task: Task, rows: Sequence[Any], config: HeadsConfig) -> "_Ablation":
-        loaded.check(task.kind)
-        kind, order = kind_of(task), list[int]()
-        task = replace(task, labels=kind.labels(task, rows))
-        if loaded.labels and task.kind != "regression":
-            task, order = _meet(loaded, task)
-        prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
-        world = World(0, 1, join_world().device)
-        loaded.model.to(world.device)
-        return cls(loaded, prepared, order, world, len(rows), config.batch_size)
-
-    def judge(self, mask: Tensor) -> Judged:
-        with masked(self.loaded.model.encoder, mask.to(self.world.device)):
-            scores = compute_scores(self.loaded.model, self.prepared.inputs, self.world, self.batch_size)
-        return self.prepared.judge(scores[:, self.order] if self.order else scores, self.loaded.settings)
 
 
 def _changed(whole: Judged, judged: Judged) -> int:

@@ -65,10 +65,15 @@ def study(argv: list[str]) -> None:
 
 def _stoppable(work: Any) -> Any:
     """What `work` returns; status 3 says that it was stopped and the same line goes on."""
+    import signal
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run itself saves; so it is between two runs
     try:
         results = work()
     except KeyboardInterrupt:  # between two runs, or while one is judged
         results = None
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if results is None:
         print("\nstopped; type the same line again to go on", file=sys.stderr)
         raise SystemExit(3)

@@ -160,7 +160,7 @@ class Planner:
         if self.sources.minute:
             config = minute.pretraining(config, self.store.vocab_size)
         if config.model.vocab_size != self.store.vocab_size:
-            raise InputError(
+            self.problems.append(  # once, although every variant has it
                 f"model.vocab_size is {config.model.vocab_size}, {self.store.folder} was built with a vocabulary of "
                 f"{self.store.vocab_size}; change the recipe, or build the corpus with the other tokenizer"
             )

@@ -110,7 +110,8 @@ class Planner:
         for variant in [*whole, *(v for v in self.study.variants if v.concat)]:
             with self._noted(f"variant {variant.name!r}"):
                 self.made[variant.name] = self._start(variant)
-        rows = [row for variant in self.study.variants if variant.name in self.made for row in self._rows(variant)]
+        shown = (variant for variant in self.study.variants if variant.row and variant.name in self.made)
+        rows = [row for variant in shown for row in self._rows(variant)]
         if self.problems:
             found = "\n".join(f"- {problem}" for problem in dict.fromkeys(self.problems))
             raise InputError(f"{self.sources.recipe} cannot run; nothing was begun:\n{found}")

@@ -29,6 +29,7 @@ class Variant:
     snapshots: tuple[int, ...] = ()  # steps of the pre-training whose snapshots are rows of their own
     concat: tuple[str, ...] = ()  # no pre-training of its own: the models of two other variants side by side
     model: str = ""  # no pre-training of its own: this model folder
+    row: bool = True  # false: no row of its own, only made for others to be put side by side
     line: str = ""  # of a study with an axis: the curve that this row is a point of
     x: float | None = None  # its place on the axis; of snapshots the step
 
@@ -93,8 +94,9 @@ class Study:
                 raise ValueError(f"{what} {', '.join(names) or 'none'}; expected one or more, and names that differ")
         if not self.seeds or len({*self.seeds}) < len(self.seeds):
             raise ValueError("expected one seed or more, and seeds that differ")
-        if self.base not in (variant.name for variant in self.variants):
-            raise ValueError(f"base = {self.base!r} is no variant; expected one of {_names(self.variants)}")
+        rows = tuple(variant for variant in self.variants if variant.row)
+        if self.base not in (variant.name for variant in rows):
+            raise ValueError(f"base = {self.base!r} is no variant with a row; expected one of {_names(rows)}")
         for variant in self.variants:
             if unknown := [name for name in variant.concat if name not in (v.name for v in self.variants)]:
                 raise ValueError(f"variant {variant.name!r}: concat = {unknown[0]!r} is no variant")

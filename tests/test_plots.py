@@ -84,7 +84,7 @@ def curves(monkeypatch, runs, x="step"):
             found[axes.get_ylabel()] = lines
         return []
 
-    monkeypatch.setattr(plots, "_save", keep)
+    monkeypatch.setattr(plots, "save_figure", keep)
     plot_runs(runs, "nowhere", x)
     return found
 

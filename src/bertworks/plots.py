@@ -107,12 +107,12 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
         found = [run._replace(name="/".join(f.resolve().parts[-2:])) for run, f in zip(found, folders, strict=True)]
     rows = [row for row in _panels(found) if row]
     columns = max(map(len, rows))
-    figure = _figure(4.8 * columns, 3.4 * len(rows))
+    figure = new_figure(4.8 * columns, 3.4 * len(rows))
     for i, row in enumerate(rows):
         for j, metric in enumerate(row):
             axes = figure.add_subplot(len(rows), columns, i * columns + j + 1)
             _draw(axes, found, metric, x)
-    return _save(figure, Path(out))
+    return save_figure(figure, Path(out))
 
 
 def _panels(runs: list[Run]) -> tuple[list[str], list[str]]:
@@ -190,7 +190,7 @@ def plot_groups(
     levels: Mapping[str, float] = {},
 ) -> list[Path]:
     """Shares (0 to 1) of several seeds a group: a point each and their mean; `levels` are drawn across."""
-    figure = _figure(1.8 + 1.5 * len(groups), 3.6)
+    figure = new_figure(1.8 + 1.5 * len(groups), 3.6)
     axes = figure.add_subplot()
     for i, ((name, values), colour) in enumerate(zip(groups.items(), itertools.cycle(COLOURS), strict=False)):
         mean = sum(values) / len(values)
@@ -213,18 +213,19 @@ def plot_groups(
     )
     axes.set_ylim(0, min(1.1, 1.2 * max(value for values in groups.values() for value in values) + 0.02))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    return _save(figure, Path(out))
+    return save_figure(figure, Path(out))
 
 
-def _figure(width: float, height: float) -> Figure:
-    """An empty figure with its own canvas: no global state, no display."""
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, with its own canvas: no global state, no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def _save(figure: Figure, out: Path) -> list[Path]:
-    for axes in figure.axes:
+def save_figure(figure: Figure, out: Path, open_axes: bool = True) -> list[Path]:
+    """Write `out`, or both .png and .svg of it; returns the files. open_axes: no frame, a faint grid of levels."""
+    for axes in figure.axes if open_axes else ():
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
     files = [out] if out.suffix in (".png", ".svg") else [out.with_name(out.name + end) for end in (".png", ".svg")]

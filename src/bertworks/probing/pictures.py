@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ..files import InputError, atomic_write, write_json
-from ..plots import COLOURS, GREY
+from ..files import InputError, write_json
+from ..plots import COLOURS, GREY, new_figure, save_figure
 
 
 def lines(
@@ -23,7 +20,8 @@ def lines(
     spreads: Mapping[str, Sequence[float]] = {},
 ) -> list[Path]:
     """Curves over layers, thick with points, and others dotted in grey; `spreads` are standard deviations of curves."""
-    figure, axes = _figure(2.4 + 0.45 * len(names), 3.6)
+    figure = new_figure(2.4 + 0.45 * len(names), 3.6)
+    axes = figure.add_subplot()
     places = np.arange(len(names))
     for (name, values), colour in zip(curves.items(), COLOURS, strict=False):
         axes.plot(places, values, color=colour, linewidth=2.2, marker="o", markersize=4, label=name)
@@ -33,10 +31,8 @@ def lines(
     for (name, values), dash in zip(dotted.items(), (":", "--", "-."), strict=False):
         axes.plot(places, values, color=GREY, linewidth=1.5, linestyle=dash, label=name)
     axes.set(xticks=places, xticklabels=list(names), xlabel="layer", ylabel=ylabel)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", alpha=0.25)
     figure.legend(loc="outside upper left", ncols=2, frameon=False)
-    return _save(figure, out)
+    return save_figure(figure, out)
 
 
 def heat_map(
@@ -52,7 +48,8 @@ def heat_map(
     xlabel: str = "",
 ) -> list[Path]:
     """A cell a number, written in it. `diverging`: white is 0, orange below and purple above it."""
-    figure, axes = _figure(1.6 + 0.62 * len(columns) + 0.06 * max(map(len, rows)), 1.2 + 0.42 * len(rows))
+    figure = new_figure(1.6 + 0.62 * len(columns) + 0.06 * max(map(len, rows)), 1.2 + 0.42 * len(rows))
+    axes = figure.add_subplot()
     if diverging:
         high = max(float(np.abs(values).max()), 1e-9)
         low = -high
@@ -67,7 +64,7 @@ def heat_map(
     axes.set_title(title, fontsize=10)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    return _save(figure, out)
+    return save_figure(figure, out, open_axes=False)
 
 
 def check_out(out: Path | None, endings: Sequence[str] = (".json", ".png", ".svg")) -> None:
@@ -87,17 +84,3 @@ def write_results(results: dict[str, Any], out: Path, plot: Callable[[dict[str, 
         write_json(out, results)
         return [out]
     return plot(results, out)
-
-
-def _figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure with its own canvas: no global state, no display."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
-
-
-def _save(figure: Figure, out: Path) -> list[Path]:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(out) as target:
-        figure.savefig(target, format=out.suffix[1:], dpi=150)
-    return [out]

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
-from ..plots import COLOURS, GREY, _figure, _save
+from ..plots import COLOURS, GREY, new_figure, save_figure
 
 PANELS = 3  # side by side
 
@@ -35,7 +35,7 @@ def _draw_differences(results: dict[str, Any], out: Path) -> list[Path]:
         return []
     wide, names = min(PANELS, len(columns)), [row["name"] for row in results["rows"] if row["name"] != results["base"]]
     high = -(-len(columns) // wide)
-    figure = _figure(1.2 + 0.09 * max(map(len, names)) + 3.2 * wide, high * (1.3 + 0.38 * len(names)))
+    figure = new_figure(1.2 + 0.09 * max(map(len, names)) + 3.2 * wide, high * (1.3 + 0.38 * len(names)))
     for number, column in enumerate(columns):
         axes = figure.add_subplot(high, wide, number + 1)
         _draw_column(axes, results, column, names, labelled=number % wide == 0)
@@ -45,7 +45,7 @@ def _draw_differences(results: dict[str, Any], out: Path) -> list[Path]:
         handles, labels = [*handles, *(h for h, _ in more)], [*labels, *(label for _, label in more)]
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     figure.suptitle(f"{results['title']}: difference from {results['base']}", fontsize=11)
-    return _save(figure, out)
+    return save_figure(figure, out)
 
 
 def _draw_column(axes: Axes, results: dict[str, Any], column: dict[str, Any], names: list[str], labelled: bool) -> None:
@@ -89,7 +89,7 @@ def _draw_curves(results: dict[str, Any], out: Path) -> list[Path]:
     if not columns:
         return []
     wide = 2 if results["paper_curves"] else 1
-    figure = _figure(0.8 + 4.6 * wide, 0.6 + 3.4 * len(columns))
+    figure = new_figure(0.8 + 4.6 * wide, 0.6 + 3.4 * len(columns))
     lines = list(dict.fromkeys(row["line"] for row in results["rows"] if row["line"]))
     for number, column in enumerate(columns):
         axes = figure.add_subplot(len(columns), wide, number * wide + 1)
@@ -108,7 +108,7 @@ def _draw_curves(results: dict[str, Any], out: Path) -> list[Path]:
             beside.set_title(results["source"])
             beside.legend(frameon=False)
     figure.suptitle(results["title"], fontsize=11)
-    return _save(figure, out)
+    return save_figure(figure, out)
 
 
 def _draw_line(axes: Axes, results: dict[str, Any], column: dict[str, Any], line: str, colour: str) -> None:

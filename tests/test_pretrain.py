@@ -10,6 +10,9 @@ import torch
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.config import load_recipe
+from bertworks.data.batches import Vocabulary
+from bertworks.data.instances import Position
+from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.model.heads import build_model
@@ -159,6 +162,18 @@ def test_a_finished_run_is_left_alone(tiny_store, trained):
     config = load_recipe(trained / "recipe.toml", PretrainConfig)
     assert pretrain(config, tiny_store.path, trained, quiet=True) == json.loads((trained / "results.json").read_text())
     assert before == {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
+
+
+def test_held_out_text_is_masked_the_papers_way(tiny_store):
+    """Whatever the masks of training: losses of runs with different ones can be compared."""
+    store = Store.open(tiny_store.path)
+    vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
+    plain = PretrainConfig()
+    other = dataclasses.replace(plain, masking=MaskingConfig(masked_lm_prob=0.5, mask_share=0.0, random_share=1.0))
+    held_out = [next(config.data(store, "validation", vocabulary, 40).batches(8, 1)) for config in (plain, other)]
+    assert all(torch.equal(held_out[0][name], held_out[1][name]) for name in held_out[0])
+    trained = [config.data(store, "train", vocabulary, 40).take(Position(), 8)[0] for config in (plain, other)]
+    assert (trained[1]["masked_labels"] >= 0).sum() > 2 * (trained[0]["masked_labels"] >= 0).sum()
 
 
 def test_useful_operations_count_the_encoder_and_the_masked_share_of_the_vocabulary():

@@ -90,9 +90,13 @@ class PretrainConfig:
         return PretrainingObjective(next_sentence=self.objective == "mlm+nsp")
 
     def data(self, store: Store, split: str, vocabulary: Vocabulary, length: int) -> PretrainingData:
-        """The instances of one split at one length; without masks for a language model."""
-        masking = None if self.objective in SIDES else self.masking
-        return PretrainingData(store, split, vocabulary, length, self.instances, masking, self.loop.seed)
+        """The instances of one split at one length; without masks for a language model.
+
+        Held-out text is always masked the paper's way, so that the losses of runs with other masks can be compared.
+        """
+        masking = self.masking if split == "train" else MaskingConfig()
+        seed, lm = self.loop.seed, self.objective in SIDES
+        return PretrainingData(store, split, vocabulary, length, self.instances, None if lm else masking, seed)
 
     def fingerprint(self, store: Store) -> str:
         """Hash of what must not change between the sittings of a run."""

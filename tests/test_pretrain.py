@@ -16,7 +16,7 @@ from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.model.heads import build_model
-from bertworks.pretrain import PretrainConfig, pretrain, useful_flops
+from bertworks.pretrain import PretrainConfig, PretrainingFeed, pretrain, useful_flops
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import parallel
 from bertworks.training.report import read_log
@@ -127,6 +127,7 @@ def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path
         ("length = 40", "length = 41", "phase of length 41; expected 5 to max_position_embeddings = 40"),
         ("num_attention_heads = 2", "num_attention_heads = 3", "hidden_size = 16 is not divisible"),
         ("[model]", "[model", "not valid TOML"),
+        ("eval_batches = 2", "snapshots = [5, 99]", "snapshots = [5, 99]; expected steps of the run, 1 to 40"),
         ("eval_batches = 2", 'objective = "ltr"', "model.direction = 'both'; expected 'left'"),
         ("dupe_factor = 2", 'input_format = "full-sentences"', "which has no second segment; expected 'mlm'"),
     ],
@@ -192,7 +193,7 @@ def test_a_run_without_budget_says_so():
     ("objective", "direction", "layers"),
     [("mlm", "both", "attention"), ("ltr", "left", "attention"), ("rtl", "right", "lstm"), ("mlm", "both", "gru")],
 )
-def test_other_objectives_learn_and_keep_snapshots(tiny_store, tmp_path, objective, direction, layers):
+def test_other_objectives_learn_and_keep_snapshots(tiny_store, tmp_path, monkeypatch, objective, direction, layers):
     config = load_recipe(write_recipe(tmp_path, steps=30, dropout=0.1), PretrainConfig)
     config = dataclasses.replace(
         config,
@@ -208,8 +209,26 @@ def test_other_objectives_learn_and_keep_snapshots(tiny_store, tmp_path, objecti
     assert train[-1][f"{term}_loss"] < train[0][f"{term}_loss"] - 0.3
     model = load_model(tmp_path / "run" / "model")
     assert list(model.heads) == ["mlm"] and model.encoder.pooler is None and model.config == config.model
-    kept = [load_model(tmp_path / f"run/snapshots/step-{n}").encoder.embeddings.word.weight for n in (10, 25)]
-    assert len({tuple(t.flatten().tolist()[:5]) for t in [*kept, model.encoder.embeddings.word.weight]}) == 3
+    shorter = dataclasses.replace(config, loop=dataclasses.replace(config.loop, save_every=4))
+    seen, feed = [], PretrainingFeed.__call__
+
+    def killed(self, progress, share):  # after a snapshot, before the state is saved
+        if progress.step == 11 and not seen:
+            seen.append(load_model(tmp_path / "again/snapshots/step-10"))
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(PretrainingFeed, "__call__", killed)
+        pretrain(shorter, tiny_store.path, tmp_path / "again", quiet=True)
+    pretrain(shorter, tiny_store.path, tmp_path / "again", quiet=True)
+    for name in ("snapshots/step-10", "snapshots/step-25", "model"):
+        one, other = ((tmp_path / run / name / "model.safetensors").read_bytes() for run in ("run", "again"))
+        assert one == other
+    moved = [
+        load_model(tmp_path / "run" / name).encoder.embeddings.word.weight for name in ("snapshots/step-25", "model")
+    ]
+    assert not torch.equal(*moved)
     again = dataclasses.replace(config, loop=dataclasses.replace(config.loop, save_every=1), snapshots=(10,))
     store = Store.open(tiny_store.path)
     assert again.fingerprint(store) == config.fingerprint(store)

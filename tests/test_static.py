@@ -21,7 +21,7 @@ def vocabulary(tmp_path):
 
 def test_vectors_of_a_file(vocabulary, tmp_path):
     """Whole words by name, in word2vec's form (counts first) and in GloVe's; what has none gets the mean."""
-    lines = ["good 1 2 3 4", "nothing 9 9 9 9", "film -1 0 0.5 2e-1"]
+    lines = ["good 1 2 3 4", "nothing 9 9 9 9", ". . good 7 7 7 7", "film -1 0 0.5 2e-1"]
     for name, text in (("glove", lines), ("word2vec", ["3 4", *lines])):
         (tmp_path / f"{name}.txt").write_text("\n".join(text) + "\n")
         facts = read_static(tmp_path / f"{name}.txt", vocabulary, tmp_path / name)
@@ -39,8 +39,9 @@ def test_vectors_of_a_file(vocabulary, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("good 1 2\nfilm 1 2 3\n", "v.txt:2: 3 numbers behind the word; expected 2"),
-        ("good 1 x\n", "v.txt:1: not all of it are numbers behind 'good'"),
+        ("good 1 2\nfilm 1\n", "v.txt:2: 1 numbers behind the word; expected 2"),
+        ("good 1 x\n", "v.txt:1: not all of it are finite numbers behind the word"),
+        ("good 1 2\nfilm nan 1\n", "v.txt:2: not all of it are finite numbers"),
         ("unknown 1 2\n", "none of its words is in the vocabulary"),
         ("", "none of its words"),
     ],
@@ -66,3 +67,7 @@ def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([*line[:1], "--out", str(tmp_path / "no")])
     assert "give --corpus" in capsys.readouterr().err
+    for more, said in (("--epochs 0", "epochs = 0"), ("--min-count 1000000", "no piece stands 1000000 times")):
+        with pytest.raises(SystemExit):
+            main([*line, str(tmp_path / "no"), *more.split()])
+        assert said in capsys.readouterr().err

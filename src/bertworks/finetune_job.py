@@ -155,6 +155,7 @@ class Job:
         else:
             model, fresh, _ = initial_model(self.folder, (head,), self.task.labels, seed, rate, top)
             fresh = fresh + begin_anew(model, config.reinit_layers, seed)
+        model.hold_unused()
         if config.frozen:
             model.freeze()
         return model, fresh

@@ -111,6 +111,11 @@ class Predictor:
             raise InputError(
                 f"{self.folder} has no masked-LM head, so it cannot fill masks; pre-trained folders have one"
             )
+        if self.model.config.direction != "both":
+            raise InputError(
+                f"{self.folder} is a language model that sees the {self.model.config.direction} side alone; it predicts "
+                "neighbours and fills no masks"
+            )
         if isinstance(text, str):
             return self._fill(text, top_k)
         return [self._fill(one, top_k) for one in text]

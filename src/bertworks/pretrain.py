@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from .checkpoint.folder import initial_model, save_folder
+from .checkpoint.folder import initial_model, read_config, save_folder
 from .config import to_toml
 from .data.batches import PretrainingData, Vocabulary
 from .data.instances import InstanceConfig, Position
@@ -71,6 +71,10 @@ class PretrainConfig:
             )
         if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
             raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
+        if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):
+            raise ValueError(
+                f"snapshots = {list(self.snapshots)}; expected steps of the run, 1 to {self.loop.steps or '...'}"
+            )
         for phase in self.phases:
             if not 5 <= phase.length <= self.model.max_position_embeddings:
                 raise ValueError(
@@ -227,15 +231,15 @@ def start_model(config: PretrainConfig, init: Path | None) -> Model:
     """Fresh weights, or those of a model folder to continue from."""
     if init is None:
         return build_model(config.model, config.heads, seed=config.loop.seed)
-    start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
-    model, fresh = start.model, start.fresh
-    if model.config != config.model:
+    theirs = dataclasses.asdict(read_config(init)[0])
+    if unlike := [f"{k}: {theirs[k]!r} there, {v!r} here" for k, v in vars(config.model).items() if theirs[k] != v]:
         raise InputError(
-            f"{init} holds a model of another shape than the recipe's [model]; make the recipe equal to it"
+            f"{init} holds a model of another shape than the recipe's [model] ({'; '.join(unlike)}); make them equal"
         )
-    if fresh:
-        print(f"not in {init}, started anew: {', '.join(fresh)}", file=sys.stderr)
-    return model
+    start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
+    if start.fresh:
+        print(f"not in {init}, started anew: {', '.join(start.fresh)}", file=sys.stderr)
+    return start.model
 
 
 def describe(config: PretrainConfig, store: Store, loop: Loop) -> list[str]:

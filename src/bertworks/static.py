@@ -36,6 +36,11 @@ class StaticConfig:
     seed: int = 1  # one thread gives the same vectors again, several do not
     threads: int = 1
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < (0 if name in ("seed", "negative") else 1):
+                raise ValueError(f"{name} = {value}; expected a positive number")
+
 
 def train_static(corpus: Path | str, out: Path | str, config: StaticConfig = StaticConfig()) -> dict[str, Any]:
     """word2vec on the pieces of a store; returns what the model card tells. Raises InputError if there is no store."""
@@ -57,22 +62,30 @@ def read_static(vectors: Path | str, tokenizer: Path | str, out: Path | str) -> 
     rows: dict[int, Vectors] = {}
     width = 0
     for number, line in _lines(Path(vectors)):
-        word, *values = line.rstrip().split(" ")
+        # some of GloVe's words have blanks in them; the first line tells the width
+        word, *values = line.rstrip().rsplit(" ", width) if width else line.rstrip().split(" ")
         if number == 1 and len(values) == 1:
             continue  # word2vec's counts
         width = width or len(values)
         if len(values) != width or not width:
             raise InputError(f"{vectors}:{number}: {len(values)} numbers behind the word; expected {width or 'some'}")
         if word in numbers:
-            try:
-                rows.setdefault(numbers[word], np.array(values, np.float32))
-            except ValueError:
-                raise InputError(f"{vectors}:{number}: not all of it are numbers behind {word!r}") from None
+            rows.setdefault(numbers[word], _vector(values, f"{vectors}:{number}"))
     if not rows:
         raise InputError(
             f"{vectors}: none of its words is in the vocabulary of {tokenizer}; is it of the same language?"
         )
     return _write(pieces, rows, width, out, {"vectors": Path(vectors).name})
+
+
+def _vector(values: list[str], where: str) -> Vectors:
+    try:
+        vector = np.array(values, np.float32)
+    except ValueError:
+        vector = np.array([np.nan], np.float32)
+    if not np.isfinite(vector).all():
+        raise InputError(f"{where}: not all of it are finite numbers behind the word")
+    return vector
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -89,7 +102,6 @@ def _word2vec(sentences: "_Sentences", config: StaticConfig) -> Any:
     except ImportError:
         raise InputError("word2vec needs gensim; install it with: pip install 'bertworks[static]'") from None
     model = Word2Vec(
-        sentences,
         vector_size=config.width,
         window=config.window,
         negative=config.negative,
@@ -100,6 +112,10 @@ def _word2vec(sentences: "_Sentences", config: StaticConfig) -> Any:
         workers=config.threads,
         hashfxn=lambda text: int(text) if text.isdigit() else len(text),  # Python's own differs from run to run
     )
+    model.build_vocab(sentences)
+    if not len(model.wv):
+        raise InputError(f"no piece stands {config.min_count} times in the store; give a lower --min-count")
+    model.train(sentences, total_examples=model.corpus_count, epochs=model.epochs)
     return model.wv
 
 

@@ -1,6 +1,7 @@
 """The paper's comparators: contexts of one side, recurrent layers, pairs, and what may stand on top (5.1, 5.3)."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from bertworks.model.heads import build_model
 from bertworks.model.pair import Pair
 from bertworks.model.top import TopConfig
 from bertworks.objectives import ClassificationObjective, LanguageModelObjective, TaggingObjective
+from bertworks.predictor import Predictor
 from bertworks.tokenizer import Tokenizer
 from tiny_task import VOCAB
 
@@ -209,13 +211,22 @@ def test_tops_are_saved_and_found_again(tmp_path, top, direction, head):
     assert torch.equal(again.encode(rows).packed, out.packed) and torch.equal(again.encode(rows).pooled, out.pooled)
     same, fresh, _ = initial_model(tmp_path / "model", (head,), labels, seed=2, top=top)
     assert not fresh and torch.equal(same.heads[head].weight, model.heads[head].weight)
-    other, fresh, unused = initial_model(tmp_path / "model", (head,), labels, seed=2, top=TopConfig(layers="0"))
+    _, fresh, unused = initial_model(tmp_path / "model", (head,), labels, seed=2, top=TopConfig(layers="0"))
     assert head in fresh and head in unused  # it read something else
 
 
 @torch.no_grad()
 def test_what_a_top_gives():
     rows = batch()
+    pair = shaken(build_model(shape("pair"), ("classifier",), 2, seed=1, top=TopConfig(layers="0,embeddings"))).eval()
+    out = pair.encode(rows)
+    sides = [
+        side(rows["input_ids"], rows["attention_mask"]).hidden_states
+        for side in (pair.encoder.left, pair.encoder.right)
+    ]
+    for b, n in enumerate(LENGTHS):  # each side where it has read all
+        expected = [half for i in (1, 0) for half in (sides[0][i][b, n - 1], sides[1][i][b, 0])]
+        torch.testing.assert_close(out.pooled[b], torch.cat(expected))
     for direction, ends in (("both", [0, 0, 0, 0]), ("left", [8, 3, 0, 6])):
         model = build_model(shape(direction), ("classifier",), 2, seed=1, top=TopConfig(layers="0,embeddings")).eval()
         states = model.encoder(rows["input_ids"], rows["attention_mask"]).hidden_states
@@ -260,12 +271,10 @@ def test_a_frozen_encoder_is_left_as_it_is():
     moved = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None}
     assert moved == {"top", "heads"} and all(p.grad is None for p in model.encoder.parameters())
     assert not model.encoder.training and model.top.training and model.train().encoder.training is False
-    first, second = (model.encode(rows, DropoutKey(1, step)).states for step in (1, 1))
-    assert first is None and second is None
-    features = [model.encoder(rows["input_ids"], rows["attention_mask"]).packed for _ in range(2)]
-    assert torch.equal(*features)  # no dropout in it
     plain = build_model(TINY, ("classifier",), 3, seed=1).train()
+    assert not torch.equal(*(plain.encode(rows, DropoutKey(1, step)).packed for step in (1, 2)))
     plain.freeze()
+    assert torch.equal(*(plain.encode(rows, DropoutKey(1, step)).packed for step in (1, 2)))  # no dropout in it
     ClassificationObjective()(plain, {**batch(), "labels": torch.tensor([0, 1, 2, 0])})["task"].loss.backward()
     assert {n for n, p in plain.named_parameters() if p.grad is not None} == {
         "encoder.pooler.weight", "encoder.pooler.bias", "heads.classifier.weight", "heads.classifier.bias"
@@ -282,6 +291,37 @@ def test_folders_of_comparators(tmp_path, direction, kind):
     assert again.config == model.config
     for name, tensor in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor)
+
+
+@pytest.mark.parametrize("direction", ["both", "pair"])
+def test_layers_that_a_top_does_not_read_are_left(direction):
+    """They get no gradient, so they must be no part of the optimizer, its state, or what processes exchange."""
+    model = build_model(shape(direction), ("tagger",), 3, seed=1, top=TopConfig(layers="0")).train()
+    model.hold_unused()
+    TaggingObjective()(model, {**batch(), "labels": torch.ones(4, 9, dtype=torch.long)})["task"].loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.requires_grad == (parameter.grad is not None) == (".layers.1." not in name)
+
+
+def test_what_other_software_pools_elsewhere_is_refused(tmp_path):
+    save_folder(tmp_path / "model", build_model(shape("left"), ("classifier",), 2, seed=1), None)
+    assert load_model(tmp_path / "model").config.direction == "left"
+    settings = json.loads((tmp_path / "model/config.json").read_text())
+    (tmp_path / "model/config.json").write_text(json.dumps(settings | {"model_type": "bert"}))
+    for load in (load_model, lambda path: initial_model(path, ("classifier",), 2, seed=1)):
+        with pytest.raises(InputError, match="is_decoder is set"):
+            load(tmp_path / "model")
+
+
+def test_folders_with_other_tokenizers_are_not_joined(tmp_path):
+    for side, lower in (("left", True), ("right", False)):
+        (tmp_path / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
+        model = build_model(shape(side), ("mlm",), seed=1)
+        save_folder(tmp_path / side, model, Tokenizer.load(tmp_path / "vocab.txt", lowercase=lower))
+    with pytest.raises(InputError, match="different shapes or tokenizers"):
+        concatenate(tmp_path / "left", tmp_path / "right", tmp_path / "pair")
+    with pytest.raises(InputError, match="fills no masks"):
+        Predictor(tmp_path / "left").fill_mask("a [MASK]")
 
 
 def test_no_layers_at_all():

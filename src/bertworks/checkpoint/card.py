@@ -22,6 +22,7 @@ _SHAPE = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
 )
+_OWN = ("bertworks_direction", "bertworks_layers", "bertworks_positions", "bertworks_top", "is_decoder")
 
 
 def model_card(config: dict[str, Any], sizes: dict[str, int], facts: dict[str, Any]) -> str:
@@ -33,19 +34,24 @@ def model_card(config: dict[str, Any], sizes: dict[str, int], facts: dict[str, A
     facts = dict(facts)
     title, language = facts.pop("title", "BERT encoder"), facts.pop("language", None)
     architecture = config["architectures"][0]
+    one_sided = "mlm" in sizes and ("bertworks_direction" in config or config.get("is_decoder"))  # it fills no masks
     front = {
         **({"language": language} if language else {}),
         "library_name": "transformers" if config["model_type"] == "bert" else "bertworks",
-        "pipeline_tag": _PIPELINES.get(architecture, "feature-extraction"),
+        "pipeline_tag": "feature-extraction" if one_sided else _PIPELINES.get(architecture, "feature-extraction"),
         "tags": ["bert", "bertworks"],
     }
-    shape = {name: config[name] for name in _SHAPE} | {f"parameters, {part}": n for part, n in sizes.items()}
+    own = {name.removeprefix("bertworks_"): value for name, value in config.items() if name in _OWN}
+    shape = {name: config[name] for name in _SHAPE} | own | {f"parameters, {part}": n for part, n in sizes.items()}
     if "id2label" in config:
         shape["labels"] = ", ".join(config["id2label"].values())
     loose = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in facts.items() if isinstance(value, dict)}
     lines = ["---", *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()), "---", ""]
-    lines += [f"# {title}", "", f"A BERT encoder trained with bertworks; `{architecture}` in transformers.", ""]
+    known = (
+        f"`{architecture}` in transformers" if config["model_type"] == "bert" else "transformers does not know its kind"
+    )
+    lines += [f"# {title}", "", f"An encoder trained with bertworks; {known}.", ""]
     lines += _section("Shape", shape)
     lines += _section("Run", loose) if loose else []
     for name, table in tables.items():

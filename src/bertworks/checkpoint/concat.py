@@ -25,9 +25,9 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
             )
     shapes = [dataclasses.replace(encoder.config, direction="pair") for encoder in encoders]
     tokenizers = [load_tokenizer(folder) for folder in folders]
-    if shapes[0] != shapes[1] or tokenizers[0].vocab != tokenizers[1].vocab:
+    if shapes[0] != shapes[1] or tokenizers[0].fingerprint != tokenizers[1].fingerprint:
         raise InputError(
-            f"{folders[0]} and {folders[1]} have different shapes or vocabularies; train both by one recipe"
+            f"{folders[0]} and {folders[1]} have different shapes or tokenizers; train both by one recipe on one store"
         )
     save_folder(out, Model(_joined(shapes[0], *encoders), {}), tokenizers[0])
 

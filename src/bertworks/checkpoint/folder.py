@@ -79,6 +79,7 @@ def load_model(path: Path | str) -> Model:
     config, settings = read_config(path)
     tensors = _read_weights(Path(path))
     parts = hf.parts_of(tensors, settings)
+    hf.check_pooling(parts, settings, str(Path(path) / CONFIG))
     labels = _label_count(Path(path), settings, tensors) if parts & _LABELLED else 0
     with torch.device("meta"):  # shapes only: the values come from the file
         top = hf.top_of(settings, str(Path(path) / CONFIG))
@@ -121,6 +122,7 @@ def initial_model(
         config = dataclasses.replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     tensors = _read_weights(Path(path))
     held = has = hf.parts_of(tensors, settings)
+    hf.check_pooling(held, settings, str(Path(path) / CONFIG))
     count = labels if isinstance(labels, int) else len(labels)
     theirs = hf.labels_from_hf(settings, str(Path(path) / CONFIG)) or []
     if has & _LABELLED:
@@ -252,7 +254,7 @@ def _labels(model: Model, labels: list[str] | None) -> list[str] | None:
 
 def _sizes(model: Model) -> dict[str, int]:
     """Parameters of each part, and in all."""
-    parts = {"encoder": model.encoder, **dict(model.heads.items())}
+    parts = {"encoder": model.encoder, **({"top": model.top} if model.top else {}), **dict(model.heads.items())}
     counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
     return {**counts, "total": sum(counts.values())}
 

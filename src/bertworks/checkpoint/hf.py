@@ -129,6 +129,15 @@ def parts_of(names: Iterable[str], settings: Mapping[str, Any]) -> set[str]:
     return found | known
 
 
+def check_pooling(parts: Container[str], settings: Mapping[str, Any], where: str) -> None:
+    """Raises InputError for a decoder of other software whose pooler reads the first token: ours reads the last."""
+    if settings.get("is_decoder") and settings.get("model_type") != "bertworks" and "pooler" in parts:
+        raise InputError(
+            f"{where}: is_decoder is set, and there is a pooler on the first token, which sees nothing but itself; such "
+            "models are not read. One without a pooler is (BertLMHeadModel)"
+        )
+
+
 def part_of(name: str, wanted: Container[str] = PARTS) -> str:
     """The part a tensor belongs to by their name, of those `wanted`; else "body" of the encoder, or "other"."""
     part = next((part for part, prefix in PARTS.items() if part in wanted and name.startswith(prefix)), None)

@@ -128,7 +128,10 @@ def static(argv: list[str]) -> None:
         print(f"{out}: {facts['pieces_with_a_vector']:,} of {facts['pieces']:,} pieces have a vector. Next: "
               f"bertworks finetune --model {out} --top.bilstm-layers 2 ...")  # fmt: skip
 
-    tyro.cli(run, prog="bertworks static", args=argv)
+    try:
+        tyro.cli(run, prog="bertworks static", args=argv)
+    except ValueError as error:  # a number that the settings refuse
+        raise InputError(str(error)) from None
 
 
 def finetune(argv: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Scaled dot-product attention in the three ways the encoder needs.
 
 Shapes: B sequences, L positions, N heads, H head size; q, k, v and the context are (B, N, L, H), weights (B, N, L, L).
-`visible` (B, 1, 1, L) is True for keys that may be seen; None: all.
+`visible` (B or 1, 1, 1 or L, L) is True for keys that may be seen; None: all.
 """
 
 import math

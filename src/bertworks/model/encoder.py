@@ -67,6 +67,8 @@ class ModelConfig:
         for field in sizes:
             if getattr(self, field.name) < (0 if field.name in ("type_vocab_size", "num_hidden_layers") else 1):
                 raise ValueError(f"{field.name} = {getattr(self, field.name)}; expected a positive number")
+        if self.layer_type != "attention" and self.direction == "both" and self.hidden_size % 2:
+            raise ValueError(f"hidden_size = {self.hidden_size}; recurrent layers that read both ways need an even one")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size = {self.hidden_size} is not divisible by num_attention_heads = {self.num_attention_heads}"
@@ -262,7 +264,9 @@ class Encoder(nn.Module):
             shape = (packing.B, c.num_attention_heads, packing.L, packing.L)
             weights = key.mask(place, c.attention_probs_dropout_prob, shape)
         if c.hidden_dropout_prob:
-            attention_output, output = (self._hidden_mask(place + i, key, packing) for i in (1, 2))
+            output = self._hidden_mask(place + 2, key, packing)
+            if c.layer_type == "attention":
+                attention_output = self._hidden_mask(place + 1, key, packing)
         return LayerMasks(weights, attention_output, output)
 
     def _hidden_mask(self, place: int, key: DropoutKey, packing: Packing) -> Tensor:

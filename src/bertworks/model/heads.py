@@ -96,18 +96,28 @@ class Model(nn.Module):
         config: ModelConfig = self.encoder.config
         return config
 
+    @property
+    def depth(self) -> int | None:
+        """How many of the encoder's layers are computed; None: all, and its pooler."""
+        return None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth
+
     def encode(self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None) -> EncoderOutput:
         """What the heads read of a batch (data/batches.py). `dropout`: key of the masks in training on a CPU."""
-        depth = None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth
         out: EncoderOutput = self.encoder(
             batch["input_ids"],
             batch["attention_mask"],
             batch["token_type_ids"],
-            dropout=None if self.frozen else dropout,
+            dropout=dropout,
             hidden_states=self.top is not None,
-            depth=depth,
+            depth=self.depth,
         )
         return out if self.top is None else self.top(out, dropout)
+
+    def hold_unused(self) -> None:
+        """No gradients for layers above those that the top reads: they have no part in any loss."""
+        sides = (self.encoder.left, self.encoder.right) if isinstance(self.encoder, Pair) else (self.encoder,)
+        for encoder in sides if self.depth is not None else ():
+            encoder.layers[self.depth :].requires_grad_(False)
 
     def freeze(self) -> None:
         """Leave the encoder's layers and embeddings as they are: no gradients, no dropout. Its pooler still learns."""

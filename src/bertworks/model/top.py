@@ -51,7 +51,7 @@ class Top(nn.Module):
         widths = [self.choice.width(width)] + [2 * config.bilstm_width] * config.bilstm_layers
         self.bilstm = nn.ModuleList(Recurrent(w, config.bilstm_width, config.cell, "both") for w in widths[:-1])
         self.width, self.rate = widths[-1], shape.hidden_dropout_prob
-        self.last = shape.direction == "left"
+        self.direction, self.D = shape.direction, shape.hidden_size
         self.place = 3 * shape.num_hidden_layers + 2  # of its dropout: those of encoder and head end before
 
     def forward(self, out: EncoderOutput, dropout: DropoutKey | None = None) -> EncoderOutput:
@@ -70,7 +70,10 @@ class Top(nn.Module):
         if self.bilstm:
             half = x.shape[1] // 2
             return EncoderOutput(x, packing, torch.cat([last[:, :half], first[:, half:]], -1))
-        return EncoderOutput(x, packing, last if self.last else first)
+        if self.direction == "pair":  # every state is a left half, which has read all at the end, and a right one
+            first, last = (part.view(len(part), -1, 2, self.D) for part in (first, last))
+            return EncoderOutput(x, packing, torch.stack([last[:, :, 0], first[:, :, 1]], 2).flatten(1))
+        return EncoderOutput(x, packing, last if self.direction == "left" else first)
 
     def _drop(self, x: Tensor, out: EncoderOutput, key: DropoutKey | None, place: int) -> Tensor:
         if key is None or not self.training:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..files import InputError
-from .inside import Floats, Inside
+from .inside import Floats, Inside, has_attention
 
 STATISTICS = {  # name: what it means; a mean over all tokens of the text
     "entropy": "nats; 0: all on one token",
@@ -52,9 +52,8 @@ def attend(inside: Inside, text: str, pair: str | None = None, max_length: int |
         raise InputError(f"{text!r} has no token; give a text")
     ids, types = (torch.tensor([row], device=inside.device) for row in (encoding.ids, encoding.type_ids))
     segments = types if inside.encoder.config.type_vocab_size > 1 else None
+    has_attention(inside.encoder, str(inside.folder))
     found = inside.encoder(ids, None, segments, attentions=True).attentions
-    if not found:
-        raise InputError(f"{inside.folder} has no attention to look at; expected a model with Transformer layers")
     weights = torch.cat(found).float().cpu().numpy()
     return Attention(
         model=str(inside.folder),

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..evaluate import Finetuned, Trial
-from ..files import InputError
 from ..model.encoder import Encoder
 from ..tasks.base import Judged, Task
 from ..training.parallel import facts
 from ..training.report import duration
+from .inside import has_attention
 from .pictures import heat_map
 
 
@@ -79,12 +79,6 @@ def ablate_heads(
         "seconds": time.perf_counter() - began,
         "machine": facts(),
     }
-
-
-def has_attention(encoder: Encoder, folder: str) -> None:
-    """Raises InputError if there is no attention head to remove."""
-    if getattr(encoder.config, "layer_type", "attention") != "attention" or not encoder.config.num_hidden_layers:
-        raise InputError(f"{folder} has no attention heads; expected a model with Transformer layers")
 
 
 def _drawn(rows: Sequence[Any], config: HeadsConfig) -> Sequence[Any]:

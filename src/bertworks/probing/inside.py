@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from torch.nn import functional as F
 
 from ..checkpoint.folder import find_model, load_model, load_tokenizer
@@ -115,3 +116,10 @@ def cosine(a: Floats, b: Floats) -> Floats:
     norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
     products: Floats = (a * b).sum(-1) / np.maximum(norms, 1e-12)
     return products
+
+
+def has_attention(encoder: nn.Module, folder: str) -> None:
+    """Raises InputError if there is no attention to look at, or two encoders of which each has its own."""
+    shape = encoder.config
+    if shape.layer_type != "attention" or not shape.num_hidden_layers or shape.direction == "pair":  # type: ignore[union-attr]
+        raise InputError(f"{folder} has no attention heads of one encoder; expected a model with Transformer layers")

@@ -113,8 +113,8 @@ class Predictor:
             )
         if self.model.config.direction != "both":
             raise InputError(
-                f"{self.folder} is a language model that sees the {self.model.config.direction} side alone; it predicts "
-                "neighbours and fills no masks"
+                f"{self.folder} is a language model that sees the {self.model.config.direction} side alone; it "
+                "predicts neighbours and fills no masks"
             )
         if isinstance(text, str):
             return self._fill(text, top_k)

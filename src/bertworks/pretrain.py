@@ -72,9 +72,8 @@ class PretrainConfig:
         if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
             raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
         if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):
-            raise ValueError(
-                f"snapshots = {list(self.snapshots)}; expected steps of the run, 1 to {self.loop.steps or '...'}"
-            )
+            last = self.loop.steps or "its end"
+            raise ValueError(f"snapshots = {list(self.snapshots)}; expected steps of the run, 1 to {last}")
         for phase in self.phases:
             if not 5 <= phase.length <= self.model.max_position_embeddings:
                 raise ValueError(

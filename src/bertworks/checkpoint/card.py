@@ -48,9 +48,7 @@ def model_card(config: dict[str, Any], sizes: dict[str, int], facts: dict[str, A
     loose = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in facts.items() if isinstance(value, dict)}
     lines = ["---", *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()), "---", ""]
-    known = (
-        f"`{architecture}` in transformers" if config["model_type"] == "bert" else "transformers does not know its kind"
-    )
+    known = f"`{architecture}` in transformers" if config["model_type"] == "bert" else "no class of transformers fits"
     lines += [f"# {title}", "", f"An encoder trained with bertworks; {known}.", ""]
     lines += _section("Shape", shape)
     lines += _section("Run", loose) if loose else []

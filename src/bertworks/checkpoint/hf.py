@@ -133,8 +133,8 @@ def check_pooling(parts: Container[str], settings: Mapping[str, Any], where: str
     """Raises InputError for a decoder of other software whose pooler reads the first token: ours reads the last."""
     if settings.get("is_decoder") and settings.get("model_type") != "bertworks" and "pooler" in parts:
         raise InputError(
-            f"{where}: is_decoder is set, and there is a pooler on the first token, which sees nothing but itself; such "
-            "models are not read. One without a pooler is (BertLMHeadModel)"
+            f"{where}: is_decoder is set, and there is a pooler on the first token, which sees nothing but itself; "
+            "such models are not read. One without a pooler is (BertLMHeadModel)"
         )
 
 

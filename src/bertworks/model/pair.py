@@ -19,7 +19,10 @@ _APART = 1 << 40  # steps: so the right encoder's dropout masks are none of the 
 
 
 class Pair(nn.Module):
-    """Called like an Encoder, but for attention, which each side has of its own; its vectors have width 2 D. `config` is that of both, with direction "pair"."""
+    """Called like an Encoder, but for attention, which each side has of its own; its vectors have width 2 D.
+
+    `config` is that of both, with direction "pair".
+    """
 
     def __init__(self, config: ModelConfig, pooler: bool = True):
         super().__init__()

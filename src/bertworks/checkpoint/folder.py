@@ -77,7 +77,11 @@ def load_model(path: Path | str) -> Model:
     Raises InputError if a file is missing or damaged, or any tensor is missing, left over or of another shape.
     """
     config, settings = read_config(path)
-    tensors = _read_weights(Path(path))
+    return assemble(config, settings, _read_weights(Path(path)), path)
+
+
+def assemble(config: ModelConfig, settings: dict[str, Any], tensors: dict[str, Tensor], path: Path | str) -> Model:
+    """The model of a config.json and of tensors under canonical names; `path` names them in errors (`load_model`)."""
     parts = hf.parts_of(tensors, settings)
     hf.check_pooling(parts, settings, str(Path(path) / CONFIG))
     labels = _label_count(Path(path), settings, tensors) if parts & _LABELLED else 0

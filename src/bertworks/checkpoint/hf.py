@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..config import from_dict
 from ..files import InputError
-from ..model.encoder import ACTIVATIONS, ModelConfig
+from ..model.config import ACTIVATIONS, ModelConfig
 from ..model.heads import HeadName
 from ..model.top import TopConfig
 
@@ -73,6 +73,15 @@ OURS = {  # settings of an encoder that other software does not know, where they
     "position_embedding_type": "bertworks_positions",
     "direction": "bertworks_direction",
     "layer_type": "bertworks_layers",
+    "family": "bertworks_family",
+    "embedding_size": "bertworks_embedding_size",
+    "position_offset": "bertworks_position_offset",
+    "shared_layers": "bertworks_shared_layers",
+    "norm": "bertworks_norm",
+    "feed_forward": "bertworks_feed_forward",
+    "rope_theta": "bertworks_rope_theta",
+    "attention_window": "bertworks_attention_window",
+    "global_every": "bertworks_global_every",
 }
 _PROBLEMS = {"regression": "regression", "multilabel": "multi_label_classification"}  # of all other kinds: single_label
 _BUFFERS = re.compile(r"^(bert\.)?embeddings\.(position_ids|token_type_ids)$")  # constants of old versions
@@ -233,7 +242,6 @@ def config_to_hf(
         "model_type": "bert" if known else "bertworks",
         **values,
         "position_embedding_type": "absolute",
-        "tie_word_embeddings": True,
         **{key: own[key] for name, key in OURS.items() if own[key] != getattr(plain, name)},
     }
     if left:

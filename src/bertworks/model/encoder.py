@@ -9,7 +9,7 @@ Shapes: B sequences, L positions, T real tokens of the batch, D hidden width, N 
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,61 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention import fused_attention, keyed_attention, visible_attention
+from .config import ACTIVATIONS
+from .config import ModelConfig as ModelConfig
 from .dropout import DropoutKey, LayerMasks, add_dropped, rescale
 from .packing import Packing
 from .recurrent import RecurrentLayer
-
-DIRECTIONS = ("both", "left", "right", "pair")
-LAYERS = ("attention", "lstm", "gru")
-ACTIVATIONS = {
-    "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
-    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),  # the tanh form of the original code since February 2019
-    "relu": F.relu,
-    "silu": F.silu,
-}
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """An encoder's shape, in the names of bert_config.json. Every field changes a number or removes a part."""
-
-    vocab_size: int = 30522  # rows of the word embedding table
-    hidden_size: int = 768  # width D of the residual stream
-    num_hidden_layers: int = 12  # Transformer layers; 0: word-piece embeddings alone
-    num_attention_heads: int = 12  # heads N a layer; D must be divisible by it
-    intermediate_size: int = 3072  # width of the feed-forward layer
-    hidden_act: str = "gelu"  # gelu (exact), gelu_new (tanh form), relu, silu
-    hidden_dropout_prob: float = 0.1  # on embeddings and on each sub-layer's output
-    attention_probs_dropout_prob: float = 0.1  # on attention weights
-    max_position_embeddings: int = 512  # longest sequence
-    type_vocab_size: int = 2  # segment types
-    initializer_range: float = 0.02  # standard deviation of the truncated normal that starts every matrix
-    layer_norm_eps: float = 1e-12  # added to the variance in LayerNorm
-    pad_token_id: int = 0  # id that fills up a batch; not special in the table
-    position_embedding_type: str = "learned"  # learned (BERT), or sinusoidal (Vaswani et al. 2017) to compare
-    direction: str = "both"  # what a token sees: both sides; left or right of itself; pair: one encoder for each
-    layer_type: str = "attention"  # attention, or recurrent layers (lstm, gru) to compare
-
-    def __post_init__(self) -> None:
-        for name, known in (("direction", DIRECTIONS), ("layer_type", LAYERS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(known)}")
-        if self.hidden_act not in ACTIVATIONS:
-            raise ValueError(f"hidden_act = {self.hidden_act!r}; expected one of {', '.join(ACTIVATIONS)}")
-        if self.position_embedding_type not in ("learned", "sinusoidal"):
-            raise ValueError(
-                f"position_embedding_type = {self.position_embedding_type!r}; expected learned or sinusoidal"
-            )
-        sizes = (f for f in fields(self) if f.type is int and f.name != "pad_token_id")
-        for field in sizes:
-            if getattr(self, field.name) < (0 if field.name in ("type_vocab_size", "num_hidden_layers") else 1):
-                raise ValueError(f"{field.name} = {getattr(self, field.name)}; expected a positive number")
-        if self.layer_type != "attention" and self.direction == "both" and self.hidden_size % 2:
-            raise ValueError(f"hidden_size = {self.hidden_size}; recurrent layers that read both ways need an even one")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size = {self.hidden_size} is not divisible by num_attention_heads = {self.num_attention_heads}"
-            )
 
 
 class Embeddings(nn.Module):

@@ -10,28 +10,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .config import ACTIVATIONS, ModelConfig
 from .dropout import DropoutKey, rescale
-from .encoder import ACTIVATIONS, Encoder, EncoderOutput, ModelConfig, initialise
+from .encoder import Encoder, EncoderOutput, initialise
 from .pair import Pair
 from .top import Top, TopConfig
 
-HeadName = Literal["mlm", "nsp", "classifier", "choice", "tagger", "span"]
+HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"]
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
 BARE = TopConfig()  # nothing between encoder and head
 
 
 class MaskedLMHead(nn.Module):
-    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embedding table (paper, A.2)."""
+    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embedding table (paper, A.2).
+
+    A config without `tie_word_embeddings` gives the decoder a matrix of its own.
+    """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        E = config.embedding_width
+        self.dense = nn.Linear(config.hidden_size, E)
+        self.norm = nn.LayerNorm(E, eps=config.layer_norm_eps)
+        self.decoder = None if config.tie_word_embeddings else nn.Linear(E, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.hidden_act = config.hidden_act
 
     def forward(self, x: Tensor) -> Tensor:
-        """(M, D) to (M, D), ready for the product with the embedding table."""
+        """(M, D) to (M, E), ready for the product with the embedding table."""
         return self.norm(ACTIVATIONS[self.hidden_act](self.dense(x)))
 
 
@@ -43,11 +49,14 @@ class NextSentenceHead(nn.Linear):
 
 
 class ClassificationHead(nn.Linear):
-    """Pooled output, dropout, K scores (section 4.1: W in R^{K x H}); K = 1 is a regression."""
+    """Pooled output, dropout, K scores (section 4.1: W in R^{K x H}); K = 1 is a regression.
+
+    ALBERT's sentence-order head is one too: label 0 = A and B in their order, 1 = swapped.
+    """
 
     def __init__(self, config: ModelConfig, labels: int, width: int):
         super().__init__(width, labels)
-        self.rate = config.hidden_dropout_prob
+        self.rate = config.head_dropout
         self.place = 3 * config.num_hidden_layers + 1  # of its dropout: the encoder's places end before
 
     def forward(self, pooled: Tensor, dropout: DropoutKey | None = None) -> Tensor:
@@ -132,10 +141,17 @@ class Model(nn.Module):
             self.encoder.eval()
         return self
 
+    @property
+    def decoder(self) -> Tensor:
+        """(V, E): the matrix of the masked-LM head, the word embedding table unless it has one of its own."""
+        own: Any = self.heads["mlm"].decoder
+        table: Tensor = (self.encoder.embeddings.word if own is None else own).weight
+        return table
+
     def masked_lm_logits(self, hidden: Tensor) -> Tensor:
         """(M, D) encoder output at some positions to (M, V) scores."""
         head = self.heads["mlm"]
-        return F.linear(head(hidden), self.encoder.embeddings.word.weight, head.bias)  # type: ignore[arg-type]
+        return F.linear(head(hidden), self.decoder, head.bias)  # type: ignore[arg-type]
 
 
 def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int = 0) -> nn.Module:
@@ -146,10 +162,8 @@ def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int 
     if name == "nsp":
         return NextSentenceHead(config)
     if name in TOKEN_HEADS:  # run_squad.py drops nothing before its span head
-        return TokenHead(
-            config, *((labels, width, config.hidden_dropout_prob) if name == "tagger" else (2, width, 0.0))
-        )
-    return ClassificationHead(config, 1 if name == "choice" else labels, width)
+        return TokenHead(config, *((labels, width, config.head_dropout) if name == "tagger" else (2, width, 0.0)))
+    return ClassificationHead(config, {"choice": 1, "sop": 2}.get(name, labels), width)
 
 
 def needs_pooler(heads: Sequence[HeadName], top: TopConfig = BARE) -> bool:
@@ -171,7 +185,7 @@ def build_model(
     the encoder does not have, ValueError for a language model's head on a pair of encoders.
     """
     kind = Pair if config.direction == "pair" else Encoder
-    if kind is Pair and {"mlm", "nsp"} & {*heads}:
+    if kind is Pair and {"mlm", "nsp", "sop"} & {*heads}:
         raise ValueError("a pair of encoders is not pre-trained as one; pre-train each side and join them")
     encoder = kind(config, needs_pooler(heads, top) if pooler is None else pooler)
     above = None if top == BARE else Top(top, config, encoder.width)

@@ -1,0 +1,128 @@
+"""What an encoder looks like: BERT by default (Devlin et al. 2019, section 3); relatives and later ideas by setting.
+
+Relatives: RoBERTa (Liu et al. 2019), ALBERT (Lan et al. 2019), DistilBERT (Sanh et al. 2019). Beyond BERT's limits:
+rotary positions (Su et al. 2021), pre-LayerNorm (Xiong et al. 2020), GeGLU (Shazeer 2020), local attention in
+alternation with global (Beltagy et al. 2020; Warner et al. 2024).
+"""
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args, get_origin
+
+from torch.nn import functional as F
+
+from ..config import later
+
+ACTIVATIONS = {
+    "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),  # the tanh form of the original code since February 2019
+    "relu": F.relu,
+    "silu": F.silu,
+}
+DIRECTIONS = ("both", "left", "right", "pair")
+LAYERS = ("attention", "lstm", "gru")
+POSITIONS = ("learned", "sinusoidal", "rotary")
+_MAY_BE_ZERO = (  # numbers that turn something off
+    "type_vocab_size",
+    "num_hidden_layers",
+    "pad_token_id",
+    "embedding_size",
+    "position_offset",
+    "attention_window",
+)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """An encoder's shape, in the names of bert_config.json. Every field changes a number or removes a part."""
+
+    vocab_size: int = 30522  # rows of the word embedding table
+    hidden_size: int = 768  # width D of the residual stream
+    num_hidden_layers: int = 12  # Transformer layers; 0: word-piece embeddings alone
+    num_attention_heads: int = 12  # heads N a layer; D must be divisible by it
+    intermediate_size: int = 3072  # width of the feed-forward layer
+    hidden_act: str = "gelu"  # gelu (exact), gelu_new (tanh form), relu, silu
+    hidden_dropout_prob: float = 0.1  # on embeddings and on each sub-layer's output
+    attention_probs_dropout_prob: float = 0.1  # on attention weights
+    max_position_embeddings: int = 512  # rows of the position table; without a table the longest sequence
+    type_vocab_size: int = 2  # segment types; 1: the same vector on every token; 0: none
+    initializer_range: float = 0.02  # standard deviation of the truncated normal that starts every matrix
+    layer_norm_eps: float = 1e-12  # added to the variance in LayerNorm
+    pad_token_id: int = 0  # id that fills up a batch; not special in the table
+    position_embedding_type: str = "learned"  # learned (BERT), sinusoidal (Vaswani et al. 2017), or rotary: no table
+    direction: str = "both"  # what a token sees: both sides; left or right of itself; pair: one encoder for each
+    layer_type: str = "attention"  # attention, or recurrent layers (lstm, gru) to compare
+    family: Literal["bert", "roberta", "albert", "distilbert"] = later(
+        "bert"
+    )  # its folder names and sequence head
+    embedding_size: int = later(0)  # width E of the embedding tables, which a matrix brings to D (ALBERT: 128); 0: D
+    position_offset: int = later(
+        0
+    )  # rows of the position table before the first token's (RoBERTa: 2)
+    shared_layers: Literal["none", "all", "attention", "ffn"] = later(
+        "none"
+    )  # what layers share (ALBERT: all)
+    norm: Literal["post", "pre"] = later("post")  # LayerNorm after each sub-layer, or before it and once at the end
+    feed_forward: Literal["dense", "geglu"] = later(
+        "dense"
+    )  # dense, or half of it gated by the other half
+    rope_theta: float = later(10000.0)  # base of rotary positions' wavelengths
+    attention_window: int = later(0)  # tokens that a local layer sees on each side of a token; 0: every layer sees all
+    global_every: int = later(3)  # with a window: every so many layers, beginning with the first, one sees all
+    classifier_dropout: float | None = later(None)  # before the last matrix of a classifier; none: hidden_dropout_prob
+    tie_word_embeddings: bool = later(True)  # the decoder of the masked-LM head is the word embedding table
+
+    def __post_init__(self) -> None:
+        known = {"direction": DIRECTIONS, "layer_type": LAYERS, "position_embedding_type": POSITIONS}
+        known |= {"hidden_act": tuple(ACTIVATIONS)}
+        known |= {f.name: get_args(f.type) for f in fields(self) if get_origin(f.type) is Literal}
+        for name, choices in known.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(choices)}")
+        for name in (f.name for f in fields(self) if f.type is int):
+            if getattr(self, name) < (0 if name in _MAY_BE_ZERO else 1):
+                raise ValueError(f"{name} = {getattr(self, name)}; expected a positive number")
+        if self.layer_type != "attention":
+            self._check_recurrent()
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size = {self.hidden_size} is not divisible by num_attention_heads = {self.num_attention_heads}"
+            )
+        self._check_positions()
+
+    def _check_recurrent(self) -> None:
+        if self.direction == "both" and self.hidden_size % 2:
+            raise ValueError(f"hidden_size = {self.hidden_size}; recurrent layers that read both ways need an even one")
+        plain = {"shared_layers": "none", "norm": "post", "feed_forward": "dense", "attention_window": 0}
+        unlike = [f"{name} = {getattr(self, name)!r}" for name, value in plain.items() if getattr(self, name) != value]
+        if self.position_embedding_type == "rotary":
+            unlike.append("position_embedding_type = 'rotary'")
+        if unlike:
+            raise ValueError(f"layer_type = {self.layer_type!r} with {', '.join(unlike)}; recurrent layers have none")
+
+    def _check_positions(self) -> None:
+        rotary, width = self.position_embedding_type == "rotary", self.hidden_size // self.num_attention_heads
+        if rotary and (width % 2 or self.position_offset):
+            raise ValueError(
+                f"rotary positions with heads of width {width} and position_offset = {self.position_offset}; "
+                "expected an even width and an offset of 0"
+            )
+        if self.max_length < 1:
+            raise ValueError(
+                f"position_offset = {self.position_offset} leaves none of max_position_embeddings = "
+                f"{self.max_position_embeddings}"
+            )
+
+    @property
+    def max_length(self) -> int:
+        """The longest sequence, in tokens."""
+        return self.max_position_embeddings - self.position_offset
+
+    @property
+    def embedding_width(self) -> int:
+        """E, the width of the embedding tables."""
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def head_dropout(self) -> float:
+        """The rate before the last matrix of a classifier."""
+        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout

@@ -8,6 +8,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from bertworks.checkpoint.folder import assemble
+from bertworks.checkpoint.hf import config_from_hf
+from bertworks.checkpoint.tf import read_original
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import Model, build_model
 from bertworks.objectives import PretrainingObjective
@@ -64,11 +67,15 @@ def config_of(settings: dict) -> ModelConfig:
 
 
 def load(name: str) -> tuple[Model, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The model of a checkpoint's own files, which the arrays beside them agree with; inputs and outputs."""
     folder = shared("oracle/model") / name
-    model = build_model(config_of(json.loads((folder / "bert_config.json").read_text())))
+    read = read_original(folder)
+    model = assemble(config_from_hf(read.settings, str(folder)), read.settings, read.tensors, folder)
+    assert model.config == config_of(json.loads((folder / "bert_config.json").read_text()))
     weights = np.load(folder / "weights.npz")
     assert {theirs(key) for key in model.state_dict()} == set(weights.files)
-    model.load_state_dict({key: ours(weights, key) for key in model.state_dict()})
+    for key, tensor in model.state_dict().items():  # by the table above, which is not the one they were read by
+        assert torch.equal(tensor, ours(weights, key))
     arrays = ({k: torch.from_numpy(np.asarray(v)) for k, v in np.load(folder / f).items()} for f in FILES)
     inputs, outputs = arrays
     return model.eval(), inputs, outputs

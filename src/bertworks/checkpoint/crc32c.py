@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint32]
 
-LANE = 256  # bytes of a lane
-PIECE = 1 << 20  # bytes that are cut into lanes at once, a power of two of lanes
+PIECE = 1 << 20  # bytes that are cut into lanes at once
 
 
 def masked_crc32c(data: bytes | memoryview) -> int:
@@ -31,16 +30,16 @@ def crc32c(data: bytes | memoryview) -> int:
 
 def _continued(state: int, piece: memoryview) -> int:
     """The state after `piece`, not empty. Zeros before the first byte change nothing, so they fill up the lanes."""
-    lanes = 1 << max(0, (-(-len(piece) // LANE) - 1).bit_length())
-    room = np.zeros(lanes * LANE + 4, np.uint8)  # four more for a state that reaches beyond a short piece
-    start = lanes * LANE - len(piece)
+    length = 256 if len(piece) > 1 << 14 else 16  # bytes of a lane
+    lanes = 1 << (-(-len(piece) // length) - 1).bit_length()
+    room = np.zeros(lanes * length + 4, np.uint8)  # four more for a state that reaches beyond a short piece
+    start = lanes * length - len(piece)
     room[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
     room[start : start + 4] ^= np.frombuffer(state.to_bytes(4, "little"), np.uint8)
     beyond = int.from_bytes(room[-4:].tobytes(), "little")
     states = np.zeros(lanes, np.uint32)
     for word in np.ascontiguousarray(room[:-4].view("<u4").reshape(lanes, -1).T):
         states = _moved(states ^ word, _steps(4))
-    length = LANE
     while len(states) > 1:
         states = _moved(states[0::2], _steps(length)) ^ states[1::2]
         length *= 2

@@ -124,7 +124,7 @@ def open_bundle(prefix: Path) -> Bundle:
 
 
 def _check_places(index: Path, shards: tuple[Path, ...], variables: Mapping[str, Variable]) -> None:
-    """Raises InputError for a tensor outside its shard, or if two tensors claim the same bytes."""
+    """Raises InputError for a tensor outside its shard, two that claim the same bytes, or bytes behind the last."""
     ends = [0] * len(shards)
     sizes = [shard.stat().st_size for shard in shards]
     by_place = sorted(variables.items(), key=lambda item: (item[1].shard, item[1].offset, item[1].size))
@@ -138,6 +138,9 @@ def _check_places(index: Path, shards: tuple[Path, ...], variables: Mapping[str,
         if v.offset < ends[v.shard]:
             raise InputError(f"{index}: {name} overlaps the tensor before it in {shards[v.shard].name}")
         ends[v.shard] = v.offset + v.size
+    for shard, size, end in zip(shards, sizes, ends, strict=True):
+        if size > end:
+            raise InputError(f"{shard}: {size:,} bytes, but its last tensor ends at {end:,}; copy it again")
 
 
 # ---- the table
@@ -151,8 +154,8 @@ def _entries(data: bytes) -> dict[bytes, bytes]:
     body = data[:-FOOTER]
     meta, at = _handle(footer, 0)
     top, at = _handle(footer, at)
-    if any(footer[at:-8]):
-        raise _Damaged("its last 48 bytes hold more than two places")
+    if any(footer[at:-8]) or sum(top) + TRAILER != len(body):
+        raise _Damaged("its last 48 bytes are not those of a table that ends there")
     _block(body, meta)
     rows: dict[bytes, bytes] = {}
     last, count = -1, 0

@@ -1,0 +1,292 @@
+"""TensorFlow checkpoints: the oracle's to the bit, our own writer's, and damaged ones, which end in one message."""
+
+import hashlib
+import json
+import random
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.checkpoint import crc32c as checksums
+from bertworks.checkpoint.crc32c import crc32c
+from bertworks.checkpoint.tf import hf_name, read_original
+from bertworks.checkpoint.tf_files import INDEX_BYTES, find_prefix, open_bundle
+from bertworks.files import InputError
+from shared_data import SHARED, needs_shared
+from tf_writer import block, entry, field, header, table, varint, write_bundle
+
+RNG = np.random.default_rng(5)
+ARRAYS = {
+    "bert/embeddings/word_embeddings": RNG.random((11, 6), np.float32),
+    "bert/pooler/dense/kernel": RNG.random((6, 6), np.float32),
+    "bert/pooler/dense/kernel/adam_m": RNG.random((6, 6), np.float32),
+    "bert/pooler/dense/bias": RNG.random(6, np.float32),
+    "global_step": np.array(7, np.int64),
+    "empty": np.zeros((0, 4), np.float32),
+}
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    write_bundle(tmp_path / "model.ckpt-7", ARRAYS, shards=2)
+    return tmp_path / "model.ckpt-7"
+
+
+# ---- checksums
+
+
+def test_checksum_is_the_one_of_the_standard(monkeypatch):
+    assert crc32c(b"123456789") == 0xE3069283 and crc32c(b"") == 0
+    assert crc32c(bytes(32)) == 0x8A9136AA and crc32c(b"\xff" * 32) == 0x62A8AB43  # RFC 3720, B.4
+    data = random.Random(1).randbytes(17000)
+    for size in (1, 2, 3, 4, 5, 15, 16, 17, 513, 1026, 2049, 3000, 17000):
+        expected = slowly(data[:size])
+        for piece in (1 << 20, 1024):  # in one go, and in pieces, the last of which may be shorter than a state
+            monkeypatch.setattr(checksums, "PIECE", piece)
+            assert crc32c(data[:size]) == expected, size
+
+
+def slowly(data: bytes) -> int:
+    state = 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
+    return state ^ 0xFFFFFFFF
+
+
+# ---- what is read
+
+
+@needs_shared("oracle/model")
+@pytest.mark.parametrize("name", ["tiny_l12_h24", "tiny_l1_h20_relu", "tiny_l2_h32_adam", "tiny_l3_h48_sharded"])
+def test_every_variable_of_the_original_to_the_bit(name):
+    folder = SHARED / "oracle" / "model" / name
+    record = json.loads((folder / "variables.json").read_text())["variables"]
+    bundle = open_bundle(find_prefix(folder))
+    assert bundle.variables.keys() == {variable["name"] for variable in record}
+    for variable in record:
+        array = bundle.read(variable["name"])
+        assert list(array.shape) == variable["shape"] and array.dtype.name == variable["dtype"]
+        assert hashlib.sha256(array.tobytes()).hexdigest() == variable["sha256"]
+    slots = {name for name in bundle.variables if "adam" in name or name == "global_step"}
+    assert read_original(folder).ignored.keys() == slots
+
+
+def test_what_is_written_is_read(prefix):
+    bundle = open_bundle(prefix)
+    assert bundle.variables.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(bundle.read(name), array)
+        assert bundle.read(name).dtype == array.dtype
+
+
+def test_bfloat16_becomes_float32(tmp_path):
+    values = np.array([1.5, -0.25, 96.0], np.float32)
+    bits = (values.view(np.uint32) >> 16).astype(np.uint16)
+    array = bits.view(np.float16)  # two bytes each; the type is said by hand
+    rows = [(b"", header(1)), (b"x", entry(array, 0, 0, dtype=14))]
+    (tmp_path / "m.index").write_bytes(table(rows))
+    (tmp_path / "m.data-00000-of-00001").write_bytes(array.tobytes())
+    found = open_bundle(tmp_path / "m").read("x")
+    assert found.dtype == np.float32 and (found == values).all()
+
+
+def test_a_prefix_a_file_or_a_folder_means_the_checkpoint(prefix):
+    for path in (prefix, prefix.parent, f"{prefix}.index", f"{prefix}.data-00000-of-00002"):
+        assert find_prefix(path) == prefix
+    write_bundle(prefix.with_name("model.ckpt-9"), ARRAYS)
+    with pytest.raises(InputError, match=r"several checkpoints; there is model.ckpt-7, model.ckpt-9; give one"):
+        find_prefix(prefix.parent)
+    with pytest.raises(InputError, match=r"no model.ckpt-8.index in this folder; there is model.ckpt-7, model.ckpt-9"):
+        find_prefix(prefix.with_name("model.ckpt-8"))
+    with pytest.raises(InputError, match="no checkpoint"):
+        (prefix.parent / "sub").mkdir()
+        find_prefix(prefix.parent / "sub")
+    prefix.with_name("old.ckpt").write_bytes(b"one file")
+    with pytest.raises(InputError, match=r"old.ckpt is no checkpoint of format V2"):
+        find_prefix(prefix.with_name("old.ckpt"))
+
+
+# ---- names
+
+
+def test_names_of_both_families():
+    known = {
+        (
+            "bert/encoder/layer_11/attention/self/query/kernel",
+            "bert",
+        ): "bert.encoder.layer.11.attention.self.query.weight",
+        ("module/bert/embeddings/LayerNorm/gamma", "bert"): "bert.embeddings.LayerNorm.weight",
+        ("cls/squad/output_bias", "bert"): "qa_outputs.bias",
+        ("output_weights", "albert"): "classifier.weight",
+        (
+            "bert/encoder/transformer/group_0/inner_group_0/ffn_1/intermediate/output/dense/kernel",
+            "albert",
+        ): "albert.encoder.albert_layer_groups.0.albert_layers.0.ffn_output.weight",
+        (
+            "bert/encoder/transformer/group_3/inner_group_0/LayerNorm_1/beta",
+            "albert",
+        ): "albert.encoder.albert_layer_groups.3.albert_layers.0.full_layer_layer_norm.bias",
+    }
+    for (name, family), expected in known.items():
+        assert hf_name(name, family) == expected
+    for name in ("bert/encoder/layer_x/output/dense/kernel", "bert/pooler/dense/alpha", "bert", "layer_1/kernel"):
+        assert hf_name(name, "bert") is None
+
+
+def with_config(prefix, name="bert_config.json", **settings):
+    (prefix.parent / name).write_text(json.dumps({"hidden_act": "gelu", **settings}))
+    return prefix
+
+
+def test_slots_are_left_and_kernels_turned(tmp_path):
+    arrays = {name: array for name, array in ARRAYS.items() if name != "empty"}
+    write_bundle(tmp_path / "m", arrays)
+    read = read_original(with_config(tmp_path / "m"))
+    assert read.ignored == {
+        "bert/pooler/dense/kernel/adam_m": "optimizer slot",
+        "global_step": "count of training steps",
+    }
+    kernel = torch.from_numpy(arrays["bert/pooler/dense/kernel"])
+    assert torch.equal(read.tensors["bert.pooler.dense.weight"], kernel.T)
+    assert read.names["bert.pooler.dense.weight"] == "bert/pooler/dense/kernel"
+    assert read.settings["hidden_act"] == "gelu_new" and read.settings["model_type"] == "bert"
+    assert read_original(tmp_path / "m", hidden_act="gelu").settings["hidden_act"] == "gelu"
+
+
+def test_a_variable_of_neither_program_is_named(prefix):
+    with pytest.raises(InputError, match=r"1 variables that are no part of BERT .*: empty"):
+        read_original(with_config(prefix))
+
+
+def test_config_files(prefix):
+    with pytest.raises(InputError, match=r"no config file; expected one of bert_config.json, albert_config.json"):
+        read_original(prefix)
+    with_config(prefix), with_config(prefix, "albert_config.json")
+    with pytest.raises(InputError, match=r"bert_config.json and albert_config.json"):
+        read_original(prefix)
+
+
+# ---- what is refused
+
+
+def files_of(prefix):
+    return sorted(prefix.parent.glob(f"{prefix.name}.*"))
+
+
+def outcome(prefix) -> dict | str:
+    """What is read, or the message."""
+    try:
+        bundle = open_bundle(prefix)
+        return {name: bundle.read(name).tobytes() for name in bundle.variables}
+    except InputError as error:
+        assert str(prefix.parent) in str(error)
+        return str(error)
+
+
+def test_every_flipped_bit_and_every_cut_is_noticed(prefix):
+    whole = outcome(prefix)
+    rng = random.Random(3)
+    for file in files_of(prefix):
+        good = file.read_bytes()
+        flips = [*rng.sample(range(8 * len(good)), 150), *range(8 * len(good) - 8 * 48, 8 * len(good), 5)]
+        for bit in flips:
+            bad = bytearray(good)
+            bad[bit // 8] ^= 1 << bit % 8
+            file.write_bytes(bad)
+            assert isinstance(outcome(prefix), str), (file.name, bit)
+        for end in rng.sample(range(len(good)), min(30, len(good))):
+            file.write_bytes(good[:end])
+            assert isinstance(outcome(prefix), str), (file.name, end)
+        for more in (good + b"\0", good + good, good + bytes(300_000)):
+            file.write_bytes(more)
+            assert isinstance(outcome(prefix), str)
+        file.write_bytes(good)
+    assert outcome(prefix) == whole
+
+
+def test_noise_with_right_checksums_ends_in_a_message_too(prefix):
+    """What the checksums cover is made wrong before they are computed: whoever wrote this meant it."""
+    rng = random.Random(4)
+    index = files_of(prefix)[-1]
+    array = ARRAYS["bert/pooler/dense/bias"]
+    good = [(b"", header(2)), (b"a", entry(array, 0, 0)), (b"b", entry(array, 1, 0)), (b"c", entry(array, 1, 24))]
+    tracemalloc.start()
+    for _ in range(80):
+        rows = list(good)
+        i = rng.randrange(len(rows))
+        value = bytearray(rows[i][1])
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            value[rng.randrange(len(value))] = rng.randrange(256)
+        rows[i] = (rows[i][0], bytes(value))
+        index.write_bytes(table(rows, size=2))
+        outcome(prefix)
+    noise = [table([(rng.randbytes(3), rng.randbytes(40))]) for _ in range(100)]
+    for data in [*noise, *(rng.randbytes(400) for _ in range(100))]:
+        index.write_bytes(data)
+        assert isinstance(outcome(prefix), str)
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()
+
+
+BIAS = ARRAYS["bert/pooler/dense/bias"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([(b"", header(1, endianness=1))], "big-endian"),
+        ([(b"", header(0))], "0 data files"),
+        ([(b"", header(70_000_000))], "70000000 data files"),
+        ([(b"", header(3))], "says that there are 3 of them"),
+        ([(b"a", entry(BIAS, 0, 0))], "0 data files"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 0, 4))], "24 bytes, but a ends at 28"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 0, 2**62))], "but a ends at"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 0, 2**64 - 1))], "field 4 is no number"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 5, 0))], "a lies in shard 5; there are 1"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 0, 0, size=20))], "a of shape .6,. and type 1 has 20 bytes"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 0, 0)), (b"b", entry(BIAS, 0, 0))], "b overlaps"),
+        ([(b"", header(1)), (b"b", entry(BIAS, 0, 0)), (b"a", entry(BIAS, 0, 0))], "not sorted"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 0, 0)), (b"a", entry(BIAS, 0, 0))], "not sorted"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 0, 0, dtype=7))], "a has type 7 of types.proto"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 0, 0) + field(7, b""))], "a is stored in slices"),
+        ([(b"", header(1)), (b"a" * 2000, entry(BIAS, 0, 0))], "endless name"),
+        ([(b"", header(1)), (b"\xff", entry(BIAS, 0, 0))], "not UTF-8"),
+        ([(b"", header(1)), (b"a", b"\xff" * 30)], "a number does not end"),
+    ],
+)
+def test_what_contradicts_itself_is_said(rows, message, tmp_path):
+    (tmp_path / "m.index").write_bytes(table(rows))
+    (tmp_path / "m.data-00000-of-00001").write_bytes(BIAS.tobytes())
+    with pytest.raises(InputError, match=message) as caught:
+        open_bundle(tmp_path / "m").read("a")
+    assert str(tmp_path / "m.") in str(caught.value) or message.startswith("a has type")
+
+
+def test_compressed_overlong_and_foreign_indices_are_refused(prefix):
+    index = prefix.with_name(prefix.name + ".index")
+    index.write_bytes(table([(b"", header(2))], compression=1))
+    assert "compressed (snappy)" in outcome(prefix)
+    index.write_bytes(bytes(INDEX_BYTES + 1))
+    assert "an index has 48 to" in outcome(prefix)
+    good = table([(b"", header(2))])
+    index.write_bytes(good[:-8] + good[-8:][::-1])  # as a big-endian machine would have it
+    assert "not those of a table" in outcome(prefix)
+
+
+def test_one_block_named_many_times_costs_nothing(tmp_path):
+    """An index of small blocks may not multiply what it points to."""
+    contents = block([(b"", header(1))])
+    whole = contents + b"\0"
+    part = whole + struct.pack("<I", checksums.masked_crc32c(whole))
+    top = block([(b"k%06d" % i, varint(0) + varint(len(contents))) for i in range(5000)])
+    whole = top + b"\0"
+    footer = varint(0) + varint(len(contents)) + varint(len(part)) + varint(len(top))
+    data = part + whole + struct.pack("<I", checksums.masked_crc32c(whole)) + footer.ljust(40, b"\0")
+    (tmp_path / "m.index").write_bytes(data + table([(b"", header(1))])[-8:])
+    with pytest.raises(InputError, match="do not follow one another"):
+        open_bundle(tmp_path / "m")

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from bertworks.config import from_dict, load_recipe, to_toml
+from bertworks.config import from_dict, identity, later, load_recipe, to_toml
 from bertworks.files import InputError
 
 
@@ -82,3 +82,18 @@ def test_dictionaries_are_checked_in_the_same_way():
     assert from_dict(Outer, {"name": "x"}) == Outer("x")
     with pytest.raises(InputError, match=r"there: name = 3 is of type int; expected str"):
         from_dict(Outer, {"name": 3}, "there")
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A recipe that got a field."""
+
+    name: str
+    inner: Inner
+    more: int = later(1)  # what it is
+
+
+def test_a_field_that_came_later_changes_no_hash_until_it_is_used():
+    plain, used = Grown("x", Inner(), 1), Grown("x", Inner(), 2)
+    assert identity(plain) == to_toml(plain).replace("more = 1\n", "") != to_toml(plain)
+    assert identity(used) == to_toml(used) and from_dict(Grown, {"name": "x", "inner": {}}) == plain

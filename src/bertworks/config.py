@@ -46,12 +46,24 @@ def to_toml(config: Any) -> str:
     return tomli_w.dumps(_plain(config))
 
 
-def _plain(value: Any) -> Any:
+def later(default: T) -> T:
+    """The default of a field that the first recipes did not have: while it stands there, `identity` is silent of it."""
+    value: T = dataclasses.field(default=default, metadata={"later": True})
+    return value
+
+
+def identity(config: Any) -> str:
+    """`to_toml` for hashes: without `later` fields at their default, so that runs from before they were there go on."""
+    return tomli_w.dumps(_plain(config, settled=True))
+
+
+def _plain(value: Any, settled: bool = False) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {name: _plain(item) for name, item in fields if item is not None}
+        fields = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
+        told = (pair for pair in fields if not (settled and "later" in pair[0].metadata and pair[1] == pair[0].default))
+        return {f.name: _plain(item, settled) for f, item in told if item is not None}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_plain(item, settled) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 

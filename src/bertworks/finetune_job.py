@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from .checkpoint.folder import initial_model, load_tokenizer, parts_in, read_config
-from .config import from_dict, to_toml
+from .config import from_dict, identity
 from .files import InputError, checksum, read_json
 from .model.encoder import build_layer, initialise
 from .model.heads import BARE, Model, build_model
@@ -141,7 +141,7 @@ class Job:
 
     def fingerprint(self, config: FinetuneConfig) -> str:
         """Hash of what must not change between the sittings of a run."""
-        fixed = to_toml(replace(config, loop=replace(config.loop, log_every=0, save_every=0)))
+        fixed = identity(replace(config, loop=replace(config.loop, log_every=0, save_every=0)))
         return hashlib.sha256("\n".join([fixed, *self.start]).encode()).hexdigest()
 
     def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:

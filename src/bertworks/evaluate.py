@@ -40,9 +40,9 @@ class Finetuned:
         folder = find_model(path)
         config, whole = read_config(folder)
         tokenizer, model = load_tokenizer(folder), load_model(folder)
-        head = next((name for name in model.heads if name not in ("mlm", "nsp")), None)
+        head = next((name for name in model.heads if name not in ("mlm", "nsp", "sop")), None)
         settings = task_of(whole, head) if head else {}
-        positions = config.max_position_embeddings
+        positions = config.max_length
         if max_length is not None and not 3 <= max_length <= positions:
             raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
         stored = {f.name: settings[f.name] for f in fields(Limits) if f.name in settings}

@@ -105,9 +105,9 @@ class Extractor:
             raise InputError("device = 'cuda', but torch finds no GPU; leave it out, or give cpu")
         self.config = config or FeatureConfig()
         shape, tokens = encoder.config, self.config.max_length
-        if tokens is not None and not 8 <= tokens <= shape.max_position_embeddings:
-            raise InputError(f"max_length = {tokens}; expected 8 to {shape.max_position_embeddings}, the positions")
-        self.max_length = tokens or shape.max_position_embeddings
+        if tokens is not None and not 8 <= tokens <= shape.max_length:
+            raise InputError(f"max_length = {tokens}; expected 8 to {shape.max_length}, the positions")
+        self.max_length = tokens or shape.max_length
         self.choice = LayerChoice.parse(self.config.layers, shape.num_hidden_layers)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.tokenizer = tokenizer
@@ -122,7 +122,7 @@ class Extractor:
         folder, config = find_model(folder), config or FeatureConfig()
         encoder, tokenizer = load_encoder(folder), load_tokenizer(folder)
         if config.max_length is None:
-            positions = encoder.config.max_position_embeddings
+            positions = encoder.config.max_length
             config = FeatureConfig(**{**vars(config), "max_length": tokenizer_length(folder, positions)})
         return cls(encoder, tokenizer, config, device)
 

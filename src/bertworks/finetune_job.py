@@ -181,9 +181,11 @@ def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
     """Raises InputError for settings that do not fit the model or the task."""
     shape, best = read_config(folder)[0], config.loop.keep_best
     LayerChoice.parse(config.top.layers, shape.num_hidden_layers)
-    if config.reinit_layers and (config.frozen or shape.direction == "pair"):
-        raise InputError("reinit_layers does not go with a frozen encoder or a pair of encoders; leave it out")
-    positions, layers = shape.max_position_embeddings, shape.num_hidden_layers
+    if config.reinit_layers and (config.frozen or shape.direction == "pair" or shape.shared_layers != "none"):
+        raise InputError(
+            "reinit_layers does not go with a frozen encoder, a pair of encoders or shared layers; leave it out"
+        )
+    positions, layers = shape.max_length, shape.num_hidden_layers
     if config.max_seq_length > positions:
         raise InputError(f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions")
     if config.reinit_layers > layers:

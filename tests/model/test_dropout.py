@@ -106,7 +106,7 @@ def test_every_dropout_of_the_paper_is_there_and_only_in_training():
     encoder, packing = fresh(), fresh()(ids, mask).packing
     layers = [encoder._masks(i, DropoutKey(9, 4), packing) for i in range(CONFIG.num_hidden_layers)]
     drawn = [t for m in layers for t in (m.weights, m.attention_output, m.output)]
-    drawn.append(encoder._hidden_mask(0, DropoutKey(9, 4), packing))
+    drawn.append(encoder._hidden_mask(0, DropoutKey(9, 4), packing, CONFIG.hidden_size))
     assert len({tuple(t.flatten()[:200].tolist()) for t in drawn}) == 1 + 3 * CONFIG.num_hidden_layers
 
 

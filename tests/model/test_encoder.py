@@ -28,15 +28,48 @@ COUNTS = {  # encoder with pooler; with masked-LM and next-sentence heads, tied 
 }
 
 
-@pytest.mark.parametrize("name", PRESETS)
+RELATIVES = {  # bare model, with the pre-training heads, with the masked-LM head alone; None: not published so
+    "roberta-base": (124_645_632, None, 124_697_433),
+    "roberta-large": (355_359_744, None, 355_412_057),
+    "distilbert": (66_362_880, None, 66_985_530),
+    "albert-base": (11_683_584, 11_813_810, None),
+    "albert-large": (17_683_968, 17_847_474, None),
+    "albert-xlarge": (58_724_864, 59_021_490, None),
+    "albert-xxlarge": (222_595_584, 223_158_450, None),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
 def test_parameter_counts_of_the_published_sizes(name):
     with torch.device("meta"):
         model, masked_lm = build_model(PRESETS[name]), build_model(PRESETS[name], ("mlm",))
     encoder, whole = COUNTS[name]
-    assert sum(p.numel() for p in model.encoder.parameters()) == encoder
-    assert sum(p.numel() for p in model.parameters()) == whole
+    assert parameters(model.encoder) == encoder
+    assert parameters(model) == whole
     if name == "base":
-        assert sum(p.numel() for p in masked_lm.parameters()) == 109_514_298  # no pooler, as BertForMaskedLM
+        assert parameters(masked_lm) == 109_514_298  # no pooler, as BertForMaskedLM
+
+
+@pytest.mark.parametrize("name", RELATIVES)
+def test_parameter_counts_of_the_relatives(name):
+    bare, pair, masked = RELATIVES[name]
+    with torch.device("meta"):
+        assert parameters(build_model(PRESETS[name], ())) == bare
+        assert pair is None or parameters(build_model(PRESETS[name], ("mlm", "sop"))) == pair
+        assert masked is None or parameters(build_model(PRESETS[name], ("mlm",))) == masked
+
+
+def test_parameter_counts_of_the_other_presets():
+    assert {*PRESETS} == {*COUNTS, *RELATIVES, "gpt", "modern"}
+    with torch.device("meta"):
+        gpt, modern, base = (build_model(PRESETS[name], (), pooler=False) for name in ("gpt", "modern", "base"))
+    assert parameters(gpt) == 116_534_784 + 2 * 768  # the LayerNorm on BERT's embeddings, which GPT has not
+    gate = 12 * (2 * 2048 + 768 - 3072 - 768)  # biases of a wider product; its matrices have BASE's size
+    assert parameters(modern) == parameters(base) - 514 * 768 + gate + 2 * 768  # no positions, no segments; last norm
+
+
+def parameters(module: torch.nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
 
 
 @pytest.mark.parametrize(

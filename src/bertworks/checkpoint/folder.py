@@ -201,7 +201,7 @@ def save_folder(
         with atomic_write(temporary / WEIGHTS) as file:
             file.write(safetensors.torch.save(_their_tensors(model), metadata={"format": "pt"}))
         if tokenizer is not None:
-            tokenizer.save(temporary, model_max_length=max_length or model.config.max_position_embeddings)
+            tokenizer.save(temporary, model_max_length=max_length or model.config.max_length)
         write_text(temporary / "README.md", model_card(config, _sizes(model), facts or {}))
         write_json(temporary / CONFIG, config)
         _move_in(temporary, folder)

@@ -51,20 +51,12 @@ class ModelConfig:
     position_embedding_type: str = "learned"  # learned (BERT), sinusoidal (Vaswani et al. 2017), or rotary: no table
     direction: str = "both"  # what a token sees: both sides; left or right of itself; pair: one encoder for each
     layer_type: str = "attention"  # attention, or recurrent layers (lstm, gru) to compare
-    family: Literal["bert", "roberta", "albert", "distilbert"] = later(
-        "bert"
-    )  # its folder names and sequence head
+    family: Literal["bert", "roberta", "albert", "distilbert"] = later("bert")  # its folder's names, its sequence head
     embedding_size: int = later(0)  # width E of the embedding tables, which a matrix brings to D (ALBERT: 128); 0: D
-    position_offset: int = later(
-        0
-    )  # rows of the position table before the first token's (RoBERTa: 2)
-    shared_layers: Literal["none", "all", "attention", "ffn"] = later(
-        "none"
-    )  # what layers share (ALBERT: all)
+    position_offset: int = later(0)  # unused rows of the position table before the first token's (RoBERTa: 2)
+    shared_layers: Literal["none", "all", "attention", "ffn"] = later("none")  # what layers share (ALBERT: all)
     norm: Literal["post", "pre"] = later("post")  # LayerNorm after each sub-layer, or before it and once at the end
-    feed_forward: Literal["dense", "geglu"] = later(
-        "dense"
-    )  # dense, or half of it gated by the other half
+    feed_forward: Literal["dense", "geglu"] = later("dense")  # geglu: the activation of one half times another half
     rope_theta: float = later(10000.0)  # base of rotary positions' wavelengths
     attention_window: int = later(0)  # tokens that a local layer sees on each side of a token; 0: every layer sees all
     global_every: int = later(3)  # with a window: every so many layers, beginning with the first, one sees all

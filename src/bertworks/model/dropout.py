@@ -57,6 +57,13 @@ def rescale(rate: float) -> float:
     return 256 / (256 - dropped_bytes(rate))
 
 
+def drop(x: Tensor, key: DropoutKey | None, place: int, rate: float, training: bool) -> Tensor:
+    """Dropout of (B, ...) by the mask of `key`; without a key it is torch's."""
+    if key is None or not training:
+        return F.dropout(x, rate, training)
+    return x * key.mask(place, rate, tuple(x.shape)) * rescale(rate) if rate else x
+
+
 @dataclass(frozen=True)
 class LayerMasks:
     """Keyed dropout masks of one layer, made by the encoder; None where nothing is dropped."""

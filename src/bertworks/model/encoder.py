@@ -1,13 +1,14 @@
-"""The BERT encoder (Devlin et al. 2019, section 3; original code modeling.py): embeddings, post-LayerNorm Transformer
-layers, pooler. No loss and no tokenizer in here. The paper's comparators are settings of it: a context of one side
-(section 5.1), recurrent layers (recurrent.py); two encoders side by side are in pair.py.
+"""The encoder (Devlin et al. 2019, section 3; original code modeling.py): embeddings, Transformer layers, pooler. No
+loss and no tokenizer in here. BERT's relatives and the paper's comparators are settings of it (config.py): a context of
+one side (section 5.1), recurrent layers (recurrent.py); two encoders side by side are in pair.py.
 
 Padding is removed at the door and put back at the exit: between them every token-wise operation works on real tokens
 alone, and only attention sees the rectangular form.
 
-Shapes: B sequences, L positions, T real tokens of the batch, D hidden width, N heads, H head size, V vocabulary.
+Shapes: B sequences, L positions, T real tokens of the batch, E embedding width, D hidden width, N heads, V vocabulary.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,95 +18,55 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .attention import fused_attention, keyed_attention, visible_attention
-from .config import ACTIVATIONS
 from .config import ModelConfig as ModelConfig
-from .dropout import DropoutKey, LayerMasks, add_dropped, rescale
+from .dropout import DropoutKey, LayerMasks, drop, rescale
+from .layer import Layer, Sight, run_layer
 from .packing import Packing
 from .recurrent import RecurrentLayer
+from .rotary import rotation
+
+_POOLER = (1 << 16) - 1  # the place of the dropout before RoBERTa's pooler: the last, which no layer or head has
 
 
 class Embeddings(nn.Module):
-    """Word + position + segment embeddings, LayerNorm, dropout (section 3, figure 2)."""
+    """Word + position + segment embeddings, LayerNorm (section 3, figure 2); dropout and projection are the caller's.
+
+    A table of one segment adds the same vector to every token, whatever its segment.
+    """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        D, P = config.hidden_size, config.max_position_embeddings
-        self.word = nn.Embedding(config.vocab_size, D)
-        self.position = nn.Embedding(P, D)
-        self.token_type = nn.Embedding(config.type_vocab_size, D) if config.type_vocab_size else None
-        self.norm = nn.LayerNorm(D, eps=config.layer_norm_eps)
-        self.position.weight.requires_grad = config.position_embedding_type == "learned"
+        E, table = config.embedding_width, config.position_embedding_type != "rotary"
+        self.offset = config.position_offset
+        self.word = nn.Embedding(config.vocab_size, E)
+        self.position = nn.Embedding(config.max_position_embeddings, E) if table else None
+        self.token_type = nn.Embedding(config.type_vocab_size, E) if config.type_vocab_size else None
+        self.norm = nn.LayerNorm(E, eps=config.layer_norm_eps)
+        self.projection = nn.Linear(E, config.hidden_size) if config.embedding_size else None
+        if self.position is not None:
+            self.position.weight.requires_grad = config.position_embedding_type == "learned"
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor | None, packing: Packing) -> Tensor:
-        positions = torch.arange(packing.L, device=input_ids.device).expand(packing.B, -1).reshape(-1)
+        """(T, E)."""
         ids, types = input_ids.reshape(-1), None if token_type_ids is None else token_type_ids.reshape(-1)
         if packing.index is not None:
-            ids, positions = ids[packing.index], positions[packing.index]
+            ids = ids[packing.index]
             types = None if types is None else types[packing.index]
-        x = self.word(ids) + self.position(positions)  # (T, D)
+        x = self.word(ids)
+        if self.position is not None:
+            x = x + self.position(self._positions(packing, input_ids.device))
         if self.token_type is not None:
-            x = x + (self.token_type.weight[0] if types is None else self.token_type(types))
+            one = types is None or self.token_type.num_embeddings == 1
+            x = x + (self.token_type.weight[0] if one else self.token_type(types))
         return self.norm(x)
 
-
-class Layer(nn.Module):
-    """One post-LayerNorm Transformer layer: x = LN(x + attention(x)); x = LN(x + feed_forward(x))."""
-
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        D, wide, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
-        self.config = config
-        self.query, self.key, self.value = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, D)
-        self.attention_output, self.attention_norm = nn.Linear(D, D), nn.LayerNorm(D, eps=eps)
-        self.intermediate, self.output = nn.Linear(D, wide), nn.Linear(wide, D)
-        self.output_norm = nn.LayerNorm(D, eps=eps)
-
-    def forward(
-        self,
-        x: Tensor,
-        packing: Packing,
-        masks: LayerMasks | None,
-        head_mask: Tensor | None = None,
-        attentions: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """(T, D) to (T, D), and the attention weights (B, N, L, L) if `attentions`.
-
-        masks: keyed dropout; None leaves dropout in training to torch.
-        """
-        context, weights = self.attend(compute(x), packing, masks, head_mask, attentions)
-        x = self.attention_norm(self._add(x, self.attention_output(context), masks, "attention_output"))
-        hidden = ACTIVATIONS[self.config.hidden_act](self.intermediate(compute(x)))  # (T, I)
-        return self.output_norm(self._add(x, self.output(hidden), masks, "output")), weights
-
-    def _add(self, x: Tensor, update: Tensor, masks: LayerMasks | None, place: str) -> Tensor:
-        return add_dropped(x, update, masks, place, self.config.hidden_dropout_prob, self.training)
-
-    def attend(
-        self, x: Tensor, packing: Packing, masks: LayerMasks | None, head_mask: Tensor | None, attentions: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Multi-head self-attention, (T, D) to (T, D); padding keys are hidden from every query."""
-        B, L, N = packing.B, packing.L, self.config.num_attention_heads
-        rate = self.config.attention_probs_dropout_prob if self.training else 0.0
-        q, k, v = (  # (B, N, L, H) each
-            packing.unpack(project(x)).view(B, L, N, -1).transpose(1, 2)
-            for project in (self.query, self.key, self.value)
-        )
-        visible = packing.visible(self.config.direction, x.device)
-        mask, weights = masks.weights if masks else None, None
-        if attentions or head_mask is not None:
-            context, weights = visible_attention(q, k, v, visible, mask, rate, head_mask)
-        elif masks is not None:
-            context = keyed_attention(q, k, v, visible, mask, rate)
+    def _positions(self, packing: Packing, device: torch.device) -> Tensor:
+        """(T,) rows of the table. Behind an offset real tokens alone count, as in fairseq; else every cell."""
+        if self.offset and packing.mask is not None:
+            positions = (packing.mask.cumsum(1) - 1).clamp(min=0).view(-1) + self.offset
         else:
-            context = fused_attention(q, k, v, visible, rate)
-        return packing.pack(context.transpose(1, 2).reshape(B * L, -1)), weights if attentions else None
-
-
-def compute(x: Tensor) -> Tensor:
-    """`x` in the type of matrix products, cast once where autocast would cast it for each product anew."""
-    device = x.device.type
-    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
+            positions = torch.arange(packing.L, device=device).expand(packing.B, -1).reshape(-1) + self.offset
+        return positions if packing.index is None else positions[packing.index]
 
 
 @dataclass(frozen=True)
@@ -114,8 +75,9 @@ class EncoderOutput:
 
     `packed` (T, D) is the last layer on real tokens, `packing` says which cells they are; `states` are the embeddings
     and each layer's output in that form, `hidden_states` the same as (B, L, D), zeros on padding; `attentions` one
-    (B, N, L, L) a layer; these only if asked for. `pooled` (B, D) is the tanh pooler on the first token, or on the last
-    if tokens see only what stands left of them; None if the encoder has no pooler.
+    (B, N, L, L) a layer; these only if asked for. With pre-LayerNorm the last state alone is normalised. `pooled`
+    (B, D) is the tanh pooler (DistilBERT: ReLU) on the first token, or on the last if tokens see only what stands left
+    of them; None if the encoder has no pooler.
     """
 
     packed: Tensor
@@ -142,9 +104,11 @@ class Encoder(nn.Module):
         super().__init__()
         self.config, self.width = config, config.hidden_size
         self.embeddings = Embeddings(config)
-        self.layers = nn.ModuleList(build_layer(config) for _ in range(config.num_hidden_layers))
+        own = min(1, config.num_hidden_layers) if config.shared_layers == "all" else config.num_hidden_layers
+        self.layers = nn.ModuleList(build_layer(config, number) for number in range(own))
+        self.final_norm = nn.LayerNorm(self.width, eps=config.layer_norm_eps) if config.norm == "pre" else None
         self.pooler = nn.Linear(self.width, self.width) if pooler else None
-        self.run_layer: Any = Layer.forward if config.layer_type == "attention" else RecurrentLayer.forward
+        self.run_layer: Any = run_layer
 
     def forward(
         self,
@@ -164,45 +128,76 @@ class Encoder(nn.Module):
         dropout: key of the masks in training on a CPU; without it a module in training mode uses torch's own dropout.
         hidden_states, attentions: keep every layer's output, every head's weights. head_mask: (layers, N) factors.
         depth: compute only so many layers; nothing is pooled then. Raises ValueError if the sequences are longer than
-        `max_position_embeddings`, or if a recurrent layer is asked for attention.
+        `max_length`, or if a recurrent layer is asked for attention.
         """
         B, L = input_ids.shape
-        if self.config.max_position_embeddings < L:
-            raise ValueError(
-                f"sequences of {L} tokens, but the model has {self.config.max_position_embeddings} positions; "
-                "cut or window the input"
-            )
+        if self.config.max_length < L:
+            limit = self.config.max_length
+            raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
         packing = Packing.of(attention_mask, B, L)
         x = self._embed(input_ids, token_type_ids, packing, dropout)
         states, weights = [x], []
-        for i, layer in enumerate(self.layers[:depth]):
-            masks = self._masks(i, dropout, packing)
-            heads = None if head_mask is None else head_mask[i]
-            x, w = self.run_layer(layer, x, packing, masks, heads, attentions)
+        wide, local = self._sights(packing, x.device, attentions)
+        run = range(self.config.num_hidden_layers)[:depth]
+        for i in run:
+            sight = wide if i % self.config.global_every == 0 else local
+            sight = sight if head_mask is None else dataclasses.replace(sight, head_mask=head_mask[i])
+            x, w = self._layer(i, x, sight, self._masks(i, dropout, packing))
             if hidden_states:
                 states.append(x)
             if w is not None:
                 weights.append(w)
+        whole = len(run) == self.config.num_hidden_layers
+        if whole and self.final_norm is not None:
+            x = states[-1] = self.final_norm(x)
         return EncoderOutput(
             packed=x,
             packing=packing,
-            pooled=self._pool(x, packing) if len(self.layers[:depth]) == len(self.layers) else None,
+            pooled=self._pool(x, packing, dropout) if whole else None,
             states=tuple(states) if hidden_states else None,
             attentions=tuple(weights) if attentions else None,
         )
 
-    def _pool(self, x: Tensor, packing: Packing) -> Tensor | None:
+    def _sights(self, packing: Packing, device: torch.device, attentions: bool) -> tuple[Sight, Sight]:
+        """What layers see that see all, and what local ones see."""
+        c, turn = self.config, None
+        if c.layer_type != "attention":
+            return (Sight(packing, None, attentions=attentions),) * 2
+        if c.position_embedding_type == "rotary":
+            turn = rotation(packing.L, c.hidden_size // c.num_attention_heads, c.rope_theta, device)
+        wide = Sight(packing, packing.visible(c.direction, device), turn, attentions=attentions)
+        if not c.attention_window:
+            return wide, wide
+        return wide, dataclasses.replace(wide, visible=packing.visible(c.direction, device, c.attention_window))
+
+    def _layer(self, i: int, x: Tensor, sight: Sight, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:
+        shared, result = self.config.shared_layers, None
+        if self.config.layer_type != "attention":
+            result = self.layers[i](x, sight, masks)
+        else:
+            halves = (self.layers[0 if shared in ("all", half) else i] for half in ("attention", "ffn"))
+            result = self.run_layer(*halves, x, sight, masks)
+        return result  # type: ignore[no-any-return]
+
+    def _pool(self, x: Tensor, packing: Packing, key: DropoutKey | None) -> Tensor | None:
         if self.pooler is None:
             return None
-        return torch.tanh(self.pooler(x[packing.ends(x.device, last=self.config.direction == "left")]))  # (B, D)
+        c = self.config
+        x = x[packing.ends(x.device, last=c.direction == "left")]  # (B, D)
+        if c.family == "roberta":
+            x = drop(x, key, _POOLER, c.head_dropout, self.training)
+        return torch.relu(self.pooler(x)) if c.family == "distilbert" else torch.tanh(self.pooler(x))
 
     def _embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, packing: Packing, key: DropoutKey | None
     ) -> Tensor:
         x, rate = self.embeddings(input_ids, token_type_ids, packing), self.config.hidden_dropout_prob
         if key is None or not self.training:
-            return F.dropout(x, rate, self.training)
-        return x * self._hidden_mask(0, key, packing) * rescale(rate) if rate else x
+            x = F.dropout(x, rate, self.training)
+        elif rate:
+            x = x * self._hidden_mask(0, key, packing, x.shape[1]) * rescale(rate)
+        projection = self.embeddings.projection
+        return x if projection is None else projection(x).to(x.dtype)
 
     def _masks(self, layer: int, key: DropoutKey | None, packing: Packing) -> LayerMasks | None:
         """The keyed masks of a layer; None leaves dropout to torch."""
@@ -214,23 +209,23 @@ class Encoder(nn.Module):
             shape = (packing.B, c.num_attention_heads, packing.L, packing.L)
             weights = key.mask(place, c.attention_probs_dropout_prob, shape)
         if c.hidden_dropout_prob:
-            output = self._hidden_mask(place + 2, key, packing)
+            output = self._hidden_mask(place + 2, key, packing, c.hidden_size)
             if c.layer_type == "attention":
-                attention_output = self._hidden_mask(place + 1, key, packing)
+                attention_output = self._hidden_mask(place + 1, key, packing, c.hidden_size)
         return LayerMasks(weights, attention_output, output)
 
-    def _hidden_mask(self, place: int, key: DropoutKey, packing: Packing) -> Tensor:
-        """(T, D)."""
-        shape = (packing.B, packing.L, self.config.hidden_size)
-        mask = key.mask(place, self.config.hidden_dropout_prob, shape).view(-1, shape[2])
+    def _hidden_mask(self, place: int, key: DropoutKey, packing: Packing, width: int) -> Tensor:
+        """(T, width)."""
+        shape = (packing.B, packing.L, width)
+        mask = key.mask(place, self.config.hidden_dropout_prob, shape).view(-1, width)
         return mask if packing.index is None else mask.index_select(0, packing.index)
 
 
-def build_layer(config: ModelConfig) -> Layer | RecurrentLayer:
-    """A layer of the kind that `layer_type` names."""
-    if config.layer_type == "attention":
-        return Layer(config)
+def build_layer(config: ModelConfig, number: int = 0) -> Layer | RecurrentLayer:
+    """A layer of the kind that `layer_type` names; `number` 0 has what the layers share."""
     c = config
+    if c.layer_type == "attention":
+        return Layer(c, number == 0 or c.shared_layers != "attention", number == 0 or c.shared_layers != "ffn")
     return RecurrentLayer(c.hidden_size, c.layer_type, c.direction, c.layer_norm_eps, c.hidden_dropout_prob)
 
 
@@ -238,7 +233,7 @@ def compile_layers(encoder: nn.Module) -> None:
     """Compile the layer once for all layers (torch.compile): fuses what stands between the matrix products."""
     for part in encoder.modules():  # of a pair both
         if isinstance(part, Encoder) and part.config.layer_type == "attention":
-            part.run_layer = torch.compile(Layer.forward)
+            part.run_layer = torch.compile(run_layer)
 
 
 @torch.no_grad()
@@ -257,8 +252,9 @@ def initialise(module: nn.Module, std: float, generator: torch.Generator) -> Non
             for parameter in child.parameters():
                 parameter.uniform_(-(child.hidden_size**-0.5), child.hidden_size**-0.5, generator=generator)
     for child in module.modules():  # afterwards: the loop above meets the table after the Embeddings that hold it
-        if isinstance(child, Embeddings) and not child.position.weight.requires_grad:
-            child.position.weight.copy_(sinusoids(*child.position.weight.shape))
+        table = child.position if isinstance(child, Embeddings) else None
+        if table is not None and not table.weight.requires_grad:
+            table.weight.copy_(sinusoids(*table.weight.shape))
 
 
 def sinusoids(positions: int, width: int) -> Tensor:

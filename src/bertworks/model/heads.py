@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .config import ACTIVATIONS, ModelConfig
-from .dropout import DropoutKey, rescale
+from .dropout import DropoutKey, drop, rescale
 from .encoder import Encoder, EncoderOutput, initialise
 from .pair import Pair
 from .top import Top, TopConfig
@@ -61,11 +61,7 @@ class ClassificationHead(nn.Linear):
 
     def forward(self, pooled: Tensor, dropout: DropoutKey | None = None) -> Tensor:
         """(B, D) to (B, K). `dropout`: key of the mask in training; None leaves it to torch."""
-        if dropout is None or not self.training:
-            return super().forward(F.dropout(pooled, self.rate, self.training))
-        if self.rate:
-            pooled = pooled * dropout.mask(self.place, self.rate, tuple(pooled.shape)) * rescale(self.rate)
-        return super().forward(pooled)
+        return super().forward(drop(pooled, dropout, self.place, self.rate, self.training))
 
 
 class TokenHead(nn.Linear):
@@ -125,8 +121,13 @@ class Model(nn.Module):
     def hold_unused(self) -> None:
         """No gradients for layers above those that the top reads: they have no part in any loss."""
         sides = (self.encoder.left, self.encoder.right) if isinstance(self.encoder, Pair) else (self.encoder,)
-        for encoder in sides if self.depth is not None else ():
-            encoder.layers[self.depth :].requires_grad_(False)
+        depth = self.depth
+        if depth is None:
+            return
+        for encoder in sides:
+            encoder.layers[depth:].requires_grad_(False)
+            if encoder.final_norm is not None and depth < self.config.num_hidden_layers:
+                encoder.final_norm.requires_grad_(False)
 
     def freeze(self) -> None:
         """Leave the encoder's layers and embeddings as they are: no gradients, no dropout. Its pooler still learns."""
@@ -181,13 +182,16 @@ def build_model(
 ) -> Model:
     """A model with these heads; freshly initialised if `seed` is given, else left for weights to be loaded into.
 
-    Left out, `pooler` is there if a head reads it, or if there is none. Raises InputError if `top` chooses layers that
-    the encoder does not have, ValueError for a language model's head on a pair of encoders.
+    Left out, `pooler` is there if a head reads it, or if there is none (DistilBERT's belongs to its heads). Raises
+    InputError if `top` chooses layers that the encoder does not have, ValueError for a language model's head on a pair
+    of encoders.
     """
     kind = Pair if config.direction == "pair" else Encoder
     if kind is Pair and {"mlm", "nsp", "sop"} & {*heads}:
         raise ValueError("a pair of encoders is not pre-trained as one; pre-train each side and join them")
-    encoder = kind(config, needs_pooler(heads, top) if pooler is None else pooler)
+    if pooler is None:
+        pooler = needs_pooler(heads, top) and (bool(heads) or config.family != "distilbert")
+    encoder = kind(config, pooler)
     above = None if top == BARE else Top(top, config, encoder.width)
     width = encoder.width if above is None else above.width
     model = Model(encoder, {name: build_head(name, config, labels, width) for name in heads}, above)

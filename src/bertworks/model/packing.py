@@ -44,16 +44,22 @@ class Packing:
         full = self.unpack(x).view(self.B, self.L, -1)
         return full if self.mask is None else full * self.mask[:, :, None]
 
-    def visible(self, direction: str, device: torch.device) -> Tensor | None:
+    def visible(self, direction: str, device: torch.device, window: int = 0) -> Tensor | None:
         """Which keys a query may see, (B, 1, 1, L), or by `direction` "left" or "right" (B or 1, 1, L, L); None: all.
 
-        A query always sees itself, padding too: a softmax over nothing would not be a number.
+        `window` leaves only so many cells on each side. A query always sees itself, padding too: a softmax over nothing
+        would not be a number.
         """
         real = None if self.mask is None else self.mask[:, None, None, :]
-        if direction == "both":
+        window = window if window < self.L - 1 else 0
+        if direction == "both" and not window:
             return real
-        every = torch.ones(self.L, self.L, dtype=torch.bool, device=device)
-        side = (every.tril() if direction == "left" else every.triu())[None, None]
+        side = torch.ones(self.L, self.L, dtype=torch.bool, device=device)
+        if direction != "both":
+            side = side.tril() if direction == "left" else side.triu()
+        if window:
+            side = side.triu(-window).tril(window)
+        side = side[None, None]
         return side if real is None else side & (real | torch.eye(self.L, dtype=torch.bool, device=device))
 
     def ends(self, device: torch.device, last: bool) -> Tensor:

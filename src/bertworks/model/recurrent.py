@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .dropout import LayerMasks, add_dropped
+from .layer import Sight
 from .packing import Packing
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -56,16 +57,9 @@ class RecurrentLayer(nn.Module):
         self.output_norm = nn.LayerNorm(width, eps=eps)
         self.rate = rate
 
-    def forward(
-        self,
-        x: Tensor,
-        packing: Packing,
-        masks: LayerMasks | None,
-        head_mask: Tensor | None = None,
-        attentions: bool = False,
-    ) -> tuple[Tensor, None]:
+    def forward(self, x: Tensor, sight: Sight, masks: LayerMasks | None) -> tuple[Tensor, None]:
         """(T, D) to (T, D). Raises ValueError if asked for attention."""
-        if attentions or head_mask is not None:
+        if sight.attentions or sight.head_mask is not None:
             raise ValueError("recurrent layers have no attention to show or to mask")
-        update = self.recurrent(x, packing)
+        update = self.recurrent(x, sight.packing)
         return self.output_norm(add_dropped(x, update, masks, "output", self.rate, self.training)), None

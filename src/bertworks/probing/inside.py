@@ -33,7 +33,7 @@ class Inside:
         self.tokenizer = load_tokenizer(self.folder)
         self.model = load_model(self.folder).to(self.device)
         self.encoder = self.model.encoder
-        self.positions = self.encoder.config.max_position_embeddings
+        self.positions = self.encoder.config.max_length
         self.layers = self.encoder.config.num_hidden_layers
 
     def layer(self, number: int) -> int:

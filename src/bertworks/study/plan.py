@@ -215,9 +215,9 @@ class Planner:
             config = from_dict(FinetuneConfig, table, "finetune", config)
         if self.sources.minute:
             config = minute.finetuning(config)
-        if config.max_seq_length > row.shape.max_position_embeddings:
+        if config.max_seq_length > row.shape.max_length:
             raise InputError(
-                f"max_seq_length = {config.max_seq_length}, but the model has {row.shape.max_position_embeddings} "
+                f"max_seq_length = {config.max_seq_length}, but the model has {row.shape.max_length} "
                 "positions"
             )
         LayerChoice.parse(config.top.layers, row.shape.num_hidden_layers)

@@ -1,6 +1,7 @@
 """Pre-training as a user meets it: the run folder, continuing from a model, and one clear message for bad input."""
 
 import dataclasses
+import hashlib
 import json
 import shutil
 
@@ -9,12 +10,13 @@ import torch
 
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
-from bertworks.config import load_recipe
+from bertworks.config import identity, load_recipe
 from bertworks.data.batches import Vocabulary
 from bertworks.data.instances import Position
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.files import InputError
+from bertworks.finetune_job import FinetuneConfig
 from bertworks.model.heads import build_model
 from bertworks.pretrain import PretrainConfig, PretrainingFeed, pretrain, useful_flops
 from bertworks.tokenizer import Tokenizer
@@ -124,12 +126,13 @@ def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path
         ("lr = 1e-3", 'lr = "high"', "optim.lr = 'high' is of type str; expected float"),
         ("steps = 40", "steps = 0", "no budget"),
         ("share = 0.6", "share = 0.5", "the phases' shares add up to 0.9"),
-        ("length = 40", "length = 41", "phase of length 41; expected 5 to max_position_embeddings = 40"),
+        ("length = 40", "length = 41", "phase of length 41; expected 5 to 40, the longest"),
         ("num_attention_heads = 2", "num_attention_heads = 3", "hidden_size = 16 is not divisible"),
         ("[model]", "[model", "not valid TOML"),
         ("eval_batches = 2", "snapshots = [5, 99]", "snapshots = [5, 99]; expected steps of the run, 1 to 40"),
         ("eval_batches = 2", 'objective = "ltr"', "model.direction = 'both'; expected 'left'"),
         ("dupe_factor = 2", 'input_format = "full-sentences"', "which has no second segment; expected 'mlm'"),
+        ("dupe_factor = 2", "sentence_order = true", "instances.sentence_order with objective = 'mlm+nsp'"),
     ],
 )
 def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, new, said):
@@ -232,3 +235,23 @@ def test_other_objectives_learn_and_keep_snapshots(tiny_store, tmp_path, monkeyp
     again = dataclasses.replace(config, loop=dataclasses.replace(config.loop, save_every=1), snapshots=(10,))
     store = Store.open(tiny_store.path)
     assert again.fingerprint(store) == config.fingerprint(store)
+
+
+def test_runs_from_before_a_recipe_grew_are_known_again():
+    """What their fingerprints hash, as it was before families, swapped pairs and runs of words."""
+    known = {PretrainConfig: "402f99b152df3894", FinetuneConfig: "34d5666da41babcf"}
+    assert {cls: hashlib.sha256(identity(cls()).encode()).hexdigest()[:16] for cls in known} == known
+
+
+def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):
+    recipe = write_recipe(tmp_path, steps=2)
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--model.family", "albert",
+              "--objective", "mlm+sop", "--masking.ngrams", "3"))  # fmt: skip
+    metrics = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    assert {"mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy"} <= metrics.keys() and "nsp_loss" not in metrics
+    assert 0.2 < metrics["sop_accuracy"] < 0.8
+    assert "sop_loss" in read_log(tmp_path / "run")[0]
+    config, store = load_recipe(tmp_path / "run" / "recipe.toml", PretrainConfig), Store.open(tiny_store.path)
+    vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
+    streams = [config.data(store, split, vocabulary, 24).stream.config for split in ("train", "validation")]
+    assert all(one.sentence_order for one in streams) and not config.instances.sentence_order

@@ -15,6 +15,7 @@ from .model.dropout import DropoutKey
 from .model.heads import MaskedLMHead, Model
 
 Batch = dict[str, Tensor]
+PairName = Literal["nsp", "sop"]
 IGNORED = -100
 ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
 FILL = 64  # their number is a multiple of this, for the reason given in model/packing.py
@@ -38,22 +39,26 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class PretrainingObjective:
-    """Masked LM and next-sentence prediction (section 3.1, A.2; both weigh 1), or masked LM alone."""
+    """Masked LM and next-sentence prediction (section 3.1, A.2; both weigh 1), or masked LM alone.
 
-    next_sentence: bool = True
+    ALBERT has sentence-order prediction instead (its section 3.1): a pair in order or swapped.
+    """
+
+    pair: PairName | None = "nsp"
 
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
-        if self.next_sentence:
-            counts["nsp"] = int((batch["pair_labels"] != IGNORED).sum())
+        if self.pair:
+            counts[self.pair] = int((batch["pair_labels"] != IGNORED).sum())
         return counts
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out = model.encode(batch, dropout)
         used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
         terms = {"mlm": _word_loss(model, used, batch["masked_labels"])}
-        if self.next_sentence:
-            terms["nsp"] = cross_entropy(model.heads["nsp"](out.pooled), batch["pair_labels"])
+        if self.pair:
+            key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
+            terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
         return terms
 
 
@@ -88,9 +93,9 @@ def _neighbours(batch: Batch) -> Tensor:
 
 
 def _word_loss(model: Model, hidden: Tensor, labels: Tensor) -> Term:
-    head, table = model.heads["mlm"], model.encoder.embeddings.word.weight
+    head = model.heads["mlm"]
     assert isinstance(head, MaskedLMHead)
-    return linear_cross_entropy(head(hidden), table, head.bias, labels)
+    return linear_cross_entropy(head(hidden), model.decoder, head.bias, labels)
 
 
 class ClassificationObjective:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from .checkpoint.folder import initial_model, read_config, save_folder
-from .config import to_toml
+from .config import identity, to_toml
 from .data.batches import PretrainingData, Vocabulary
 from .data.instances import InstanceConfig, Position
 from .data.masking import MaskingConfig
@@ -22,7 +22,7 @@ from .data.store import Store
 from .files import InputError, read_json, write_json, write_text
 from .model.encoder import ModelConfig, compile_layers
 from .model.heads import HeadName, Model, build_model
-from .objectives import LanguageModelObjective, Objective, PretrainingObjective
+from .objectives import LanguageModelObjective, Objective, PairName, PretrainingObjective
 from .tokenizer import Tokenizer
 from .training import parallel
 from .training.loop import Group, Loop, LoopConfig, evaluate
@@ -48,7 +48,7 @@ SIDES = {"ltr": "left", "rtl": "right"}  # what the encoder of a language model 
 class PretrainConfig:
     """A pre-training recipe."""
 
-    objective: Literal["mlm+nsp", "mlm", "ltr", "rtl"] = "mlm+nsp"  # of language models every token is a prediction
+    objective: Literal["mlm+nsp", "mlm+sop", "mlm", "ltr", "rtl"] = "mlm+nsp"  # ltr, rtl: every token is a prediction
     model: ModelConfig = field(default_factory=ModelConfig)
     instances: InstanceConfig = field(default_factory=InstanceConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)
@@ -59,38 +59,45 @@ class PretrainConfig:
     snapshots: tuple[int, ...] = ()  # steps after which the model is kept as a folder: snapshots/step-N
 
     def __post_init__(self) -> None:
-        side, one_segment = SIDES.get(self.objective, "both"), not self.instances.has_pairs
+        side = SIDES.get(self.objective, "both")
         if self.model.direction != side:
             raise ValueError(
                 f"objective = {self.objective!r} with model.direction = {self.model.direction!r}; expected {side!r}"
             )
-        if self.objective == "mlm+nsp" and one_segment:
+        if self.pair and not self.instances.has_pairs:
             raise ValueError(
-                f"objective = 'mlm+nsp' with instances.input_format = {self.instances.input_format!r}, which has no "
-                "second segment; expected 'mlm', or a format of pairs"
+                f"objective = {self.objective!r} with instances.input_format = {self.instances.input_format!r}, which "
+                "has no second segment; expected 'mlm', or a format of pairs"
             )
+        if self.instances.sentence_order and self.pair != "sop":
+            raise ValueError(f"instances.sentence_order with objective = {self.objective!r}; expected 'mlm+sop'")
         if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
             raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
         if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):
             last = self.loop.steps or "its end"
             raise ValueError(f"snapshots = {list(self.snapshots)}; expected steps of the run, 1 to {last}")
         for phase in self.phases:
-            if not 5 <= phase.length <= self.model.max_position_embeddings:
+            if not 5 <= phase.length <= self.model.max_length:
                 raise ValueError(
-                    f"phase of length {phase.length}; expected 5 to max_position_embeddings = "
-                    f"{self.model.max_position_embeddings}"
+                    f"phase of length {phase.length}; expected 5 to {self.model.max_length}, the longest that the "
+                    "model's positions allow"
                 )
 
     @property
+    def pair(self) -> PairName | None:
+        """What is learned of pairs of segments."""
+        return "nsp" if self.objective == "mlm+nsp" else "sop" if self.objective == "mlm+sop" else None
+
+    @property
     def heads(self) -> tuple[HeadName, ...]:
-        return ("mlm", "nsp") if self.objective == "mlm+nsp" else ("mlm",)
+        return ("mlm", self.pair) if self.pair else ("mlm",)
 
     @property
     def predicts(self) -> Objective:
         """The objective itself."""
         if self.objective in SIDES:
             return LanguageModelObjective("left" if self.objective == "ltr" else "right")
-        return PretrainingObjective(next_sentence=self.objective == "mlm+nsp")
+        return PretrainingObjective(self.pair)
 
     def data(self, store: Store, split: str, vocabulary: Vocabulary, length: int) -> PretrainingData:
         """The instances of one split at one length; without masks for a language model.
@@ -99,13 +106,14 @@ class PretrainConfig:
         """
         masking = self.masking if split == "train" else MaskingConfig()
         seed, lm = self.loop.seed, self.objective in SIDES
-        return PretrainingData(store, split, vocabulary, length, self.instances, None if lm else masking, seed)
+        instances = dataclasses.replace(self.instances, sentence_order=self.pair == "sop")
+        return PretrainingData(store, split, vocabulary, length, instances, None if lm else masking, seed)
 
     def fingerprint(self, store: Store) -> str:
         """Hash of what must not change between the sittings of a run."""
         rhythm = dataclasses.replace(self.loop, log_every=0, eval_every=0, save_every=0)
         fixed = dataclasses.replace(self, loop=rhythm, snapshots=())
-        return hashlib.sha256(f"{to_toml(fixed)}{store.fingerprint}".encode()).hexdigest()
+        return hashlib.sha256(f"{identity(fixed)}{store.fingerprint}".encode()).hexdigest()
 
 
 class PretrainingFeed:

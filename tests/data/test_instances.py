@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import random
+import zlib
 from collections import Counter
 from itertools import pairwise
 from types import SimpleNamespace
@@ -417,3 +418,78 @@ def test_a_sentence_pair_is_two_neighbours_or_a_sentence_of_another_document():
 def test_an_input_format_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="input_format = 'full-sentence'; expected one of segment-pair, sentence-pair"):
         InstanceConfig(input_format="full-sentence")
+
+
+def albert_instances(documents, target, longest, rng):
+    """ALBERT's create_instances_from_document without random next sentences, for all documents, on lists of tokens."""
+    for index, document in enumerate(documents):
+        chunk, size, i = [], 0, 0
+        while i < len(document):
+            chunk.append(document[i])
+            size += len(document[i])
+            if i == len(document) - 1 or size >= target:
+                a_end = rng.randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
+                a, b = ([token for one in part for token in one] for part in (chunk[:a_end], chunk[a_end:]))
+                is_wrong = len(chunk) == 1
+                if is_wrong:
+                    for _ in range(10):
+                        other = rng.randint(0, len(documents) - 1)
+                        if other != index:
+                            break
+                    start = rng.randint(0, len(documents[other]) - 1)
+                    for sentence in documents[other][start:]:
+                        b = b + sentence
+                        if len(b) >= target - len(a):
+                            break
+                elif rng.random() < 0.5:
+                    is_wrong = True
+                    a, b = b, a
+                while len(a) + len(b) > longest:
+                    longer = a if len(a) > len(b) else b
+                    longer.pop(0 if rng.random() < 0.5 else -1)
+                yield a, b, is_wrong
+                chunk, size = [], 0
+            i += 1
+
+
+@given(texts.filter(lambda documents: len(documents) > 1), st.integers(8, 60), st.integers(0, 999))
+def test_swapped_pairs_are_alberts(lengths, target, seed):
+    shard, rngs = numbered(lengths), [random.Random(seed) for _ in range(2)]
+    edges = shard.sentences.tolist()
+    sentences = [shard.tokens[a:b].tolist() for a, b in pairwise(edges)]
+    documents = [sentences[a:b] for a, b in pairwise(shard.documents.tolist())]
+    tokens, looked_up, found = shard.tokens.tolist(), Sentences(shard, swaps=True), []
+    for document in range(len(documents)):
+        spans = plan_document(document, looked_up.of(document), looked_up, target, target, rngs[0])
+        found += [(tokens[a:a_stop], tokens[b:b_stop], wrong) for a, a_stop, b, b_stop, wrong in spans]
+    assert found == list(albert_instances(documents, target, target, rngs[1]))
+
+
+@pytest.mark.parametrize("input_format", ["segment-pair", "sentence-pair"])
+def test_half_the_pairs_are_swapped_and_every_other_token_stands_where_it_stood(tiny_store, input_format):
+    config = InstanceConfig(0.0, 0, input_format, sentence_order=True)
+    stream = InstanceStream(tiny_store.data().shards, 64, config, 1)
+    rows = np.array([row for number in range(4) for row in epoch(stream, number)])
+    wrong, swapped = rows[:, 5] == 1, (rows[:, 5] == 1) & (rows[:, 4] <= rows[:, 1])
+    in_order = ~wrong
+    assert (rows[in_order, 2] <= rows[in_order, 3]).all()
+    starts = [shard.sentences[shard.documents] for shard in stream.shards]
+    same = [np.searchsorted(starts[s], a, "right") == np.searchsorted(starts[s], b, "right")
+            for s, a, b in rows[:, [0, 1, 3]]]  # fmt: skip
+    assert np.array(same)[in_order].all()
+    pairs = np.array(same) & (in_order | swapped)  # the others are chunks of one sentence
+    assert pairs.mean() > 0.6
+    share = swapped[pairs].mean()
+    assert abs(share - 0.5) < 4 * 0.5 / pairs.sum() ** 0.5
+    data = tiny_store.data()
+    assert (np.array(epoch(InstanceStream(data.shards, 64, config, 1), 2)) == epoch(stream, 2)).all()
+
+
+def test_plans_of_before_are_what_they_were():
+    """Checksums of epochs' plans from before pairs could be swapped."""
+    rng, found = random.Random(4), {}
+    shard = numbered([[rng.randint(1, 30) for _ in range(rng.randint(1, 15))] for _ in range(200)])
+    for input_format in ("segment-pair", "sentence-pair", "full-sentences"):
+        stream = InstanceStream([shard], 48, InstanceConfig(0.1, 0, input_format), 5)
+        found[input_format] = zlib.crc32(np.array(epoch(stream, 1), "<i8").tobytes())
+    assert found == {"segment-pair": 824332312, "sentence-pair": 1363818482, "full-sentences": 2620835534}

@@ -1,12 +1,15 @@
 """Masking: what may be chosen, how much, what replaces it, and that it depends on nothing but its key."""
 
+import zlib
+from itertools import chain
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertworks.data.instances import generator
-from bertworks.data.masking import IGNORED, Draws, MaskingConfig, mask, predictions_per_sequence
+from bertworks.data.masking import IGNORED, Draws, MaskingConfig, _run_lengths, mask, predictions_per_sequence
 
 V, MASK = 500, 4
 SPECIAL = 5  # ids below are special
@@ -113,9 +116,9 @@ def test_every_candidate_is_as_likely_as_any_other():
     assert abs(counts / 20000 - 0.15).max() < 5 * (0.15 * 0.85 / 20000) ** 0.5
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_a_mask_is_a_function_of_its_key_and_rows_of_a_group_stand_alone(whole_word):
-    config = MaskingConfig(whole_word=whole_word)
+@pytest.mark.parametrize("whole_word, ngrams", [(False, 1), (True, 1), (False, 3), (True, 3)])
+def test_a_mask_is_a_function_of_its_key_and_rows_of_a_group_stand_alone(whole_word, ngrams):
+    config = MaskingConfig(whole_word=whole_word, ngrams=ngrams)
     one, again = (masked(30, 50, 9, config) for _ in range(2))
     assert all((a == b).all() for a, b in zip(one, again, strict=True))
     other = masked(30, 50, 9, config, draws=Draws.of(generator(10), (30, 50), V))
@@ -130,6 +133,76 @@ def test_a_mask_is_a_function_of_its_key_and_rows_of_a_group_stand_alone(whole_w
         assert (found[0] == positions[rows]).all() and (found[1] == labels[rows]).all() and (alone == out[rows]).all()
 
 
+def albert_choice(words, wanted, order, spans):
+    """The units that ALBERT's create_masked_lm_predictions covers, loop by loop, its two random draws being given.
+
+    words: lists of cells. order: the shuffle. spans: the n drawn for each start. Returns the chosen cells.
+    """
+    ngrams = [[[*chain(*words[i : i + n])] for n in range(1, max(spans) + 1)] for i in range(len(words))]
+    covered: set[int] = set()
+    for i in sorted(range(len(words)), key=lambda i: order[words[i][0]]):
+        if len(covered) >= wanted:
+            break
+        n = spans[i]
+        cells = ngrams[i][n - 1]
+        n -= 1
+        while len(covered) + len(cells) > wanted:
+            if n == 0:
+                break
+            cells = ngrams[i][n - 1]
+            n -= 1
+        if len(covered) + len(cells) > wanted or any(cell in covered for cell in cells):
+            continue
+        covered.update(cells)
+    return covered
+
+
+@given(st.integers(1, 8), st.integers(6, 60), st.integers(0, 10**6), st.integers(2, 4), st.booleans())
+def test_ngrams_are_chosen_as_albert_does(n, length, seed, ngrams, whole_word):
+    config = MaskingConfig(ngrams=ngrams, whole_word=whole_word, masked_lm_prob=0.3)
+    draws = Draws.of(generator(seed), (n, length), V)
+    *_, positions, labels, candidates, continues, lengths = masked(n, length, seed, config, draws=draws)
+    chances = np.cumsum(1 / np.arange(1, ngrams + 1))
+    for row in range(n):
+        words: list[list[int]] = []
+        for cell in candidates[row].nonzero()[0].tolist():
+            if whole_word and continues[row, cell] and words:
+                words[-1].append(cell)
+            else:
+                words.append([cell])
+        wanted = min(labels.shape[1], max(1, round(int(lengths[row]) * 0.3)))
+        spans = [1 + int((draws.spans[row, word[0]] >= chances[:-1] / chances[-1]).sum()) for word in words]
+        expected = albert_choice(words, wanted, draws.order[row], spans)
+        assert set(positions[row][labels[row] != IGNORED].tolist()) == expected
+
+
+def test_how_long_ngrams_are_and_how_much_they_cover():
+    """Starts draw 1, 2, 3 with chances of 6/11, 3/11, 2/11; then runs fill up what is wanted."""
+    rows, length = 6000, 128
+    candidates = np.ones((rows, length), bool)
+    ids, full = np.full((rows, length), 7), np.full(rows, length)
+    config = MaskingConfig(ngrams=3)
+    draws = Draws.of(generator(4), ids.shape, V)
+    drawn = np.bincount(_run_lengths(draws.spans, 3).ravel(), minlength=4)[1:] / draws.spans.size
+    assert np.abs(drawn - np.array([6, 3, 2]) / 11).max() < 0.003
+    positions, labels = mask(ids.copy(), candidates, candidates, full, draws, config, MASK, 20)
+    assert ((labels != IGNORED).sum(1) == 19).all()  # 15 % of 128: pieces always fill up what is wanted
+    chosen = np.zeros_like(candidates)
+    np.put_along_axis(chosen, positions[:, :19], True, axis=1)
+    together = (chosen[:, 1:] & chosen[:, :-1]).mean()
+    assert together > 2 * 0.15**2  # neighbours are chosen together far more often than by chance
+    assert np.ptp(chosen[:, 5:-5].mean(0)) < 0.06
+
+
+def test_single_masks_are_what_they_were_before_there_were_ngrams():
+    """The draws that were there first come first; checksums of the masks of then."""
+    found = {}
+    for whole_word in (False, True):
+        _, out, positions, labels, *_ = masked(50, 64, 6, MaskingConfig(whole_word=whole_word))
+        found[whole_word] = zlib.crc32(np.concatenate([out, positions, labels], axis=1).astype("<i8").tobytes())
+    assert found == {False: 1151916640, True: 237171339}
+
+
 def test_limits_of_the_settings():
     assert [predictions_per_sequence(n, MaskingConfig()) for n in (128, 512)] == [20, 77]  # A5: 20 and 77
     with pytest.raises(ValueError, match=r"masked_lm_prob = 1\.5"):
@@ -138,3 +211,5 @@ def test_limits_of_the_settings():
         MaskingConfig(mask_share=0.9, random_share=0.2)
     with pytest.raises(ValueError, match=r"mask_share -0\.1"):
         MaskingConfig(mask_share=-0.1)
+    with pytest.raises(ValueError, match="ngrams = 0"):
+        MaskingConfig(ngrams=0)

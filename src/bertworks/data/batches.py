@@ -5,7 +5,7 @@ A batch is a dict of int64 and bool tensors. B sequences, L positions, M slots (
     input_ids, token_type_ids (B, L)    attention_mask (B, L) bool, True = real token
     masked_positions (M,)               cells of the flattened (B*L) that are predicted; unused slots hold 0
     masked_labels (M,)                  the ids that stood there; unused slots hold -100; without masking: neither key
-    pair_labels (B,)                    0 = B follows A, 1 = B is random, -100 = one segment
+    pair_labels (B,)                    0 = B follows A, 1 = it does not (random, or swapped), -100 = one segment
     labels (B,) or (B, L)               of supervised tasks; -100 = no label
 """
 
@@ -106,7 +106,7 @@ class PretrainingData:
         for group, members in _runs(rows // GROUP):
             full = Draws.of(generator(*key, group), (GROUP, self.length), self.vocabulary.size)
             draws.append(full.rows(rows[members] % GROUP))
-        return Draws(*(np.concatenate([getattr(d, name) for d in draws]) for name in ("order", "action", "tokens")))
+        return Draws.join(draws)
 
     def _gather(self, plan: Plan) -> tuple[NDArray[Any], ...]:
         """Ids of each row, the cells that hold tokens of the text, lengths, and first cells of segment 1."""
@@ -176,5 +176,5 @@ def decoded(data: PretrainingData, tokenizer: Tokenizer, count: int) -> Iterator
             label = was.get(row * data.length + column)
             piece = tokenizer.vocab[int(batch["input_ids"][row, column])]
             pieces.append(piece if label is None else f"{piece}<{tokenizer.vocab[label]}>")
-        kind = {0: "B follows A", 1: "B is random"}.get(int(batch["pair_labels"][row]), "one segment")
+        kind = {0: "B follows A", 1: "B does not follow A"}.get(int(batch["pair_labels"][row]), "one segment")
         yield f"{kind}: {' '.join(pieces)}"

@@ -12,6 +12,10 @@ the original; with 0 every epoch is a new pass (RoBERTa's dynamic masking).
 The input formats are those of RoBERTa 4.2 (table 2): segment-pair is the paper's, a sentence-pair two single sentences;
 full-sentences and doc-sentences are one segment of as many whole sentences as fit, across documents or not. One segment
 is cut the same way in every pass, only its masks are new. Where a document begins inside it follows from the offsets.
+
+Half the pairs are wrong. For next-sentence prediction B is then random; for sentence-order prediction (ALBERT 3.1) A
+and B have changed places. Where there is no second segment to change with (a chunk of one sentence), B is random for
+both, as in ALBERT's create_pretraining_data.py.
 """
 
 import random
@@ -23,6 +27,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..config import later
 from .store import Shard
 
 BLOCK_TOKENS = 1_000_000
@@ -32,7 +37,7 @@ GROUP = 256  # instances whose masks come from one generator
 InputFormat = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
 NO_PAIR = -100  # pair label of one segment
 
-# (n, 6): shard, a_start, a_stop, b_start, b_stop, is_random_next; of one segment B is empty and the last NO_PAIR
+# (n, 6): shard, a_start, a_stop, b_start, b_stop, is_wrong; of one segment B is empty and the last NO_PAIR
 Plan = NDArray[np.int64]
 
 
@@ -43,6 +48,7 @@ class InstanceConfig:
     short_seq_prob: float = 0.1  # share of passes over a document that aim at a shorter length, in segment pairs
     dupe_factor: int = 10  # different plans and maskings before they repeat; 0: never repeat
     input_format: InputFormat = "segment-pair"  # the paper's, two sentences, or one segment of whole sentences
+    sentence_order: bool = later(False)  # wrong pairs are swapped ones, not random ones; objective "mlm+sop" sets it
 
     def __post_init__(self) -> None:
         if self.input_format not in get_args(InputFormat):
@@ -72,11 +78,11 @@ def generator(*key: int) -> np.random.Generator:
 def plan_document(
     document: int, offsets: Sequence[int], shard: "Sentences", target: int, longest: int, rng: random.Random
 ) -> Iterator[tuple[int, int, int, int, bool]]:
-    """The instances of one document, as spans of token offsets (a_start, a_stop, b_start, b_stop, is_random_next).
+    """The instances of one document, as spans of token offsets (a_start, a_stop, b_start, b_stop, is_wrong).
 
     offsets: token offset of each sentence and of the end. target, longest: tokens to aim at and at most, without [CLS]
     and [SEP]. Calls `rng` in the order of create_instances_from_document, so that the original's generator gives the
-    original's instances.
+    original's instances (with swapped pairs those of ALBERT's function of that name).
     """
     first = i = 0
     while i < len(offsets) - 1:
@@ -86,12 +92,14 @@ def plan_document(
         sentences = i + 1 - first
         in_a = rng.randint(1, sentences - 1) if sentences >= 2 else 1
         a, b = [offsets[first], offsets[first + in_a]], [offsets[first + in_a], offsets[i + 1]]
-        is_random_next = sentences == 1 or rng.random() < 0.5
-        if is_random_next:
+        is_wrong = sentences == 1 or rng.random() < 0.5
+        if is_wrong and shard.swaps and sentences > 1:
+            a, b = b, a
+        elif is_wrong:
             b = shard.random_span(document, target - (a[1] - a[0]), rng)
             i -= sentences - in_a  # the sentences that B would have had are put back
         truncate_pair(a, b, longest, rng)
-        yield a[0], a[1], b[0], b[1], is_random_next
+        yield a[0], a[1], b[0], b[1], is_wrong
         i += 1
         first = i
 
@@ -105,13 +113,15 @@ def plan_sentence_pairs(
     """
     i = 0
     while i < len(offsets) - 1:
-        a, b = [offsets[i], offsets[i + 1]], list(offsets[i + 1 : i + 3])
-        is_random_next = len(b) < 2 or rng.random() < 0.5
-        if is_random_next:
-            b = shard.random_span(document, 1, rng)
+        a, b, used = [offsets[i], offsets[i + 1]], list(offsets[i + 1 : i + 3]), 2
+        is_wrong = len(b) < 2 or rng.random() < 0.5
+        if is_wrong and shard.swaps and len(b) == 2:
+            a, b = b, a
+        elif is_wrong:
+            b, used = shard.random_span(document, 1, rng), 1
         truncate_pair(a, b, longest, rng)
-        yield a[0], a[1], b[0], b[1], is_random_next
-        i += 1 if is_random_next else 2
+        yield a[0], a[1], b[0], b[1], is_wrong
+        i += used
 
 
 def truncate_pair(a: list[int], b: list[int], longest: int, rng: random.Random) -> None:
@@ -125,10 +135,13 @@ def truncate_pair(a: list[int], b: list[int], longest: int, rng: random.Random) 
 
 
 class Sentences:
-    """Sentence and document offsets of one shard, with the draw of a random second segment."""
+    """Sentence and document offsets of one shard, with the draw of a random second segment.
 
-    def __init__(self, shard: Shard):
-        self.offsets, self.documents = shard.sentences, shard.documents
+    swaps: a wrong pair is one whose segments have changed places, not one with a random second segment.
+    """
+
+    def __init__(self, shard: Shard, swaps: bool = False):
+        self.offsets, self.documents, self.swaps = shard.sentences, shard.documents, swaps
 
     def of(self, document: int) -> list[int]:
         """Token offset of each sentence of `document`, and of its end."""
@@ -199,7 +212,7 @@ def plan_block(shard: Shard, documents: range, length: int, config: InstanceConf
         start, stop = pack_sentences(shard, documents, room, gap)
         return np.column_stack([start, stop, stop, stop, np.full(len(start), NO_PAIR)])
     rng = random.Random(int.from_bytes(np.random.SeedSequence(key).generate_state(4).tobytes(), "little"))
-    sentences, longest = Sentences(shard), length - 3
+    sentences, longest = Sentences(shard, config.sentence_order), length - 3
     rows: list[tuple[int, int, int, int, bool]] = []
     for document in documents:
         offsets = sentences.of(document)

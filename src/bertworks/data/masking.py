@@ -1,4 +1,5 @@
-"""Which positions are predicted, and what stands there instead (paper 3.1 and A.1; create_masked_lm_predictions).
+"""Which positions are predicted, and what stands there instead (paper 3.1 and A.1; create_masked_lm_predictions; runs
+of several words: ALBERT 4.1 and its function of that name).
 
 Everything works on a rectangle of instances at once; the random numbers come from one generator a group of instances,
 so that a mask depends on (seed, pass, window, group) and on nothing else.
@@ -6,10 +7,12 @@ so that a mask depends on (seed, pass, window, group) and on nothing else.
 Shapes: n instances, L positions, P predictions at most.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..config import later
 
 IGNORED = -100
 
@@ -22,12 +25,15 @@ class MaskingConfig:
     mask_share: float = 0.8  # of these, replaced by [MASK]
     random_share: float = 0.1  # of these, replaced by any entry of the vocabulary
     whole_word: bool = False  # choose whole words, never some pieces of one
+    ngrams: int = later(1)  # longest run of pieces, or whole words, chosen at once: n with a chance of 1/n (ALBERT 4.1)
 
     def __post_init__(self) -> None:
         if not 0 < self.masked_lm_prob < 1:
             raise ValueError(f"masked_lm_prob = {self.masked_lm_prob}; expected a share between 0 and 1")
         if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1:
             raise ValueError(f"mask_share {self.mask_share} + random_share {self.random_share}; expected at most 1")
+        if self.ngrams < 1:
+            raise ValueError(f"ngrams = {self.ngrams}; expected 1 (single ones) or more")
 
 
 def predictions_per_sequence(length: int, config: MaskingConfig) -> int:
@@ -42,15 +48,20 @@ class Draws:
     order: NDArray[np.float32]  # which positions come first
     action: NDArray[np.float32]  # what happens to a chosen position
     tokens: NDArray[np.int64]  # the random replacements
+    spans: NDArray[np.float32]  # how long a run that begins here is
 
     @classmethod
     def of(cls, rng: np.random.Generator, shape: tuple[int, int], vocab_size: int) -> "Draws":
-        return cls(
-            rng.random(shape, np.float32), rng.random(shape, np.float32), rng.integers(0, vocab_size, shape, np.int64)
-        )
+        order, action = rng.random(shape, np.float32), rng.random(shape, np.float32)
+        return cls(order, action, rng.integers(0, vocab_size, shape, np.int64), rng.random(shape, np.float32))
 
     def rows(self, rows: NDArray[np.int64]) -> "Draws":
-        return Draws(self.order[rows], self.action[rows], self.tokens[rows])
+        return Draws(self.order[rows], self.action[rows], self.tokens[rows], self.spans[rows])
+
+    @staticmethod
+    def join(parts: list["Draws"]) -> "Draws":
+        """The rows of all `parts`, one after the other."""
+        return Draws(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Draws)))
 
 
 def mask(
@@ -69,8 +80,10 @@ def mask(
     tokens of each instance, special ones included, since the original counts them.
     """
     wanted = np.rint(lengths * config.masked_lm_prob).astype(np.int64).clip(1, most)
-    if config.whole_word:
-        chosen = _choose_words(candidates, continues, wanted, draws.order)
+    if config.whole_word or config.ngrams > 1:
+        continues = continues if config.whole_word else np.zeros_like(candidates)
+        spans = _run_lengths(draws.spans, config.ngrams)
+        chosen = _choose_runs(candidates, continues, wanted, draws.order, spans)
     else:
         chosen = _choose_tokens(candidates, wanted, draws.order)
     row, column = chosen.nonzero()
@@ -97,12 +110,25 @@ def _choose_tokens(
     return chosen & candidates
 
 
-def _choose_words(
-    candidates: NDArray[np.bool_], continues: NDArray[np.bool_], wanted: NDArray[np.int64], order: NDArray[np.float32]
-) -> NDArray[np.bool_]:
-    """Whole words in random order, skipping those that no longer fit.
+def _run_lengths(draws: NDArray[np.float32], longest: int) -> NDArray[np.int64]:
+    """Lengths 1 to `longest` from uniform numbers, n with a chance proportional to 1/n: 6/11, 3/11, 2/11 of three."""
+    chances = 1 / np.arange(1, longest + 1)
+    edges = np.cumsum(chances[:-1] / chances.sum()).astype(np.float32)
+    return np.searchsorted(edges, draws, "right") + 1
 
-    A continuing piece belongs to the candidate before it, even across [SEP], as in the original.
+
+def _choose_runs(
+    candidates: NDArray[np.bool_],
+    continues: NDArray[np.bool_],
+    wanted: NDArray[np.int64],
+    order: NDArray[np.float32],
+    spans: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Runs of `spans` whole words that begin at words in random order: shorter where so many no longer fit, none where
+    one does not fit or a word of the run is chosen already.
+
+    A continuing piece belongs to the candidate before it, and a run goes on, even across [SEP], as in the original.
+    With no piece that continues, every piece is a word.
     """
     chosen = np.zeros_like(candidates)
     for row in range(len(candidates)):
@@ -110,13 +136,17 @@ def _choose_words(
         starts = ~continues[row, cells]
         starts[:1] = True
         word = np.cumsum(starts) - 1
-        sizes, left = np.bincount(word), wanted[row]
-        taken = np.zeros(len(sizes), bool)
-        for w in np.argsort(order[row, cells[starts]]):
-            if sizes[w] <= left:
-                taken[w] = True
-                left -= sizes[w]
+        firsts = cells[starts]
+        ends = np.cumsum(np.bincount(word)).tolist()  # tokens of all words up to each
+        taken, left, runs = [False] * len(ends), int(wanted[row]), spans[row, firsts].tolist()
+        for w in np.argsort(order[row, firsts]).tolist():
+            before, stop = ends[w - 1] if w else 0, min(w + runs[w], len(ends))
+            while ends[stop - 1] - before > left and stop > w + 1:
+                stop -= 1
+            if ends[stop - 1] - before <= left and not any(taken[w:stop]):
+                taken[w:stop] = [True] * (stop - w)
+                left -= ends[stop - 1] - before
             if not left:
                 break
-        chosen[row, cells] = taken[word]
+        chosen[row, cells] = np.array(taken, bool)[word]
     return chosen

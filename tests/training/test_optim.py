@@ -179,7 +179,52 @@ def test_bert_adam_is_the_originals_formula():
     torch.testing.assert_close(model.matrix.detach().double(), w, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("rule", ["bert_adam", "adamw"])
+class LambByHand:
+    """Algorithm 2 of You et al. (2020), an array at a time, in float64."""
+
+    def __init__(self, config):
+        self.config, self.m, self.v = config, {}, {}
+
+    def step(self, name, w, g, rate, made):
+        c, (beta1, beta2) = self.config, self.config.betas
+        m = self.m[name] = beta1 * self.m.get(name, 0.0) + (1 - beta1) * g
+        v = self.v[name] = beta2 * self.v.get(name, 0.0) + (1 - beta2) * g**2
+        u = (m / (1 - beta1**made)) / (np.sqrt(v / (1 - beta2**made)) + c.eps)
+        if w.ndim < 2:  # biases and LayerNorm: neither decayed nor adapted
+            return w - rate * u
+        u = u + c.weight_decay * w
+        return w - rate * np.linalg.norm(w) / np.linalg.norm(u) * u
+
+
+@pytest.mark.parametrize("more", [{}, {"weight_decay": 0.0}, {"layer_decay": 0.5, "warmup": 0.4, "betas": (0.8, 0.98)}])
+def test_lamb_is_the_papers_algorithm(more):
+    config = OptimConfig(**{"lr": 0.02, "rule": "lamb", "weight_decay": 0.1, "max_grad_norm": 0} | more)
+    model, generator = build_model(TINY, ("classifier",), labels=3, seed=1), torch.Generator().manual_seed(2)
+    optimizer, peer = Optimizer(model, config), LambByHand(config)
+    below = layers_from_top(dict(model.named_parameters()))
+    w = {name: p.detach().double().numpy().copy() for name, p in model.named_parameters()}
+    for step in range(8):
+        for name, p in model.named_parameters():
+            p.grad = torch.randn(p.shape, generator=generator) * 10.0 ** (step % 3 - 1)
+            rate = learning_rate(config, step / 8) * (config.layer_decay or 1) ** below[name]
+            w[name] = peer.step(name, w[name], p.grad.double().numpy(), rate, step + 1)
+        optimizer.step(step, step / 8)
+    for name, p in model.named_parameters():
+        np.testing.assert_allclose(p.detach().numpy(), w[name], rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+def test_lamb_adapts_nothing_that_has_no_norm():
+    """A matrix of zeros moves as by Adam; one without a gradient stays, and so does its moment."""
+    model = Small()
+    torch.nn.init.zeros_(model.matrix)
+    optimizer = Optimizer(model, OptimConfig(lr=0.01, rule="lamb", schedule="constant", warmup=0))
+    model.matrix.grad, before = torch.full((7, 5), 3.0), model.vector.detach().clone()
+    optimizer.step(0, 0.0)
+    torch.testing.assert_close(model.matrix.detach(), torch.full((7, 5), -0.01))
+    assert torch.equal(model.vector, before)
+
+
+@pytest.mark.parametrize("rule", ["bert_adam", "adamw", "lamb"])
 def test_a_reloaded_optimizer_goes_on_to_the_same_bits(rule):
     config = OptimConfig(lr=0.01, rule=rule)
     whole, first, second = Small(), Small(), Small()
@@ -231,7 +276,7 @@ def test_layers_are_counted_from_the_top():
     assert set(below.values()) == {0, 1, 2} and layers_from_top(["matrix", "vector"]) == {"matrix": 0, "vector": 0}
 
 
-@pytest.mark.parametrize("rule", ["bert_adam", "adamw"])
+@pytest.mark.parametrize("rule", ["bert_adam", "adamw", "lamb"])
 def test_a_layers_rate_is_a_power_of_the_one_above(rule):
     """What each layer does is what a whole model with that rate does, to the bit."""
     base = dict(lr=0.01, rule=rule, schedule="constant", warmup=0.0, weight_decay=0.1)

@@ -1,15 +1,15 @@
 """Optimizer and learning rate (paper A.2; optimization.py of the original code).
 
-Two rules, one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay scaled by the
-rate. AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's fused kernel
-serves both.
+Three rules, two of them with one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay
+scaled by the rate. AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's
+fused kernel serves both. `lamb` is You et al.'s (2020, algorithm 2) for large batches, which trained ALBERT.
 """
 
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -20,7 +20,7 @@ class OptimConfig:
     """How weights are updated."""
 
     lr: float = 1e-4  # highest learning rate
-    rule: Literal["bert_adam", "adamw"] = "bert_adam"  # without or with bias correction
+    rule: Literal["bert_adam", "adamw", "lamb"] = "bert_adam"  # Adam without or with bias correction; LAMB
     betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two moments
     eps: float = 1e-6  # added to the root of the second moment
     weight_decay: float = 0.01  # for matrices and embeddings; biases and LayerNorm are never decayed
@@ -59,8 +59,51 @@ def layers_from_top(names: Iterable[str]) -> dict[str, int]:
     return below | {name: layers - 1 - number for name, number in layer.items()}
 
 
+class Lamb(torch.optim.Optimizer):
+    """LAMB: Adam with bias correction, plus decay, brought to the norm of what it updates, tensor by tensor.
+
+    update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w; the ratio is 1 where either norm is 0.
+    In a group with `adapted` False it is 1 too, as for biases and LayerNorm in the original code.
+    """
+
+    def __init__(self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if parameters:
+                self._update(group, parameters)
+
+    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
+        for p in parameters:
+            if not self.state[p]:
+                zeros = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+                self.state[p] = {"step": torch.tensor(0.0, device=p.device), **zeros}
+        states, (beta1, beta2) = [self.state[p] for p in parameters], group["betas"]
+        first, second = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq"))
+        gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
+        torch._foreach_lerp_(first, gradients, 1 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+        torch._foreach_add_([state["step"] for state in states], 1)
+        made = float(states[0]["step"])
+        roots = torch._foreach_sqrt(second)
+        torch._foreach_div_(roots, math.sqrt(1 - beta2**made))
+        torch._foreach_add_(roots, group["eps"])
+        updates = torch._foreach_div(first, 1 - beta1**made)
+        torch._foreach_div_(updates, roots)
+        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        if group["adapted"]:
+            norms, lengths = (torch.stack(torch._foreach_norm(one)) for one in (parameters, updates))
+            ratios = torch.where((norms > 0) & (lengths > 0), norms / lengths, 1.0)
+            torch._foreach_mul_(updates, list(ratios.unbind()))
+        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+
+
 class Optimizer:
-    """AdamW over matrices, which are decayed, and vectors (biases, LayerNorm), which are not.
+    """Adam or LAMB over matrices, which are decayed (and adapted), and vectors (biases, LayerNorm), which are not.
 
     With `layer_decay` every layer has a rate of its own (Howard and Ruder, 2018; Zhang et al., 2021).
     """
@@ -69,18 +112,19 @@ class Optimizer:
         self.config = config
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         below, ratio = layers_from_top(self.parameters), config.layer_decay or 1.0
-        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
         for name, p in self.parameters.items():
-            decay = config.weight_decay if p.ndim > 1 else 0.0
-            groups.setdefault((decay, ratio ** below[name]), []).append(p)
+            groups.setdefault((p.ndim > 1, ratio ** below[name]), []).append(p)
         beta1, beta2 = config.betas
-        self.adam = torch.optim.AdamW(
-            [{"params": params, "decay": decay, "share": share} for (decay, share), params in groups.items()],
-            lr=config.lr,
-            betas=(beta1, beta2),
-            eps=config.eps,
-            fused=True,
-        )
+        parts: list[dict[str, Any]] = [
+            {"params": params, "decay": config.weight_decay if matrix else 0.0, "share": share, "adapted": matrix}
+            for (matrix, share), params in groups.items()
+        ]
+        self.adam: torch.optim.Optimizer
+        if config.rule == "lamb":
+            self.adam = Lamb(parts, config.lr, (beta1, beta2), config.eps)
+        else:
+            self.adam = torch.optim.AdamW(parts, config.lr, (beta1, beta2), config.eps, fused=True)
 
     def clip(self) -> torch.Tensor:
         """Clip the gradients by their global norm, which is returned."""

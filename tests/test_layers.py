@@ -24,7 +24,11 @@ FLOORS = [
     {"cli"},
 ]
 ROOMS = {room: (floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms}
-ROOMS |= dict.fromkeys(("wordpiece", "tokenizer_check"), ROOMS["tokenizer"])  # several files, one room
+ROOMS |= dict.fromkeys(  # several files, one room
+    ("wordpiece", "byte_bpe", "unigram", "unigram_training", "spiece", "pipeline", "vocab_training", "known_words")
+    + ("tokenizer_files", "tokenizer_check"),
+    ROOMS["tokenizer"],
+)
 ROOMS["finetune_job"] = ROOMS["finetune"]
 ROOMS["predict_files"] = ROOMS["predictor"]
 ROOMS["files"] = ROOMS["config"]

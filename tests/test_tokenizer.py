@@ -18,7 +18,8 @@ import reference_tokenizer as reference
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.tokenizer_check import check, script
-from bertworks.wordpiece import SPECIAL_TOKENS, _sample
+from bertworks.vocab_training import sample_lines
+from bertworks.wordpiece import SPECIAL_TOKENS
 
 SHARED = Path(__file__).parents[1] / "../shared"
 VOCABS = SHARED / "data/vocab"
@@ -272,11 +273,11 @@ def test_bare_vocabulary_follows_the_original_for_hangul() -> None:
 
 def test_sample_is_bounded_even_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     lines = [f"{i:09d}" for i in range(100_000)]
-    sample = _sample(iter(["\n".join(lines[:70_000]), *lines[70_000:]]), 100_000)
+    sample = sample_lines(iter(["\n".join(lines[:70_000]), *lines[70_000:]]), 100_000)
     assert 40_000 < sum(map(len, sample)) <= 100_000
     assert 0.4 < sum(int(line) < 50_000 for line in sample) / len(sample) < 0.6
     assert "of 900000 characters" in caplog.text
-    assert _sample(["one", "two\nthree"], 100_000) == ["one", "two", "three"]
+    assert sample_lines(["one", "two\nthree"], 100_000) == ["one", "two", "three"]
 
 
 # ---- using
@@ -360,11 +361,12 @@ def test_check_warns_of_misfits(tmp_path: Path) -> None:
         ("vocab.txt", b"[PAD]\n\n[UNK]\n", "line 2 is empty"),
         ("vocab.txt", b"[PAD]\na\na\n", "line 3 repeats line 2"),
         ("vocab.txt", b"[PAD]\n\xff\n", "byte 6 is not UTF-8"),
-        ("vocab.txt", b"[PAD]\n[UNK]\na\n", r"lacks \[CLS\], \[SEP\], \[MASK\]"),
+        ("vocab.txt", b"[PAD]\n[UNK]\na\n", r"lacks \[CLS\] or <s>, \[SEP\] or </s>, \[MASK\] or <mask>"),
         ("vocab.txt", b"", "lacks"),
         ("tokenizer.json", b"{", "not valid JSON"),
         ("tokenizer.json", b"[1]", "not a tokenizer.json"),
-        ("tokenizer.json", b'{"model": {"type": "BPE"}}', "expected WordPiece"),
+        ("tokenizer.json", b'{"model": {"type": "WordLevel"}}', "expected one of WordPiece, BPE, Unigram"),
+        ("tokenizer.json", b'{"model": {"type": "BPE"}}', "its BPE is not on bytes"),
         ("tokenizer.json", b'{"model": {"type": "WordPiece"}}', "cannot read"),
         ("readme.txt", b"", "neither tokenizer.json nor vocab.txt"),
     ],

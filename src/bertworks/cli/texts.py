@@ -2,9 +2,11 @@
 
 import sys
 
+CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
+
 
 def tokenizer_train(argv: list[str]) -> None:
-    """Train a vocabulary on text: INPUT... --out DIR [--vocab-size 30000] [--cased | --uncased]."""
+    """Train a vocabulary on text: INPUT... --out DIR [--model wordpiece|bpe|unigram] [--vocab-size 30000] [--cased]."""
     from pathlib import Path
     from typing import Annotated
 
@@ -19,18 +21,17 @@ def tokenizer_train(argv: list[str]) -> None:
         config: Annotated[TokenizerConfig, tyro.conf.arg(name="")] = TokenizerConfig(),  # noqa: B008
         input: InputOptions = InputOptions(),  # noqa: B008
     ) -> None:
-        """Train a WordPiece vocabulary (--cased and --uncased stand for --no-lowercase and --lowercase).
+        """Train a vocabulary (--cased and --uncased stand for --lowercase=False and --lowercase=True).
 
         Args:
             inputs: files, folders, globs or archives of text
-            out: folder for tokenizer.json, vocab.txt and tokenizer_config.json
+            out: folder for tokenizer.json, the vocabulary as other software reads it, and tokenizer_config.json
         """
         tokenizer = Tokenizer.train((document.text for document in read_documents(inputs, input)), config)
         tokenizer.save(out)
         print(f"{out}: {tokenizer.vocab_size:,} pieces. Next: bertworks tokenizer check {out} {' '.join(inputs)}")
 
-    short = {"--cased": "--no-lowercase", "--uncased": "--lowercase"}
-    tyro.cli(train, prog="bertworks tokenizer train", args=[short.get(word, word) for word in argv])
+    tyro.cli(train, prog="bertworks tokenizer train", args=[CASES.get(word, word) for word in argv])
 
 
 def tokenizer_check(argv: list[str]) -> None:
@@ -55,7 +56,7 @@ def tokenizer_check(argv: list[str]) -> None:
         """Pieces per word and share of [UNK] by script, and warnings where vocabulary, normaliser and text do not fit.
 
         Args:
-            tokenizer: folder, tokenizer.json or vocab.txt
+            tokenizer: folder, tokenizer.json, vocab.txt, vocab.json or .model
             inputs: files, folders, globs or archives of text
             lowercase: must be said for a vocab.txt (--uncased and --cased stand for True and False)
         """
@@ -69,8 +70,7 @@ def tokenizer_check(argv: list[str]) -> None:
             table.add_row(row.script, f"{row.words:,}", *shares)
         show(table, *(f"[bold yellow]warning:[/] {escape(warning)}" for warning in report.warnings), sep="\n")
 
-    short = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
-    tyro.cli(run, prog="bertworks tokenizer check", args=[short.get(word, word) for word in argv])
+    tyro.cli(run, prog="bertworks tokenizer check", args=[CASES.get(word, word) for word in argv])
 
 
 def corpus_build(argv: list[str]) -> None:

@@ -1,0 +1,125 @@
+"""Byte-level BPE vocabularies (GPT-2's, taken over by RoBERTa): reading vocab.json with merges.txt, and training.
+
+Text becomes its UTF-8 bytes, each written as a printable character (a space as \u0120), so no text is unknown. Words
+with the space before them are merged pair by pair, in the order in which the pairs of merges.txt were learned.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from .files import InputError, read_json
+from .pipeline import ordered, roles_of
+from .vocab_training import TokenizerConfig, no_text, sample_lines
+
+BYTES = frozenset(pre_tokenizers.ByteLevel.alphabet())
+Merges = list[tuple[str, str]]
+
+
+def read_files(folder: Path) -> tuple[dict[str, int], Merges]:
+    """vocab.json and merges.txt of a folder. Raises InputError that names file, and line or piece."""
+    path = folder / "vocab.json"
+    vocab = read_json(path)
+    if not isinstance(vocab, dict) or not vocab or not all(type(number) is int for number in vocab.values()):
+        raise InputError(f"{path}: expected a JSON object of pieces and their ids")
+    ordered(vocab, str(path))
+    strange = next((piece for piece in vocab if not BYTES.issuperset(piece) and not _is_special(piece)), None)
+    if strange is not None:
+        raise InputError(f"{path}: the piece {strange!r} is not written in bytes; is it another kind of vocabulary?")
+    return vocab, _read_merges(folder / "merges.txt", vocab)
+
+
+def _is_special(piece: str) -> bool:
+    return piece[:1] == "<" and piece[-1:] == ">"
+
+
+def _read_merges(path: Path, vocab: dict[str, int]) -> Merges:
+    try:
+        lines = path.read_bytes().decode("utf-8").split("\n")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; a vocab.json goes with its merges.txt") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; expected two pieces a line") from None
+    merges: Merges = []
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip("\r")
+        if (number == 1 and line.startswith("#version")) or (number == len(lines) and not line):
+            continue
+        first, _, second = line.partition(" ")
+        if not first or not second or " " in second:
+            raise InputError(f"{path}: line {number} is {line!r}; expected two pieces with a space between them")
+        unknown = next((piece for piece in (first, second, first + second) if piece not in vocab), None)
+        if unknown is not None:
+            raise InputError(f"{path}: line {number} needs the piece {unknown!r}, which vocab.json lacks")
+        merges.append((first, second))
+    if not merges:
+        raise InputError(f"{path}: no merge in it; expected two pieces a line")
+    return merges
+
+
+def pipeline_of(
+    vocab: dict[str, int], merges: Merges, where: str, lowercase: bool = False, add_prefix_space: bool = False
+) -> str:
+    """The tokenizer.json of a byte-level BPE vocabulary in RoBERTa's layout. Raises InputError if it lacks a role."""
+    roles = roles_of(vocab, where)
+    library = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=merges, fuse_unk=False))
+    if lowercase:
+        library.normalizer = _lower()  # type: ignore[assignment]
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)  # type: ignore[assignment]
+    library.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    library.post_processor = processors.RobertaProcessing(  # type: ignore[assignment]
+        (roles["sep"], vocab[roles["sep"]]),
+        (roles["cls"], vocab[roles["cls"]]),
+        trim_offsets=True,
+        add_prefix_space=add_prefix_space,
+    )
+    # As in fairseq's fill_mask the mask takes the space before it, since a word's first piece would have it.
+    tokens = [AddedToken(text, lstrip=role == "mask", normalized=False, special=True) for role, text in roles.items()]
+    library.add_special_tokens(tokens)
+    return library.to_str()
+
+
+def _lower() -> normalizers.Normalizer:
+    """Lower-case and strip accents, Hangul whole again; nothing is cleaned away."""
+    bert: Any = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, lowercase=True)
+    return normalizers.Sequence([bert, normalizers.NFC()])  # type: ignore[list-item]
+
+
+def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
+    """The tokenizer.json of a vocabulary trained on `texts`. Raises InputError if there is no text.
+
+    The library counts words, and breaks ties between pairs by the ids of their pieces: the same text gives the same
+    vocabulary. All 256 bytes are in it. As in RoBERTa's, the mask comes last.
+    """
+    lines = sample_lines(texts, config.max_chars)
+    if not any(line.strip() for line in lines):
+        raise no_text()
+    *first, mask = sorted(config.specials, key=lambda token: token == "<mask>")
+    least = len(BYTES) + len(config.specials)
+    if config.vocab_size < least:
+        raise InputError(f"vocab_size = {config.vocab_size}; expected at least {least}, the bytes and special tokens")
+    learner = tokenizers.Tokenizer(models.BPE())
+    if config.uncased:
+        learner.normalizer = _lower()  # type: ignore[assignment]
+    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocab_size - 1,
+        min_frequency=config.min_frequency,
+        special_tokens=[*first],
+        initial_alphabet=sorted(BYTES),
+        show_progress=False,
+    )
+    learner.train_from_iterator(lines, trainer, length=len(lines))
+    learned = json.loads(learner.to_str())
+    vocab = learned["model"]["vocab"]
+    return pipeline_of({**vocab, mask: len(vocab)}, merges_of(learned), "training", config.uncased)
+
+
+def merges_of(parts: Mapping[str, Any]) -> Merges:
+    """The merges of a tokenizer.json of this kind, of old ones too, which have them as lines."""
+    pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in parts["model"]["merges"])
+    return [(first, second) for first, second in pairs]

@@ -1,0 +1,125 @@
+"""A tokenizer.json as data: which kind it is, which of its tokens is which special one, how it lays pairs out.
+
+Special tokens are known by what they do (their role), not by their text: BERT's [CLS] is RoBERTa's <s>.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import tokenizers
+
+from .files import InputError
+
+Kind = Literal["wordpiece", "bpe", "unigram"]
+KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
+ROLES = {  # the texts a special token goes by, BERT's first
+    "pad": ("[PAD]", "<pad>"),
+    "unk": ("[UNK]", "<unk>"),
+    "cls": ("[CLS]", "<s>"),
+    "sep": ("[SEP]", "</s>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+SPACE, METASPACE = "\u0120", "\u2581"  # how a piece begins if there is a space before it: byte-level BPE, Unigram
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one or two texts stand between special tokens."""
+
+    pair_separators: int = 1  # separators between the two: BERT's and ALBERT's one, RoBERTa's two
+    segments: bool = True  # whether the second text has type ids 1
+
+
+def check_pipeline(pipeline: str, where: str) -> str:
+    """`pipeline` as the library writes it, without padding and truncation (both are ours). Raises InputError."""
+    try:
+        parts = json.loads(pipeline)
+        kind = parts["model"]["type"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
+    if kind not in KINDS:
+        raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
+    if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer")):
+        raise InputError(f"{where}: its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's")
+    return _read(pipeline, where).to_str()
+
+
+def _read(pipeline: str, where: str) -> tokenizers.Tokenizer:
+    try:
+        library = tokenizers.Tokenizer.from_str(pipeline)
+    except BaseException as error:  # the library raises nothing more special, and its panics are no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise InputError(f"{where}: the tokenizers library cannot read this file ({error})") from None
+    library.no_padding()
+    library.no_truncation()
+    return library
+
+
+def steps(parts: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The steps of "normalizer" or "pre_tokenizer", one after the other."""
+    step = parts.get(name)
+    if not step:
+        return []
+    inner = step.get("normalizers" if name == "normalizer" else "pretokenizers")
+    return [step] if step["type"] != "Sequence" else [one for part in inner for one in steps({name: part}, name)]
+
+
+def lowercases(parts: Mapping[str, Any]) -> bool:
+    """Whether text is lower-cased."""
+    return any(step.get("lowercase") or step["type"] == "Lowercase" for step in steps(parts, "normalizer"))
+
+
+def ordered(ids: dict[str, int], where: str) -> list[str]:
+    """Pieces in the order of their ids. Raises InputError if an id is missing or used twice."""
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise InputError(f"{where}: the {len(ids)} pieces do not have the ids 0 to {len(ids) - 1}, each once")
+    return sorted(ids, key=ids.__getitem__)
+
+
+def roles_of(vocab: Mapping[str, int], where: str) -> dict[str, str]:
+    """The text of each special token by its role. Raises InputError naming those that are missing."""
+    found = {role: next((text for text in texts if text in vocab), "") for role, texts in ROLES.items()}
+    missing = [" or ".join(ROLES[role]) for role, text in found.items() if not text]
+    if missing:
+        raise InputError(
+            f"{where}: the vocabulary lacks {', '.join(missing)}; is this a vocabulary of BERT, RoBERTa or ALBERT?"
+        )
+    return found
+
+
+def layout_of(parts: Mapping[str, Any], kind: Kind, where: str) -> Layout:
+    """How pairs are laid out, by the post-processor; without one as the kind's first model has it."""
+    step = parts.get("post_processor") or {}
+    for one in step.get("processors", [step]):
+        if one.get("type") == "RobertaProcessing":
+            return Layout(2, segments=False)
+        if one.get("type") == "TemplateProcessing":
+            return _layout_of_template(one["pair"], where)
+    return Layout(2, segments=False) if kind == "bpe" and not step else Layout()
+
+
+def _layout_of_template(pair: list[dict[str, Any]], where: str) -> Layout:
+    """E.g. [CLS] A [SEP] B [SEP] as the library writes it."""
+    names = [next(iter(cell)) for cell in pair]
+    first, *_, second = [i for i, name in enumerate(names) if name == "Sequence"] or [0, 0]
+    separators = second - first - 1
+    if separators not in (1, 2):
+        raise InputError(f"{where}: its post_processor puts {separators} tokens between two texts; expected 1 or 2")
+    return Layout(separators, segments=pair[second]["Sequence"]["type_id"] == 1)
+
+
+def without_controls(parts: Mapping[str, Any]) -> str:
+    """The pipeline for plain text, in which nothing written can become a special token.
+
+    WordPiece and BPE never spell one out of a text. A Unigram model would: its special tokens are pieces with the best
+    score of all. SentencePiece never takes them from a text, so here they get names with a line break, which text
+    between white space cannot have.
+    """
+    special = {token["content"] for token in parts["added_tokens"] if token["special"]}
+    vocab = [[f"\n{piece}" if piece in special else piece, score] for piece, score in parts["model"]["vocab"]]
+    added = [token for token in parts["added_tokens"] if not token["special"]]
+    model = {**parts["model"], "vocab": vocab}
+    return json.dumps({**parts, "added_tokens": added, "post_processor": None, "model": model})

@@ -1,0 +1,242 @@
+"""SentencePiece `.model` files read without the sentencepiece package: a ModelProto in Protocol Buffers' wire format.
+
+Only what decides ids is read: pieces with their scores and types, some fields of trainer_spec, and normalizer_spec with
+its compiled character map. Every length is held against the bytes that are there. The character map is a trie that the
+`tokenizers` library follows without looking, so all of it that can be reached is checked first.
+
+Source of the field numbers: sentencepiece_model.proto (google/sentencepiece); of the trie: the same project's
+normalizer.cc and Darts-clone.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .files import InputError
+
+MAX_BYTES = 1 << 28  # of a file; the largest published ones have some 20 MB
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # types of pieces
+MODELS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+
+
+@dataclass(frozen=True)
+class SentencePieceModel:
+    """What a .model says."""
+
+    pieces: list[tuple[str, float]]  # with their scores, in the order of their ids
+    types: list[int]  # NORMAL, UNKNOWN, ...
+    charsmap: bytes  # the compiled character map; empty: text is left as it is
+    byte_fallback: bool  # unknown characters become their bytes
+
+    @property
+    def unk_id(self) -> int:
+        """The id of the unknown piece."""
+        return self.types.index(UNKNOWN)
+
+    @property
+    def controls(self) -> list[str]:
+        """The pieces that no text becomes."""
+        return [self.pieces[i][0] for i, kind in enumerate(self.types) if kind in (UNKNOWN, CONTROL)]
+
+
+def read_model(path: Path) -> SentencePieceModel:
+    """Read a Unigram .model. Raises InputError naming file and byte if it is damaged, or what is not supported."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(f"{path}: {size:,} bytes; expected a SentencePiece model of at most {MAX_BYTES:,}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        found = _Proto(data).model()
+    except _Damage as damage:
+        raise InputError(f"{path}: byte {damage.place}: {damage.args[0]}; not a whole SentencePiece model") from None
+    except _Unsupported as reason:
+        raise InputError(f"{path}: {reason}; only Unigram models of SentencePiece's usual kind are supported") from None
+    return found
+
+
+class _Damage(Exception):
+    def __init__(self, message: str, place: int):
+        super().__init__(message)
+        self.place = place
+
+
+class _Unsupported(Exception):
+    pass
+
+
+@dataclass(frozen=True)
+class _Field:
+    number: int
+    wire: int  # 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes
+    value: int  # of a varint
+    start: int  # where its bytes are
+    stop: int
+
+
+class _Proto:
+    """The messages of one file."""
+
+    def __init__(self, data: bytes):
+        self.data = data
+
+    def model(self) -> SentencePieceModel:
+        pieces: list[tuple[str, float]] = []
+        types: list[int] = []
+        settings: dict[str, int] = {}
+        charsmap = _Field(0, 2, 0, 0, 0)
+        known = {"normalizer": {3: "add_dummy_prefix", 5: "escape_whitespaces"}}
+        known["trainer"] = {3: "model_type", 24: "treat_whitespace_as_suffix", 35: "byte_fallback"}
+        for field in self.fields(0, len(self.data)):
+            if field.number == 1:
+                piece, score, kind = self.piece(self.message(field))
+                pieces.append((piece, score))
+                types.append(kind)
+            elif field.number in (2, 3):
+                names = known["trainer" if field.number == 2 else "normalizer"]
+                for inner in self.fields(*self.message(field)):
+                    if inner.number in names and inner.wire == 0:
+                        settings[names[inner.number]] = inner.value
+                    elif field.number == 3 and inner.number == 2:
+                        charsmap = inner
+        _check_settings(settings)
+        self.check_pieces(pieces, types)
+        charmap = self.data[slice(*self.message(charsmap))]
+        if charmap:
+            check_charsmap(charmap, lambda message: _Damage(f"character map: {message}", charsmap.start))
+        return SentencePieceModel(pieces, types, charmap, bool(settings.get("byte_fallback")))
+
+    def piece(self, bounds: tuple[int, int]) -> tuple[str, float, int]:
+        text, score, kind = "", 0.0, NORMAL
+        for field in self.fields(*bounds):
+            if field.number == 1:
+                start, stop = self.message(field)
+                try:
+                    text = self.data[start:stop].decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise _Damage("a piece that is not UTF-8", start + error.start) from None
+            elif field.number == 2 and field.wire == 5:
+                (score,) = struct.unpack_from("<f", self.data, field.start)
+                if not math.isfinite(score):
+                    raise _Damage(f"the score {score}", field.start)
+            elif field.number == 3 and field.wire == 0:
+                kind = field.value
+        if not text or not NORMAL <= kind <= BYTE:
+            raise _Damage(f"the piece {text!r} of type {kind}" if text else "a piece without text", bounds[0])
+        return text, score, kind
+
+    def check_pieces(self, pieces: list[tuple[str, float]], types: list[int]) -> None:
+        end = len(self.data)
+        if types.count(UNKNOWN) != 1:
+            raise _Damage(f"{len(pieces):,} pieces, {types.count(UNKNOWN)} of them for the unknown; expected one", end)
+        seen: dict[str, int] = {}
+        for number, (piece, _) in enumerate(pieces):
+            if seen.setdefault(piece, number) != number:
+                raise _Damage(f"piece {number} repeats piece {seen[piece]} ({piece!r})", end)
+        unused = types.index(UNUSED) if UNUSED in types else -1
+        if unused >= 0:
+            raise _Unsupported(f"piece {unused} ({pieces[unused][0]!r}) is switched off (type UNUSED)")
+        wide = next((p for (p, _), kind in zip(pieces, types, strict=True) if kind == NORMAL and "\u2581" in p[1:]), "")
+        if wide.strip("\u2581"):
+            raise _Unsupported(f"the piece {wide!r} goes on over a space (split_by_whitespace is false)")
+
+    def message(self, field: _Field) -> tuple[int, int]:
+        """Where the bytes of a field with a length begin and end."""
+        if field.wire != 2:
+            raise _Damage(f"field {field.number} of wire type {field.wire}, expected bytes", field.start)
+        return field.start, field.stop
+
+    def fields(self, start: int, stop: int) -> Iterator[_Field]:
+        """The fields between two bytes."""
+        place = start
+        while place < stop:
+            key, place = self.varint(place, stop)
+            number, wire = key >> 3, key & 7
+            value, begin = 0, place
+            if wire == 0:
+                value, place = self.varint(place, stop)
+            elif wire == 2:
+                length, begin = self.varint(place, stop)
+                place = begin + length
+            elif wire in (1, 5):
+                place += 8 if wire == 1 else 4
+            else:
+                raise _Damage(f"wire type {wire}", begin)
+            if place > stop or not number:
+                raise _Damage(f"field {number} ends at byte {place}, what it is in at byte {stop}", begin)
+            yield _Field(number, wire, value, begin, place)
+
+    def varint(self, place: int, stop: int) -> tuple[int, int]:
+        """A number of seven bits a byte, at most 64 in all, and where it ends."""
+        value = 0
+        for shift in range(0, 70, 7):
+            if place + shift // 7 >= stop:
+                raise _Damage("the file ends inside a number", stop)
+            byte = self.data[place + shift // 7]
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value, place + shift // 7 + 1
+        raise _Damage("a number of more than ten bytes", place)
+
+
+def _check_settings(settings: dict[str, int]) -> None:
+    model = settings.get("model_type", 1)
+    if model != 1:
+        raise _Unsupported(f"its model_type is {MODELS.get(model, model)}")
+    if not settings.get("add_dummy_prefix", 1) or not settings.get("escape_whitespaces", 1):
+        raise _Unsupported("add_dummy_prefix or escape_whitespaces is false")
+    if settings.get("treat_whitespace_as_suffix"):
+        raise _Unsupported("treat_whitespace_as_suffix is true")
+
+
+# ---- the character map
+
+
+def check_charsmap(data: bytes, damage: Callable[[str], Exception]) -> None:
+    """Raise damage(what) unless every step through the trie stays inside it and ends at a text.
+
+    The map is the length of the trie, the trie (32-bit units; a unit's label is the byte that leads to it, its offset
+    leads on, XORed with the next byte), then texts that end with a zero byte. A unit with a leaf has a text's place.
+    """
+    size = int.from_bytes(data[:4], "little")
+    if len(data) < 4 or size % 1024 or not 0 < size <= len(data) - 4:
+        raise damage(f"{len(data):,} bytes, {size:,} of them trie; expected blocks of 1024 bytes")
+    units = np.frombuffer(data, "<u4", size // 4, 4)
+    texts = data[4 + size :]
+    try:
+        texts.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise damage(f"its texts are not UTF-8 ({error.reason})") from None
+    places = _leaves(units, damage)
+    inside = np.append(np.frombuffer(texts, np.uint8), 0)
+    if texts[-1:] != b"\0" or (places >= len(texts)).any() or ((inside[places] & 0xC0) == 0x80).any():
+        raise damage("a leaf points beside the texts")
+
+
+def _leaves(units: NDArray[Any], damage: Callable[[str], Exception]) -> NDArray[np.int64]:
+    """What the leaves of all units that can be reached say."""
+    seen = np.zeros(len(units), bool)
+    level, found = np.zeros(1, np.int64), [np.empty(0, np.int64)]
+    letters = np.arange(1, 256)
+    while len(level):
+        seen[level] = True
+        unit = units[level].astype(np.int64)
+        base = level ^ ((unit >> 10) << ((unit & (1 << 9)) >> 6))
+        if (base >= len(units)).any():  # the units come in whole blocks of 256, so all 256 ways from one stay inside
+            raise damage("a step leads out of the trie")
+        found.append(units[base[(unit & 256) != 0]].astype(np.int64) & 0x7FFFFFFF)
+        next_level = []
+        for part in np.array_split(base, 1 + len(base) // 4096):
+            child = part[:, None] ^ letters
+            next_level.append(child[(units[child] & 0x800000FF) == letters])
+        level = np.unique(np.concatenate(next_level))
+        level = level[~seen[level]]
+    return np.concatenate(found)

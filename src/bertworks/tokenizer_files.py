@@ -1,0 +1,119 @@
+"""The files of a tokenizer: tokenizer.json, or what published models have instead, and what a saved folder holds."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import byte_bpe, unigram
+from .files import InputError, read_json, write_json, write_text
+from .pipeline import Layout, lowercases
+from .spiece import read_model
+from .wordpiece import evidently_syllables, normalizer_of, pipeline_of, read_vocab
+
+
+def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path]:
+    """The tokenizer.json of a folder or file, made from other files if it is not there; and the file that was read.
+
+    lowercase: said by the caller, else by tokenizer_config.json, else see `Tokenizer.load`. Raises InputError if a file
+    is missing or damaged, or a vocab.txt is not said to be cased or uncased.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such file; expected a folder with a tokenizer.json, or a vocab.txt")
+    settings: dict[str, Any] = {}
+    if path.is_dir():
+        config, path = path / "tokenizer_config.json", _file_in(path)
+        if path.name != "tokenizer.json" and config.exists():
+            settings = _object(config)
+    if path.name in ("vocab.json", "merges.txt"):
+        vocab, merges = byte_bpe.read_files(path.parent)
+        lower = bool(settings.get("do_lower_case")) if lowercase is None else lowercase
+        prefix = bool(settings.get("add_prefix_space"))
+        return byte_bpe.pipeline_of(vocab, merges, str(path), lower, prefix), path
+    if path.suffix == ".json":
+        return json.dumps(read_json(path), ensure_ascii=False), path
+    lowercase = settings.get("do_lower_case") if lowercase is None else lowercase
+    if path.suffix == ".model":
+        keep_accents = bool(settings.get("keep_accents"))
+        return unigram.pipeline_of_model(read_model(path), str(path), lowercase, keep_accents), path
+    if lowercase is None:
+        raise InputError(f"{path}: a vocab.txt does not say whether it is uncased; say lowercase=True or False")
+    pieces = read_vocab(path)
+    compose = lowercase and evidently_syllables(pieces)
+    return pipeline_of(pieces, normalizer_of(lowercase, compose, settings.get("strip_accents"))), path
+
+
+def _file_in(folder: Path) -> Path:
+    """The file of a folder that tells its vocabulary."""
+    for name in ("tokenizer.json", "vocab.txt", "vocab.json"):
+        if (folder / name).exists():
+            return folder / name
+    models = sorted(folder.glob("*.model"))
+    if len(models) != 1:
+        found = f"{len(models)} .model files" if models else "no .model"
+        raise InputError(f"{folder}: neither tokenizer.json nor vocab.txt nor vocab.json in this folder, and {found}")
+    return models[0]
+
+
+def _object(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: expected a JSON object")
+    return found
+
+
+def write_files(
+    folder: Path,
+    pipeline: str,
+    vocab: Sequence[str],
+    roles: Mapping[str, str],
+    layout: Layout,
+    model_max_length: int | None,
+) -> None:
+    """Write tokenizer.json, the vocabulary as other software wants it, and tokenizer_config.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = json.loads(pipeline)
+    kind = parts["model"]["type"]
+    write_text(folder / "tokenizer.json", pipeline + "\n")
+    if kind == "WordPiece":
+        write_text(folder / "vocab.txt", "".join(piece + "\n" for piece in vocab))
+    elif kind == "BPE":
+        merges = "".join(f"{first} {second}\n" for first, second in byte_bpe.merges_of(parts))
+        write_json(folder / "vocab.json", {piece: i for i, piece in enumerate(vocab)})
+        write_text(folder / "merges.txt", "#version: 0.2\n" + merges)
+    write_json(folder / "tokenizer_config.json", _settings(parts, vocab, roles, layout, model_max_length))
+
+
+def _settings(
+    parts: Mapping[str, Any], vocab: Sequence[str], roles: Mapping[str, str], layout: Layout, length: int | None
+) -> dict[str, Any]:
+    """tokenizer_config.json.
+
+    "BertTokenizer" and its like rebuild the pipeline from the vocabulary: the Hangul rule, 200 characters, the space
+    before <mask> and a trained Unigram's rules would be lost. The class named here takes tokenizer.json as it is.
+    """
+    lowercase = lowercases(parts)
+    own: dict[str, Any] = {}
+    if parts["model"]["type"] == "WordPiece":
+        # Read only by software that does rebuild it: better to miss accents than every Korean word.
+        own["strip_accents"] = False if lowercase and evidently_syllables(vocab) else None
+        own["tokenize_chinese_chars"] = True
+    names = ["input_ids", *(["token_type_ids"] if layout.segments else []), "attention_mask"]
+    tokens = {f"{role}_token": _token(parts, text) for role, text in roles.items()}
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "do_lower_case": lowercase,
+        **own,
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": names,
+        **tokens,
+        **({"model_max_length": length} if length else {}),
+    }
+
+
+def _token(parts: Mapping[str, Any], text: str) -> Any:
+    """A special token as tokenizer_config.json wants it: its text, unless it takes the space beside it."""
+    token: dict[str, Any] = next((token for token in parts["added_tokens"] if token["content"] == text), {})
+    if not token.get("lstrip") and not token.get("rstrip"):
+        return text
+    return {"__type": "AddedToken", **{key: value for key, value in token.items() if key != "id"}}

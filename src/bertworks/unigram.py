@@ -1,0 +1,112 @@
+"""Unigram vocabularies (SentencePiece; ALBERT): the tokenizer.json that applies one, and its training.
+
+Of all ways to cut a word into pieces the most probable one is taken. A word begins with \u2581, which stands for the
+space before it; what no piece spells is unknown.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+
+from .files import InputError
+from .pipeline import METASPACE, roles_of
+from .spiece import SentencePieceModel
+from .unigram_training import Trainer
+from .vocab_training import TokenizerConfig, alphabet_of, no_text, sample_lines
+from .wordpiece import evidently_syllables
+
+# Pieces learned here are of letters, or digits, or one mark, each perhaps with the space before it. So no piece holds
+# both the end of a word and the comma behind it, as in SentencePiece's split_by_unicode_script and split_by_number.
+_LEARNED_FROM = Regex("\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2581]|\u2581")
+
+
+def pipeline_of_model(model: SentencePieceModel, where: str, lowercase: bool | None, keep_accents: bool) -> str:
+    """The tokenizer.json of a .model. Raises InputError if it lacks a special token.
+
+    A .model does not say what was done to its text before. ALBERT's code straightens quotation marks, strips accents
+    (NFKD) and lower-cases. If `lowercase` is None, a vocabulary without capitals is taken for one of these; one with
+    capitals has its own character map alone.
+    """
+    controls = set(model.controls)
+    texts = [piece for piece, _ in model.pieces if piece not in controls]
+    lowercase = not any(text != text.lower() for text in texts) if lowercase is None else lowercase
+    steps: list[Any] = []
+    if lowercase:
+        steps = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+        steps += [] if keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
+        steps.append(normalizers.Lowercase())
+    if model.charsmap:
+        steps.append(normalizers.Precompiled(model.charsmap))
+    elif lowercase and not keep_accents and evidently_syllables(texts):
+        steps.append(normalizers.NFC())
+    return _pipeline(model.pieces, steps, model.controls, where, model.byte_fallback)
+
+
+def _pipeline(
+    pieces: list[tuple[str, float]], steps: list[Any], controls: list[str], where: str, byte_fallback: bool = False
+) -> str:
+    ids = {piece: i for i, (piece, _) in enumerate(pieces)}
+    roles = roles_of(ids, where)
+    library = tokenizers.Tokenizer(models.Unigram(pieces, ids[roles["unk"]], byte_fallback))
+    library.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
+    library.pre_tokenizer = _words()  # type: ignore[assignment]
+    library.decoder = decoders.Metaspace()  # type: ignore[assignment]
+    cls, sep = roles["cls"], roles["sep"]
+    library.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(cls, ids[cls]), (sep, ids[sep])],
+    )
+    tokens = [AddedToken(text, normalized=False, special=True) for text in dict.fromkeys([*roles.values(), *controls])]
+    library.add_special_tokens(tokens)
+    return library.to_str()
+
+
+def _words(*more: Any) -> pre_tokenizers.PreTokenizer:
+    steps: list[Any] = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(METASPACE, "always"), *more]
+    return pre_tokenizers.Sequence(steps)
+
+
+def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
+    """The tokenizer.json of a vocabulary trained on `texts`. Raises InputError if there is no text.
+
+    Text is treated as ALBERT treats it, but for Korean: NFKC at the end makes Hangul whole again, and only marks (not
+    the vowel signs of Indian scripts) are stripped as accents. Cased text keeps its accents.
+    """
+    lines = sample_lines(texts, config.max_chars)
+    strip: Any = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=False, strip_accents=config.uncased, lowercase=config.uncased
+    )
+    steps: list[Any] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    steps += [*([normalizers.NFKD()] if config.uncased else []), strip, normalizers.NFKC()]
+    normalizer = normalizers.Sequence(steps)  # type: ignore[arg-type]
+    alphabet = alphabet_of(lines, normalizer, config)
+    library = tokenizers.Tokenizer(models.Unigram())
+    library.normalizer = normalizer  # type: ignore[assignment]
+    library.pre_tokenizer = _words(pre_tokenizers.Split(_LEARNED_FROM, "isolated"))  # type: ignore[assignment]
+    counts = _count_words(lines, library)
+    room = config.vocab_size - len(config.specials)
+    if len(alphabet) + 1 > room:
+        raise InputError(f"vocab_size = {config.vocab_size}; {len(alphabet)} characters alone need more")
+    learned = Trainer(counts, {METASPACE, *alphabet}).train(room)
+    specials = [(token, 0.0) for token in config.specials]
+    return _pipeline([*specials, *learned], steps, list(config.specials), "training")
+
+
+def _count_words(lines: list[str], library: tokenizers.Tokenizer) -> dict[str, int]:
+    """How often each word stands in the lines. Raises InputError if there is none."""
+    counts: dict[str, int] = {}
+    normalize, split = library.normalizer, library.pre_tokenizer
+    assert normalize is not None and split is not None
+    seen: dict[str, int] = {}
+    for line in lines:
+        for chunk in line.split():
+            seen[chunk] = seen.get(chunk, 0) + 1
+    for chunk, count in seen.items():  # every step works on what is between white space, so each is looked at once
+        for word, _ in split.pre_tokenize_str(normalize.normalize_str(chunk)):
+            counts[word] = counts.get(word, 0) + count
+    if not counts:
+        raise no_text()
+    return counts

@@ -1,0 +1,108 @@
+"""What a vocabulary of any kind is trained with: settings, and an even sample of the text in bounded memory."""
+
+import collections
+import logging
+import unicodedata
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from tokenizers import normalizers
+
+from .files import InputError
+
+VocabModel = Literal["wordpiece", "bpe", "unigram"]
+# In the order of their ids: BERT's, RoBERTa's (where <mask> comes last of all pieces), ALBERT's.
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    "bpe": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+    "unigram": ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
+}
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """What a vocabulary is trained with."""
+
+    model: VocabModel = "wordpiece"  # BERT's word pieces, RoBERTa's byte-level BPE, or ALBERT's Unigram (SentencePiece)
+    vocab_size: int = 30_000  # pieces in all, special tokens included (the paper's "30,000 token vocabulary")
+    lowercase: bool | None = None  # lower-case, strip accents, leave Hangul whole; left out: yes, but no for bpe
+    max_chars: int = 200_000_000  # characters of text to train on; of more text an even sample of its lines is taken
+    min_frequency: int = 2  # a pair of pieces seen less often is not merged
+    character_coverage: float = 0.9999  # single characters are kept until they cover this share of the text
+    limit_alphabet: int = 0  # at most so many single characters; 0: a quarter of vocab_size
+    special_tokens: tuple[str, ...] = ()  # ids 0, 1, 2, ... in this order; left out: the model's own five
+
+    def __post_init__(self) -> None:
+        if self.model not in get_args(VocabModel):
+            raise InputError(f"model = {self.model!r}; expected one of {', '.join(get_args(VocabModel))}")
+        missing = [token for token in LAYOUTS[self.model] if token not in self.specials]
+        if missing:
+            raise InputError(f"special_tokens lacks {', '.join(missing)}")
+        if self.vocab_size < 100 or not 0 < self.character_coverage <= 1 or self.max_chars < 10_000:
+            raise InputError(
+                f"vocab_size = {self.vocab_size}, max_chars = {self.max_chars}, character_coverage = "
+                f"{self.character_coverage}; expected at least 100, at least 10,000, and a share above 0, at most 1"
+            )
+        if len(self.specials) + 2 * self.limit_alphabet > self.vocab_size:
+            raise InputError(f"limit_alphabet = {self.limit_alphabet} leaves no room in vocab_size = {self.vocab_size}")
+
+    @property
+    def uncased(self) -> bool:
+        """Whether text is lower-cased and loses its accents; RoBERTa's byte-level BPE alone is cased unless told so."""
+        return self.model != "bpe" if self.lowercase is None else self.lowercase
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """The special tokens in the order of their ids."""
+        return self.special_tokens or LAYOUTS[self.model]
+
+
+def sample_lines(texts: Iterable[str], max_chars: int) -> list[str]:
+    """Lines of at most `max_chars` characters in all, drawn evenly from the whole of `texts` by their number."""
+    kept: list[tuple[int, str]] = []
+    size = total = mask = 0  # a line stays while the masked bits of its number's hash are zero
+    for number, line in enumerate(line for text in texts for line in text.split("\n")):
+        line = line[: max_chars // 100]  # one endless line must not be the whole sample
+        total += len(line)
+        if not _hash(number) & mask:
+            kept.append((number, line))
+            size += len(line)
+        while size > max_chars:
+            mask = 2 * mask + 1
+            kept = [item for item in kept if not _hash(item[0]) & mask]
+            size = sum(len(line) for _, line in kept)
+    if size < total:
+        logging.getLogger(__name__).warning(
+            "vocabulary trained on %d of %d characters, an even sample of the lines (max_chars = %d)",
+            *(size, total, max_chars),
+        )
+    return [line for _, line in kept]
+
+
+def _hash(number: int) -> int:
+    return zlib.crc32(number.to_bytes(8, "little"))
+
+
+def alphabet_of(lines: list[str], normalizer: normalizers.Normalizer, config: TokenizerConfig) -> list[str]:
+    """The most frequent characters up to coverage and limit, by code point. Raises InputError if there are none."""
+    raw: collections.Counter[str] = collections.Counter()
+    for line in lines:
+        raw.update(unicodedata.normalize("NFC", line) if config.uncased else line)
+    counts: collections.Counter[str] = collections.Counter()
+    for char, count in raw.items():
+        for part in normalizer.normalize_str(char):
+            counts[part] += 0 if part.isspace() else count
+    ranked = sorted((char for char in counts if counts[char]), key=lambda char: (-counts[char], char))
+    if not ranked:
+        raise no_text()
+    reached = np.cumsum([counts[char] for char in ranked])
+    size = 1 + int(np.searchsorted(reached, config.character_coverage * reached[-1]))
+    return sorted(ranked[: min(size, config.limit_alphabet or config.vocab_size // 4)])
+
+
+def no_text() -> InputError:
+    """The error for an input without a printable character."""
+    return InputError("no text to train a vocabulary on: the input holds no printable character")

@@ -239,7 +239,7 @@ def test_missing_folder_config_and_weights(saved, tmp_path):
     assert "no model.safetensors" in refusal(saved)
     (saved / "pytorch_model.bin").write_bytes(b"")
     message = refusal(saved)
-    assert "pytorch_model.bin" in message and "save_pretrained" in message
+    assert "pytorch_model.bin" in message and "--allow-pickle" in message
     (saved / "config.json").unlink()
     assert "no config.json" in refusal(saved)
 
@@ -302,7 +302,9 @@ def test_two_spellings_of_one_tensor_are_refused(saved):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "roberta"}, "model_type = 'roberta'"),
+        ({"model_type": "gpt2"}, "model_type = 'gpt2'; expected one of bert, roberta"),
+        ({"model_type": ["bert"]}, "model_type = ['bert']"),
+        ({"model_type": "roberta"}, "roberta.embeddings.word_embeddings.weight: missing"),
         ({"model_type": None, "hidden_size": None}, "model_type = None"),
         ({"hidden_act": "tanh"}, "hidden_act = 'tanh'; expected one of gelu"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),

@@ -3,13 +3,16 @@
 import json
 from typing import Any
 
-_PIPELINES = {
-    "BertForPreTraining": "fill-mask",
-    "BertForMaskedLM": "fill-mask",
-    "BertForSequenceClassification": "text-classification",
-    "BertForTokenClassification": "token-classification",
-    "BertForQuestionAnswering": "question-answering",
-    "BertForMultipleChoice": "multiple-choice",
+from ..model.config import ModelConfig
+from .names import TOP
+
+_PIPELINES = {  # by the end of a class's name
+    "ForPreTraining": "fill-mask",
+    "ForMaskedLM": "fill-mask",
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering",
+    "ForMultipleChoice": "multiple-choice",
 }
 _SHAPE = (
     "num_hidden_layers",
@@ -22,35 +25,40 @@ _SHAPE = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
 )
-_OWN = ("bertworks_direction", "bertworks_layers", "bertworks_positions", "bertworks_top", "is_decoder")
 
 
-def model_card(config: dict[str, Any], sizes: dict[str, int], facts: dict[str, Any]) -> str:
+def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int], facts: dict[str, Any]) -> str:
     """The card as Markdown.
 
-    config: the folder's config.json. sizes: parameters of each part. facts: anything the run knows, values or tables of
-    values, told as they are; `title` and `language` have a place of their own.
+    config: the folder's config.json, of an encoder of this `shape`. sizes: parameters of each part. facts: anything the
+    run knows, values or tables of values, told as they are; `title` and `language` have a place of their own.
     """
     facts = dict(facts)
     title, language = facts.pop("title", "BERT encoder"), facts.pop("language", None)
     architecture = config["architectures"][0]
-    one_sided = "mlm" in sizes and ("bertworks_direction" in config or config.get("is_decoder"))  # it fills no masks
+    one_sided = "mlm" in sizes and shape.direction != "both"  # it fills no masks
+    ending = next((end for end in _PIPELINES if architecture.endswith(end)), None)
+    pipeline = "feature-extraction" if one_sided or ending is None else _PIPELINES[ending]
+    transformers = config["model_type"] != "bertworks"
     front = {
         **({"language": language} if language else {}),
-        "library_name": "transformers" if config["model_type"] == "bert" else "bertworks",
-        "pipeline_tag": "feature-extraction" if one_sided else _PIPELINES.get(architecture, "feature-extraction"),
-        "tags": ["bert", "bertworks"],
+        "library_name": "transformers" if transformers else "bertworks",
+        "pipeline_tag": pipeline,
+        "tags": [shape.family, "bertworks"],
     }
-    own = {name.removeprefix("bertworks_"): value for name, value in config.items() if name in _OWN}
-    shape = {name: config[name] for name in _SHAPE} | own | {f"parameters, {part}": n for part, n in sizes.items()}
+    plain = ModelConfig()
+    rows = {name: getattr(shape, name) for name in _SHAPE}
+    rows |= {name: value for name, value in vars(shape).items() if value != getattr(plain, name)}
+    rows |= {"top": config[TOP]} if TOP in config else {}
+    rows |= {f"parameters, {part}": n for part, n in sizes.items()}
     if "id2label" in config:
-        shape["labels"] = ", ".join(config["id2label"].values())
+        rows["labels"] = ", ".join(config["id2label"].values())
     loose = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in facts.items() if isinstance(value, dict)}
     lines = ["---", *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()), "---", ""]
-    known = f"`{architecture}` in transformers" if config["model_type"] == "bert" else "no class of transformers fits"
+    known = f"`{architecture}` in transformers" if transformers else "no class of transformers fits"
     lines += [f"# {title}", "", f"An encoder trained with bertworks; {known}.", ""]
-    lines += _section("Shape", shape)
+    lines += _section("Shape", rows)
     lines += _section("Run", loose) if loose else []
     for name, table in tables.items():
         lines += _section(name, table)

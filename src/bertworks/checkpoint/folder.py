@@ -26,6 +26,8 @@ from ..model.top import Top, TopConfig
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
+from .families import family_in, family_of
+from .names import Family, heads_in
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _LABELLED = {"classifier", "tagger"}  # heads whose outputs have names
@@ -77,20 +79,49 @@ def load_model(path: Path | str) -> Model:
     Raises InputError if a file is missing or damaged, or any tensor is missing, left over or of another shape.
     """
     config, settings = read_config(path)
-    return assemble(config, settings, _read_weights(Path(path)), path)
+    return assemble(config, settings, read_weights(Path(path)), path)
 
 
 def assemble(config: ModelConfig, settings: dict[str, Any], tensors: dict[str, Tensor], path: Path | str) -> Model:
-    """The model of a config.json and of tensors under canonical names; `path` names them in errors (`load_model`)."""
-    parts = hf.parts_of(tensors, settings)
-    hf.check_pooling(parts, settings, str(Path(path) / CONFIG))
-    labels = _label_count(Path(path), settings, tensors) if parts & _LABELLED else 0
+    """The model of a config.json and of tensors under its family's names; `path` names them in errors."""
+    held = _Held.of(config, settings, tensors, Path(path))
+    labels = held.label_count() if held.parts & _LABELLED else 0
     with torch.device("meta"):  # shapes only: the values come from the file
         top = hf.top_of(settings, str(Path(path) / CONFIG))
-        model = build_model(config, hf.heads_in(parts), labels, pooler="pooler" in parts, top=top)
-    state = hf.match(tensors, model.state_dict(), str(path))
+        model = build_model(config, heads_in(held.parts), labels, pooler="pooler" in held.parts, top=top)
+    state = held.family.match(held.tensors, model.state_dict(), str(path))
     model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, assign=True)
     return model.eval()
+
+
+class _Held(NamedTuple):
+    """What a folder holds."""
+
+    family: Family
+    settings: dict[str, Any]
+    tensors: dict[str, Tensor]  # by canonical names
+    parts: set[str]
+    path: Path
+
+    @classmethod
+    def of(cls, config: ModelConfig, settings: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> "_Held":
+        family = family_in(config.family, tensors, settings)
+        tensors = family.canonical(tensors, str(path))
+        if not config.tie_word_embeddings:
+            tensors = family.untied(tensors)
+        parts = family.parts_of(tensors, settings)
+        hf.check_pooling(parts, settings, str(path / CONFIG))
+        return cls(family, settings, tensors, parts, path)
+
+    def labels(self) -> list[str] | None:
+        return hf.labels_from_hf(self.settings, str(self.path / CONFIG))
+
+    def label_count(self) -> int:
+        """Classes of the classifier or tagger: as config.json names them, else rows of its matrix."""
+        if (labels := self.labels()) is not None:
+            return len(labels)
+        matrices = [f"{self.family.modules[f'heads.{name}']}.weight" for name in sorted(_LABELLED & self.parts)]
+        return next((len(self.tensors[name]) for name in matrices if name in self.tensors), 2)
 
 
 def load_encoder(path: Path | str) -> Encoder:
@@ -123,32 +154,32 @@ def initial_model(
     """
     config, settings = read_config(path)
     if dropout is not None:
-        config = dataclasses.replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    tensors = _read_weights(Path(path))
-    held = has = hf.parts_of(tensors, settings)
-    hf.check_pooling(held, settings, str(Path(path) / CONFIG))
-    count = labels if isinstance(labels, int) else len(labels)
-    theirs = hf.labels_from_hf(settings, str(Path(path) / CONFIG)) or []
+        config = dataclasses.replace(
+            config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, classifier_dropout=None
+        )
+    held = _Held.of(config, settings, read_weights(Path(path)), Path(path))
+    family, tensors, has = held.family, held.tensors, held.parts
+    count, theirs = labels if isinstance(labels, int) else len(labels), held.labels() or []
     if has & _LABELLED:
         same = isinstance(labels, int) or {*theirs} == {*labels}
-        if not same or _label_count(Path(path), settings, tensors) != count:
-            has = held - _LABELLED
+        if not same or held.label_count() != count:
+            has = has - _LABELLED
     if hf.top_of(settings, str(Path(path) / CONFIG)) != top:
-        has = has & {"mlm", "nsp", "pooler"}
+        has = has & {"mlm", "nsp", "sop", "pooler"}
     with torch.device("meta"):
         model = build_model(config, heads, count, top=top)
     wants = parts_in(model)
-    taken = {name: t for name, t in tensors.items() if hf.part_of(name, held) in {"body", *(wants & has)}}
+    part_of = {name: family.part_of(name, held.parts) for name in tensors}
+    taken = {name: tensor for name, tensor in tensors.items() if part_of[name] in {"body", *(wants & has)}}
     expected = {name: t for name, t in model.state_dict().items() if _our_part(name) not in wants - has}
-    state = hf.match(taken, expected, str(path))
+    state = family.match(taken, expected, str(path))
     if not isinstance(labels, int):
         for name in (name for name in state if _our_part(name) in _LABELLED):
             state[name] = state[name][[theirs.index(label) for label in labels]]
     model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, strict=False, assign=True)
     _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
-    parts = {name: hf.part_of(name, held) for name in tensors.keys() - taken.keys()}
-    unused = sorted({part if part in hf.PARTS else name for name, part in parts.items()})
-    return InitialModel(model, sorted(wants - has), unused)
+    left = ((name, part_of[name]) for name in tensors.keys() - taken.keys())
+    return InitialModel(model, sorted(wants - has), sorted({part if part in family.parts else n for n, part in left}))
 
 
 def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Generator, top: TopConfig) -> None:
@@ -160,7 +191,7 @@ def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Gene
     if "top" in parts:
         model.top = Top(top, config, width)
         initialise(model.top, config.initializer_range, generator)
-    for name in hf.heads_in(parts):
+    for name in heads_in(parts):
         model.heads[name] = build_head(name, config, labels, width if model.top is None else model.top.width)
         initialise(model.heads[name], config.initializer_range, generator)
 
@@ -202,7 +233,7 @@ def save_folder(
             file.write(safetensors.torch.save(_their_tensors(model), metadata={"format": "pt"}))
         if tokenizer is not None:
             tokenizer.save(temporary, model_max_length=max_length or model.config.max_length)
-        write_text(temporary / "README.md", model_card(config, _sizes(model), facts or {}))
+        write_text(temporary / "README.md", model_card(config, model.config, _sizes(model), facts or {}))
         write_json(temporary / CONFIG, config)
         _move_in(temporary, folder)
     except OSError as error:
@@ -238,11 +269,17 @@ def _same(one: Path, other: Path) -> bool:
 
 def _their_tensors(model: Model) -> dict[str, Tensor]:
     """The weights under Hugging Face's names; without the prefix if there is no head, as BertModel writes them."""
-    prefix = "" if model.heads or model.config.direction == "pair" else "bert."
-    return {
-        hf.their_name(name).removeprefix(prefix): tensor.detach().to("cpu", torch.float32).contiguous()
+    family = family_of(model.config.family, "classifier" in model.heads)
+    prefix = "" if model.heads or model.config.direction == "pair" else f"{family.prefix}."
+    tensors = {
+        family.their_name(name).removeprefix(prefix): tensor.detach().to("cpu", torch.float32).contiguous()
         for name, tensor in model.state_dict().items()
     }
+    if "mlm" in model.heads and not model.config.tie_word_embeddings:
+        for copy, original in family.tied.items():  # else transformers would start the bias it reads anew
+            if copy not in tensors:
+                tensors[copy] = tensors[original].clone()
+    return tensors
 
 
 def _labels(model: Model, labels: list[str] | None) -> list[str] | None:
@@ -263,34 +300,34 @@ def _sizes(model: Model) -> dict[str, int]:
     return {**counts, "total": sum(counts.values())}
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of model.safetensors under canonical names. Raises InputError if the file is missing or damaged."""
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of model.safetensors. Raises InputError if the file is missing or damaged."""
     file = path / WEIGHTS
     if not file.exists():
         foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), None)
         if foreign:
             raise InputError(
-                f"{path}: no {WEIGHTS}, only {foreign}, which is not read (a pickle can run code); where you trust it, "
-                "convert it, for instance with transformers: AutoModel.from_pretrained(...).save_pretrained(...)"
+                f"{path}: no {WEIGHTS}, only {foreign}, which is not read here; {_way_to_read(foreign, path)}"
             )
         raise InputError(f"{path}: no {WEIGHTS} in this folder")
     try:
-        return hf.canonical(safetensors.torch.load_file(file), str(file))
+        return safetensors.torch.load_file(file)
     except (safetensors.SafetensorError, ValueError, KeyError, OSError) as error:
         raise InputError(f"{file}: damaged or not a safetensors file ({error}); copy or download it again") from None
+
+
+def _way_to_read(foreign: str, path: Path) -> str:
+    """How weights of other software become readable."""
+    if foreign.endswith(".index"):
+        return f"bertworks convert {path} NEW-FOLDER reads it"
+    if foreign == "pytorch_model.bin":
+        return f"a pickle can run code; bertworks convert {path} NEW-FOLDER --allow-pickle reads tensors alone"
+    return "convert it, for instance with transformers: AutoModel.from_pretrained(...).save_pretrained(...)"
 
 
 def _own(tensor: Tensor) -> Tensor:
     """In float32, in memory of its own: what safetensors gives may be a view of the file."""
     return tensor.to(torch.float32, copy=True)
-
-
-def _label_count(path: Path, settings: dict[str, Any], tensors: dict[str, Tensor]) -> int:
-    """Classes of the folder's classifier or tagger: as config.json names them, else rows of its matrix."""
-    labels = hf.labels_from_hf(settings, str(path / CONFIG))
-    if labels is not None:
-        return len(labels)
-    return len(tensors["classifier.weight"]) if "classifier.weight" in tensors else 2
 
 
 def _check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> None:

@@ -1,213 +1,130 @@
-"""The BERT family in Hugging Face's names: one table of modules used in both directions, and config.json both ways.
-
-Folders with and without the `bert.` prefix are read, and the old `gamma` and `beta` of LayerNorm. Each tensor of a
-folder is used exactly once: what is missing, left over or of another shape is an error that lists it.
-"""
+"""config.json of the four families, both ways. Names of tensors: names.py and families.py."""
 
 import dataclasses
-import re
-from collections.abc import Container, Iterable, Mapping
-from typing import Any, get_args
-
-from torch import Tensor
+from collections.abc import Container, Mapping
+from typing import Any
 
 from ..config import from_dict
 from ..files import InputError
 from ..model.config import ACTIVATIONS, ModelConfig
-from ..model.heads import HeadName
 from ..model.top import TopConfig
+from .families import FAMILIES, family_of
+from .names import TOP
 
-MODULES = {  # ours: theirs; {} is the number of a layer; `weight` and `bias` are called so on both sides
-    "encoder.embeddings.word": "bert.embeddings.word_embeddings",
-    "encoder.embeddings.position": "bert.embeddings.position_embeddings",
-    "encoder.embeddings.token_type": "bert.embeddings.token_type_embeddings",
-    "encoder.embeddings.norm": "bert.embeddings.LayerNorm",
-    "encoder.layers.{}.query": "bert.encoder.layer.{}.attention.self.query",
-    "encoder.layers.{}.key": "bert.encoder.layer.{}.attention.self.key",
-    "encoder.layers.{}.value": "bert.encoder.layer.{}.attention.self.value",
-    "encoder.layers.{}.attention_output": "bert.encoder.layer.{}.attention.output.dense",
-    "encoder.layers.{}.attention_norm": "bert.encoder.layer.{}.attention.output.LayerNorm",
-    "encoder.layers.{}.intermediate": "bert.encoder.layer.{}.intermediate.dense",
-    "encoder.layers.{}.output": "bert.encoder.layer.{}.output.dense",
-    "encoder.layers.{}.output_norm": "bert.encoder.layer.{}.output.LayerNorm",
-    "encoder.layers.{}.recurrent": "bert.encoder.layer.{}.recurrent",  # ours alone, like all that follows "top"
-    "encoder.pooler": "bert.pooler.dense",
-    "heads.mlm.dense": "cls.predictions.transform.dense",
-    "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
-    "heads.mlm": "cls.predictions",  # its bias; the matrix is the word embedding table
-    "heads.nsp": "cls.seq_relationship",
-    "heads.classifier": "classifier",
-    "heads.choice": "classifier",  # the class of the folder says which of the three it is
-    "heads.tagger": "classifier",
-    "heads.span": "qa_outputs",
-    "top.weighting": "top.weighting",
-    "top.bilstm.{}": "top.bilstm.{}",
+TASK = "bertworks_task"  # our key in config.json
+_PLAIN = (  # fields that BERT's own config.json has
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+    "layer_norm_eps",
+    "pad_token_id",
+    "classifier_dropout",
+    "tie_word_embeddings",
+)
+_KEYS = {  # what a family calls them otherwise
+    "albert": {"classifier_dropout": "classifier_dropout_prob"},
+    "distilbert": {
+        "hidden_size": "dim",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+        "hidden_act": "activation",
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+        "classifier_dropout": "seq_classif_dropout",
+    },
 }
-PARTS = {  # the beginning of their names
-    "mlm": "cls.predictions.",
-    "nsp": "cls.seq_relationship.",
-    "classifier": "classifier.",
-    "choice": "classifier.",
-    "tagger": "classifier.",
-    "span": "qa_outputs.",
-    "pooler": "bert.pooler.",
-    "top": "top.",
+_FIXED = {"distilbert": {"type_vocab_size": 0, "layer_norm_eps": 1e-12}}  # what its config.json has no key for
+_DEFAULTS: dict[str, dict[str, Any]] = {  # of transformers, for keys that a config.json leaves out
+    "roberta": {"vocab_size": 50265, "pad_token_id": 1},
+    "albert": {
+        "vocab_size": 30000,
+        "hidden_size": 4096,
+        "num_attention_heads": 64,
+        "intermediate_size": 16384,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "classifier_dropout": 0.1,
+    },
+    "distilbert": {"num_hidden_layers": 6, "classifier_dropout": 0.2},
 }
-ARCHITECTURES: dict[str, set[str]] = {  # the parts each class of transformers has, beside layers and embeddings
-    "BertForPreTraining": {"mlm", "nsp", "pooler"},
-    "BertForMaskedLM": {"mlm"},
-    "BertLMHeadModel": {"mlm"},  # sees the left side alone
-    "BertForNextSentencePrediction": {"nsp", "pooler"},
-    "BertForSequenceClassification": {"classifier", "pooler"},
-    "BertForMultipleChoice": {"choice", "pooler"},
-    "BertForTokenClassification": {"tagger"},
-    "BertForQuestionAnswering": {"span"},
-    "BertModel": set(),  # it may have been made without the pooler
-}
-TIED = {  # written by some versions of transformers; accepted where equal to what it is tied to
-    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
-TASK, TOP = "bertworks_task", "bertworks_top"  # our keys in config.json
-OURS = {  # settings of an encoder that other software does not know, where they are not BERT's own
-    "position_embedding_type": "bertworks_positions",
-    "direction": "bertworks_direction",
-    "layer_type": "bertworks_layers",
-    "family": "bertworks_family",
-    "embedding_size": "bertworks_embedding_size",
-    "position_offset": "bertworks_position_offset",
-    "shared_layers": "bertworks_shared_layers",
-    "norm": "bertworks_norm",
-    "feed_forward": "bertworks_feed_forward",
-    "rope_theta": "bertworks_rope_theta",
-    "attention_window": "bertworks_attention_window",
-    "global_every": "bertworks_global_every",
-}
+_SHORT = {"position_embedding_type": "positions", "layer_type": "layers"}  # of our own keys
 _PROBLEMS = {"regression": "regression", "multilabel": "multi_label_classification"}  # of all other kinds: single_label
-_BUFFERS = re.compile(r"^(bert\.)?embeddings\.(position_ids|token_type_ids)$")  # constants of old versions
 _SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
 
 
-RIGHT = "bert_right"  # prefix of the right encoder of a pair; the left one is `bert`
-
-
-def their_name(ours: str) -> str:
-    """Hugging Face's name of our parameter, for instance `encoder.layers.3.query.weight`. KeyError if there is none."""
-    ours, right = re.subn(r"^encoder\.right\.", "encoder.", ours)
-    ours = re.sub(r"^encoder\.left\.", "encoder.", ours)
-    module, inner, kind = re.fullmatch(r"(.*?)((?:\.cells\.\d+)?)\.(\w+)", ours).groups()  # type: ignore[union-attr]
-    number = re.search(r"\.(\d+)(?=\.|$)", module)
-    pattern = module if number is None else module.replace(number[0], ".{}", 1)
-    name = MODULES[pattern].format(number and number[1]) + f"{inner}.{kind}"
-    return re.sub("^bert", RIGHT, name) if right else name
-
-
-def canonical(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """The tensors of a folder under today's full names; constants of old versions left out.
-
-    Raises InputError if two tensors claim one name.
-    """
-    out: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if _BUFFERS.match(name):
-            continue
-        full = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
-        full = f"bert.{full}" if full.startswith(("embeddings.", "encoder.", "pooler.")) else full
-        if full in out:
-            raise InputError(f"{where}: two tensors for {full}, with and without prefix or in old and new spelling")
-        out[full] = tensor
-    return out
-
-
-def parts_of(names: Iterable[str], settings: Mapping[str, Any]) -> set[str]:
-    """Which heads a folder has, and `pooler`: by its tensors, or promised by `architectures`.
-
-    Three heads are called `classifier` there; the architecture tells which. That of an architecture that is not in the
-    table is none of ours; where none claims it, it is a classifier if there is a pooler for it to read.
-    """
-    names, classes = list(names), settings.get("architectures") or []
-    found = {part for part, prefix in PARTS.items() if any(name.startswith(prefix) for name in names)}
-    known = set[str]().union(*(ARCHITECTURES.get(name, set()) for name in classes))
-    if settings.get(TOP):  # its heads may read something else
-        known.discard("pooler")
-    same_name = {part for part, prefix in PARTS.items() if prefix == PARTS["classifier"]}
-    usual = "pooler" in found and ARCHITECTURES.keys() >= set(classes) and not known & same_name
-    found -= same_name - known - ({"classifier"} if usual else set())
-    if "pooler" not in found:
-        found.discard("nsp")
-    return found | known
+def own_key(name: str) -> str:
+    """Our key in config.json for a field of which other software knows nothing, or not this value."""
+    return f"bertworks_{_SHORT.get(name, name)}"
 
 
 def check_pooling(parts: Container[str], settings: Mapping[str, Any], where: str) -> None:
     """Raises InputError for a decoder of other software whose pooler reads the first token: ours reads the last."""
-    if settings.get("is_decoder") and settings.get("model_type") != "bertworks" and "pooler" in parts:
+    if settings.get("is_decoder") and settings.get("model_type") in ("bert", "roberta", None) and "pooler" in parts:
         raise InputError(
             f"{where}: is_decoder is set, and there is a pooler on the first token, which sees nothing but itself; "
             "such models are not read. One without a pooler is (BertLMHeadModel)"
         )
 
 
-def part_of(name: str, wanted: Container[str] = PARTS) -> str:
-    """The part a tensor belongs to by their name, of those `wanted`; else "body" of the encoder, or "other"."""
-    part = next((part for part, prefix in PARTS.items() if part in wanted and name.startswith(prefix)), None)
-    body = name.startswith(("bert.", f"{RIGHT}.")) and not name.startswith(PARTS["pooler"])
-    return part or ("body" if body else "other")
-
-
-def match(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """Our state dict from a folder's tensors (canonical names); `expected` holds our names and shapes.
-
-    Raises InputError that lists every tensor that is missing, left over, of another shape, or tied but different.
-    """
-    left, taken, faults = dict(tensors), {}, []
-    for name, target in expected.items():
-        theirs = their_name(name)
-        tensor = left.pop(theirs, None)
-        if tensor is None:
-            faults.append(f"{theirs}: missing")
-        elif tensor.shape != target.shape or not tensor.is_floating_point():
-            faults.append(
-                f"{theirs}: found {_form(tensor)}, expected {_form(target)}{_REASONS.get(theirs, ' by config.json')}"
-            )
-        else:
-            taken[name] = tensor
-    for copy, original in TIED.items():
-        if copy in left and original in tensors and not left.pop(copy).equal(tensors[original]):
-            faults.append(f"{copy}: differs from {original}, to which it is tied here; untied decoders are not read")
-    faults += [f"{name}: left over, no part of the model takes it" for name in left]
-    if faults:
-        shown = faults[:8] + ([f"... and {len(faults) - 8} more"] if len(faults) > 8 else [])
-        raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))
-    return taken
-
-
-_REASONS = {"bert.embeddings.word_embeddings.weight": " (vocab_size, hidden_size in config.json)"}
-
-
-def _form(tensor: Tensor) -> str:
-    return f"{'x'.join(map(str, tensor.shape))} {str(tensor.dtype).removeprefix('torch.')}"
-
-
 def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     """ModelConfig from the keys of a config.json. Raises InputError for anything that would be computed differently."""
     kind = settings.get("model_type", "bert" if "hidden_size" in settings else None)
-    if kind not in ("bert", "bertworks"):
-        raise InputError(f"{where}: model_type = {kind!r}; expected bert (or bertworks)")
+    family = settings.get(own_key("family"), "bert") if kind == "bertworks" else kind
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise InputError(f"{where}: model_type = {kind!r}; expected one of {', '.join(FAMILIES)} (or bertworks)")
     positions = settings.get("position_embedding_type", "absolute")
     if positions != "absolute":
         raise InputError(f"{where}: position_embedding_type = {positions!r}; expected absolute")
     if settings.get("add_cross_attention"):
         raise InputError(f"{where}: add_cross_attention is set; only encoders are read")
-    names = [f.name for f in dataclasses.fields(ModelConfig) if f.name not in OURS]
-    values = {name: settings[name] for name in names if settings.get(name) is not None}
+    values = _values(family, settings, where)
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _SYNONYMS.get(activation, activation) if isinstance(activation, str) else activation
     if values["hidden_act"] not in ACTIVATIONS:
         raise InputError(f"{where}: hidden_act = {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
-    values |= {name: settings[key] for name, key in OURS.items() if settings.get(key)}
-    if settings.get("is_decoder"):  # of transformers: a token sees what stands left of it
-        values.setdefault("direction", "left")
-    return from_dict(ModelConfig, values, where)
+    if settings.get("is_decoder") and FAMILIES[family].causal:  # of transformers: a token sees what stands left of it
+        values["direction"] = "left"
+    ours = {f.name: settings.get(own_key(f.name)) for f in dataclasses.fields(ModelConfig)}
+    return from_dict(ModelConfig, values | {name: value for name, value in ours.items() if value is not None}, where)
+
+
+def _values(family: str, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The fields that other software's keys stand for."""
+    keys, fixed = _KEYS.get(family, {}), _FIXED.get(family, {})
+    given = {name: settings.get(keys.get(name, name)) for name in _PLAIN if name not in fixed}
+    values = {"family": family, **_DEFAULTS.get(family, {}), **fixed}
+    values |= {name: value for name, value in given.items() if value is not None}
+    if values.get("classifier_dropout") == values.get("hidden_dropout_prob", 0.1):
+        values.pop("classifier_dropout", None)  # it is what "none" means
+    if family == "roberta":
+        pad = values["pad_token_id"]
+        values["position_offset"] = pad + 1 if isinstance(pad, int) else 0  # if not, it is refused for its type
+    if family == "albert":
+        values["embedding_size"] = settings.get("embedding_size", 128)
+        values["shared_layers"] = _shared(settings, values.get("num_hidden_layers", 12), where)
+    if family == "distilbert" and settings.get("sinusoidal_pos_embds"):
+        values["position_embedding_type"] = "sinusoidal"
+    return values
+
+
+def _shared(settings: Mapping[str, Any], layers: int, where: str) -> str:
+    groups, inner = settings.get("num_hidden_groups", 1), settings.get("inner_group_num", 1)
+    if inner != 1 or groups not in (1, layers):
+        raise InputError(
+            f"{where}: num_hidden_groups = {groups!r}, inner_group_num = {inner!r}; expected 1 group (all layers "
+            f"share) or {layers} (none do), and 1 layer in each"
+        )
+    return "all" if groups == 1 else "none"
 
 
 def config_to_hf(
@@ -217,45 +134,76 @@ def config_to_hf(
     task: Mapping[str, Any] | None = None,
     top: TopConfig | None = None,
 ) -> dict[str, Any]:
-    """config.json of a model with these parts (see `parts_of`).
+    """config.json of a model with these parts (see `Family.parts_of`).
 
     labels: names of the classes of its classifier or tagger. task: what `task_of` shall find; its `kind` decides the
     `problem_type` of transformers. top: what stands between encoder and head.
 
     What transformers would compute differently gets model_type `bertworks`: no segment embeddings (its BertModel always
-    adds one), recurrent layers, a top, a right context. A left context alone is its `is_decoder`, unless a head reads
-    the pooler, which is on the last token here. Sinusoidal positions are a table like learned ones to whoever reads the
-    folder; only our key tells them apart, for training.
+    adds one), recurrent layers, a top, a right context, everything that came after BERT's relatives. A left context
+    alone is its `is_decoder`, unless a head reads the pooler, which is on the last token here. Sinusoidal positions are
+    a table like learned ones to whoever reads the folder; only our key tells them apart, for training.
     """
-    reads = parts | {"pooler"} if top is not None else parts  # with a top a class may do without its pooler
-    heads = parts - {"pooler", "top"}
-    fits = [name for name, has in ARCHITECTURES.items() if has <= reads and has - {"pooler"} == heads]
-    left, plain = config.direction == "left", ModelConfig()
-    if "mlm" in parts and parts <= {"mlm", "pooler"}:
-        fits = ["BertLMHeadModel" if left else "BertForMaskedLM"]
-    values = dataclasses.asdict(config)
-    own = {key: values.pop(name) for name, key in OURS.items()}
-    known = config.direction == "both" or (left and "pooler" not in parts)
-    known = known and config.layer_type == "attention" and config.type_vocab_size > 0 and top is None
+    plain = _plain_settings(config)
+    read = {**vars(ModelConfig()), **_values(config.family, plain, "config.json")}
+    own = {name: value for name, value in vars(config).items() if value != read[name]}
+    causal = config.direction == "left" and FAMILIES[config.family].causal is not None
+    same = {"classifier_dropout"}
+    same |= {"position_embedding_type"} if config.position_embedding_type == "sinusoidal" else set()
+    same |= {"direction"} if causal and "pooler" not in parts else set()
+    segments = config.type_vocab_size > 0 or config.family == "distilbert"
+    known = own.keys() <= same and segments and top is None
     out = {
-        "architectures": fits or ["BertModel"],
-        "model_type": "bert" if known else "bertworks",
-        **values,
-        "position_embedding_type": "absolute",
-        **{key: own[key] for name, key in OURS.items() if own[key] != getattr(plain, name)},
+        "architectures": _architectures(config, parts, top),
+        "model_type": config.family if known else "bertworks",
+        **plain,
+        **{own_key(name): value for name, value in own.items() if value is not None},
     }
-    if left:
+    if not known and config.family != "bert":
+        out[own_key("family")] = config.family
+    if causal:
         out["is_decoder"] = True
     if top is not None:
         out[TOP] = dataclasses.asdict(top)
     if labels is not None:
-        out["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        out["label2id"] = {label: i for i, label in enumerate(labels)}
-        if "classifier" in parts:
-            kind = (task or {}).get("kind") or ("regression" if len(labels) == 1 else "single")
-            out["problem_type"] = _PROBLEMS.get(kind, "single_label_classification")
+        out |= _label_settings(labels, "classifier" in parts, task)
     if task:
         out[TASK] = dict(task)
+    return out
+
+
+def _plain_settings(config: ModelConfig) -> dict[str, Any]:
+    """The config in the family's own keys, as far as they go."""
+    keys, fixed = _KEYS.get(config.family, {}), _FIXED.get(config.family, {})
+    out = {keys.get(name, name): getattr(config, name) for name in _PLAIN if name not in fixed}
+    if config.family == "distilbert":
+        sinusoidal = config.position_embedding_type == "sinusoidal"
+        return out | {"seq_classif_dropout": config.head_dropout, "qa_dropout": 0.0, "sinusoidal_pos_embds": sinusoidal}
+    if config.family == "albert":
+        out |= {"classifier_dropout_prob": config.head_dropout, "embedding_size": config.embedding_width}
+        groups = 1 if config.shared_layers == "all" else config.num_hidden_layers
+        out |= {"num_hidden_groups": groups, "inner_group_num": 1}
+    return {**out, "position_embedding_type": "absolute"}
+
+
+def _architectures(config: ModelConfig, parts: set[str], top: TopConfig | None) -> list[str]:
+    """The classes of transformers that have these parts."""
+    family = family_of(config.family, "classifier" in parts)
+    reads = parts | {"pooler"} if top is not None else parts  # with a top a class may do without its pooler
+    heads = parts - {"pooler", "top"}
+    if heads == {"mlm"} and "top" not in parts:
+        masked = next(name for name in family.classes if name.endswith("ForMaskedLM"))
+        return [family.causal if family.causal and config.direction == "left" else masked]
+    fits = [name for name, has in family.classes.items() if has <= reads and has - {"pooler"} == heads]
+    return fits or [family.bare]
+
+
+def _label_settings(labels: list[str], classifier: bool, task: Mapping[str, Any] | None) -> dict[str, Any]:
+    out: dict[str, Any] = {"id2label": {str(i): label for i, label in enumerate(labels)}}
+    out["label2id"] = {label: i for i, label in enumerate(labels)}
+    if classifier:
+        kind = (task or {}).get("kind") or ("regression" if len(labels) == 1 else "single")
+        out["problem_type"] = _PROBLEMS.get(kind, "single_label_classification")
     return out
 
 
@@ -286,8 +234,3 @@ def labels_from_hf(settings: Mapping[str, Any], where: str) -> list[str] | None:
         return [by_number[i] for i in range(len(by_number))]
     except (KeyError, ValueError, AttributeError):
         raise InputError(f"{where}: id2label = {names!r}; expected one label for each number from 0") from None
-
-
-def heads_in(parts: set[str]) -> tuple[HeadName, ...]:
-    """The heads among `parts`, in the order models are built in."""
-    return tuple(head for head in get_args(HeadName) if head in parts)

@@ -1,0 +1,137 @@
+"""From a folder's tensor names to ours and back, by the tables of its family (families.py).
+
+Folders with and without the encoder's prefix are read, and the old `gamma` and `beta` of LayerNorm. Each tensor of a
+folder is used exactly once: what is missing, left over or of another shape is an error that lists it.
+"""
+
+import re
+from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from torch import Tensor
+
+from ..files import InputError
+from ..model.heads import HeadName
+
+TOP = "bertworks_top"  # in config.json: what stands between encoder and head
+_SAME = {"classifier", "choice", "tagger"}  # heads that are all called `classifier` there
+
+
+@dataclass(frozen=True)
+class Family:
+    """The names of one family. `weight` and `bias` are called so on both sides."""
+
+    prefix: str  # of the encoder's tensors
+    modules: Mapping[str, str]  # ours: theirs; {} is the number of a layer
+    parts: Mapping[str, str]  # heads, pooler and top: the beginning of their names
+    classes: Mapping[str, set[str]]  # the parts each class of transformers has, beside layers and embeddings
+    bare: str  # the class without a head
+    tied: Mapping[str, str]  # written by some versions; accepted where equal to what it is tied to
+    causal: str | None = None  # the class whose tokens see the left side alone
+    unread: str = ""  # beginning of tensors that the class has no use for, though some folders have them
+
+    @property
+    def right(self) -> str:
+        """Prefix of the right encoder of a pair; the left one has the usual prefix."""
+        return f"{self.prefix}_right"
+
+    def their_name(self, ours: str) -> str:
+        """Hugging Face's name of our parameter, for instance `encoder.layers.3.query.weight`. KeyError if none."""
+        ours, right = re.subn(r"^encoder\.right\.", "encoder.", ours)
+        ours = re.sub(r"^encoder\.left\.", "encoder.", ours)
+        module, inner, kind = re.fullmatch(r"(.*?)((?:\.cells\.\d+)?)\.(\w+)", ours).groups()  # type: ignore[union-attr]
+        number = re.search(r"\.(\d+)(?=\.|$)", module)
+        pattern = module if number is None else module.replace(number[0], ".{}", 1)
+        name = self.modules[pattern].format(number and number[1]) + f"{inner}.{kind}"
+        return re.sub(f"^{self.prefix}", self.right, name) if right else name
+
+    def canonical(self, tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+        """The tensors of a folder under today's full names; constants of old versions left out.
+
+        Raises InputError if two tensors claim one name.
+        """
+        out: dict[str, Tensor] = {}
+        buffer = re.compile(rf"({self.prefix}\.)?embeddings\.(position_ids|token_type_ids)")
+        for name, tensor in tensors.items():
+            if buffer.fullmatch(name) or (self.unread and name.startswith(self.unread)):
+                continue
+            full = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+            bare = full.startswith(("embeddings.", "encoder.", "transformer.", "pooler."))
+            full = f"{self.prefix}.{full}" if bare else full
+            if full in out:
+                raise InputError(f"{where}: two tensors for {full}, with and without prefix or in old and new spelling")
+            out[full] = tensor
+        return out
+
+    def untied(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Those of a decoder of its own: what transformers adds is the decoder's bias, the head's is never read."""
+        out = dict(tensors)
+        for copy, original in self.tied.items():
+            if copy.endswith(".bias") and copy in out:
+                out[original] = out.pop(copy)
+        return out
+
+    def parts_of(self, names: Iterable[str], settings: Mapping[str, Any]) -> set[str]:
+        """Which heads a folder has, and `pooler`: by its tensors, or promised by `architectures`.
+
+        Three heads are called `classifier` there; the architecture tells which. That of an architecture that is not in
+        the table is none of ours; where none claims it, it is a classifier if there is a pooler for it to read.
+        """
+        names, classes = list(names), settings.get("architectures") or []
+        found = {part for part, prefix in self.parts.items() if any(name.startswith(prefix) for name in names)}
+        known = set[str]().union(*(self.classes.get(name, set()) for name in classes))
+        if settings.get(TOP):  # its heads may read something else
+            known.discard("pooler")
+        usual = "pooler" in found and self.classes.keys() >= set(classes) and not known & _SAME
+        found -= _SAME - known - ({"classifier"} if usual else set())
+        if "pooler" not in found:
+            found.discard("nsp")
+        return found | known
+
+    def part_of(self, name: str, wanted: Container[str] | None = None) -> str:
+        """The part a tensor belongs to by their name, of those `wanted`; else "body" of the encoder, or "other"."""
+        mine = (part for part, prefix in self.parts.items() if name.startswith(prefix))
+        part = next((part for part in mine if wanted is None or part in wanted), None)
+        body = name.startswith((f"{self.prefix}.", f"{self.right}.")) and not name.startswith(self.parts["pooler"])
+        return part or ("body" if body else "other")
+
+    def match(self, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+        """Our state dict from a folder's tensors (canonical names); `expected` holds our names and shapes.
+
+        Raises InputError that lists every tensor that is missing, left over, of another shape, or tied but different.
+        """
+        left, taken, faults = dict(tensors), {}, []
+        for name, target in expected.items():
+            theirs = self.their_name(name)
+            tensor = left.pop(theirs, None)
+            if tensor is None:
+                faults.append(f"{theirs}: missing")
+            elif tensor.shape != target.shape or not tensor.is_floating_point():
+                found = f"{theirs}: found {_form(tensor)}, expected {_form(target)}"
+                faults.append(f"{found}{_REASONS.get(name, ' by config.json')}")
+            else:
+                taken[name] = tensor
+        for copy, original in self.tied.items():
+            if copy in left and original in tensors and not left.pop(copy).equal(tensors[original]):
+                faults.append(
+                    f"{copy}: differs from {original}, to which it is tied here; if it is meant to be a matrix of its "
+                    'own, config.json must say "tie_word_embeddings": false'
+                )
+        faults += [f"{name}: left over, no part of the model takes it" for name in left]
+        if faults:
+            shown = faults[:8] + ([f"... and {len(faults) - 8} more"] if len(faults) > 8 else [])
+            raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))
+        return taken
+
+
+_REASONS = {"encoder.embeddings.word.weight": " (vocab_size and the width of embeddings in config.json)"}
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{'x'.join(map(str, tensor.shape))} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def heads_in(parts: Collection[str]) -> tuple[HeadName, ...]:
+    """The heads among `parts`, in the order models are built in."""
+    return tuple(head for head in get_args(HeadName) if head in parts)

@@ -1,0 +1,304 @@
+"""RoBERTa, ALBERT and DistilBERT against transformers on random tiny models: every class, folders both ways."""
+
+import json
+
+import pytest
+import safetensors.torch
+import torch
+
+from bertworks.checkpoint.folder import initial_model, load_model, read_config, save_folder
+from bertworks.files import InputError
+from bertworks.model.dropout import DropoutKey
+from bertworks.model.heads import TOKEN_HEADS, Model
+
+transformers = pytest.importorskip("transformers")
+TOLERANCE = 1e-5
+V, B, L, C = 97, 6, 17, 3
+LABELS = ["no", "yes", "perhaps"]
+BERT_KEYS = {
+    "vocab_size": V,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 50,
+    "initializer_range": 0.2,
+}
+SHAPES = {
+    "roberta": {"Roberta": {**BERT_KEYS, "max_position_embeddings": 26, "type_vocab_size": 1, "layer_norm_eps": 1e-5}},
+    "albert": {
+        "Albert": {**BERT_KEYS, "embedding_size": 12, "max_position_embeddings": 24, "type_vocab_size": 3},
+        "unshared": {"num_hidden_groups": 3, "embedding_size": 32, "hidden_act": "relu"},
+    },
+    "distilbert": {
+        "DistilBert": {
+            "vocab_size": V,
+            "dim": 32,
+            "n_layers": 3,
+            "n_heads": 4,
+            "hidden_dim": 50,
+            "max_position_embeddings": 24,
+            "initializer_range": 0.2,
+        },
+        "unshared": {"activation": "relu", "sinusoidal_pos_embds": True},
+    },
+}
+KINDS = ["ForMaskedLM", "ForSequenceClassification", "ForMultipleChoice", "ForTokenClassification"]
+KINDS += ["ForQuestionAnswering", "Model"]
+CLASSES = [f"{name}{kind}" for name in ("Roberta", "Albert", "DistilBert") for kind in KINDS]
+CLASSES += ["AlbertForPreTraining", "RobertaForCausalLM"]
+ENDINGS = {  # their class: our head
+    "ForMaskedLM": "mlm",
+    "ForCausalLM": "mlm",
+    "ForPreTraining": "sop",
+    "ForSequenceClassification": "classifier",
+    "ForMultipleChoice": "choice",
+    "ForTokenClassification": "tagger",
+    "ForQuestionAnswering": "span",
+}
+
+
+def shaken(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+    """Biases and LayerNorms random too, so that a swapped name shows."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model.eval()
+
+
+def family_of(cls: str) -> str:
+    return next(name for name in SHAPES if cls.lower().startswith(name))
+
+
+def peer(cls: str, **more):
+    family = family_of(cls)
+    name, shape = next(iter(SHAPES[family].items()))
+    more |= {"is_decoder": True} if cls.endswith("CausalLM") else {}
+    labels = {"num_labels": 2} if cls.endswith(("PreTraining", "Answering")) else {"num_labels": 3}
+    config = getattr(transformers, f"{name}Config")(**{**shape, **labels, **more})
+    torch.manual_seed(0)
+    return shaken(getattr(transformers, cls)(config))
+
+
+def batches(pad: int) -> list[dict[str, torch.Tensor]]:
+    """No padding; padding on the right, with the pad's id as RoBERTa counts its positions by it; a hole within."""
+    ids = torch.randint(5, V, (B, L), generator=torch.Generator().manual_seed(1))
+    right = torch.arange(L) < torch.arange(B)[:, None] * 2 + 5
+    holes = right & (torch.arange(L) != 3)
+    masks = (torch.ones_like(right), right, holes)
+    return [{"input_ids": torch.where(mask, ids, pad), "attention_mask": mask} for mask in masks]
+
+
+def scores(model: Model, head: str | None, batch: dict[str, torch.Tensor], types: torch.Tensor) -> list[torch.Tensor]:
+    """Hidden states, then what the head gives, at real tokens."""
+    mask = batch["attention_mask"]
+    out = model.encoder(batch["input_ids"], mask, types)
+    given = [state[mask] for state in out.hidden_states]
+    if "mlm" in model.heads:
+        given.append(model.masked_lm_logits(out.last_hidden_state[mask]))
+    if head is None and out.pooled is not None:
+        given.append(out.pooled)
+    elif head in TOKEN_HEADS:
+        given.append(model.heads[head](out)[out.packing.rows(mask.flatten().nonzero().squeeze(1))])
+    elif head not in (None, "mlm"):
+        given.append(model.heads[head](out.pooled))
+    return given
+
+
+def their_scores(model, batch: dict[str, torch.Tensor], types: torch.Tensor) -> list[torch.Tensor]:
+    mask, kind = batch["attention_mask"], type(model).__name__
+    given = {**batch, "attention_mask": mask.long()} | ({} if kind.startswith("Distil") else {"token_type_ids": types})
+    if kind.endswith("MultipleChoice"):
+        given = {name: value.view(B // C, C, L) for name, value in given.items()}
+    out = model(**given, output_hidden_states=True)
+    states = [state.view(B, L, -1)[mask] for state in out.hidden_states]
+    if kind.endswith("Model"):
+        return states + ([] if out.get("pooler_output") is None else [out.pooler_output])
+    if kind.endswith("PreTraining"):
+        return [*states, out.prediction_logits[mask], out.sop_logits]
+    if kind.endswith("QuestionAnswering"):
+        return [*states, torch.stack([out.start_logits, out.end_logits], -1)[mask]]
+    if kind.endswith("MultipleChoice"):
+        return [*states, out.logits.view(B, 1)]
+    return [*states, out.logits if kind.endswith("SequenceClassification") else out.logits[mask]]
+
+
+def head_of(cls: str) -> str | None:
+    return next((head for ending, head in ENDINGS.items() if cls.endswith(ending)), None)
+
+
+def same_scores(ours: Model, theirs) -> None:
+    rows = ours.config.type_vocab_size
+    types = torch.arange(L).expand(B, -1) % max(rows, 1)
+    for batch in batches(ours.config.pad_token_id):
+        found = scores(ours, head_of(type(theirs).__name__), batch, types)
+        expected = their_scores(theirs, batch, types)
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert one.shape == other.shape
+            torch.testing.assert_close(one, other, rtol=0, atol=TOLERANCE)
+
+
+def tensors(folder) -> dict[str, bytes]:
+    file = safetensors.torch.load_file(folder / "model.safetensors")
+    return {name: tensor.numpy().tobytes() for name, tensor in file.items()}
+
+
+def variants(cls: str) -> list[dict]:
+    return [{}, *list(SHAPES[family_of(cls)].values())[1:]]
+
+
+@pytest.mark.parametrize(("cls", "more"), [(cls, more) for cls in CLASSES for more in variants(cls)])
+@torch.no_grad()
+def test_outputs_and_folders_both_ways(cls, more, tmp_path):
+    """Theirs, ours, theirs, ours: equal outputs, and equal tensors in all four folders."""
+    theirs = peer(cls, **more)
+    theirs.save_pretrained(tmp_path / "1")
+    ours = load_model(tmp_path / "1")
+    same_scores(ours, theirs)
+    labels = LABELS if head_of(cls) in ("classifier", "tagger") else None
+    save_folder(tmp_path / "2", ours, None, labels=labels)
+    back, info = type(theirs).from_pretrained(tmp_path / "2", output_loading_info=True)
+    assert not any(info.values()), info
+    back.save_pretrained(tmp_path / "3")
+    again = load_model(tmp_path / "3")
+    assert again.config == ours.config and list(again.heads) == list(ours.heads)
+    same_scores(again, back.eval())
+    save_folder(tmp_path / "4", again, None, labels=labels)
+    files = [tensors(tmp_path / name) for name in "1234"]
+    assert files[0] == files[1] == files[2] == files[3]
+    written = [(tmp_path / name / "model.safetensors").read_bytes() for name in "1234"]
+    assert written[0] == written[1] == written[2] == written[3]
+    if labels:
+        assert back.config.id2label == dict(enumerate(LABELS))
+    for key, value in theirs.config.to_dict().items():
+        if key in ("architectures", "pad_token_id", "num_hidden_groups", "is_decoder") or key in more:
+            assert getattr(back.config, key) == value, key
+    auto = transformers.AutoModel.from_pretrained(tmp_path / "2").eval()
+    batch, family = batches(ours.config.pad_token_id)[1], ours.config.family
+    mask, zeros = batch["attention_mask"], torch.zeros(B, L, dtype=torch.long)
+    types = {} if family == "distilbert" else {"token_type_ids": zeros}
+    expected = auto(**{**batch, "attention_mask": mask.long()}, **types).last_hidden_state[mask]
+    found = ours.encoder(batch["input_ids"], mask).last_hidden_state[mask]
+    torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_the_shapes_of_the_families_are_in_the_names_of_the_paper(tmp_path):
+    """What config.json says becomes the settings of one encoder."""
+    peer("AlbertForPreTraining").save_pretrained(tmp_path / "albert")
+    albert = read_config(tmp_path / "albert")[0]
+    assert (albert.embedding_size, albert.shared_layers, albert.hidden_act) == (12, "all", "gelu_new")
+    assert (albert.hidden_dropout_prob, albert.classifier_dropout) == (0.0, 0.1)
+    peer("RobertaModel").save_pretrained(tmp_path / "roberta")
+    roberta = read_config(tmp_path / "roberta")[0]
+    assert (roberta.position_offset, roberta.max_length, roberta.pad_token_id) == (2, 24, 1)
+    peer("DistilBertModel").save_pretrained(tmp_path / "distilbert")
+    distilbert = read_config(tmp_path / "distilbert")[0]
+    assert (distilbert.hidden_size, distilbert.type_vocab_size, distilbert.classifier_dropout) == (32, 0, 0.2)
+    assert load_model(tmp_path / "distilbert").encoder.pooler is None
+
+
+STARTS = [  # a pre-trained class, a head, what is fresh
+    ("RobertaForMaskedLM", "classifier", ["classifier", "pooler"]),
+    ("RobertaModel", "choice", ["choice"]),
+    ("RobertaForSequenceClassification", "choice", ["choice"]),
+    ("AlbertForPreTraining", "classifier", ["classifier"]),
+    ("DistilBertForMaskedLM", "classifier", ["classifier", "pooler"]),
+    ("DistilBertForMaskedLM", "tagger", ["tagger"]),
+    ("AlbertForMaskedLM", "span", ["span"]),
+]
+
+
+@pytest.mark.parametrize(("cls", "head", "fresh"), STARTS)
+def test_a_fine_tuning_starts_from_a_folder_of_each(cls, head, fresh, tmp_path):
+    theirs = peer(cls)
+    theirs.save_pretrained(tmp_path / "start")
+    start = initial_model(tmp_path / "start", (head,), LABELS, seed=1)
+    assert start.fresh == fresh
+    batch = batches(start.model.config.pad_token_id)[1]
+    out = start.model.train().encode({**batch, "token_type_ids": batch["input_ids"] % 2}, DropoutKey(1, 2))
+    given = out if head in TOKEN_HEADS else out.pooled
+    start.model.heads[head](given, DropoutKey(1, 2)).square().sum().backward()
+    unused = [name for name, p in start.model.named_parameters() if p.grad is None]
+    assert unused == []
+    save_folder(tmp_path / "tuned", start.model, None, labels=LABELS if head in ("classifier", "tagger") else None)
+    name = read_config(tmp_path / "tuned")[1]["architectures"][0]
+    back, info = getattr(transformers, name).from_pretrained(tmp_path / "tuned", output_loading_info=True)
+    assert not any(info.values()), info
+    with torch.no_grad():
+        same_scores(load_model(tmp_path / "tuned"), back.eval())
+
+
+def test_what_robertas_classifier_does_not_read_is_left(tmp_path):
+    """Published classifiers of RoBERTa carry the pooler of their start, which the class has no place for."""
+    theirs = peer("RobertaForSequenceClassification")
+    theirs.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    more = {"roberta.pooler.dense.weight": torch.ones(32, 32), "roberta.pooler.dense.bias": torch.ones(32)}
+    safetensors.torch.save_file(safetensors.torch.load_file(file) | more, file)
+    with torch.no_grad():
+        same_scores(load_model(tmp_path), theirs)
+
+
+@pytest.mark.parametrize("cls", ["BertForMaskedLM", "RobertaForMaskedLM", "AlbertForMaskedLM", "DistilBertForMaskedLM"])
+@torch.no_grad()
+def test_a_decoder_of_its_own(cls, tmp_path):
+    more = {"tie_word_embeddings": False}
+    if cls.startswith("Bert"):
+        theirs = shaken(transformers.BertForMaskedLM(transformers.BertConfig(**BERT_KEYS, **more)))
+    else:
+        theirs = peer(cls, **more)
+    theirs.save_pretrained(tmp_path / "1")
+    ours = load_model(tmp_path / "1")
+    assert not ours.config.tie_word_embeddings
+    same_scores(ours, theirs)
+    save_folder(tmp_path / "2", ours, None)
+    back, info = type(theirs).from_pretrained(tmp_path / "2", output_loading_info=True)
+    assert not any(info.values()), info
+    same_scores(load_model(tmp_path / "2"), back.eval())
+    change(tmp_path / "1", tie_word_embeddings=True)
+    with pytest.raises(InputError, match=r"decoder.weight: differs|vocab_projector.weight: differs"):
+        load_model(tmp_path / "1")
+
+
+@pytest.mark.parametrize("cls", ["RobertaForMaskedLM", "AlbertForPreTraining", "DistilBertForMaskedLM"])
+@torch.no_grad()
+def test_a_tied_decoder_written_out(cls, tmp_path):
+    theirs = peer(cls)
+    theirs.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    whole = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
+    assert len(whole) > len(tensors(tmp_path))
+    safetensors.torch.save_file(whole, file)
+    same_scores(load_model(tmp_path), theirs)
+
+
+def change(folder, **settings) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+
+
+@pytest.mark.parametrize(
+    ("cls", "settings", "message"),
+    [
+        ("AlbertModel", {"num_hidden_groups": 2}, "num_hidden_groups = 2, inner_group_num = 1; expected 1 group"),
+        ("AlbertModel", {"inner_group_num": 2}, "inner_group_num = 2"),
+        ("AlbertModel", {"num_hidden_groups": 3}, "albert_layer_groups.1.albert_layers.0.attention.query.weight: miss"),
+        ("AlbertModel", {"embedding_size": 16}, "word_embeddings.weight: found 97x12 float32, expected 97x16"),
+        ("DistilBertForMaskedLM", {"n_layers": 6}, "distilbert.transformer.layer.3.attention.q_lin.weight: missing"),
+        ("DistilBertForMaskedLM", {"n_layers": 2}, "distilbert.transformer.layer.2.attention.k_lin.bias: left over"),
+        ("DistilBertForMaskedLM", {"activation": "tanh"}, "hidden_act = 'tanh'"),
+        ("RobertaModel", {"pad_token_id": "1"}, "pad_token_id = '1' is of type str"),
+        ("RobertaModel", {"max_position_embeddings": 2}, "position_offset = 2 leaves none"),
+        ("RobertaModel", {"model_type": "xlm"}, "model_type = 'xlm'; expected one of bert, roberta, albert, distilb"),
+        ("RobertaModel", {"is_decoder": True}, "is_decoder is set, and there is a pooler"),
+        ("RobertaForMaskedLM", {"model_type": "bert"}, "bert.embeddings.word_embeddings.weight: missing"),
+        ("RobertaForMaskedLM", {"add_cross_attention": True}, "add_cross_attention is set"),
+    ],
+)
+def test_what_is_refused(cls, settings, message, tmp_path):
+    peer(cls).save_pretrained(tmp_path)
+    change(tmp_path, **settings)
+    with pytest.raises(InputError) as caught:
+        load_model(tmp_path)
+    assert message in str(caught.value) and str(tmp_path) in str(caught.value)

@@ -1,0 +1,307 @@
+"""What came after BERT, as settings of its encoder: each against a plain computation or by its property, and with all
+that an encoder does: padding, keyed dropout, attention weights, folders.
+"""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from bertworks.checkpoint.folder import load_model, read_config, save_folder
+from bertworks.model.dropout import DropoutKey
+from bertworks.model.encoder import Encoder, ModelConfig, compile_layers, initialise
+from bertworks.model.heads import build_model
+from bertworks.model.inference import for_inference
+from bertworks.model.presets import PRESETS
+from bertworks.model.rotary import rotate, rotation
+from bertworks.model.top import TopConfig
+from bertworks.training.optim import layers_from_top
+
+TINY = ModelConfig(
+    vocab_size=50,
+    hidden_size=24,
+    num_hidden_layers=4,
+    num_attention_heads=3,
+    intermediate_size=40,
+    max_position_embeddings=20,
+    hidden_dropout_prob=0.2,
+    attention_probs_dropout_prob=0.1,
+)
+OPTIONS = {
+    "rotary": {"position_embedding_type": "rotary", "rope_theta": 100.0},
+    "pre": {"norm": "pre"},
+    "geglu": {"feed_forward": "geglu"},
+    "window": {"attention_window": 2},
+    "factorised": {"embedding_size": 10},
+    "shared": {"shared_layers": "all"},
+    "shared-attention": {"shared_layers": "attention"},
+    "shared-ffn": {"shared_layers": "ffn"},
+    "offset": {"position_offset": 2},
+    "untied": {"tie_word_embeddings": False},
+    "left-window": {"attention_window": 2, "direction": "left"},
+    "roberta": {"family": "roberta", "position_offset": 2, "pad_token_id": 1, "type_vocab_size": 1},
+    "albert": {"family": "albert", "embedding_size": 10, "shared_layers": "all", "classifier_dropout": 0.3},
+    "distilbert": {"family": "distilbert", "type_vocab_size": 0},
+    "modern": {
+        "position_embedding_type": "rotary",
+        "norm": "pre",
+        "feed_forward": "geglu",
+        "attention_window": 2,
+        "global_every": 2,
+        "type_vocab_size": 0,
+    },
+    "all": {"family": "albert", "embedding_size": 10, "shared_layers": "ffn", "norm": "pre", "feed_forward": "geglu"}
+    | {"position_embedding_type": "rotary", "attention_window": 2, "tie_word_embeddings": False},
+}
+
+
+def fresh(option: str | dict, **more) -> Encoder:
+    changes = OPTIONS[option] if isinstance(option, str) else option
+    encoder = Encoder(dataclasses.replace(TINY, **{**changes, **more}))
+    initialise(encoder, 0.3, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        for p in encoder.parameters():
+            p += 0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(len(p)))
+    return encoder.eval()
+
+
+def batch(B: int = 5, L: int = 14):
+    ids = torch.randint(3, 50, (B, L), generator=torch.Generator().manual_seed(2))
+    return ids, torch.arange(L) < (torch.arange(B)[:, None] * 2 + 5)
+
+
+def close(one: torch.Tensor, other: torch.Tensor, tolerance: float = 1e-5) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=tolerance)
+
+
+# ---- what holds for all of them
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@torch.no_grad()
+def test_padding_changes_nothing(option):
+    encoder, (ids, mask) = fresh(option), batch()
+    whole = encoder(ids, mask)
+    for row, length in enumerate(mask.sum(1).tolist()):
+        alone = encoder(ids[row : row + 1, :length])
+        close(alone.last_hidden_state[0], whole.last_hidden_state[row, :length])
+        close(alone.pooled[0], whole.pooled[row])
+    assert not whole.last_hidden_state[~mask].any()
+    other = torch.where(mask, ids, 7)
+    close(encoder(other, mask).last_hidden_state, whole.last_hidden_state, 0)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_keyed_dropout_follows_the_row_and_the_key_alone(option):
+    encoder, (ids, mask) = fresh(option).train(), batch()
+    whole = encoder(ids, mask, dropout=DropoutKey(9, 4))
+    torch.rand(17)
+    assert torch.equal(encoder(ids, mask, dropout=DropoutKey(9, 4)).pooled, whole.pooled)
+    for start, end in [(0, 2), (2, 5)]:
+        part = encoder(ids[start:end], mask[start:end], dropout=DropoutKey(9, 4, row=start))
+        close(part.pooled, whole.pooled[start:end])
+        close(part.last_hidden_state, whole.last_hidden_state[start:end], 2e-5)
+    assert not torch.allclose(encoder(ids, mask, dropout=DropoutKey(9, 5)).pooled, whole.pooled)
+    encoder.eval()
+    assert not torch.allclose(encoder(ids, mask, dropout=DropoutKey(9, 4)).pooled, whole.pooled)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_three_ways_of_attention_agree_and_every_parameter_learns(option):
+    encoder, (ids, mask) = fresh(option, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), batch()
+    shown = encoder(ids, mask, attentions=True)
+    assert len(shown.attentions) == 4 and len(shown.states) == 5
+    keyed = encoder.train()(ids, mask, dropout=DropoutKey(1, 1))
+    if encoder.config.family != "roberta":  # whose pooler drops by a rate of its own
+        close(keyed.pooled, shown.pooled)
+    close(keyed.packed, shown.packed)
+    close(for_inference(copy.deepcopy(encoder))(ids, mask).packed, shown.packed)
+    (keyed.pooled.sum() + (keyed.packed**3).sum()).backward()
+    silent = {name for name, p in encoder.named_parameters() if p.grad is None or not p.grad.any()}
+    assert silent == set()
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_folders_and_states_keep_them(option, tmp_path):
+    config = dataclasses.replace(TINY, **OPTIONS[option])
+    model = build_model(config, ("mlm", "sop"), seed=1)
+    save_folder(tmp_path, model, None)
+    back, settings = load_model(tmp_path), read_config(tmp_path)[1]
+    assert back.config == config and [*back.state_dict()] == [*model.state_dict()]
+    assert all(torch.equal(p, back.state_dict()[name]) for name, p in model.state_dict().items())
+    transformers_too = option in ("roberta", "albert", "distilbert", "untied")
+    assert (settings["model_type"] != "bertworks") == transformers_too
+    assert len(dict(model.named_parameters())) == len(model.state_dict())  # shared parameters exist once
+
+
+@pytest.mark.parametrize("option", ["modern", "albert", "shared-ffn"])
+@torch.no_grad()
+def test_one_compiled_layer_serves_all(option):
+    encoder, (ids, mask) = fresh(option), batch()
+    plain = encoder(ids, mask).packed
+    compile_layers(encoder)
+    calls, run = [], encoder.run_layer
+    encoder.run_layer = lambda *given: calls.append(given) or run(*given)
+    with torch.compiler.set_stance("force_eager"):
+        close(encoder(ids, mask).packed, plain)
+    assert len(calls) == 4
+
+
+def test_depth_and_top_with_shared_layers_and_a_last_norm():
+    encoder, (ids, mask) = fresh("all"), batch()
+    out, part = encoder(ids, mask), encoder(ids, mask, depth=2)
+    assert part.pooled is None and torch.equal(part.packed, out.states[2])
+    for option, held in [("pre", {"final_norm", "layers"}), ("shared", set()), ("shared-ffn", {"layers"})]:
+        config = dataclasses.replace(TINY, **OPTIONS[option])
+        model = build_model(config, ("classifier",), 2, seed=1, top=TopConfig("second-to-last"))
+        model.hold_unused()
+        given = model.encode({"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2})
+        model.heads["classifier"](given.pooled).sum().backward()
+        still = {name.split(".")[1] for name, p in model.named_parameters() if not p.requires_grad}
+        assert still == held
+        assert all((p.grad is not None) == p.requires_grad for p in model.parameters())
+
+
+# ---- rotary positions
+
+
+@torch.no_grad()
+def test_rotation_is_multiplication_of_complex_numbers():
+    x = torch.randn(2, 3, 9, 8, generator=torch.Generator().manual_seed(0))
+    found = rotate(x, rotation(9, 8, 10000.0, x.device))
+    for position in range(9):
+        for i in range(4):
+            turn = torch.polar(torch.tensor(1.0), torch.tensor(position / 10000 ** (2 * i / 8)))
+            expected = torch.complex(x[:, :, position, i], x[:, :, position, i + 4]) * turn
+            close(found[:, :, position, i], expected.real)
+            close(found[:, :, position, i + 4], expected.imag)
+
+
+@torch.no_grad()
+def test_rotary_positions_know_distances_and_order_alone():
+    encoder, (ids, _) = fresh("rotary"), batch(1, 6)
+    assert encoder.embeddings.position is None
+    seen = torch.arange(12)[None] >= 6
+    moved = torch.cat([torch.full_like(ids, 9), ids], 1)
+    close(encoder(moved, seen).last_hidden_state[:, 6:], encoder(ids).last_hidden_state)
+    turned = encoder(ids.flip(1)).last_hidden_state.flip(1)
+    assert (turned - encoder(ids).last_hidden_state).abs().max() > 0.01
+    other = fresh({"position_embedding_type": "rotary", "rope_theta": 10000.0})
+    assert (other(ids).packed - encoder(ids).packed).abs().max() > 1e-3
+
+
+# ---- pre-LayerNorm and GeGLU
+
+
+def plain_layer(layer, x: torch.Tensor) -> torch.Tensor:
+    """(L, D) through a pre-LayerNorm layer with a gate, one head at a time."""
+    given = layer.attention_norm(x)
+    q, k, v = (part(given).split(8, -1) for part in (layer.query, layer.key, layer.value))
+    heads = [torch.softmax(a @ b.T / 8**0.5, -1) @ c for a, b, c in zip(q, k, v, strict=True)]
+    x = x + layer.attention_output(torch.cat(heads, -1))
+    wide = F.linear(layer.output_norm(x), layer.intermediate.weight, layer.intermediate.bias)
+    return x + layer.output(F.gelu(wide[:, :40]) * wide[:, 40:])
+
+
+@torch.no_grad()
+def test_pre_layer_norm_and_geglu_are_the_plain_computation():
+    encoder, (ids, _) = fresh({"norm": "pre", "feed_forward": "geglu"}), batch(1)
+    table = encoder.embeddings
+    x = table.norm(table.word.weight[ids[0]] + table.position.weight[: ids.shape[1]] + table.token_type.weight[0])
+    states = [x]
+    for layer in encoder.layers:
+        states.append(plain_layer(layer, states[-1]))
+    out = encoder(ids)
+    for found, expected in zip(out.states[:-1], states[:-1], strict=True):
+        close(found, expected, 1e-4)
+    close(out.packed, encoder.final_norm(states[-1]), 1e-4)
+    assert torch.equal(out.states[-1], out.packed)
+
+
+# ---- local attention
+
+
+def influence(encoder: Encoder, L: int = 12, at: int = 6) -> set[int]:
+    """The tokens that notice another token at one place."""
+    ids = torch.full((1, L), 5)
+    other = ids.clone()
+    other[0, at] = 6
+    change = (encoder(ids).last_hidden_state - encoder(other).last_hidden_state).abs().amax(-1)[0]
+    return {*change.nonzero().flatten().tolist()}
+
+
+@torch.no_grad()
+def test_a_window_is_what_a_local_layer_sees():
+    """Every third layer sees all, beginning with the first; the others so many tokens on each side."""
+    everything = set(range(12))
+    window = {"attention_window": 2, "global_every": 3}
+    assert influence(fresh(window, num_hidden_layers=1)) == everything
+    encoder = fresh(window, num_hidden_layers=3)
+    run, local = encoder.run_layer, []
+    encoder.run_layer = lambda *given: local.append(given[3].visible is not None) or run(*given)
+    encoder(torch.full((1, 12), 5))
+    assert local == [False, True, True]
+    for layers, reach in [(1, 2), (2, 4)]:
+        encoder = fresh({"attention_window": 2, "global_every": 1 << 30}, num_hidden_layers=layers + 1)
+        encoder.layers[0].attention_output.weight.zero_()  # the first layer, which sees all, passes nothing on
+        assert influence(encoder) == set(range(6 - reach, 6 + reach + 1))
+    left = fresh({"attention_window": 2, "global_every": 1 << 30, "direction": "left"}, num_hidden_layers=2)
+    left.layers[0].attention_output.weight.zero_()
+    assert influence(left) == {6, 7, 8}
+    assert influence(fresh({"attention_window": 11})) == everything
+
+
+# ---- shared parameters
+
+
+@torch.no_grad()
+def test_shared_layers_equal_layers_with_equal_parameters():
+    ids, mask = batch()
+    for what in ("all", "attention", "ffn"):
+        shared = fresh({"shared_layers": what})
+        plain = Encoder(dataclasses.replace(shared.config, shared_layers="none"))
+        state, own = plain.state_dict(), shared.state_dict()
+        for name in state:
+            state[name] = own[name] if name in own else own["layers.0." + name.split(".", 2)[2]]
+        plain.load_state_dict(state)
+        close(plain.eval()(ids, mask).packed, shared(ids, mask).packed, 0)
+        assert sum(p.numel() for p in shared.parameters()) < sum(p.numel() for p in plain.parameters())
+
+
+def test_the_layer_that_all_share_has_the_top_layers_rate():
+    names = [f"encoder.{name}" for name, _ in fresh("albert").named_parameters()]
+    below = layers_from_top(names)
+    assert {below[name] for name in names if name.startswith("encoder.layers.")} == {0}
+    assert {below[name] for name in names if name.startswith("encoder.embeddings.")} == {1}
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"family": "xlnet"}, "family = 'xlnet'"),
+        ({"shared_layers": "some"}, "shared_layers = 'some'; expected one of none, all"),
+        ({"norm": "none"}, "norm = 'none'"),
+        ({"attention_window": -1}, "attention_window = -1"),
+        ({"global_every": 0}, "global_every = 0"),
+        ({"position_offset": 20}, "position_offset = 20 leaves none of max_position_embeddings = 20"),
+        ({"position_embedding_type": "rotary", "num_attention_heads": 8}, "heads of width 3"),
+        ({"position_embedding_type": "rotary", "position_offset": 2}, "position_offset = 2"),
+        ({"layer_type": "lstm", "norm": "pre"}, "layer_type = 'lstm' with norm = 'pre'"),
+        ({"layer_type": "gru", "position_embedding_type": "rotary"}, "recurrent layers have none"),
+    ],
+)
+def test_settings_that_do_not_go_together(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(TINY, **changes)
+
+
+def test_an_offset_leaves_fewer_positions():
+    with pytest.raises(ValueError, match="19 tokens, but the model has 18 positions"):
+        fresh("offset")(torch.zeros(1, 19, dtype=torch.long))
+    assert fresh("offset")(torch.zeros(1, 18, dtype=torch.long)).packed.isfinite().all()
+    assert PRESETS["roberta-base"].max_length == 512 and PRESETS["modern"].max_length == 8192

@@ -39,7 +39,6 @@ T = TypeVar("T")
 BATCH = 32  # texts a forward pass
 CHUNK = 1024  # texts that are put in order of length together
 CHARACTERS = 4_000_000  # of a chunk, so that memory stays bounded whatever the length of texts
-MASK = "[MASK]"
 
 
 class Candidate(TypedDict):
@@ -108,7 +107,7 @@ class Predictor:
     @overload
     def fill_mask(self, text: Sequence[str], top_k: int = 5) -> list[list[list[Candidate]]]: ...
     def fill_mask(self, text: str | Sequence[str], top_k: int = 5) -> list[Any]:
-        """The `top_k` likeliest pieces for every literal [MASK] of a text: one list a mask, best first.
+        """The `top_k` likeliest pieces for every literal [MASK] (or <mask>) of a text: one list a mask, best first.
 
         A list of texts gives a list of these. Each mask is judged with all others still masked, as in pre-training.
         Raises InputError if the folder has no masked-LM head, or a text has no [MASK] or loses one by being cut.
@@ -130,25 +129,34 @@ class Predictor:
     def _fill(self, text: str, top_k: int) -> list[list[Candidate]]:
         encoding = self.tokenizer.encode(text, max_length=self.max_length, specials=True)
         places = [i for i, number in enumerate(encoding.ids) if number == self.tokenizer.mask_id]
-        if MASK not in text:
-            raise InputError(f"no {MASK} in {text[:80]!r}; write it, in capitals, where a word is to be guessed")
-        if len(places) != text.count(MASK):
+        mask = self.tokenizer.roles["mask"]
+        if mask not in text:
+            raise InputError(f"no {mask} in {text[:80]!r}; write it, just so, where a word is to be guessed")
+        if len(places) != text.count(mask):
             raise InputError(
-                f"a text of {len(encoding.ids) + encoding.n_cut} tokens loses a {MASK} when cut to {self.max_length}"
+                f"a text of {len(encoding.ids) + encoding.n_cut} tokens loses a {mask} when cut to {self.max_length}"
             )
         self._note(int(encoding.n_cut > 0), encoding.n_cut)
         ids = torch.tensor([encoding.ids], device=self.world.device)
         hidden = self.model.encoder(ids, hidden_states=False).packed[places]  # (M, D)
         top = self.model.masked_lm_logits(hidden).float().softmax(-1).topk(min(top_k, self.tokenizer.vocab_size))
-        tokens = [[self.tokenizer.vocab[i] for i in row] for row in top.indices.tolist()]
-        best = [row[0] for row in tokens]
+        pieces = top.indices.tolist()
+        best = [row[0] for row in pieces]
         return [
             [
-                Candidate(token=token, score=score, text=_filled(text, [*best[:m], token, *best[m + 1 :]]))
-                for token, score in zip(row, scores, strict=True)
+                Candidate(token=self.tokenizer.vocab[piece], score=score, text=self._filled(text, best, m, piece))
+                for piece, score in zip(row, scores, strict=True)
             ]
-            for m, (row, scores) in enumerate(zip(tokens, top.values.tolist(), strict=True))
+            for m, (row, scores) in enumerate(zip(pieces, top.values.tolist(), strict=True))
         ]
+
+    def _filled(self, text: str, best: list[int], place: int, piece: int) -> str:
+        """The text with the best piece at each mask, but another at one; what continues a word is joined to it."""
+        parts = text.split(self.tokenizer.roles["mask"])
+        out = parts[0]
+        for one, rest in zip([*best[:place], piece, *best[place + 1 :]], parts[1:], strict=True):
+            out = self.tokenizer.joined(out, one) + rest
+        return out
 
     # ---- labels
 
@@ -361,12 +369,3 @@ def _characters(row: Any) -> int:
     if isinstance(row, str | None):
         return len(row or "")
     return sum(map(_characters, row))
-
-
-def _filled(text: str, tokens: list[str]) -> str:
-    """The text with a piece at each mask; a piece that continues a word is joined to what stands before."""
-    parts = text.split(MASK)
-    out = parts[0]
-    for token, rest in zip(tokens, parts[1:], strict=True):
-        out = (out.rstrip() + token[2:] if token.startswith("##") else out + token) + rest
-    return out

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..pipeline import BERT_LAYOUT, Layout
 from ..tokenizer import Tokenizer
 from .instances import GROUP, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
 from .masking import Draws, MaskingConfig, mask, predictions_per_sequence
@@ -36,11 +37,13 @@ class Vocabulary:
     mask_id: int
     pad_id: int
     continuation: NDArray[np.bool_]  # (V,) pieces that continue a word
+    layout: Layout = BERT_LAYOUT  # of a pair
+    leading_space: bool = False  # a word at a document's beginning has no mark that it begins there
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
         t = tokenizer
-        return cls(t.vocab_size, t.cls_id, t.sep_id, t.mask_id, t.pad_id, t.continuation)
+        return cls(t.vocab_size, *(t.cls_id, t.sep_id, t.mask_id, t.pad_id), t.continuation, t.layout, t.leading_space)
 
 
 class PretrainingData:
@@ -58,7 +61,7 @@ class PretrainingData:
     ):
         self.vocabulary, self.length, self.masking = vocabulary, length, masking
         self.pairs, self.shards = instances.has_pairs, store.shards(split)
-        self.stream = InstanceStream(self.shards, length, instances, seed)
+        self.stream = InstanceStream(self.shards, length, instances, seed, vocabulary.layout.pair_separators)
         self.most = predictions_per_sequence(length, masking) if masking else 0
 
     def take(self, position: Position, count: int, rows: range | None = None) -> tuple[Batch, Position]:
@@ -96,9 +99,16 @@ class PretrainingData:
         made = [ids, lengths, a_stops, plan[rows, 5]]
         if self.masking:
             draws = self._draws(key, rows)
-            continues = self.vocabulary.continuation[ids] if self.masking.whole_word else candidates
+            continues = self._continues(ids, candidates) if self.masking.whole_word else candidates
             made += mask(ids, candidates, continues, lengths, draws, self.masking, self.vocabulary.mask_id, self.most)
         return made
+
+    def _continues(self, ids: NDArray[np.int64], candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which cells continue the word in the cell before."""
+        continues = self.vocabulary.continuation[ids]
+        if self.vocabulary.leading_space:
+            continues[:, 1:] &= candidates[:, :-1]
+        return continues
 
     def _draws(self, key: tuple[int, ...], rows: NDArray[np.int64]) -> Draws:
         """The random numbers of these rows, from those of whole groups."""
@@ -120,15 +130,20 @@ class PretrainingData:
         return ids, candidates, lengths, a_stops
 
     def _pairs(self, plan: Plan) -> tuple[NDArray[Any], ...]:
-        """[CLS] A [SEP] B [SEP]: which token of the shard each cell holds, and as `_gather`."""
+        """[CLS] A [SEP] B [SEP]: which token of the shard each cell holds, and as `_gather`.
+
+        RoBERTa's layout has two separators before B, and no segment 1.
+        """
         a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(1, 5))
         column = np.arange(self.length)
         a_length = a_stop - a_start
-        last = a_length + b_stop - b_start + 2  # cell of the second [SEP]
+        first = a_length + 1 + self.vocabulary.layout.pair_separators  # cell of B's first token
+        last = first + b_stop - b_start  # cell of the last [SEP]
         in_a = (column > 0) & (column <= a_length)
-        in_b = (column > a_length + 1) & (column < last)
-        source = np.where(in_a, a_start + column - 1, b_start + column - a_length - 2)
-        return source, in_a | in_b, last[:, 0] + 1, a_length[:, 0] + 2
+        in_b = (column >= first) & (column < last)
+        source = np.where(in_a, a_start + column - 1, b_start + column - first)
+        segments = first if self.vocabulary.layout.segments else last + 1
+        return source, in_a | in_b, last[:, 0] + 1, segments[:, 0]
 
     def _segments(self, plan: Plan) -> tuple[NDArray[Any], ...]:
         """[CLS] sentences [SEP], with a [SEP] more where a document begins inside; as `_pairs`."""

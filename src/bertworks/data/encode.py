@@ -6,7 +6,7 @@ import itertools
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class PartWriter:
     def write(self, path: Path, texts: Sequence[str]) -> None:
         """Write the part of `texts` to `path`, atomically; documents are in the order of their hashes."""
         sentences = [split_sentences(text, self.language) for text in texts]
-        encoded = iter(self._encode(list(itertools.chain.from_iterable(sentences))))
+        encoded = iter(self._encode([text for own in sentences for text in self._in_context(own)]))
         counts: Counter[str] = Counter()
         rows = []
         for text, own in zip(texts, sentences, strict=True):
@@ -51,6 +51,15 @@ class PartWriter:
                 counts["no tokens"] += 1
         rows.sort(key=lambda row: row[0])  # stable: of equal texts the one read first stays first
         self._save(path, rows, counts)
+
+    def _in_context(self, sentences: list[str]) -> Iterator[str]:
+        """A document's sentences as they have to be tokenized.
+
+        All but the first have a space before them, as if the whole document were tokenized at once: so in byte-level
+        BPE a word is the same pieces at the beginning of a sentence as inside one.
+        """
+        yield from sentences[:1]
+        yield from map(self.tokenizer.inside, sentences[1:])
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -204,15 +204,20 @@ def counted(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
     return index, np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def plan_block(shard: Shard, documents: range, length: int, config: InstanceConfig, key: tuple[int, ...]) -> Plan:
-    """(n, 5) the instances of some documents of a shard, in document order; a pure function of its arguments."""
+def plan_block(
+    shard: Shard, documents: range, length: int, config: InstanceConfig, key: tuple[int, ...], separators: int = 1
+) -> Plan:
+    """(n, 5) the instances of some documents of a shard, in document order; a pure function of its arguments.
+
+    separators: special tokens between the two segments of a pair (RoBERTa has two).
+    """
     if not config.has_pairs:
         room = length - 2
         gap = 1 if config.input_format == "full-sentences" else room + 1  # a [SEP], or more than there is
         start, stop = pack_sentences(shard, documents, room, gap)
         return np.column_stack([start, stop, stop, stop, np.full(len(start), NO_PAIR)])
     rng = random.Random(int.from_bytes(np.random.SeedSequence(key).generate_state(4).tobytes(), "little"))
-    sentences, longest = Sentences(shard, config.sentence_order), length - 3
+    sentences, longest = Sentences(shard, config.sentence_order), length - 2 - separators
     rows: list[tuple[int, int, int, int, bool]] = []
     for document in documents:
         offsets = sentences.of(document)
@@ -228,7 +233,8 @@ def plan_block(shard: Shard, documents: range, length: int, config: InstanceConf
 class InstanceStream:
     """The endless, shuffled stream of instances of some shards at one sequence length."""
 
-    def __init__(self, shards: Sequence[Shard], length: int, config: InstanceConfig, seed: int):
+    def __init__(self, shards: Sequence[Shard], length: int, config: InstanceConfig, seed: int, separators: int = 1):
+        self.separators = separators
         self.shards, self.length, self.config, self.seed = list(shards), length, config, seed
         self.blocks = [(s, block) for s, shard in enumerate(shards) for block in _blocks(shard)]
         self.windows = -(-len(self.blocks) // WINDOW_BLOCKS)  # an epoch
@@ -249,7 +255,7 @@ class InstanceStream:
         for index in order[place * WINDOW_BLOCKS : (place + 1) * WINDOW_BLOCKS]:
             shard, documents = self.blocks[index]
             key = (self.seed, 3, this, self.length, int(index))
-            plan = plan_block(self.shards[shard], documents, self.length, self.config, key)
+            plan = plan_block(self.shards[shard], documents, self.length, self.config, key, self.separators)
             plans.append(np.column_stack([np.full(len(plan), shard), plan]))
         rows = np.concatenate(plans)
         key = (self.seed, 4, this, self.length, place)

@@ -72,7 +72,7 @@ def statistics(attention: Attention) -> dict[str, NDArray[np.float64]]:
     weights = attention.weights.astype(np.float64)
     places = np.arange(len(attention.tokens))
     logs = np.log(np.where(weights > 0, weights, 1.0))
-    seps = [i for i, token in enumerate(attention.tokens) if attention.special[i] and token != "[CLS]"]
+    seps = [i for i, special in enumerate(attention.special) if special and i > 0]
     along = {name: np.diagonal(weights, k, 2, 3).mean(-1) for name, k in (("itself", 0), ("previous", -1), ("next", 1))}
     return {
         "entropy": -(weights * logs).sum(-1).mean(-1),

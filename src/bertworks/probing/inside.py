@@ -5,6 +5,7 @@ Layers are numbered as people count them: 0 the embeddings, 1 to L the layers, -
 Shapes: T tokens of a sentence, L layers, D width.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..files import InputError
 BATCH = 32  # sentences a forward pass
 Floats = NDArray[np.float32]
 Span = tuple[int, int]  # first token, and the one after the last
+Forms = list[list[int]]  # the pieces of a word, in one or two ways
 
 
 class Inside:
@@ -35,6 +37,21 @@ class Inside:
         self.encoder = self.model.encoder
         self.positions = self.encoder.config.max_length
         self.layers = self.encoder.config.num_hidden_layers
+
+    @functools.cached_property
+    def specials(self) -> set[int]:
+        """The ids that are no part of a word."""
+        return {self.tokenizer.cls_id, self.tokenizer.sep_id, self.tokenizer.pad_id, self.tokenizer.unk_id}
+
+    @functools.cached_property
+    def continues(self) -> NDArray[np.bool_]:
+        """(V,) the pieces that continue a word. A mark behind a word is none of it, whatever the vocabulary says."""
+        continues = self.tokenizer.continuation.copy()
+        if self.tokenizer.kind != "wordpiece":
+            for piece in np.flatnonzero(continues).tolist():
+                first = self.tokenizer.readable(piece)[0]
+                continues[piece] = first.isalnum() or first == "\ufffd"
+        return continues
 
     def layer(self, number: int) -> int:
         """The place of a layer among the hidden states. Raises InputError if there is no such layer."""
@@ -70,26 +87,33 @@ class Inside:
             states = torch.stack(wide, 1).float().cpu().numpy()  # (B, L + 1, T, D)
             yield from (states[i, :, : len(row)] for i, row in enumerate(some))
 
-    def pieces_of(self, word: str) -> list[int]:
-        """The ids of a word's pieces. Raises InputError if there are none, or not all are known."""
-        ids = self.tokenizer.ids_of([word])[0]
-        if not ids or self.tokenizer.unk_id in ids:
-            found = "is no word to this tokenizer" if not ids else "has characters that the vocabulary lacks ([UNK])"
-            raise InputError(f"{word!r} {found}; give another word")
-        return ids
+    def pieces_of(self, word: str) -> Forms:
+        """The ids of a word's pieces: inside a text, then at its beginning if they are others there.
 
-    def find(self, ids: Sequence[int], word: Sequence[int], beginning: bool = False) -> list[Span]:
+        Raises InputError if there are none, or not all are known.
+        """
+        forms = self.tokenizer.ids_of(list(dict.fromkeys([self.tokenizer.inside(word), word])))
+        if not forms[0] or self.tokenizer.unk_id in forms[0]:
+            found = (
+                "is no word to this tokenizer" if not forms[0] else "has characters that the vocabulary lacks ([UNK])"
+            )
+            raise InputError(f"{word!r} {found}; give another word")
+        return forms
+
+    def find(self, ids: Sequence[int], word: Forms, beginning: bool = False) -> list[Span]:
         """Where the pieces of `word` stand among `ids` as a whole word, from left to right.
 
         beginning: also where a longer word begins with them, as a Korean noun with its particle does.
         """
-        continues, size, first = self.tokenizer.continuation, len(word), word[0]
         found = []
-        for i, piece in enumerate(ids):
-            if piece == first and list(ids[i : i + size]) == list(word):
-                ends = i + size == len(ids) or not continues[ids[i + size]]
-                if ends or beginning:
-                    found.append((i, i + size))
+        for i, before in enumerate([self.tokenizer.cls_id, *ids[:-1]]):
+            for form in word if before in self.specials else word[:1]:
+                size = len(form)
+                if ids[i] == form[0] and list(ids[i : i + size]) == form:
+                    ends = i + size == len(ids) or not self.continues[ids[i + size]]
+                    if ends or beginning:
+                        found.append((i, i + size))
+                        break
         return found
 
     def require(self, text: str, ids: Sequence[int], word: str, beginning: bool = False) -> Span:
@@ -97,7 +121,7 @@ class Inside:
         pieces = self.pieces_of(word)
         if found := self.find(ids, pieces, beginning):
             return found[0]
-        longer = [(a, b) for a, b in self.words(ids) if list(ids[a : a + len(pieces)]) == pieces]
+        longer = [(a, b) for a, b in self.words(ids) if self.find(ids[a:b], pieces, beginning=True)[:1]]
         hint = ""
         if longer:
             whole = self.tokenizer.decode(ids[longer[0][0] : longer[0][1]])
@@ -106,9 +130,9 @@ class Inside:
 
     def words(self, ids: Sequence[int]) -> list[Span]:
         """The words of a row: a piece and those that continue it. [CLS], [SEP] and [UNK] are none."""
-        specials = {self.tokenizer.cls_id, self.tokenizer.sep_id, self.tokenizer.pad_id, self.tokenizer.unk_id}
-        starts = [i for i, piece in enumerate(ids) if not self.tokenizer.continuation[piece]]
-        return [(a, b) for a, b in pairwise([*starts, len(ids)]) if ids[a] not in specials]
+        before = [self.tokenizer.cls_id, *ids[:-1]]
+        starts = [i for i, piece in enumerate(ids) if not self.continues[piece] or before[i] in self.specials]
+        return [(a, b) for a, b in pairwise([*starts, len(ids)]) if ids[a] not in self.specials]
 
 
 def cosine(a: Floats, b: Floats) -> Floats:

@@ -17,7 +17,7 @@ from ..data.corpus import InputOptions, Reader
 from ..data.sentences import split_sentences
 from ..files import InputError
 from ..training.parallel import facts
-from .inside import BATCH, Floats, Inside, cosine
+from .inside import BATCH, Floats, Forms, Inside, cosine
 
 SENTENCES = 1024  # that are tokenized together
 
@@ -73,7 +73,8 @@ def neighbours(
     query = _mean(next(inside.states([ids])), layer, span)
     reader = Reader(corpus, options)
     pieces = inside.pieces_of(word)
-    sentences = _sentences(reader, inside.tokenizer.vocab[pieces[0]], config.language)
+    first = inside.tokenizer.readable(pieces[0][0])
+    sentences = _sentences(reader, first if first.isalnum() else "", config.language)
     found = _places(inside, pieces, sentences, config.beginning)
     taken = itertools.islice(found, config.limit)
     best, values = _Best(config.top), _Moments()
@@ -162,9 +163,7 @@ def _sentences(reader: Reader, first: str, language: str) -> Iterator[tuple[str,
                     yield sentence, document.source
 
 
-def _places(
-    inside: Inside, pieces: Sequence[int], sentences: Iterable[tuple[str, str]], beginning: bool
-) -> Iterator[_Place]:
+def _places(inside: Inside, pieces: Forms, sentences: Iterable[tuple[str, str]], beginning: bool) -> Iterator[_Place]:
     """Every place of the word with these pieces, in order."""
     sentences = iter(sentences)
     while chunk := list(itertools.islice(sentences, SENTENCES)):

@@ -57,7 +57,7 @@ def compare_word(
         "probe": "word",
         "model": str(inside.folder),
         "word": word,
-        "pieces": [inside.tokenizer.vocab[piece] for piece in pieces],
+        "pieces": [inside.tokenizer.vocab[piece] for piece in pieces[0]],
         "sentences": list(sentences),
         "settings": vars(config),
         "layers": ["word piece", "embeddings", *(str(i + 1) for i in range(inside.layers))],

@@ -125,8 +125,7 @@ class Decoder:
             if i == len(totals):
                 best[""] = -1
             else:
-                first, last = found.first[i], found.last[i]
-                best.setdefault(final(self._tokens_as_text(first, last), self._words_as_text(first, last)), i)
+                best.setdefault(self._text(context, found.first[i], found.last[i], final), i)
         if null is None:
             return Answers(self._told(context, found, best, (0.0, 0.0)) or [Answer("empty")], None)
         best.setdefault("", -1)
@@ -140,6 +139,12 @@ class Decoder:
         places = [self._place(context, found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
         shares = softmax([start + end for start, end in logits])
         return [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, places, shares, logits, strict=True)]
+
+    def _text(self, context: int, first: int, last: int, final: Callable[[str, str], str]) -> str:
+        """A candidate as the original tells it, by aligning word pieces; with other vocabularies as it stands there."""
+        if self.tokenizer.kind == "wordpiece":
+            return final(self._tokens_as_text(first, last), self._words_as_text(first, last))
+        return " ".join(self.contexts.texts[context][slice(*self._place(context, first, last))].split())
 
     def _tokens_as_text(self, first: int, last: int) -> str:
         pieces = " ".join([self.tokenizer.vocab[i] for i in self.contexts.ids[first : last + 1].tolist()])
@@ -178,7 +183,7 @@ class PlainWords(dict[str, str]):
 
     def __init__(self, tokenizer: Tokenizer):
         self._normalize = tokenizer.normalize
-        self._split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str  # that of every WordPiece model so far
+        self._split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str  # that of every WordPiece model
 
     def __missing__(self, word: str) -> str:
         self[word] = plain = " ".join(part for part, _ in self._split(self._normalize(word)))

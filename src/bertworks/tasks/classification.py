@@ -142,16 +142,18 @@ def frame(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Texts, each with the second one or "", as tokens end to end; tokens of each; of its segment 0; tokens cut."""
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
+    between = [sep] * tokenizer.layout.pair_separators
     parts, lengths, first, cut = [np.empty(0, np.int32)], [], [], []
     for start in range(0, len(texts), CHUNK):
         one = tokenizer.ids_of(texts[start : start + CHUNK])
         two = tokenizer.ids_of(pairs[start : start + CHUNK]) if any(pairs[start : start + CHUNK]) else [[]] * len(one)
         flat: list[int] = []
         for a, b in zip(one, two, strict=True):
-            keep_a, keep_b = cut_lengths([len(a), len(b)], max_seq_length - (3 if b else 2))
-            flat += [cls, *a[:keep_a], sep, *b[:keep_b], sep] if b else [cls, *a[:keep_a], sep]
-            first.append(keep_a + 2)
-            lengths.append(keep_a + keep_b + (3 if b else 2))
+            specials = 2 + len(between) if b else 2
+            keep_a, keep_b = cut_lengths([len(a), len(b)], max_seq_length - specials)
+            flat += [cls, *a[:keep_a], *between, *b[:keep_b], sep] if b else [cls, *a[:keep_a], sep]
+            lengths.append(keep_a + keep_b + specials)
+            first.append(keep_a + specials - 1 if b and tokenizer.layout.segments else lengths[-1])
             cut.append(len(a) + len(b) - keep_a - keep_b)
         parts.append(np.array(flat, np.int32))
     return np.concatenate(parts), *(np.array(numbers, np.int64) for numbers in (lengths, first, cut))  # type: ignore[return-value]

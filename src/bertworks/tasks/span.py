@@ -31,6 +31,7 @@ from .windows import (
     edges_of,
     find_answer,
     improve_span,
+    narrow_span,
     stretches,
     tokenize_contexts,
 )
@@ -188,17 +189,19 @@ def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, lim
     context = np.array([numbers[question.context] for question in questions], np.int64)
     whole = _ids_of(tokenizer, [question.question for question in questions])
     queries = [ids[: limits.max_query_length] for ids in whole]
-    _check_room(queries, questions, limits)
+    separators = tokenizer.layout.pair_separators
+    _check_room(queries, questions, limits, 2 + separators)
     lengths = np.array([len(ids) for ids in queries], np.int64)
     pieces = np.diff(contexts.edges)[context]
-    windows = cut_windows(pieces, context, lengths, limits.max_seq_length, limits.doc_stride)
+    windows = cut_windows(pieces, context, lengths, limits.max_seq_length, limits.doc_stride, separators)
     spans, skipped = _find_answers(tokenizer, questions, contexts, context)
     first_window = np.append(True, np.diff(windows.question) > 0)[: len(windows.question)]
     cut = np.array([len(ids) for ids in whole], np.int64) - lengths
+    sequences = windows.first + windows.count + 1
     inputs = Inputs(
         ids=_sequences(tokenizer, queries, contexts, windows),
-        edges=edges_of(windows.first + windows.count + 1),
-        first=windows.first,
+        edges=edges_of(sequences),
+        first=windows.first if tokenizer.layout.segments else sequences,
         labels=_places(windows, spans),
         cut=np.where(first_window, cut[windows.question], 0),  # once a question
         pad_id=tokenizer.pad_id,
@@ -214,13 +217,13 @@ def _ids_of(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
     return [known[text] for text in texts]
 
 
-def _check_room(queries: list[list[int]], questions: Sequence[Question], limits: Limits) -> None:
+def _check_room(queries: list[list[int]], questions: Sequence[Question], limits: Limits, specials: int) -> None:
     for ids, question in zip(queries, questions, strict=True):
-        if len(ids) + 3 >= limits.max_seq_length:
+        if len(ids) + specials >= limits.max_seq_length:
             where = f"line {question.line}, " if question.line else ""
             raise InputError(
-                f"{where}question {question.id!r}: its {len(ids)} tokens and 3 special ones leave no room for the "
-                f"context in max_seq_length = {limits.max_seq_length}; raise that, or lower max_query_length = "
+                f"{where}question {question.id!r}: its {len(ids)} tokens and {specials} special ones leave no room for "
+                f"the context in max_seq_length = {limits.max_seq_length}; raise that, or lower max_query_length = "
                 f"{limits.max_query_length}"
             )
 
@@ -242,6 +245,9 @@ def _find_answers(
             if span is None:
                 skipped.append(Skipped(question.id, text, start, question.line))
                 continue
+            if tokenizer.kind != "wordpiece":
+                spans[i] = narrow_span(contexts, number, span, start, start + len(text))
+                continue
             base = contexts.edges[number]
             pieces = contexts.ids[base + span.first : base + span.last + 1].tolist()
             spans[i] = improve_span(pieces, span, ids)
@@ -255,7 +261,7 @@ def _sequences(
     edges = edges_of(windows.first + windows.count + 1)
     lengths = np.array([len(ids) for ids in queries], np.int64)
     questions = np.array([piece for ids in queries for piece in ids], np.int32)
-    begin, shown = edges[:-1], windows.first - 2
+    begin, shown = edges[:-1], windows.first - 1 - tokenizer.layout.pair_separators
     ids = np.full(edges[-1], tokenizer.sep_id, np.int32)  # what is not overwritten
     ids[begin] = tokenizer.cls_id
     ids[stretches(begin + 1, shown)] = questions[stretches(edges_of(lengths)[windows.question], shown)]

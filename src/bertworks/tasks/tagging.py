@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tokenizers import pre_tokenizers
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -29,6 +30,7 @@ from .sentences import Sentence, by_character, read_sentences
 from .tags import OUTSIDE, check_tag, chunks, to_iob2
 
 CHUNK = 4096  # texts tokenized at a time
+_SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
 _INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided
 Numbers = NDArray[np.int64]
 
@@ -85,6 +87,8 @@ def from_texts(tokenizer: Tokenizer, texts: Sequence[str], characters: bool = Fa
 
 def _words_of(tokenizer: Tokenizer, text: str, encoding: Encoding) -> list[tuple[int, int]]:
     """Where each word begins and ends; punctuation stands by itself, but not inside a word like Jean-Pierre."""
+    if tokenizer.kind != "wordpiece":
+        return _joined_inside(text, [span for _, span in _SPLIT(text)])
     units: list[tuple[int, int]] = []
     offsets = encoding.offsets[1:-1]
     for i, (piece, (start, end)) in enumerate(zip(encoding.ids[1:-1], offsets, strict=True)):
@@ -92,6 +96,16 @@ def _words_of(tokenizer: Tokenizer, text: str, encoding: Encoding) -> list[tuple
         while end < limit and continues_letter(text[end]):  # what the tokenizer has dropped or put together
             end += 1
         if units and (tokenizer.continuation[piece] or _inside(text, start) or _inside(text, start - 1)):
+            start = units.pop()[0]
+        units.append((start, end))
+    return units
+
+
+def _joined_inside(text: str, words: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Words by white space and punctuation alone, for vocabularies whose pieces may hold both a word and its comma."""
+    units: list[tuple[int, int]] = []
+    for start, end in words:
+        if units and units[-1][1] == start and (_inside(text, start) or _inside(text, start - 1)):
             start = units.pop()[0]
         units.append((start, end))
     return units

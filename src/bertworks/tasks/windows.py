@@ -2,12 +2,14 @@
 
 A window is [CLS] question [SEP] piece of the context [SEP]. Each begins `doc_stride` pieces after the one before, until
 one reaches the end of the context. As in the original, a context is split into words at white space and every word is
-tokenized by itself: so each distinct word is tokenized once, and all else is slicing of arrays.
+tokenized by itself: so each distinct word is tokenized once, and all else is slicing of arrays. Where a piece holds the
+space before it (byte-level BPE), a word at the beginning of a context is another one than the same word further on.
 
 Shapes: Q questions, C contexts, X words, P pieces of all contexts, W windows, A pieces of all windows.
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,13 +76,15 @@ def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
     words: list[str] = []
     begins: list[int] = []
     counts = []
+    written: list[str] = []  # the words as they are to be tokenized
     for text in texts:
         matches = list(WORD.finditer(text))
         words += [match[0] for match in matches]
         begins += [match.start() for match in matches]
+        written += [match[0] if match.start() == 0 else tokenizer.inside(match[0]) for match in matches]
         counts.append(len(matches))
     numbers: dict[str, int] = {}
-    which = np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), np.int64, len(words))
+    which = np.fromiter((numbers.setdefault(word, len(numbers)) for word in written), np.int64, len(words))
     edges, ids, places = _tokenize_words(tokenizer, list(numbers))
     lengths = np.diff(edges)[which]
     pieces = stretches(edges[which], lengths)
@@ -92,17 +96,25 @@ def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
 def _tokenize_words(tokenizer: Tokenizer, words: list[str]) -> tuple[Rows, Ints, Ints]:
     """Where the pieces of each word begin and end, their ids, and their (begin, end) inside the word.
 
-    Many words make one text, with a space after each: so no time is spent on small objects.
+    Many words make one text, with a space between each two: so no time is spent on small objects. A word that has its
+    own space before it brings that; one without, where the tokenizer keeps spaces in pieces, begins a text.
     """
     parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 2), np.int32))]
-    groups = [words[i : i + GROUP] for i in range(0, len(words), GROUP)]
+    between = "" if tokenizer.leading_space else " "
+    cuts = [i for i, word in enumerate(words) if tokenizer.leading_space and word[0] != " "]
+    groups = [
+        words[i : min(i + GROUP, stop)]
+        for start, stop in itertools.pairwise([0, *cuts, len(words)])
+        for i in range(start, stop, GROUP)
+    ]
     for start in range(0, len(groups), GROUP):
         chunk = groups[start : start + GROUP]
-        for group, encoded in zip(chunk, tokenizer.encode_batch([" ".join(group) for group in chunk]), strict=True):
-            begins = edges_of([len(word) + 1 for word in group])
+        for group, encoded in zip(chunk, tokenizer.encode_batch([between.join(group) for group in chunk]), strict=True):
+            begins = edges_of([len(word) + len(between) for word in group])[:-1]
+            begins = begins + np.array([word[0] == " " for word in group])  # its own space is no part of a word
             places = np.array(encoded.offsets[1:-1], np.int32).reshape(-1, 2)  # without [CLS] and [SEP]
-            owner = np.searchsorted(begins, places[:, 0], "right") - 1
-            inside = (places - begins[owner, None]).astype(np.int32)
+            owner = np.searchsorted(begins, np.maximum(places[:, 0], places[:, 1] - 1), "right") - 1
+            inside = np.maximum(places - begins[owner, None], 0).astype(np.int32)
             parts.append((np.bincount(owner, minlength=len(group)), np.array(encoded.ids[1:-1], np.int32), inside))
     counts, ids, places = (np.concatenate(part) for part in zip(*parts, strict=True))
     return edges_of(counts), ids, places
@@ -145,6 +157,16 @@ def improve_span(pieces: list[int], span: Span, answer: list[int]) -> Span:
             if pieces[i : i + length] == answer:
                 return Span(span.first + i, span.first + i + length - 1)
     return span
+
+
+def narrow_span(contexts: Contexts, context: int, span: Span, start: int, stop: int) -> Span:
+    """The pieces within `span` that have a part of these characters.
+
+    For vocabularies that mark the beginnings of words: there an answer's pieces by themselves are often other ones.
+    """
+    pieces = slice(contexts.edges[context] + span.first, contexts.edges[context] + span.last + 1)
+    there = np.flatnonzero((contexts.end[pieces] > start) & (contexts.begin[pieces] < stop))
+    return Span(span.first + int(there[0]), span.first + int(there[-1])) if len(there) else span
 
 
 # ---- windows
@@ -192,16 +214,18 @@ class Windows:
         return np.where(there, np.minimum(before, after) + 0.01 * self.count[window], -np.inf)
 
 
-def cut_windows(lengths: Rows, context: Rows, queries: Rows, max_seq_length: int, doc_stride: int) -> Windows:
+def cut_windows(
+    lengths: Rows, context: Rows, queries: Rows, max_seq_length: int, doc_stride: int, separators: int = 1
+) -> Windows:
     """The windows of each question.
 
-    lengths, context, queries (Q,): pieces of its context, the number of that, tokens of the question itself. A context
-    without pieces has one window, which is empty.
+    lengths, context, queries (Q,): pieces of its context, the number of that, tokens of the question itself.
+    separators: special tokens between question and context. A context without pieces has one window, which is empty.
     """
-    room = max_seq_length - queries - 3
+    room = max_seq_length - queries - 2 - separators
     step = np.minimum(room, doc_stride)
     number = 1 + np.maximum(0, -(-(lengths - room) // step))
     question = np.repeat(np.arange(len(lengths)), number)
     start = stretches(np.zeros_like(number), number) * step[question]
     count = np.minimum(room[question], lengths[question] - start)
-    return Windows(question, context[question], queries[question] + 2, start, count)
+    return Windows(question, context[question], queries[question] + 1 + separators, start, count)

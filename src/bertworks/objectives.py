@@ -4,8 +4,9 @@ counts over micro-batches and processes first, divides once, and so 1 x 32, 4 x 
 Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), C choices, D width, V vocabulary, K labels.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,6 +28,29 @@ class Term:
 
     loss: Tensor
     correct: Tensor | None
+
+
+class Scorer(NamedTuple):
+    """A language model's last step: (M, D) rows, ready for the product with a (V, D) matrix, and a bias (V,)."""
+
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    @classmethod
+    def of(cls, model: Model, rows: Tensor) -> "Scorer":
+        """rows: (M, D) of the last layer."""
+        head = model.heads["mlm"]
+        assert isinstance(head, MaskedLMHead)
+        return cls(head(rows), model.decoder, head.bias)
+
+    def scores(self, rows: slice) -> Tensor:
+        """(m, V) of some rows."""
+        # addmm would first copy the bias to every row
+        return torch.mm(self.hidden[rows], self.weight.T).add_(self.bias)
+
+
+Rule = Callable[[Tensor, slice], tuple[Tensor, Tensor]]  # scores (m, V) of rows: summed loss, its slope over the scores
 
 
 class Objective(Protocol):
@@ -93,9 +117,42 @@ def _neighbours(batch: Batch) -> Tensor:
 
 
 def _word_loss(model: Model, hidden: Tensor, labels: Tensor) -> Term:
-    head = model.heads["mlm"]
-    assert isinstance(head, MaskedLMHead)
-    return linear_cross_entropy(head(hidden), model.decoder, head.bias, labels)
+    return linear_cross_entropy(*Scorer.of(model, hidden), labels)
+
+
+@dataclass(frozen=True)
+class DistillationObjective:
+    """A masked LM that also learns what a teacher says (Sanh et al. 2019, section 3).
+
+    Terms: "soft", the divergence from the teacher's distribution over the vocabulary, both at `temperature`; "mlm"; and
+    "cosine", one minus the cosine of the two last layers' vectors of every token. The loop weighs them. The teacher
+    sees the batch as it is, with segments if it knows them; it must be in evaluation mode.
+    """
+
+    teacher: Model
+    temperature: float = 2.0
+    every_token: bool = False  # "soft" at every token, not at the masked positions alone
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        masked, tokens = int((batch["masked_labels"] != IGNORED).sum()), int(batch["attention_mask"].sum())
+        return {"soft": tokens if self.every_token else masked, "mlm": masked, "cosine": tokens}
+
+    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        out, labels = model.encode(batch, dropout), batch["masked_labels"]
+        masked = out.packing.rows(batch["masked_positions"])
+        real = out.packing.rows(batch["attention_mask"].flatten().nonzero().squeeze(1))
+        rows, used = (real, torch.ones_like(real).bool()) if self.every_token else (masked, labels != IGNORED)
+        with torch.no_grad():
+            known = self.teacher.encode(batch).packed
+            theirs = Scorer.of(self.teacher, known.index_select(0, rows))
+        ours = Scorer.of(model, out.packed.index_select(0, masked))
+        asked = Scorer.of(model, out.packed.index_select(0, rows)) if self.every_token else ours
+        student, teacher = (states.index_select(0, real).float() for states in (out.packed, known))  # (n, D) each
+        return {
+            "soft": linear_divergence(asked, theirs, used, self.temperature),
+            "mlm": linear_cross_entropy(*ours, labels),
+            "cosine": Term((1 - F.cosine_similarity(student, teacher, dim=-1)).sum(), None),
+        }
 
 
 class ClassificationObjective:
@@ -170,19 +227,12 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: T
     hidden (M, D), weight (V, D), bias (V,), labels (M,) with -100 for unused slots. Hits are counted only where no
     gradient is asked for (evaluation): the search for the largest score costs as much as a matrix product.
     """
-    used = labels != IGNORED
-    few = (
-        -(-int(used.sum()) // FILL) * FILL
-    )  # most unused slots are left out, but not so that every batch has a new shape
-    slots = torch.argsort(~used, stable=True)[:few]
+    slots = _used_slots(labels != IGNORED)
     hidden, labels = hidden.index_select(0, slots), labels[slots]
-    device = hidden.device.type
-    if torch.is_autocast_enabled(device):
-        kind = torch.get_autocast_dtype(device)
-        hidden, weight, bias = hidden.to(kind), weight.to(kind), bias.to(kind)
-    with torch.autocast(device, enabled=False):  # it would copy the probabilities to float32 and back
+    hidden, weight, bias = _compute(hidden, weight, bias)
+    with torch.autocast(hidden.device.type, enabled=False):  # it would copy the probabilities to float32 and back
         if torch.is_grad_enabled():
-            loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, labels)
+            loss: Tensor = _LinearLoss.apply(hidden, weight, bias, _one_hot_rule(labels))
             return Term(loss, None)
         summed, correct = hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
         for h, y in zip(hidden.split(ROWS), labels.split(ROWS), strict=True):
@@ -192,27 +242,86 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: T
         return Term(summed, correct)
 
 
-class _LinearCrossEntropy(torch.autograd.Function):
-    """Scores, loss and gradients of `ROWS` rows at a time.
+def linear_divergence(ours: Scorer, theirs: Scorer, used: Tensor, temperature: float) -> Term:
+    """Summed KL divergence of our softmax(scores / T) from theirs, times T squared (Hinton et al. 2015).
+
+    Without holding all (M, V) scores. used: (M,) bool, the rows that count. There is no gradient for `theirs`.
+    """
+    slots = _used_slots(used)
+    hidden, weight, bias = _compute(ours.hidden.index_select(0, slots), ours.weight, ours.bias)
+    known = _compute(theirs.hidden.index_select(0, slots), theirs.weight, theirs.bias)
+    rule = _soft_rule(Scorer(*known), used[slots], temperature)
+    with torch.autocast(hidden.device.type, enabled=False):
+        if torch.is_grad_enabled():
+            loss: Tensor = _LinearLoss.apply(hidden, weight, bias, rule)
+            return Term(loss, None)
+        parts = (rule(Scorer(hidden, weight, bias).scores(rows), rows)[0] for rows in _chunks(len(hidden)))
+        return Term(sum(parts, hidden.new_zeros((), dtype=torch.float32)), None)
+
+
+def _used_slots(used: Tensor) -> Tensor:
+    """The used slots first: most others are left out, but not so that every batch has a new shape."""
+    return torch.argsort(~used, stable=True)[: -(-int(used.sum()) // FILL) * FILL]
+
+
+def _compute(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """In the type of matrix products."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
+
+
+def _chunks(length: int) -> Iterator[slice]:
+    return (slice(start, start + ROWS) for start in range(0, length, ROWS))
+
+
+def _one_hot_rule(labels: Tensor) -> Rule:
+    """Cross entropy with labels (M,); those of -100 count for nothing."""
+
+    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        y = labels[rows]
+        used, cell = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
+        top, at_target = scores.amax(-1).float(), scores[cell].float()
+        slope = torch.softmax(scores, -1)
+        # log Z from the largest probability, which is never below 1 / V and so never underflows
+        loss = ((top - slope.amax(-1).float().log() - at_target) * used).sum()
+        slope[cell] -= 1  # softmax minus one-hot
+        slope[~used] = 0
+        return loss, slope
+
+    return rule
+
+
+def _soft_rule(theirs: Scorer, used: Tensor, temperature: float) -> Rule:
+    """The divergence of `linear_divergence`; d (T^2 KL) / d scores = T (our probabilities - theirs)."""
+
+    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        found = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
+        known = torch.log_softmax(theirs.scores(rows).float() / temperature, -1)
+        chances = known.exp()
+        loss = temperature**2 * ((chances * known.sub_(found)).sum(-1) * used[rows]).sum()
+        slope = found.exp_().sub_(chances).mul_(temperature * used[rows, None])
+        return loss, slope.to(scores.dtype)
+
+    return rule
+
+
+class _LinearLoss(torch.autograd.Function):
+    """Scores, loss and gradients of `ROWS` rows at a time, by a rule for the loss and its slope over the scores.
 
     The gradient is that of the sum, so forward makes it while the probabilities are at hand; backward only scales it.
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, bias, labels):  # type: ignore[no-untyped-def]
+    def forward(ctx, hidden, weight, bias, rule):  # type: ignore[no-untyped-def]
         loss = hidden.new_zeros((), dtype=torch.float32)
         d_hidden, d_weight, d_bias = torch.empty_like(hidden), None, None
-        for start in range(0, len(hidden), ROWS):
-            h, y = hidden[start : start + ROWS], labels[start : start + ROWS]
-            used, cell = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
-            scores = torch.mm(h, weight.T).add_(bias)  # (m, V); addmm would first copy the bias to every row
-            top, at_target = scores.amax(-1).float(), scores[cell].float()
-            slope = torch.softmax(scores, -1)
-            # log Z from the largest probability, which is never below 1 / V and so never underflows
-            loss += ((top - slope.amax(-1).float().log() - at_target) * used).sum()
-            slope[cell] -= 1  # softmax minus one-hot
-            slope[~used] = 0
-            torch.mm(slope, weight, out=d_hidden[start : start + ROWS])
+        for rows in _chunks(len(hidden)):
+            h = hidden[rows]
+            part, slope = rule(Scorer(hidden, weight, bias).scores(rows), rows)
+            loss += part
+            torch.mm(slope, weight, out=d_hidden[rows])
             d_weight = slope.T @ h if d_weight is None else d_weight + slope.T @ h
             d_bias = slope.sum(0) if d_bias is None else d_bias + slope.sum(0)
         if d_weight is None:  # no prediction in this batch

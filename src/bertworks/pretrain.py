@@ -151,21 +151,23 @@ class PretrainingFeed:
 
 
 def useful_flops(config: PretrainConfig) -> float:
-    """Operations a real token, both ways: 6 for each weight of the layers, and of the LM head for each prediction."""
-    model, D = config.model, config.model.hidden_size
+    """Operations a real token, both ways: 6 for each weight of the layers, and of the LM head for each prediction.
+
+    Shared layers count as often as they are used.
+    """
+    model, D, E = config.model, config.model.hidden_size, config.model.embedding_width
     with torch.device("meta"):
-        layers = sum(p.numel() for p in build_model(model, ("mlm",)).encoder.layers.parameters())
+        unshared = build_model(dataclasses.replace(model, shared_layers="none"), ("mlm",))
+        layers = sum(p.numel() for p in unshared.encoder.layers.parameters())
     predicted = 1.0 if config.objective in SIDES else config.masking.masked_lm_prob
-    return 6.0 * (layers + predicted * (model.vocab_size * D + D * D))
+    return 6.0 * (layers + predicted * (model.vocab_size * E + D * E))
 
 
 def pretrain(
     config: PretrainConfig, corpus: Path, out: Path, init: Path | None = None, quiet: bool = False
 ) -> dict[str, Any] | None:
     """Train or resume, and write the run folder; returns its results, or None if stopped before the end."""
-    if (out / "results.json").exists():
-        results: dict[str, Any] = read_json(out / "results.json")
-        _say(quiet, f"{out} is finished; see {out / 'results.json'}")
+    if (results := finished(out, quiet)) is not None:
         return results
     config.loop.check()
     parallel.prepare_process()
@@ -178,60 +180,81 @@ def pretrain(
             "tokenizer"
         )
     with parallel.joined_world() as world:
-        loop = prepare(config, store, tokenizer, out, init, world, quiet)
-        if not quiet and world.main:
-            for line in describe(config, store, loop):
-                print(line, file=sys.stderr)
-        finished = loop.run()
-        if not finished:
-            _say(quiet, f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
-            return None
-        return finish(config, store, tokenizer, out, loop)
+        run = Run(config, store, tokenizer, out, world, config.fingerprint(store), quiet)
+        loop = prepare(run, start_model(config, init), config.predicts)
+        return finish(run, loop, summary("pretrain", run, loop)) if train(run, loop) else None
 
 
-def prepare(
-    config: PretrainConfig,
-    store: Store,
-    tokenizer: Tokenizer,
-    out: Path,
-    init: Path | None,
-    world: parallel.World,
-    quiet: bool,
-) -> Loop:
-    """The loop of this run, at the step where an earlier sitting left it."""
-    model = start_model(config, init).to(world.device)
-    optimizer = Optimizer(model, config.optim)
+def finished(out: Path, quiet: bool) -> dict[str, Any] | None:
+    """The results of a run that is at its end, which is said; None if it is not."""
+    if not (out / "results.json").exists():
+        return None
+    _say(quiet, f"{out} is finished; see {out / 'results.json'}")
+    results: dict[str, Any] = read_json(out / "results.json")
+    return results
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run over a store is made of, beside its model and what that learns."""
+
+    config: PretrainConfig
+    store: Store
+    tokenizer: Tokenizer
+    out: Path
+    world: parallel.World
+    recipe: str  # hash of what must not change between sittings
+    quiet: bool = False
+
+
+def prepare(run: Run, model: Model, objective: Objective, resolved: Any = None) -> Loop:
+    """The loop of this run, at the step where an earlier sitting left it.
+
+    resolved: the recipe as it is written to recipe.toml, if it is another one than `run.config`.
+    """
+    config, world, out = run.config, run.world, run.out
+    optimizer = Optimizer(model.to(world.device), config.optim)
     out.mkdir(parents=True, exist_ok=True)
-    recipe = config.fingerprint(store)
-    progress = load_state(out / "state", model, optimizer, recipe) or Progress()
+    progress = load_state(out / "state", model, optimizer, run.recipe) or Progress()
     if world.main:
-        write_text(out / "recipe.toml", to_toml(config))
+        write_text(out / "recipe.toml", to_toml(config if resolved is None else resolved))
     if parallel.should_compile(config.loop.compile, world.device):
         compile_layers(model.encoder)
-    vocabulary = Vocabulary.of(tokenizer)
-    held_out, objective = config.data(store, "validation", vocabulary, config.phases[-1].length), config.predicts
+    vocabulary = Vocabulary.of(run.tokenizer)
+    held_out = config.data(run.store, "validation", vocabulary, config.phases[-1].length)
 
     def keep(step: int) -> None:
         if step in config.snapshots and world.main:
-            save_folder(out / "snapshots" / f"step-{step}", model, tokenizer, {"kind": "pretrain", "steps": step})
+            save_folder(out / "snapshots" / f"step-{step}", model, run.tokenizer, {"kind": "pretrain", "steps": step})
 
     dtype = parallel.compute_dtype(config.loop.precision, world.device)
     return Loop(
         model,
         objective,
-        PretrainingFeed(config, store, vocabulary, world),
+        PretrainingFeed(config, run.store, vocabulary, world),
         optimizer,
         world,
         config.loop,
         out,
-        recipe,
+        run.recipe,
         progress,
         evaluate=lambda: evaluate(model, objective, held_out.batches(64, config.eval_batches), world),
         after_step=keep,
         flops_per_token=useful_flops(config),
         matmul_peak=parallel.matmul_peak(world.device, dtype),
-        quiet=quiet,
+        quiet=run.quiet,
     )
+
+
+def train(run: Run, loop: Loop) -> bool:
+    """Say what is about to run, and run it; returns whether it came to its end."""
+    if not run.quiet and run.world.main:
+        for line in describe(run.config, run.store, loop):
+            print(line, file=sys.stderr)
+    ended = loop.run()
+    if not ended:
+        _say(run.quiet, f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
+    return ended
 
 
 def start_model(config: PretrainConfig, init: Path | None) -> Model:
@@ -266,28 +289,32 @@ def describe(config: PretrainConfig, store: Store, loop: Loop) -> list[str]:
     return lines
 
 
-def finish(config: PretrainConfig, store: Store, tokenizer: Tokenizer, out: Path, loop: Loop) -> dict[str, Any]:
-    """Write the model folder, then results.json, which marks the run as finished."""
-    progress, world, model = loop.progress, loop.world, loop.model
-    assert isinstance(model, Model)
+def summary(kind: str, run: Run, loop: Loop) -> dict[str, Any]:
+    """What results.json says of a run over a store."""
+    progress = loop.progress
     final = loop.evaluate() if loop.evaluate else {}
-    results = {
-        "kind": "pretrain",
-        "metrics": final | {"unigram_entropy": store.unigram_entropy()},
+    return {
+        "kind": kind,
+        "metrics": final | {"unigram_entropy": run.store.unigram_entropy()},
         "steps": progress.step,
         "tokens": progress.tokens,
         "instances": progress.instances,
         "seconds": progress.seconds,
-        "seed": config.loop.seed,
-        "processes": world.size,
-        "corpus": store.fingerprint,
+        "seed": run.config.loop.seed,
+        "processes": run.world.size,
+        "corpus": run.store.fingerprint,
         "recipe": loop.recipe,
         "machine": parallel.facts(),
     }
-    if world.main:
-        save_folder(out / "model", model, tokenizer, results, None)
-        write_json(out / "results.json", results)
-    world.wait()
+
+
+def finish(run: Run, loop: Loop, results: dict[str, Any]) -> dict[str, Any]:
+    """Write the model folder, then results.json, which marks the run as finished."""
+    assert isinstance(loop.model, Model)
+    if run.world.main:
+        save_folder(run.out / "model", loop.model, run.tokenizer, results, None)
+        write_json(run.out / "results.json", results)
+    run.world.wait()
     return results
 
 

@@ -1,4 +1,4 @@
-"""Runs of `bertworks pretrain` in processes of their own, forked from one that has torch loaded: many are cheap."""
+"""Runs of `bertworks pretrain`, and verbs like it, in processes of their own, forked from one with torch: so cheap."""
 
 import json
 import multiprocessing
@@ -79,9 +79,9 @@ def sit(argv: list[str], said: Path, environment: dict[str, str]) -> None:
 class Sitting:
     """One process (or `size` that train together) of a run; `said` is what it printed."""
 
-    def __init__(self, recipe: Path, store: Path, out: Path, *more: str, size: int = 1):
+    def __init__(self, recipe: Path, store: Path, out: Path, *more: str, size: int = 1, verb: str = "pretrain"):
         self.said = out.parent / f"{out.name}.said.txt"
-        argv = ["pretrain", str(recipe), "--corpus", str(store), "--out", str(out), *more]
+        argv = [verb, str(recipe), "--corpus", str(store), "--out", str(out), *more]
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = str(server.getsockname()[1])
         together = {

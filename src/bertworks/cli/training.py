@@ -1,6 +1,7 @@
 """Verbs that train a model, and the one that judges it. Imports stay inside the verbs, for the sake of --help."""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from .arguments import check_alone, folder_of, own_files, words
@@ -13,14 +14,9 @@ def pretrain(argv: list[str]) -> None:
 
     import tyro
 
-    from ..config import load_recipe
-    from ..files import InputError
     from ..pretrain import PretrainConfig
     from ..pretrain import estimate as estimate_run
     from ..pretrain import pretrain as run
-
-    recipe = argv[0] if argv and not argv[0].startswith("-") else None
-    base = load_recipe(recipe, PretrainConfig) if recipe else PretrainConfig()
 
     @dataclass(frozen=True)
     class Command:
@@ -32,23 +28,67 @@ def pretrain(argv: list[str]) -> None:
         init: Path | None = None  # model folder to continue from
         estimate: bool = False  # only say how long it will take and how much memory it needs
 
-    start, argv = _with_recipe(Command, base), argv[1:] if recipe else argv
-    try:
-        command = tyro.cli(Command, args=argv, default=start, prog="bertworks pretrain")
-    except ValueError as error:  # a value that the recipe's own checks refuse
-        raise InputError(str(error)) from None
+    command = _parse(Command, PretrainConfig, argv, "bertworks pretrain")
     if command.estimate:
         for name, value in estimate_run(command.recipe, command.corpus).items():
             print(f"{name:18} {value:,.2f}")
         return
+    _run_to_its_end(lambda: run(command.recipe, command.corpus, command.out, command.init))
+    _plot_quietly(command.out)
+
+
+def distill(argv: list[str]) -> None:
+    """Teach a smaller student what a pre-trained teacher knows: --teacher FOLDER --corpus STORE --out RUN. Resumes."""
+    from dataclasses import dataclass
+    from pathlib import Path
+
+    import tyro
+
+    from ..distill import DistillConfig
+    from ..distill import distill as run
+
+    @dataclass(frozen=True)
+    class Command:
+        """Distil a pre-trained model. Usage: bertworks distill RECIPE.toml --teacher FOLDER --corpus STORE --out RUN"""
+
+        teacher: Path  # model folder or run folder with a masked-LM head
+        corpus: Path  # store made with the teacher's tokenizer
+        out: Path  # run folder; resumed if it is there
+        recipe: Annotated[DistillConfig, tyro.conf.arg(name="")]  # what the recipe says, field by field
+
+    command = _parse(Command, DistillConfig, argv, "bertworks distill")
+    _run_to_its_end(lambda: run(command.recipe, command.teacher, command.corpus, command.out))
+    _plot_quietly(command.out)
+
+
+def _parse(command: Any, recipe: Any, argv: list[str], prog: str) -> Any:
+    """The line: the recipe's file first, if there is one; what it says is the default of the other flags."""
+    import dataclasses
+
+    import tyro
+
+    from ..config import load_recipe
+    from ..files import InputError
+
+    path = argv[0] if argv and not argv[0].startswith("-") else None
+    base = load_recipe(path, recipe) if path else recipe()
+    needed = (f.name for f in dataclasses.fields(command) if f.default is dataclasses.MISSING)
+    start = command(**{**dict.fromkeys(needed, tyro.MISSING), "recipe": base})
     try:
-        results = run(command.recipe, command.corpus, command.out, command.init)
+        return tyro.cli(command, args=argv[1:] if path else argv, default=start, prog=prog)
+    except ValueError as error:  # a value that the recipe's own checks refuse
+        raise InputError(str(error)) from None
+
+
+def _run_to_its_end(run: Callable[[], Any]) -> None:
+    """Leave with status 3 if the run was stopped before."""
+    try:
+        results = run()
     except KeyboardInterrupt:  # while the last evaluation ran: all is saved
         print("\nstopped; type the same line again to go on", file=sys.stderr)
         results = None
     if results is None:
         raise SystemExit(3)
-    _plot_quietly(command.out)
 
 
 def _plot_quietly(run: Any) -> None:
@@ -64,13 +104,6 @@ def _plot_quietly(run: Any) -> None:
         print(f"curves: {', '.join(map(str, files))}", file=sys.stderr)
     except Exception as error:
         print(f"no plot was made ({type(error).__name__}: {error}); the run is whole", file=sys.stderr)
-
-
-def _with_recipe(command: Any, base: Any) -> Any:
-    """Defaults for tyro: everything as declared, the recipe as read from its file."""
-    import tyro
-
-    return command(corpus=tyro.MISSING, out=tyro.MISSING, recipe=base)
 
 
 def concat(argv: list[str]) -> None:

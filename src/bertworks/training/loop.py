@@ -6,9 +6,10 @@ gradients, clip, update. Budgets are steps, tokens or hours; whichever is used u
 """
 
 import contextlib
+import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -104,6 +105,7 @@ class Loop:
     progress: Progress = field(default_factory=Progress)
     evaluate: Callable[[], dict[str, float]] | None = None  # held-out metrics
     after_step: Callable[[int], None] | None = None  # handed the number of each finished step
+    weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 if nothing is said
     flops_per_token: float = 0.0  # useful operations, forward and backward
     matmul_peak: float = 0.0  # operations a second that the machine can do at best
     quiet: bool = False
@@ -164,7 +166,8 @@ class Loop:
                 with autocast(self.dtype, self.world.device):
                     losses = self.step(batch, self._dropout_key(row))
                     # processes average their gradients, so each gives `size` times its part of the sum
-                    loss = sum(losses[n] * (self.world.size / max(counts[n], 1.0)) for n in losses)
+                    size, weigh = self.world.size, self.weights
+                    loss = sum(losses[n] * (weigh.get(n, 1.0) * size / max(counts[n], 1.0)) for n in losses)
                 loss.backward()  # type: ignore[union-attr]
             self.window.add(losses)
         norm = self.optimizer.clip()
@@ -299,7 +302,7 @@ class Window:
 
 @torch.no_grad()
 def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], world: World) -> dict[str, float]:
-    """Mean loss and accuracy of each term, batches divided among the processes: {mlm_loss, mlm_accuracy, ...}."""
+    """Mean loss of each term, accuracy of those with hits, batches divided among the processes: {mlm_loss, ...}."""
     model.eval()
     sums: dict[str, float] = {}
     for i, batch in enumerate(batches):
@@ -309,14 +312,14 @@ def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], w
         for name, count in counts.items():
             loss, hits = (terms[name].loss, terms[name].correct) if name in terms else (0.0, 0)
             for key, value in (("loss", loss), ("correct", hits), ("count", count if mine else 0)):
-                sums[f"{name} {key}"] = sums.get(f"{name} {key}", 0.0) + (0.0 if value is None else float(value))
+                sums[f"{name} {key}"] = sums.get(f"{name} {key}", 0.0) + (math.nan if value is None else float(value))
     values = world.sum(torch.tensor(list(sums.values()), dtype=torch.float64, device=world.device))
     total = dict(zip(sums, values.tolist(), strict=True))
     metrics: dict[str, float] = {}
     for name in {key.split()[0]: None for key in sums}:
         count = max(total[f"{name} count"], 1.0)
         metrics |= {f"{name}_loss": total[f"{name} loss"] / count, f"{name}_accuracy": total[f"{name} correct"] / count}
-    return metrics
+    return {name: value for name, value in metrics.items() if not (name.endswith("_accuracy") and math.isnan(value))}
 
 
 def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractContextManager[Any]:

@@ -7,7 +7,7 @@ from .inside import features, probe_attention, probe_heads, probe_layers, probe_
 from .studies import study
 from .tasks import submit, tasks
 from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
-from .training import compare, concat, evaluate, finetune, pretrain, static
+from .training import compare, concat, distill, evaluate, finetune, pretrain, static
 from .using import demo, fill_mask, plot, predict
 
 Verb = Callable[[list[str]], None]
@@ -19,6 +19,7 @@ VERBS: dict[str, Verb] = {
     "corpus build": corpus_build,
     "corpus show": corpus_show,
     "pretrain": pretrain,
+    "distill": distill,
     "concat": concat,
     "static": static,
     "finetune": finetune,

@@ -10,7 +10,8 @@ from typing import Any
 
 from .checkpoint.folder import find_model, load_model, load_tokenizer, read_config
 from .checkpoint.hf import labels_from_hf, task_of
-from .files import InputError, read_json
+from .checkpoint.kept import input_length
+from .files import InputError
 from .model.heads import Model
 from .tasks.base import Judged, Limits, Prepared, Task
 from .tasks.kinds import KINDS, kind_of
@@ -46,7 +47,7 @@ class Finetuned:
         if max_length is not None and not 3 <= max_length <= positions:
             raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
         stored = {f.name: settings[f.name] for f in fields(Limits) if f.name in settings}
-        limits = Limits(**stored | {"max_seq_length": max_length or tokenizer_length(folder, positions)})
+        limits = Limits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
         return cls(folder, model, tokenizer, _output_names(folder, model, whole), settings, limits)
 
     def check(self, kind: str) -> None:
@@ -67,13 +68,6 @@ def _output_names(folder: Path, model: Model, settings: dict[str, Any]) -> tuple
         return ()
     names = labels_from_hf(settings, str(folder / "config.json"))
     return tuple(names or [f"LABEL_{i}" for i in range(head.out_features)])  # type: ignore[arg-type]
-
-
-def tokenizer_length(folder: Path, positions: int) -> int:
-    """How many tokens an input of this folder may have: what it was fine-tuned with, at most its positions."""
-    file = folder / "tokenizer_config.json"
-    length = read_json(file).get("model_max_length") if file.exists() else None
-    return min(length, positions) if isinstance(length, int) and length > 2 else positions
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .checkpoint.folder import find_model, load_encoder, load_tokenizer
-from .evaluate import tokenizer_length
+from .checkpoint.kept import input_length
 from .files import InputError
 from .model.encoder import Encoder
 from .model.inference import for_inference
@@ -123,7 +123,7 @@ class Extractor:
         encoder, tokenizer = load_encoder(folder), load_tokenizer(folder)
         if config.max_length is None:
             positions = encoder.config.max_length
-            config = FeatureConfig(**{**vars(config), "max_length": tokenizer_length(folder, positions)})
+            config = FeatureConfig(**{**vars(config), "max_length": input_length(folder, positions)})
         return cls(encoder, tokenizer, config, device)
 
     def stream(self, texts: Iterable[Text]) -> Iterator[Features]:

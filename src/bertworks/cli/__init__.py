@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 
+from .bridges import convert, tokenizer_extend
 from .inside import features, probe_attention, probe_heads, probe_layers, probe_neighbours, probe_word
 from .studies import study
 from .tasks import submit, tasks
@@ -16,6 +17,7 @@ VERBS: dict[str, Verb] = {
     "demo": demo,
     "tokenizer train": tokenizer_train,
     "tokenizer check": tokenizer_check,
+    "tokenizer extend": tokenizer_extend,
     "corpus build": corpus_build,
     "corpus show": corpus_show,
     "pretrain": pretrain,
@@ -32,6 +34,7 @@ VERBS: dict[str, Verb] = {
     "predict": predict,
     "plot": plot,
     "features": features,
+    "convert": convert,
     "probe word": probe_word,
     "probe neighbours": probe_neighbours,
     "probe attention": probe_attention,

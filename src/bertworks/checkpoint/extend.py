@@ -1,0 +1,115 @@
+"""New words for a WordPiece vocabulary, and rows for them in the model's tables (`bertworks tokenizer extend`).
+
+A word takes the place of an [unused] entry while there is one, as the original's authors advise, then ids at the end.
+Its row is the mean of the rows of the pieces it had before: a better start than chance, still to be trained.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..files import InputError
+from ..tokenizer import Tokenizer
+from .folder import CONFIG, find_model, load_model, read_config, save_folder
+from .kept import kept_of
+from .tables import with_rows
+
+_UNUSED = re.compile(r"\[unused\d+\]")
+
+
+@dataclass(frozen=True)
+class Extended:
+    """A vocabulary with new words."""
+
+    tokenizer: Tokenizer
+    pieces: dict[int, list[int]]  # id of each new word: the ids of the pieces it had before
+    slots: int  # how many of these ids were [unused] entries
+    skipped: dict[str, str]  # words that were not taken: why
+
+
+def extend_folder(folder: Path | str, words: Path | str, out: Path | str) -> Extended:
+    """Write to `out` the model or tokenizer in `folder`, with the words of a file, a word a line.
+
+    A model keeps its heads, labels and task. Raises InputError if no word is left to add, the vocabulary is not a
+    WordPiece one, or `out` is there already.
+    """
+    folder, out = find_model(folder), Path(out)
+    if out.exists():
+        raise InputError(f"{out} is there already; give a new folder")
+    found = extend(Tokenizer.load(folder), read_words(Path(words)), f"{words}")
+    if not (folder / CONFIG).exists():
+        found.tokenizer.save(out)
+        return found
+    model = with_rows(load_model(folder), found.pieces)
+    _, settings = read_config(folder)
+    facts = {"title": "Encoder with an extended vocabulary", "new words": len(found.pieces)}
+    save_folder(out, model, found.tokenizer, facts, **kept_of(folder, settings, model))
+    return found
+
+
+def read_words(file: Path) -> list[str]:
+    """The words of a file, a line each; empty lines are none. Raises InputError if it is missing or not UTF-8."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file; expected one word a line") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: byte {error.start} is not UTF-8; expected one word a line in UTF-8") from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+def extend(tokenizer: Tokenizer, words: Iterable[str], where: str) -> Extended:
+    """The tokenizer with `words`, as its rules write them (an uncased one lower-cases them first).
+
+    Raises InputError if it is not a WordPiece one, or none of the words can be added.
+    """
+    parts = json.loads(tokenizer.pipeline)
+    if parts["model"]["type"] != "WordPiece":
+        raise InputError(
+            f"the vocabulary is of the kind {parts['model']['type']}; only WordPiece vocabularies are extended: the "
+            "others follow from merges or probabilities that a new word does not have"
+        )
+    added: dict[str, list[int]] = {}
+    skipped: dict[str, str] = {}
+    for word in words:
+        written = tokenizer.normalize(word).strip()
+        why = "given twice" if written in added else _obstacle(tokenizer, written, parts["model"])
+        if why:
+            skipped[word] = why
+        else:
+            added[written] = tokenizer.ids_of([written])[0]
+    if not added:
+        shown = "; ".join(f"{word}: {why}" for word, why in list(skipped.items())[:5]) or "there are none"
+        raise InputError(f"{where}: no word to add ({shown})")
+    slots = _place(parts, [*added])
+    new = Tokenizer(json.dumps(parts, ensure_ascii=False), where)
+    pieces = {parts["model"]["vocab"][word]: ids for word, ids in added.items()}
+    return Extended(new, pieces, slots, skipped)
+
+
+def _obstacle(tokenizer: Tokenizer, word: str, model: Mapping[str, Any]) -> str:
+    """Why a word cannot be added; empty if it can."""
+    split = tokenizer.split(word)
+    if split != [word]:
+        return f"always split before the vocabulary is asked, into {' '.join(split) or 'nothing'}"
+    if word in model["vocab"]:
+        return "already in the vocabulary"
+    limit = model["max_input_chars_per_word"]
+    return f"longer than {limit} characters" if len(word) > limit else ""
+
+
+def _place(parts: dict[str, Any], words: list[str]) -> int:
+    """Write the words into a pipeline; how many took an [unused] entry."""
+    vocab: dict[str, int] = parts["model"]["vocab"]
+    special = {token["content"] for token in parts["added_tokens"]}
+    size = len(vocab.keys() | special)
+    free = sorted((i, piece) for piece, i in vocab.items() if _UNUSED.fullmatch(piece) and piece not in special)
+    for word, (number, slot) in zip(words, free, strict=False):
+        del vocab[slot]
+        vocab[word] = number
+    for number, word in enumerate(words[len(free) :], size):
+        vocab[word] = number
+    return min(len(words), len(free))

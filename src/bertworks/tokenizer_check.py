@@ -16,12 +16,15 @@ _KANA = ("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA")
 
 @dataclass
 class ScriptCount:
-    """Words of one script. A word is what the tokenizer looks up: whitespace, punctuation and Han characters end it."""
+    """Words of one script. A word is what WordPiece looks up: whitespace, punctuation and Han characters end it.
+
+    With other vocabularies whitespace alone ends it: their pieces may hold both a word and the comma behind it.
+    """
 
     script: str
     words: int = 0
     pieces: int = 0
-    unknown: int = 0  # words that became [UNK]
+    unknown: int = 0  # words that became [UNK], or with other vocabularies have a part that did
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,17 @@ def _encoded(tokenizer: Tokenizer, chunks: dict[str, int]) -> Iterator[tuple[str
     """Every chunk with its count and encoding; some thousand at a time, so that memory stays small."""
     items = iter(chunks.items())
     while batch := list(itertools.islice(items, 10_000)):
-        encodings = tokenizer.encode_batch([chunk for chunk, _ in batch])
+        encodings = tokenizer.encode_batch([tokenizer.inside(chunk) for chunk, _ in batch])
         yield from ((chunk, count, encoding) for (chunk, count), encoding in zip(batch, encodings, strict=True))
 
 
 def _words(tokenizer: Tokenizer, encoding: Encoding) -> Iterator[tuple[int, int, bool]]:
     """(start in the chunk, number of pieces, whether unknown) of each word."""
     inner = range(1, len(encoding.ids) - 1)  # without [CLS] and [SEP]
+    if tokenizer.kind != "wordpiece":
+        if inner:
+            yield 0, len(inner), tokenizer.unk_id in encoding.ids
+        return
     starts = [i for i in inner if i == 1 or not tokenizer.continuation[encoding.ids[i]]]
     for start, end in itertools.pairwise([*starts, inner.stop]):
         yield encoding.offsets[start][0], end - start, encoding.ids[start] == tokenizer.unk_id
@@ -86,7 +93,8 @@ def _words(tokenizer: Tokenizer, encoding: Encoding) -> Iterator[tuple[int, int,
 
 def _misfits(tokenizer: Tokenizer) -> list[str]:
     """Warnings about pieces that the tokenizer's own normaliser keeps it from ever producing."""
-    pieces = [piece.removeprefix("##") for piece in tokenizer.vocab if not re.fullmatch(r"\[.+\]", piece)]
+    pieces = [tokenizer.readable(i) for i, p in enumerate(tokenizer.vocab) if not re.fullmatch(r"\[.+\]|<.+>", p)]
+    pieces = [piece for piece in pieces if "\ufffd" not in piece]  # parts of characters
     dead = [piece for piece in pieces if tokenizer.normalize(piece).strip() != piece]
     out, decomposes = [], bool(JAMO.search(tokenizer.normalize("한")))
     syllables, jamo = (sum(bool(kind.search(piece)) for piece in pieces) for kind in (SYLLABLE, JAMO))
@@ -124,7 +132,10 @@ def _text_warnings(tokenizer: Tokenizer, chunks: dict[str, int], scripts: list[S
         if row.words >= words / 1000 and row.unknown > row.words / 20:
             out.append(f"{row.unknown / row.words:.0%} of the {row.script} words are [UNK]: the vocabulary lacks them.")
     cased = sum(count for chunk, count in chunks.items() if chunk != chunk.lower())
-    no_capitals = all(piece == piece.lower() for piece in tokenizer.vocab if piece[0] != "[")
+    special = {*tokenizer.roles.values()}
+    no_capitals = all(
+        p == p.lower() for p in map(tokenizer.readable, range(tokenizer.vocab_size)) if p[0] != "[" and p not in special
+    )
     if cased and no_capitals and not tokenizer.lowercase:
         out.append(
             f"{cased:,} words of the text have capitals, the vocabulary has none and text is not lower-cased: "

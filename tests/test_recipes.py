@@ -10,6 +10,7 @@ from bertworks.config import from_dict, load_recipe, to_toml
 RECIPES = Path(__file__).parents[1] / "recipes"
 KINDS = {
     "pretrain": ("bertworks.pretrain", "PretrainConfig"),
+    "distill": ("bertworks.distill", "DistillConfig"),
     "finetune": ("bertworks.finetune", "FinetuneConfig"),
     "study": ("bertworks.study.recipe", "Study"),
 }
@@ -46,3 +47,29 @@ def test_the_papers_recipes(name, million):
     assert [(p.length, p.share, p.batch_size) for p in recipe.phases] == [(128, 0.9, 256), (512, 0.1, 256)]
     assert (recipe.masking.masked_lm_prob, recipe.instances.dupe_factor, recipe.optim.rule) == (0.15, 10, "bert_adam")
     assert recipe.model.hidden_dropout_prob == recipe.model.attention_probs_dropout_prob == 0.1
+
+
+@pytest.mark.parametrize("name, preset", [("roberta", "roberta-base"), ("albert", "albert-base"), ("gpt", "gpt")])
+def test_the_relatives_recipes_have_the_published_shapes(name, preset):
+    from bertworks.model.presets import PRESETS
+    from bertworks.pretrain import PretrainConfig
+
+    recipe = load_recipe(RECIPES / "pretrain" / f"{name}.toml", PretrainConfig)
+    assert recipe.model == PRESETS[preset]
+    small = load_recipe(RECIPES / "pretrain" / f"{name}-cpu.toml", PretrainConfig)
+    study = load_recipe(RECIPES / "pretrain" / "study.toml", PretrainConfig)
+    assert (small.optim, small.phases) == (study.optim, study.phases)  # so that their curves can be compared
+    assert small.objective == recipe.objective and small.loop.hours == pytest.approx(1 / 6, rel=1e-3)
+    assert small.model.max_length == study.model.max_length
+
+
+def test_distilberts_recipe():
+    from bertworks.distill import DistillConfig, every_second, student_config
+    from bertworks.model.presets import PRESETS
+
+    recipe = load_recipe(RECIPES / "distill" / "distilbert.toml", DistillConfig)
+    assert recipe.layers == every_second(12) and list(recipe.weights.values()) == [5.0, 2.0, 1.0]
+    student = student_config(PRESETS["base"], recipe.layers, "there")
+    published = PRESETS["distilbert"]
+    assert {k: v for k, v in vars(student).items() if v != vars(published)[k]} == {"classifier_dropout": None}
+    assert recipe.optim == DistillConfig().optim

@@ -92,10 +92,12 @@ class _Proto:
         pieces: list[tuple[str, float]] = []
         types: list[int] = []
         settings: dict[str, int] = {}
+        parts = set()
         charsmap = _Field(0, 2, 0, 0, 0)
         known = {"normalizer": {3: "add_dummy_prefix", 5: "escape_whitespaces"}}
         known["trainer"] = {3: "model_type", 24: "treat_whitespace_as_suffix", 35: "byte_fallback"}
         for field in self.fields(0, len(self.data)):
+            parts.add(field.number)
             if field.number == 1:
                 piece, score, kind = self.piece(self.message(field))
                 pieces.append((piece, score))
@@ -107,6 +109,8 @@ class _Proto:
                         settings[names[inner.number]] = inner.value
                     elif field.number == 3 and inner.number == 2:
                         charsmap = inner
+        if not {1, 2, 3} <= parts:  # a file may be cut just between two pieces
+            raise _Damage("the file ends before its trainer_spec and normalizer_spec", len(self.data))
         _check_settings(settings)
         self.check_pieces(pieces, types)
         charmap = self.data[slice(*self.message(charsmap))]

@@ -8,9 +8,13 @@ import torch
 
 from bertworks.data import batches, instances
 from bertworks.data.batches import PretrainingData, decoded
+from bertworks.data.build import BuildConfig, build
+from bertworks.data.corpus import InputOptions
 from bertworks.data.instances import InstanceConfig, Position
+from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
-from bertworks.tokenizer import Tokenizer
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from conftest import TinyStore, tiny_texts
 
 
 @pytest.fixture(autouse=True)
@@ -144,3 +148,67 @@ def test_without_masking_the_same_text_stands_there_whole(tiny_store):
     tokenizer = Tokenizer.load(Store.open(tiny_store.path).tokenizer_folder)
     assert not any("<" in line or "[MASK]" in line for line in decoded(bare, tokenizer, 20))
     assert any("<" in line for line in decoded(masked, tokenizer, 20))
+
+
+# ---- RoBERTa's layout and marks
+
+
+@pytest.fixture(scope="module")
+def byte_store(tmp_path_factory):
+    """A store of byte-level BPE."""
+    folder, texts = tmp_path_factory.mktemp("bytes"), tiny_texts()
+    (folder / "text.txt").write_text("\n\n".join(texts))
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(model="bpe", vocab_size=400))
+    config = BuildConfig(
+        input=InputOptions(documents="blank-line"), shard_tokens=4000, workers=1, min_validation_documents=12
+    )
+    build([folder / "text.txt"], tokenizer, folder / "store", config, progress=False)
+    return TinyStore(folder / "store", tokenizer.vocab_size)
+
+
+def test_a_document_is_tokenized_as_if_at_once(byte_store):
+    store = Store.open(byte_store.path)
+    tokenizer, shard = Tokenizer.load(store.tokenizer_folder), store.shards("train")[0]
+    for document in range(5):
+        first, last = shard.sentences[shard.documents[document : document + 2]]
+        ids = shard.tokens[first:last].tolist()
+        assert tokenizer.ids_of([tokenizer.decode(ids)]) == [ids]
+
+
+def test_a_pair_has_two_separators_and_no_segments(byte_store):
+    data = byte_store.data(length=48)
+    count, v = 60, data.vocabulary
+    (batch, _), (taken, _) = data.take(Position(), count), data.stream.take(Position(), count)
+    plan = np.concatenate([data.stream.window(window)[0][rows] for window, rows in taken])
+    ids = unmasked(batch)
+    assert not batch["token_type_ids"].any()
+    longest = 0
+    for i, (shard, a, a_stop, b, b_stop, _) in enumerate(plan.tolist()):
+        tokens = data.shards[shard].tokens
+        one, two = tokens[a:a_stop].tolist(), tokens[b:b_stop].tolist()
+        expected = [v.cls_id, *one, v.sep_id, v.sep_id, *two, v.sep_id]
+        longest = max(longest, len(expected))
+        assert ids[i].tolist() == expected + [v.pad_id] * (48 - len(expected))
+        assert batch["attention_mask"][i].sum() == len(expected)
+    assert longest == 48
+
+
+@pytest.mark.parametrize("input_format", ["segment-pair", "full-sentences"])
+def test_whole_words_of_bytes_end_at_separators(byte_store, input_format):
+    """A word is masked whole or not at all; the first word of a text is one, though it has no mark."""
+    store = Store.open(byte_store.path)
+    vocabulary = byte_store.data().vocabulary
+    data = PretrainingData(
+        *(store, "train", vocabulary, 64, InstanceConfig(dupe_factor=0, input_format=input_format)),
+        *(MaskingConfig(whole_word=True), 1),
+    )
+    batch, _ = data.take(Position(), 60)
+    ids, chosen = unmasked(batch), torch.zeros(60 * 64, dtype=torch.bool)
+    chosen[batch["masked_positions"][batch["masked_labels"] >= 0]] = True
+    special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}
+    for row, masked in zip(ids.tolist(), chosen.view(60, 64).tolist(), strict=True):
+        for i in range(1, 64):
+            if row[i] not in special and row[i - 1] not in special and vocabulary.continuation[row[i]]:
+                assert masked[i] == masked[i - 1]
+    parts = torch.from_numpy(vocabulary.continuation)[ids.flatten()]
+    assert 0 < parts[chosen].float().mean() < 1

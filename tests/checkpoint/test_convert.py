@@ -249,8 +249,8 @@ def test_the_command_prints_mapping_ignored_and_check(tmp_path, capsys):
 def test_a_prefix_that_does_not_exist(tmp_path):
     folder = SHARED / "oracle" / "model" / "tiny_l2_h32_adam"
     message = refusal(folder / "model.ckpt-100", tmp_path / "out")
-    assert "no model.ckpt-100.index in this folder; there is bert_model.ckpt" in message
-    assert "no checkpoint (no file ends in .index)" in refusal(tmp_path, tmp_path / "out")
+    assert "no model.ckpt-100 and no model.ckpt-100.index in this folder; there is bert_model.ckpt" in message
+    assert "neither config.json nor a TensorFlow checkpoint" in refusal(tmp_path, tmp_path / "out")
     assert "in this folder" in refusal(tmp_path / "nowhere" / "x", tmp_path / "out")
 
 

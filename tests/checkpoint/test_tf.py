@@ -101,7 +101,10 @@ def test_a_prefix_a_file_or_a_folder_means_the_checkpoint(prefix):
     write_bundle(prefix.with_name("model.ckpt-9"), ARRAYS)
     with pytest.raises(InputError, match=r"several checkpoints; there is model.ckpt-7, model.ckpt-9; give one"):
         find_prefix(prefix.parent)
-    with pytest.raises(InputError, match=r"no model.ckpt-8.index in this folder; there is model.ckpt-7, model.ckpt-9"):
+    with pytest.raises(
+        InputError,
+        match=r"no model.ckpt-8.index in this folder; there is model.ckpt-7, model.ckpt-9",
+    ):
         find_prefix(prefix.with_name("model.ckpt-8"))
     with pytest.raises(InputError, match="no checkpoint"):
         (prefix.parent / "sub").mkdir()
@@ -161,6 +164,12 @@ def test_slots_are_left_and_kernels_turned(tmp_path):
 def test_a_variable_of_neither_program_is_named(prefix):
     with pytest.raises(InputError, match=r"1 variables that are no part of BERT .*: empty"):
         read_original(with_config(prefix))
+
+
+def test_a_checkpoint_of_objects_is_refused(tmp_path):
+    write_bundle(tmp_path / "m", {"_CHECKPOINTABLE_OBJECT_GRAPH": np.zeros(3, np.float32)})
+    with pytest.raises(InputError, match=r"m: a checkpoint of objects \(Keras"):
+        read_original(with_config(tmp_path / "m"))
 
 
 def test_config_files(prefix):

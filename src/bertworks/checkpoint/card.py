@@ -31,10 +31,11 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     """The card as Markdown.
 
     config: the folder's config.json, of an encoder of this `shape`. sizes: parameters of each part. facts: anything the
-    run knows, values or tables of values, told as they are; `title` and `language` have a place of their own.
+    run knows, values or tables of values, told as they are; `title`, `language` and `made` have places of their own.
     """
     facts = dict(facts)
     title, language = facts.pop("title", "BERT encoder"), facts.pop("language", None)
+    made = facts.pop("made", "trained with bertworks")
     architecture = config["architectures"][0]
     one_sided = "mlm" in sizes and shape.direction != "both"  # it fills no masks
     ending = next((end for end in _PIPELINES if architecture.endswith(end)), None)
@@ -57,7 +58,7 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     tables = {key: value for key, value in facts.items() if isinstance(value, dict)}
     lines = ["---", *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()), "---", ""]
     known = f"`{architecture}` in transformers" if transformers else "no class of transformers fits"
-    lines += [f"# {title}", "", f"An encoder trained with bertworks; {known}.", ""]
+    lines += [f"# {title}", "", f"An encoder {made}; {known}.", ""]
     lines += _section("Shape", rows)
     lines += _section("Run", loose) if loose else []
     for name, table in tables.items():

@@ -114,7 +114,8 @@ def _changed(model: Model, found: Source, options: ConvertOptions) -> tuple[Mode
     notes = []
     kinds = {str(t.dtype).removeprefix("torch.") for t in found.tensors.values()} - {"float32"}
     if kinds:
-        notes.append(f"{' and '.join(sorted(kinds))} became float32; every value stays what it was")
+        how = "values are rounded" if "float64" in kinds else "every value stays what it was"
+        notes.append(f"{' and '.join(sorted(kinds))} became float32; {how}")
     if found.tokenizer is None:
         notes.append("warning: there is no tokenizer beside the weights, so none is written")
     had = model.config.max_length
@@ -140,7 +141,8 @@ def _write(folder: Path, model: Model, found: Source, options: ConvertOptions) -
     kept = kept_of(found.folder, found.settings, model)
     if options.positions:
         kept["max_length"] = options.positions
-    save_folder(folder, model, found.tokenizer, {"title": "Converted encoder", "converted from": found.what}, **kept)
+    facts = {"title": "Converted encoder", "made": f"converted by bertworks from a {found.what}"}
+    save_folder(folder, model, found.tokenizer, facts, **kept)
     if options.to == "folder":
         return
     if read_json(folder / CONFIG)["model_type"] == "bertworks" or found.tokenizer is None:

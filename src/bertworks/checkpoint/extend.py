@@ -45,8 +45,10 @@ def extend_folder(folder: Path | str, words: Path | str, out: Path | str) -> Ext
         return found
     model = with_rows(load_model(folder), found.pieces)
     _, settings = read_config(folder)
-    facts = {"title": "Encoder with an extended vocabulary", "new words": len(found.pieces)}
-    save_folder(out, model, found.tokenizer, facts, **kept_of(folder, settings, model))
+    facts = {"title": "Encoder with an extended vocabulary", "made": "whose vocabulary bertworks extended"}
+    save_folder(
+        out, model, found.tokenizer, facts | {"new words": len(found.pieces)}, **kept_of(folder, settings, model)
+    )
     return found
 
 
@@ -69,8 +71,8 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], where: str) -> Extended:
     parts = json.loads(tokenizer.pipeline)
     if parts["model"]["type"] != "WordPiece":
         raise InputError(
-            f"the vocabulary is of the kind {parts['model']['type']}; only WordPiece vocabularies are extended: the "
-            "others follow from merges or probabilities that a new word does not have"
+            f"{where}: the vocabulary is of the kind {parts['model']['type']}; only WordPiece vocabularies are "
+            "extended: the others follow from merges or probabilities that a new word does not have"
         )
     added: dict[str, list[int]] = {}
     skipped: dict[str, str] = {}

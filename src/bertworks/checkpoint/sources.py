@@ -21,6 +21,7 @@ from .folder import CONFIG, WEIGHTS, find_model, read_config, read_weights
 from .names import Family
 from .pooling import Pooling, read_pooling
 from .tf import read_original
+from .tf_files import prefixes
 
 PICKLE = "pytorch_model.bin"
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
@@ -69,6 +70,9 @@ def read_source(
 
 
 def _original(path: Path | str, do_lower_case: bool | None, hidden_act: str | None) -> Source:
+    """A TensorFlow checkpoint."""
+    if Path(path).is_dir() and not prefixes(Path(path)):
+        raise InputError(f"{path}: neither {CONFIG} nor a TensorFlow checkpoint (.index) in this folder")
     read = read_original(path, hidden_act)
     folder = read.prefix.parent
     config = hf.config_from_hf(read.settings, str(folder))

@@ -102,6 +102,10 @@ def read_original(path: Path | str, hidden_act: str | None = None) -> OriginalCh
     if hidden_act is not None:
         settings["hidden_act"] = hidden_act
     bundle = open_bundle(prefix)
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in bundle.variables:
+        raise InputError(
+            f"{prefix}: a checkpoint of objects (Keras, TensorFlow 2); only those named by variable are read"
+        )
     ignored = {name: why for name in bundle.variables for why, names in _IGNORED.items() if names.fullmatch(name)}
     names = {name: hf_name(name, settings["model_type"]) for name in bundle.variables.keys() - ignored.keys()}
     unknown = sorted(name for name, theirs in names.items() if theirs is None)

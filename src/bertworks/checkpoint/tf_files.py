@@ -91,7 +91,7 @@ def find_prefix(path: Path | str) -> Path:
         if prefix.with_name(prefix.name + ".index").exists():
             return prefix
         folder, found = path.parent, prefixes(path.parent)
-        what = f"no {prefix.name}.index in this folder"
+        what = f"no {prefix.name} and no {prefix.name}.index in this folder"
         if path.is_file():
             what = f"{path.name} is no checkpoint of format V2 (index and data files), the only one that is read"
     there = f"; there is {', '.join(prefix.name for prefix in found)}; give one of them" if found else ""

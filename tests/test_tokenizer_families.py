@@ -107,8 +107,7 @@ def test_ids_of_albert(sentences: list[str]) -> None:
     """transformers' class over this vocabulary, and SentencePiece itself after the original's preprocessing.
 
     The class gets the pieces as they are. If it reads the .model itself, transformers 5 takes ( ) " - . and others, the
-    user-defined symbols, out of the text first and begins a new word behind them, as neither the original nor the
-    published tokenizer.json does.
+    user-defined symbols, out of the text first and begins a new word behind them, which the original does not.
     """
     transformers = pytest.importorskip("transformers")
     sentencepiece = pytest.importorskip("sentencepiece")

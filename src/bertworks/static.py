@@ -58,7 +58,7 @@ def read_static(vectors: Path | str, tokenizer: Path | str, out: Path | str) -> 
     A piece that is a whole word takes that word's vector. Raises InputError if a line is broken or no word is known.
     """
     pieces = Tokenizer.load(tokenizer)
-    numbers = {piece: i for i, piece in enumerate(pieces.vocab)}
+    numbers = {pieces.readable(i): i for i in np.flatnonzero(~pieces.continuation).tolist()}
     rows: dict[int, Vectors] = {}
     width = 0
     for number, line in _lines(Path(vectors)):

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from bertworks import distill as distilling
-from bertworks import objectives
+from bertworks import vocabulary_loss
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.config import load_recipe
@@ -17,11 +17,12 @@ from bertworks.distill import DistillConfig, every_second, start_student, studen
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
-from bertworks.objectives import DistillationObjective, Scorer, Term, linear_divergence
+from bertworks.objectives import DistillationObjective
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import parallel
 from bertworks.training.loop import evaluate
 from bertworks.training.report import read_log
+from bertworks.vocabulary_loss import Scorer, Term, linear_divergence
 from test_objectives import batch, problem
 from training.runs import ALONE, loop_of
 from training.sittings import Sitting, records, state_of, weights
@@ -93,7 +94,7 @@ def line(folder, tiny_store, teacher, *more):
 @pytest.mark.parametrize("rows", [4, 1024])
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
 def test_value_and_gradients_of_the_divergence(rows, temperature, monkeypatch):
-    monkeypatch.setattr(objectives, "ROWS", rows)
+    monkeypatch.setattr(vocabulary_loss, "ROWS", rows)
     tensors, labels = problem()
     generator, used = torch.Generator().manual_seed(8), labels >= 0
     theirs = [torch.randn(shape, generator=generator) for shape in ((23, 9), (31, 9), (31,))]  # another width

@@ -17,7 +17,7 @@ FLOORS = [
     | {"tasks.metrics", "tasks.table", "sheets", "resampling"},
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
-    {"pretrain", "static", "finetune", "evaluate", "distill"},
+    {"pretrain", "static", "finetune", "evaluate"},
     {"predictor", "features", "plots", "demo_report", "compare"} | {"sweep"},  # read what runs wrote; many runs
     {"probing"},  # looks into models, draws with the colours of plots
     {"feature_files"} | {"suite", "submission", "study", "demo", "export", "serve", "doctor"},
@@ -29,7 +29,8 @@ ROOMS |= dict.fromkeys(  # several files, one room
     + ("tokenizer_files", "tokenizer_check"),
     ROOMS["tokenizer"],
 )
-ROOMS["finetune_job"] = ROOMS["finetune"]
+ROOMS |= dict.fromkeys(("finetune_job", "distill_task"), ROOMS["finetune"])
+ROOMS["distill"], ROOMS["vocabulary_loss"] = ROOMS["pretrain"], ROOMS["objectives"]
 ROOMS["predict_files"] = ROOMS["predictor"]
 ROOMS["files"] = ROOMS["config"]
 

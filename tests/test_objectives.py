@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertworks import objectives
+from bertworks import vocabulary_loss
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
-from bertworks.objectives import ClassificationObjective, PretrainingObjective, SpanObjective, linear_cross_entropy
+from bertworks.objectives import ClassificationObjective, PretrainingObjective, SpanObjective
+from bertworks.vocabulary_loss import linear_cross_entropy
 
 TINY = ModelConfig(
     vocab_size=40,
@@ -36,7 +37,7 @@ def plain(hidden, weight, bias, labels):
 @pytest.mark.parametrize("rows", [4, 5, 1024])
 @pytest.mark.parametrize("unused", [0.0, 0.3])
 def test_value_and_gradients_of_the_fused_projection(rows, unused, monkeypatch):
-    monkeypatch.setattr(objectives, "ROWS", rows)
+    monkeypatch.setattr(vocabulary_loss, "ROWS", rows)
     tensors, labels = problem(unused=unused)
     expected = plain(*tensors, labels)
     gradients = torch.autograd.grad(3 * expected, tensors)
@@ -58,7 +59,7 @@ def test_large_scores_do_not_overflow():
 
 
 def test_near_in_bfloat16(monkeypatch):
-    monkeypatch.setattr(objectives, "ROWS", 8)
+    monkeypatch.setattr(vocabulary_loss, "ROWS", 8)
     tensors, labels = problem()
     expected = plain(*tensors, labels)
     gradients = torch.autograd.grad(expected, tensors)

@@ -112,8 +112,8 @@ def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path
         compile_layers(model.encoder)
     return Loop(
         model,
-        job.kind.objective,
-        ExampleFeed(job.train, config, job.world),
+        job.objective,
+        ExampleFeed(job.train, config, job.world, None if job.taught is None else job.taught.scores),
         optimizer,
         job.world,
         config.loop,
@@ -121,6 +121,7 @@ def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path
         recipe,
         progress,
         evaluate=lambda: job.judge(model).metrics,
+        weights=job.weights,
         quiet=job.quiet,
     )
 
@@ -145,6 +146,7 @@ def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: l
         "examples": {"train": len(job.data.train), "dev": len(job.data.dev)},
         "truncation": {"train": job.train.truncation(), "dev": job.dev.inputs.truncation()},
         "notes": list(job.notes),
+        **({"teacher": job.taught.facts} if job.taught else {}),
         "data": job.data.source,
         "model": str(job.folder),
         "random_init": config.random_init,

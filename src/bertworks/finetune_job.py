@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from .checkpoint.folder import initial_model, load_tokenizer, parts_in, read_config
-from .config import from_dict, identity
+from .checkpoint.folder import find_model, initial_model, load_tokenizer, parts_in, read_config
+from .config import from_dict, identity, later
+from .distill_task import Taught, ask_teacher
 from .files import InputError, checksum, read_json
 from .model.encoder import build_layer, initialise
 from .model.heads import BARE, Model, build_model
 from .model.layer_choice import LayerChoice
 from .model.top import TopConfig
+from .objectives import Objective, TaughtObjective
 from .tasks.base import Data, Judged, Kind, Limits, Prepared, Task
 from .tasks.inputs import Inputs, Order
 from .tasks.kinds import kind_of, with_labels
@@ -47,6 +50,9 @@ class FinetuneConfig(Limits):
     frozen: bool = False  # the encoder is left as it is, its vectors are features (section 5.3); all above it learns
     top: TopConfig = BARE  # what stands between encoder and head: other layers than the last, a BiLSTM
     reinit_layers: int = 0  # top layers whose weights begin anew, with the pooler's (Zhang et al., 2021)
+    teacher: str = later("")  # fine-tuned folder whose scores are learned beside the labels (classes and regression)
+    temperature: float = later(2.0)  # of teacher's and student's softmax where the teacher's scores are learned
+    soft_share: float = later(0.5)  # of the loss that is the teacher's, the rest is the labels'
     seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
 
     def __post_init__(self) -> None:
@@ -55,6 +61,8 @@ class FinetuneConfig(Limits):
             raise ValueError("expected batch_size of 1 or more, epochs above 0, reinit_layers of 0 or more")
         if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
+        if self.temperature <= 0 or not 0 <= self.soft_share <= 1:
+            raise ValueError("expected a temperature above 0 and a soft_share from 0 to 1")
 
     @classmethod
     def for_task(cls, task: Task) -> "FinetuneConfig":
@@ -78,10 +86,10 @@ class FinetuneConfig(Limits):
 class ExampleFeed:
     """The batches of a run: a pure function of its progress. All micro-batches of an update have the same length."""
 
-    def __init__(self, inputs: Inputs, config: FinetuneConfig, world: parallel.World):
+    def __init__(self, inputs: Inputs, config: FinetuneConfig, world: parallel.World, teacher: Tensor | None = None):
         if config.batch_size % world.size:
             raise InputError(f"batch_size {config.batch_size} is not divisible by the {world.size} processes")
-        self.inputs, self.config, self.world = inputs, config, world
+        self.inputs, self.config, self.world, self.teacher = inputs, config, world, teacher
         updates = config.loop.steps or sys.maxsize // config.batch_size
         self.order = Order(inputs.lengths, config.batch_size, updates, config.loop.seed, config.length_window)
 
@@ -90,11 +98,13 @@ class ExampleFeed:
         mine = len(rows) // self.world.size
         first, micro = mine * self.world.rank, self.config.micro_batch_size or mine
         longest = self.inputs.padded_length(rows)
-        starts = range(first, first + mine, micro)
-        made = [
-            (self.inputs.batch(rows[a : min(a + micro, first + mine)], longest), a * self.inputs.choices)
-            for a in starts
-        ]
+        made = []
+        for start in range(first, first + mine, micro):
+            chosen = rows[start : min(start + micro, first + mine)]
+            batch = self.inputs.batch(chosen, longest)
+            if self.teacher is not None:
+                batch["teacher_scores"] = self.teacher[torch.from_numpy(chosen)]
+            made.append((batch, start * self.inputs.choices))
         return Group(made, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))
 
 
@@ -112,6 +122,7 @@ class Job:
     dev: Prepared
     more: dict[str, Prepared]  # further development sets
     notes: tuple[str, ...]  # what was left out of the training rows
+    taught: Taught | None  # what a teacher says of the training rows
     start: tuple[str, ...]  # labels, and checksums of rows and weights: what a run begins with besides its settings
     world: parallel.World
     quiet: bool
@@ -135,9 +146,22 @@ class Job:
         start.append(json.dumps(read_json(folder / "config.json")))
         if not config.random_init and (weights := folder / "model.safetensors").exists():  # else `initial_model` says
             start.append(checksum(weights))
-        return cls(
-            config, task, kind, data, folder, tokenizer, train.inputs, dev, more, notes, tuple(start), world, quiet
-        )
+        taught = ask_teacher(config.teacher, task, kind, data, config, world) if config.teacher else None
+        if taught is not None:
+            start.append(checksum(find_model(config.teacher) / "model.safetensors"))
+        sides = (train.inputs, dev, more, notes, taught, tuple(start))
+        return cls(config, task, kind, data, folder, tokenizer, *sides, world, quiet)
+
+    @property
+    def objective(self) -> Objective:
+        """What is learned: labels, and what the teacher says, if there is one."""
+        return self.kind.objective if self.taught is None else TaughtObjective(self.config.temperature)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Of the terms in the loss."""
+        share = self.config.soft_share
+        return {} if self.taught is None else {"task": 1 - share, "soft": share}
 
     def fingerprint(self, config: FinetuneConfig) -> str:
         """Hash of what must not change between the sittings of a run."""

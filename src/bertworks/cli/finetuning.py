@@ -30,6 +30,8 @@ class Command:
 
     bertworks finetune --task mrpc --data DIR --model FOLDER --out DIR --sweep paper --restarts 3
 
+    bertworks finetune --task mrpc --data DIR --model STUDENT --teacher FINETUNED --out RUN
+
     bertworks finetune --suite paper --data GLUE --model FOLDER --out DIR --seeds 1 2 3
     """
 

@@ -25,7 +25,7 @@ from bertworks.training.report import read_log
 from bertworks.vocabulary_loss import Scorer, Term, linear_divergence
 from test_objectives import batch, problem
 from training.runs import ALONE, loop_of
-from training.sittings import Sitting, records, state_of, weights
+from training.sittings import Sitting, records, state_of, tensors, weights
 
 TEACHER = ModelConfig(
     vocab_size=100,
@@ -301,6 +301,18 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, teacher
     assert weights(tmp_path / "run") == weights(trained) and records(tmp_path / "run") == records(trained)
     found = [json.loads((run / "results.json").read_text()) for run in (trained, tmp_path / "run")]
     assert found[0]["metrics"] == found[1]["metrics"]
+
+
+def test_two_processes_equal_one(tiny_store, teacher, tmp_path):
+    recipe, more = write_recipe(tmp_path), ("--teacher", str(teacher), "--loop.steps", "4")
+    for size in (1, 2):
+        sitting = Sitting(recipe, tiny_store.path, tmp_path / str(size), *more, size=size, verb="distill")
+        assert sitting.end() == 0, sitting.said.read_text()
+    one, two = tensors(tmp_path / "1"), tensors(tmp_path / "2")
+    assert (one - two).norm() < 1e-6 * one.norm()
+    for a, b in zip(records(tmp_path / "1"), records(tmp_path / "2"), strict=True):
+        for key in ("soft_loss", "mlm_loss", "cosine_loss"):
+            assert a[key] == pytest.approx(b[key], rel=1e-5)
 
 
 def test_a_resumed_run_must_have_the_same_teacher(tiny_store, teacher, trained, tmp_path):

@@ -251,17 +251,20 @@ class _Tokens:
 def _tokens_of(contexts: Contexts, C: int, tokenizer: Tokenizer) -> _Tokens:
     lengths = np.diff(contexts.edges)  # (N * C,)
     part = np.repeat(np.arange(len(lengths)), lengths)
-    place = np.arange(len(part)) + part + part // C + 1  # after a [SEP] for each part before, a [CLS] for each text
-    edges = contexts.edges[::C] + np.arange(len(lengths) // C + 1) * (C + 1)
+    separators = tokenizer.layout.pair_separators
+    specials = 2 + separators * (C - 1)  # of each text
+    place = np.arange(len(part)) + part // C * specials + 1 + part % C * separators
+    edges = contexts.edges[::C] + np.arange(len(lengths) // C + 1) * specials
     F = edges[-1]
     ids, offsets = np.full(F, tokenizer.sep_id, np.int32), np.zeros((F, 2), np.int32)
     ids[edges[:-1]], ids[place] = tokenizer.cls_id, contexts.ids
     offsets[place] = np.stack([contexts.begin, contexts.end], 1)
     words = np.full(F, -1, np.int32)
     words[place] = contexts.word - contexts.word_edges[part]
-    first = np.ones(len(edges) - 1, np.int64) if C == 1 else lengths[::2] + 2
+    first = np.ones(len(edges) - 1, np.int64) if C == 1 else lengths[::2] + 1 + separators
     segments = np.arange(F) - np.repeat(edges[:-1], np.diff(edges)) >= np.repeat(first, np.diff(edges))
-    return _Tokens(ids, edges, first, offsets, words, (segments & (C == 2)).astype(np.uint8))
+    segments &= C == 2 and tokenizer.layout.segments
+    return _Tokens(ids, edges, first, offsets, words, segments.astype(np.uint8))
 
 
 def _windows_of(tokens: _Tokens, contexts: Contexts, max_length: int) -> Windows:
@@ -270,10 +273,10 @@ def _windows_of(tokens: _Tokens, contexts: Contexts, max_length: int) -> Windows
     length, room = np.diff(tokens.edges) - tokens.first - 1, max_length - tokens.first - 1
     narrow = np.flatnonzero((length > room) & (room < max_length // 4))
     if len(narrow):
-        text = contexts.texts[2 * narrow[0]]
+        text, count = contexts.texts[2 * narrow[0]], np.diff(contexts.edges)[2 * narrow[0]]
         raise InputError(
-            f"the first text of a pair, {text[:40]!r} and so on, has {tokens.first[narrow[0]] - 2} tokens: that leaves "
-            f"too little of {max_length} for windows over the second; put the longer text second"
+            f"the first text of a pair, {text[:40]!r} and so on, has {count} tokens: that leaves too "
+            f"little of {max_length} for windows over the second; put the longer text second"
         )
     beyond = np.maximum(0, length - room)
     number = 1 + -(-beyond // np.maximum(1, room * 3 // 4))

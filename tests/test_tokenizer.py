@@ -366,7 +366,7 @@ def test_check_warns_of_misfits(tmp_path: Path) -> None:
         ("tokenizer.json", b"{", "not valid JSON"),
         ("tokenizer.json", b"[1]", "not a tokenizer.json"),
         ("tokenizer.json", b'{"model": {"type": "WordLevel"}}', "expected one of WordPiece, BPE, Unigram"),
-        ("tokenizer.json", b'{"model": {"type": "BPE"}}', "its BPE is not on bytes"),
+        ("tokenizer.json", b'{"model": {"type": "BPE"}, "pre_tokenizer": "x"}', "cannot read"),
         ("tokenizer.json", b'{"model": {"type": "WordPiece"}}', "cannot read"),
         ("readme.txt", b"", "neither tokenizer.json nor vocab.txt"),
     ],

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -466,6 +467,8 @@ def test_other_bad_input(tmp_path: Path) -> None:
         TokenizerConfig(model="word")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="lacks <s>"):
         TokenizerConfig(model="bpe", special_tokens=("[PAD]", "<pad>", "</s>", "<unk>", "<mask>"))
+    with pytest.raises(InputError, match="its BPE is not on bytes"):
+        Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE()).to_str())
     (tmp_path / "a.model").write_bytes(b"")
     (tmp_path / "b.model").write_bytes(b"")
     with pytest.raises(InputError, match=r"2 \.model files"):

@@ -38,15 +38,15 @@ BERT_LAYOUT = Layout()
 def check_pipeline(pipeline: str, where: str) -> str:
     """`pipeline` as the library writes it, without padding and truncation (both are ours). Raises InputError."""
     try:
-        parts = json.loads(pipeline)
-        kind = parts["model"]["type"]
+        kind = json.loads(pipeline)["model"]["type"]
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
     if kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
-    if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer")):
+    read = _read(pipeline, where).to_str()
+    if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(json.loads(read), "pre_tokenizer")):
         raise InputError(f"{where}: its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's")
-    return _read(pipeline, where).to_str()
+    return read
 
 
 def _read(pipeline: str, where: str) -> tokenizers.Tokenizer:

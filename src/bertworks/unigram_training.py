@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma
 
 MAX_WORDS = 500_000  # different words that are learned from, the most frequent ones: some gigabyte
-MAX_WORD, MAX_PIECE = 32, 16  # characters; longer words are cut
+MAX_WORD, MAX_PIECE = 24, 16  # characters; longer words are cut, lest the product of their chances underflow
 SEEDS = 400_000  # pieces to begin with
 KEEP, ROUNDS = 0.75, 2  # share of the pieces that a pruning leaves; EM steps before it
 FACTOR = np.uint64(0x9E3779B97F4A7C15)  # of the hash of a substring

@@ -30,8 +30,8 @@ class TokenizerConfig:
     vocab_size: int = 30_000  # pieces in all, special tokens included (the paper's "30,000 token vocabulary")
     lowercase: bool | None = None  # lower-case, strip accents, leave Hangul whole; left out: yes, but no for bpe
     max_chars: int = 200_000_000  # characters of text to train on; of more text an even sample of its lines is taken
-    min_frequency: int = 2  # a pair of pieces seen less often is not merged
-    character_coverage: float = 0.9999  # single characters are kept until they cover this share of the text
+    min_frequency: int = 2  # a pair of pieces seen less often is not merged; unigram merges nothing
+    character_coverage: float = 0.9999  # single characters are kept until they cover this share; bpe has all bytes
     limit_alphabet: int = 0  # at most so many single characters; 0: a quarter of vocab_size
     special_tokens: tuple[str, ...] = ()  # ids 0, 1, 2, ... in this order; left out: the model's own five
 

@@ -300,6 +300,7 @@ def test_heads_are_dropped_and_said(name, tmp_path):
     model.save_pretrained(tmp_path / "src")
     done = convert(tmp_path / "src", tmp_path / "out", ConvertOptions(drop_heads=True))
     assert "part of a head that was left out" in done.ignored.values()
+    assert not {row.theirs for row in done.mapping} & done.ignored.keys()
     assert any(note.startswith("heads left out: ") for note in done.notes)
     back = pytest.importorskip("transformers").AutoModel.from_pretrained(tmp_path / "out")
     with torch.no_grad():

@@ -69,23 +69,12 @@ def convert(source: Path | str, out: Path | str, options: ConvertOptions | None 
         raise InputError(f"{out} is there already, and not empty; give a new folder")
     found = read_source(source, options.do_lower_case, options.hidden_act, options.allow_pickle)
     model = assemble(found.config, found.settings, found.tensors, found.folder)
-    canonical = {ours: found.family.their_name(ours) for ours in model.state_dict()}
     changed, notes = _changed(model, found, options)
     staging = out.absolute().with_name(f".{out.absolute().name}.converting")
     shutil.rmtree(staging, ignore_errors=True)  # of a killed run
     try:
         _write(staging, changed, found, options)
-        back = load_model(staging)
-        converted = Converted(
-            what=found.what,
-            mapping=[
-                Row(found.names[name], ours, tuple(found.tensors[name].shape)) for ours, name in canonical.items()
-            ],
-            ignored=found.ignored | _copies(found, canonical) | _dropped(found, canonical, back),
-            notes=notes,
-            tensor_difference=_tensor_difference(found, canonical, back),
-            output_difference=_output_difference(model, back),
-        )
+        converted = _compared(model, load_model(staging), found, notes)
         if converted.tensor_difference > 0 or converted.output_difference > TOLERANCE:
             raise InputError(
                 f"{out}: not written: read back, tensors differ by {converted.tensor_difference:.2g} and outputs by "
@@ -95,6 +84,19 @@ def convert(source: Path | str, out: Path | str, options: ConvertOptions | None 
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return converted
+
+
+def _compared(model: Model, back: Model, found: Source, notes: list[str]) -> Converted:
+    """The report on the source's model and the one that was read back."""
+    canonical = {ours: found.family.their_name(ours) for ours in model.state_dict()}
+    return Converted(
+        what=found.what,
+        mapping=[Row(found.names[canonical[ours]], ours, tuple(t.shape)) for ours, t in back.state_dict().items()],
+        ignored=found.ignored | _copies(found, canonical) | _dropped(found, canonical, back),
+        notes=notes,
+        tensor_difference=_tensor_difference(found, canonical, back),
+        output_difference=_output_difference(model, back),
+    )
 
 
 def _copies(found: Source, canonical: dict[str, str]) -> dict[str, str]:

@@ -179,6 +179,13 @@ def pretrain(
             f"{store.vocab_size}; give --model.vocab-size {store.vocab_size} or build the corpus with the other "
             "tokenizer"
         )
+    pad = tokenizer.pad_id
+    if config.model.family == "roberta" and config.model.pad_token_id != pad:
+        raise InputError(
+            f"the recipe's model.pad_token_id is {config.model.pad_token_id}, the corpus's tokenizer pads with {pad}; "
+            "RoBERTa's positions begin behind it, so give "
+            f"--model.pad-token-id {pad} --model.position-offset {pad + 1}"
+        )
     with parallel.joined_world() as world:
         run = Run(config, store, tokenizer, out, world, config.fingerprint(store), quiet)
         loop = prepare(run, start_model(config, init), config.predicts)

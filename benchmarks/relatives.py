@@ -1,0 +1,133 @@
+"""BERT and its relatives, each pre-trained from the same store for the same time, then fine-tuned with three seeds.
+
+    OMP_NUM_THREADS=1 python benchmarks/relatives.py --corpus STORE --work DIR [--hours 0.1667] [--data ../shared/data]
+
+The recipes are recipes/pretrain/{study,roberta-cpu,albert-cpu,gpt-cpu}.toml with four layers, and a student of two,
+recipes/distill/cpu.toml, that learns from the BERT of this very run, beside the same student without a teacher.
+Fine-tuning is recipes/finetune/study.toml on MRPC and the first rows of SST-2. Every run is a folder in --work, and a
+script that was stopped goes on with the same line. One after the other, so that equal time means the same for all.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertworks.checkpoint.folder import load_model
+from bertworks.files import read_json, write_json
+from bertworks.training import parallel
+from bertworks.training.report import read_log
+
+HERE = Path(__file__).resolve().parent
+RECIPES = HERE.parent / "recipes"
+SEEDS = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One encoder: how its training is started."""
+
+    name: str
+    verb: str  # pretrain or distill
+    recipe: str
+    flags: tuple[str, ...] = ()
+
+
+SIDES = (
+    Side("BERT", "pretrain", "pretrain/study.toml", ("--model.num-hidden-layers", "4", "--loop.tokens", "0")),
+    Side("RoBERTa", "pretrain", "pretrain/roberta-cpu.toml"),
+    Side("ALBERT", "pretrain", "pretrain/albert-cpu.toml"),
+    Side("GPT", "pretrain", "pretrain/gpt-cpu.toml"),
+    Side("DistilBERT", "distill", "distill/cpu.toml"),
+    Side(
+        "two layers without a teacher", "pretrain", "pretrain/study.toml", ("--objective", "mlm", "--loop.tokens", "0")
+    ),
+)
+
+
+def run(*words: str) -> None:
+    """One line of `bertworks`; what it says goes to this process's standard error."""
+    line = [sys.executable, "-m", "bertworks.cli", *words]
+    print("$ bertworks", *words, file=sys.stderr)
+    subprocess.run(line, check=True, stdout=sys.stderr)
+
+
+def folder_of(work: Path, side: Side) -> Path:
+    return work / side.name.lower().replace(" ", "-")
+
+
+def train(side: Side, args: argparse.Namespace) -> None:
+    out = folder_of(args.work, side)
+    words = [side.verb, str(RECIPES / side.recipe), "--corpus", str(args.corpus), "--out", str(out)]
+    teacher = ["--teacher", str(folder_of(args.work, SIDES[0]))] if side.verb == "distill" else []
+    run(*words, *teacher, *side.flags, "--loop.hours", str(args.hours))
+
+
+def rows_of(args: argparse.Namespace, task: str, rows: int) -> Path:
+    """A folder with the first training rows of a task and all its development rows."""
+    source, out = args.data / "glue" / task, args.work / "rows" / task
+    out.mkdir(parents=True, exist_ok=True)
+    lines = (source / "train.tsv").read_bytes().splitlines(keepends=True)
+    (out / "train.tsv").write_bytes(b"".join(lines[: rows + 1] if rows else lines))
+    (out / "dev.tsv").write_bytes((source / "dev.tsv").read_bytes())
+    return out
+
+
+def scores(side: Side, args: argparse.Namespace) -> dict[str, Any]:
+    """Development accuracy of three seeds on each task, from this encoder and from random weights of its shape."""
+    found: dict[str, Any] = {}
+    for task, folder, rows in (("mrpc", "MRPC", 0), ("sst2", "SST-2", args.rows)):
+        out = args.work / "finetune" / f"{folder_of(args.work, side).name}-{task}"
+        words = ["finetune", str(RECIPES / "finetune/study.toml"), "--task", task, "--out", str(out)]
+        model = ["--model", str(folder_of(args.work, side)), "--data", str(rows_of(args, folder, rows))]
+        run(*words, *model, "--seeds", *map(str, SEEDS))
+        values = [read_json(path)["metrics"]["accuracy"] for path in sorted(out.glob("*/results.json"))]
+        assert len(values) == len(SEEDS), values
+        found[task] = {"accuracy": values, "mean": statistics.mean(values), "sd": statistics.stdev(values)}
+    return found
+
+
+def facts(side: Side, work: Path) -> dict[str, Any]:
+    """What one training came to: its cost, its size and the losses on held-out text, at the end and on the way."""
+    out = folder_of(work, side)
+    results = read_json(out / "results.json")
+    model = load_model(out / "model")
+    evaluations = [r for r in read_log(out) if r["kind"] == "eval"]
+    kept = ("steps", "tokens", "seconds", "metrics", "seed", "teacher", "size", "speed")
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "layers": sum(p.numel() for p in model.encoder.layers.parameters()),
+        **{key: results[key] for key in kept if key in results},
+        "evaluations": [{k: r[k] for k in r if k in ("step", "seconds") or "_" in k} for r in evaluations],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="a store of 8,192 pieces")
+    parser.add_argument("--work", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--data", type=Path, default=HERE.parent / "../shared/data", help="has glue/")
+    parser.add_argument("--hours", type=float, default=0.1667, help="training time of each encoder")
+    parser.add_argument("--rows", type=int, default=5000, help="training rows of SST-2")
+    parser.add_argument("--only", nargs="*", default=[side.name for side in SIDES], help="these encoders alone")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "relatives.json")
+    args = parser.parse_args()
+    sides = [side for side in SIDES if side.name in args.only]
+    for side in sides:
+        train(side, args)
+    report = {side.name: facts(side, args.work) | {"scores": scores(side, args)} for side in sides}
+    setting = {
+        "hours": args.hours,
+        "seeds": SEEDS,
+        "sst2_rows": args.rows,
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+    write_json(args.out, {"setting": setting, "sides": report, "machine": parallel.facts()})
+
+
+if __name__ == "__main__":
+    main()

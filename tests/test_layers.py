@@ -25,8 +25,10 @@ FLOORS = [
 ]
 ROOMS = {room: (floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms}
 ROOMS |= dict.fromkeys(  # several files, one room
-    ("wordpiece", "byte_bpe", "unigram", "unigram_training", "spiece", "pipeline", "vocab_training", "known_words")
-    + ("tokenizer_files", "tokenizer_check"),
+    (
+        *("wordpiece", "byte_bpe", "unigram", "unigram_training", "spiece", "pipeline", "vocab_training"),
+        *("known_words", "tokenizer_files", "tokenizer_check"),
+    ),
     ROOMS["tokenizer"],
 )
 ROOMS |= dict.fromkeys(("finetune_job", "distill_task"), ROOMS["finetune"])

@@ -34,7 +34,8 @@ class MaskedLMHead(nn.Module):
         self.norm = nn.LayerNorm(E, eps=config.layer_norm_eps)
         self.decoder = None if config.tie_word_embeddings else nn.Linear(E, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        self.hidden_act = "gelu" if config.family == "roberta" else config.hidden_act  # as its code has it, whatever is set
+        # RoBERTa's code has exact GELU here, whatever its layers have
+        self.hidden_act = "gelu" if config.family == "roberta" else config.hidden_act
 
     def forward(self, x: Tensor) -> Tensor:
         """(M, D) to (M, E), ready for the product with the embedding table."""

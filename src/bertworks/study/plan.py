@@ -217,8 +217,7 @@ class Planner:
             config = minute.finetuning(config)
         if config.max_seq_length > row.shape.max_length:
             raise InputError(
-                f"max_seq_length = {config.max_seq_length}, but the model has {row.shape.max_length} "
-                "positions"
+                f"max_seq_length = {config.max_seq_length}, but the model has {row.shape.max_length} positions"
             )
         LayerChoice.parse(config.top.layers, row.shape.num_hidden_layers)
         found = []

@@ -13,7 +13,7 @@ import bertworks
 ROOT = Path(bertworks.__file__).parent
 FLOORS = [
     {"config", "files"},
-    {"tokenizer", "wordpiece", "tokenizer_check", "model", "training.optim", "training.parallel", "training.report"}
+    {"tokenizer", "model", "training.optim", "training.parallel", "training.report"}
     | {"tasks.metrics", "tasks.table", "sheets", "resampling"},
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
@@ -24,14 +24,7 @@ FLOORS = [
     {"cli"},
 ]
 ROOMS = {room: (floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms}
-ROOMS |= dict.fromkeys(  # several files, one room
-    (
-        *("wordpiece", "byte_bpe", "unigram", "unigram_training", "spiece", "pipeline", "vocab_training"),
-        *("known_words", "tokenizer_files", "tokenizer_check"),
-    ),
-    ROOMS["tokenizer"],
-)
-ROOMS |= dict.fromkeys(("finetune_job", "distill_task"), ROOMS["finetune"])
+ROOMS |= dict.fromkeys(("finetune_job", "distill_task"), ROOMS["finetune"])  # several files, one room
 ROOMS["distill"], ROOMS["vocabulary_loss"] = ROOMS["pretrain"], ROOMS["objectives"]
 ROOMS["predict_files"] = ROOMS["predictor"]
 ROOMS["files"] = ROOMS["config"]

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import reference_tokenizer as reference
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from bertworks.tokenizer_check import check, script
-from bertworks.vocab_training import sample_lines
-from bertworks.wordpiece import SPECIAL_TOKENS
+from bertworks.tokenizer.check import check, script
+from bertworks.tokenizer.training import sample_lines
+from bertworks.tokenizer.wordpiece import SPECIAL_TOKENS
 
 SHARED = Path(__file__).parents[1] / "../shared"
 VOCABS = SHARED / "data/vocab"

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from bertworks.data.sentences import split_sentences
 from bertworks.files import InputError
-from bertworks.spiece import read_model
 from bertworks.tasks.windows import find_answer, narrow_span, tokenize_contexts
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from bertworks.tokenizer_check import check
+from bertworks.tokenizer.check import check
+from bertworks.tokenizer.spiece import read_model
 from shared_data import shared
 
 KOREAN = "한국어 위키백과는 누구나 고칠 수 있는 백과사전이다. 서울은 대한민국의 수도이다."

@@ -45,7 +45,7 @@ def tokenizer_check(argv: list[str]) -> None:
 
     from ..data.corpus import InputOptions, read_documents
     from ..tokenizer import Tokenizer
-    from ..tokenizer_check import check
+    from ..tokenizer.check import check
 
     def run(
         tokenizer: tyro.conf.Positional[Path],

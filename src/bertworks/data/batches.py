@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..pipeline import BERT_LAYOUT, Layout
 from ..tokenizer import Tokenizer
+from ..tokenizer.pipeline import BERT_LAYOUT, Layout
 from .instances import GROUP, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
 from .masking import Draws, MaskingConfig, mask, predictions_per_sequence
 from .store import Store

@@ -17,8 +17,9 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
+from ..files import InputError
 from . import byte_bpe, unigram, wordpiece
-from .files import InputError
+from .folder import read_pipeline, write_files
 from .known_words import KnownWords, splits_like_bert
 from .pipeline import (
     KINDS,
@@ -33,8 +34,7 @@ from .pipeline import (
     steps,
     without_controls,
 )
-from .tokenizer_files import read_pipeline, write_files
-from .vocab_training import TokenizerConfig
+from .training import TokenizerConfig
 from .wordpiece import SPECIAL_TOKENS
 
 __all__ = ["SPECIAL_TOKENS", "Encoding", "Tokenizer", "TokenizerConfig"]

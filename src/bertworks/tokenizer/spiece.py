@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .files import InputError
+from ..files import InputError
 
 MAX_BYTES = 1 << 28  # of a file; the largest published ones have some 20 MB
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # types of pieces

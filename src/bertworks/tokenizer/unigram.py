@@ -10,11 +10,11 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-from .files import InputError
+from ..files import InputError
 from .pipeline import METASPACE, roles_of
 from .spiece import SentencePieceModel
+from .training import TokenizerConfig, alphabet_of, no_text, sample_lines
 from .unigram_training import Trainer
-from .vocab_training import TokenizerConfig, alphabet_of, no_text, sample_lines
 from .wordpiece import evidently_syllables
 
 # Pieces learned here are of letters, or digits, or one mark, each perhaps with the space before it. So no piece holds

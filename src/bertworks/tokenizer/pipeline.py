@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import tokenizers
 
-from .files import InputError
+from ..files import InputError
 
 Kind = Literal["wordpiece", "bpe", "unigram"]
 KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}

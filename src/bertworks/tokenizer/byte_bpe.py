@@ -12,9 +12,9 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from .files import InputError, read_json
+from ..files import InputError, read_json
 from .pipeline import ordered, roles_of
-from .vocab_training import TokenizerConfig, no_text, sample_lines
+from .training import TokenizerConfig, no_text, sample_lines
 
 BYTES = frozenset(pre_tokenizers.ByteLevel.alphabet())
 Merges = list[tuple[str, str]]

@@ -11,9 +11,9 @@ from pathlib import Path
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from .files import InputError
+from ..files import InputError
 from .pipeline import ordered
-from .vocab_training import LAYOUTS, TokenizerConfig, alphabet_of, sample_lines
+from .training import LAYOUTS, TokenizerConfig, alphabet_of, sample_lines
 
 SPECIAL_TOKENS = LAYOUTS["wordpiece"]
 MAX_INPUT_CHARS_PER_WORD = 200  # the original's value; the library's own default is 100

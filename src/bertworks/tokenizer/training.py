@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 from tokenizers import normalizers
 
-from .files import InputError
+from ..files import InputError
 
 VocabModel = Literal["wordpiece", "bpe", "unigram"]
 # In the order of their ids: BERT's, RoBERTa's (where <mask> comes last of all pieces), ALBERT's.

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..files import InputError, read_json, write_json, write_text
 from . import byte_bpe, unigram
-from .files import InputError, read_json, write_json, write_text
 from .pipeline import Layout, lowercases
 from .spiece import read_model
 from .wordpiece import evidently_syllables, normalizer_of, pipeline_of, read_vocab

@@ -1,0 +1,5 @@
+"""Text to ids and back: WordPiece, byte-level BPE and Unigram vocabularies, loaded or trained."""
+
+from .tokenizer import SPECIAL_TOKENS, Encoding, Tokenizer, TokenizerConfig, continues_letter, cut_lengths
+
+__all__ = ["SPECIAL_TOKENS", "Encoding", "Tokenizer", "TokenizerConfig", "continues_letter", "cut_lengths"]

@@ -82,7 +82,7 @@ def scores(side: Side, args: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for task, folder, rows in (("mrpc", "MRPC", 0), ("sst2", "SST-2", args.rows)):
         out = args.work / "finetune" / f"{folder_of(args.work, side).name}-{task}"
-        words = ["finetune", str(RECIPES / "finetune/study.toml"), "--task", task, "--out", str(out)]
+        words = ["finetune", "--recipe", str(RECIPES / "finetune/study.toml"), "--task", task, "--out", str(out)]
         model = ["--model", str(folder_of(args.work, side)), "--data", str(rows_of(args, folder, rows))]
         run(*words, *model, "--seeds", *map(str, SEEDS))
         values = [read_json(path)["metrics"]["accuracy"] for path in sorted(out.glob("*/results.json"))]

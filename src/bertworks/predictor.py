@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from .checkpoint.pooling import Pooling, read_pooling
 from .evaluate import Finetuned
 from .files import InputError
 from .model.inference import for_inference
-from .tasks.answers import Answer
+from .predictions import Answered, Candidate, Chosen, Classified, answered
 from .tasks.base import Example, KindName, Prepared, Task
 from .tasks.choice import Choice
 from .tasks.classification import SEPARATOR
@@ -39,44 +39,6 @@ T = TypeVar("T")
 BATCH = 32  # texts a forward pass
 CHUNK = 1024  # texts that are put in order of length together
 CHARACTERS = 4_000_000  # of a chunk, so that memory stays bounded whatever the length of texts
-
-
-class Candidate(TypedDict):
-    """A piece that could stand at a mask."""
-
-    token: str
-    score: float  # its probability, 0 to 1
-    text: str  # the caller's text with it, and with the best piece at every other mask
-
-
-class Classified(TypedDict, total=False):
-    """The likeliest label; of several at once, those above one half with | between them."""
-
-    label: str
-    score: float  # probability of the label, 0 to 1; of a regression, its value
-    scores: dict[str, float]  # of all labels, if asked for
-    windows: int  # how many windows were pooled; 1: the text fits
-    cut: int  # tokens that did not fit
-
-
-class Answered(TypedDict):
-    """An answer in a context; an empty text says that there is none."""
-
-    text: str  # context[start:end]
-    start: int
-    end: int
-    score: float  # its probability among the best ones, 0 to 1
-    cut: int  # tokens of the question that did not fit
-
-
-class Chosen(TypedDict):
-    """The choice that fits best."""
-
-    choice: int  # counted from 0
-    text: str
-    score: float  # its probability, 0 to 1
-    scores: list[float]  # of all choices
-    cut: int
 
 
 class Predictor:
@@ -270,7 +232,7 @@ class Predictor:
             for (_, context), answers, cut in zip(chunk, found, cuts, strict=True):
                 chosen = answers.choose(threshold)
                 best = [chosen, *(answer for answer in answers.best if answer != chosen)][:n_best]
-                told = [_answered(answer, context, cut) for answer in best]
+                told = [answered(answer, context, cut) for answer in best]
                 yield told if n_best > 1 else told[0]
 
     # ---- choices
@@ -342,13 +304,6 @@ class Predictor:
     def _note(self, examples: int, tokens: int) -> None:
         self.truncated["examples"] += examples
         self.truncated["tokens"] += tokens
-
-
-def _answered(answer: Answer, context: str, cut: int) -> Answered:
-    start, end = answer.start, answer.end
-    nothing = bool(answer.text) and start == end  # the original's word for it is "empty", with probability 1
-    score = 0.0 if nothing else answer.probability
-    return Answered(text=context[start:end], start=start, end=end, score=score, cut=cut)
 
 
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:

@@ -8,6 +8,7 @@ import numpy as np
 from bertworks.checkpoint.crc32c import masked_crc32c
 
 NUMBERS = {"float32": 1, "float64": 2, "int32": 3, "int64": 9, "float16": 19}
+NUMBERS["uint16"] = 14  # numpy has no bfloat16: its bits
 MAGIC = bytes.fromhex("57fb808b247547db")
 
 

@@ -1,8 +1,11 @@
 """`bertworks convert`: each kind of source read, written, checked; what it changes; what it refuses, and how."""
 
+import contextlib
 import json
 import os
 import pickle
+import random
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +15,8 @@ import torch
 from bertworks.checkpoint import convert as module
 from bertworks.checkpoint.convert import ConvertOptions, convert
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
+from bertworks.checkpoint.sources import read_pickle
+from bertworks.checkpoint.tf import read_original
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.model.encoder import ModelConfig
@@ -232,6 +237,40 @@ def test_an_original_albert(tmp_path):
     same_outputs(model, back)
 
 
+def test_a_decoders_own_bias_is_the_one_that_is_read(tmp_path):
+    theirs("BertForMaskedLM", tie_word_embeddings=False).save_pretrained(tmp_path / "src")
+    done = convert(tmp_path / "src", tmp_path / "out")
+    assert ("cls.predictions.decoder.bias", "heads.mlm.bias") in {row[:2] for row in done.mapping}
+    assert done.ignored == {"cls.predictions.bias": "not read beside a decoder's own bias"}
+
+
+def test_one_tensor_under_two_names_of_a_pickle(tmp_path):
+    model = theirs("BertForMaskedLM")
+    model.config.save_pretrained(tmp_path / "src")
+    tensors = model.state_dict()
+    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"]
+    torch.save(tensors, tmp_path / "src" / "pytorch_model.bin")
+    done = convert(tmp_path / "src", tmp_path / "out", ConvertOptions(allow_pickle=True))
+    assert done.ignored["cls.predictions.decoder.weight"] == "equal copy of a tensor it is tied to"
+    assert {row.theirs for row in done.mapping} | done.ignored.keys() == tensors.keys()
+
+
+@needs_shared("oracle/model")
+def test_bfloat16_of_tensorflow_is_said(tmp_path):
+    source = SHARED / "oracle" / "model" / "tiny_l2_h32_adam"
+    original, arrays = read_original(source), {}
+    for name, tensor in original.tensors.items():
+        theirs = original.names[name]
+        array = (tensor.T if theirs.endswith("/kernel") else tensor).contiguous().numpy()
+        arrays[theirs] = (array.view(np.uint32) >> 16).astype(np.uint16)
+    (tmp_path / "src").mkdir()
+    shutil.copy(source / "bert_config.json", tmp_path / "src")
+    write_bundle(tmp_path / "src" / "bert_model.ckpt", arrays)
+    done = convert(tmp_path / "src", tmp_path / "out")
+    assert done.tensor_difference == done.output_difference == 0
+    assert "bfloat16 became float32; every value stays what it was" in done.notes
+
+
 @needs_shared("oracle/model")
 def test_the_command_prints_mapping_ignored_and_check(tmp_path, capsys):
     folder = SHARED / "oracle" / "model" / "tiny_l2_h32_adam"
@@ -308,6 +347,20 @@ def test_heads_are_dropped_and_said(name, tmp_path):
     assert torch.equal(one, other)
 
 
+def test_a_pooler_that_no_head_begins_with_stays_when_heads_are_dropped(tmp_path):
+    changes = {"family": "roberta", "type_vocab_size": 1, "pad_token_id": 1, "position_offset": 2}
+    model = build_model(ModelConfig(**SHAPE, **changes), ("mlm",), seed=1, pooler=True)  # as in the published folder
+    save_folder(tmp_path / "src", model, None)
+    done = convert(tmp_path / "src", tmp_path / "out", ConvertOptions(drop_heads=True))
+    assert torch.equal(load_model(tmp_path / "out").encoder.pooler.weight, model.encoder.pooler.weight)
+    assert all(name.startswith("lm_head.") for name in done.ignored)
+
+
+def test_options_of_pooling_are_not_taken_for_nothing(saved, tmp_path):
+    for options in ({"pooling": "cls"}, {"normalize": False}):
+        assert "--to sentence-transformers" in refusal(saved, tmp_path / "out", **options)
+
+
 def test_another_activation_is_for_old_checkpoints_alone(saved, tmp_path):
     assert "leave --hidden-act out" in refusal(saved, tmp_path / "out", hidden_act="gelu")
 
@@ -335,6 +388,37 @@ def test_what_contradicts_itself_is_refused_by_name(saved, tmp_path):
     (saved / "tokenizer.json").unlink()
     (saved / "vocab.txt").write_text("\n".join(VOCAB[:-1]) + "\n")
     assert f"vocab.txt has {len(VOCAB) - 1} tokens, the embedding table {len(VOCAB)} rows" in refusal(saved, out)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(value, saved, tmp_path):
+    tensors = safetensors.torch.load_file(saved / "model.safetensors")
+    tensors["bert.pooler.dense.bias"][3] = value
+    safetensors.torch.save_file(tensors, saved / "model.safetensors")
+    assert "NaN or infinity in bert.pooler.dense.bias" in refusal(saved, tmp_path / "out")
+
+
+def test_a_damaged_pickle_of_any_kind(saved, tmp_path):
+    """The loader trips over IndexError, AttributeError, AssertionError, struct.error; the reader sees one error."""
+    state = {name: torch.zeros(3) for name in "abc"}
+    torch.save(state, tmp_path / "old.bin", _use_new_zipfile_serialization=False)
+    torch.save(state, tmp_path / "new.bin")
+    chance, file = random.Random(1), tmp_path / "damaged.bin"
+    for name in ("old.bin", "new.bin"):
+        whole = (tmp_path / name).read_bytes()
+        for _ in range(100):
+            data = bytearray(whole)
+            for _ in range(2):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+            file.write_bytes(data[: chance.choice([len(data), chance.randrange(len(data))])])
+            with contextlib.suppress(InputError):
+                read_pickle(file)
+
+
+def test_original_weights_beside_a_config_json_are_pointed_to(saved, tmp_path):
+    (saved / "model.safetensors").unlink()
+    (saved / "bert_model.ckpt.index").write_bytes(b"")
+    assert f"bertworks convert {saved / 'bert_model.ckpt'} NEW-FOLDER" in refusal(saved, tmp_path / "out")
 
 
 def test_a_place_that_is_taken_is_left_alone(saved, tmp_path):

@@ -8,6 +8,7 @@ import torch
 
 from bertworks.checkpoint.extend import extend, extend_folder
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
+from bertworks.checkpoint.pooling import Pooling, read_pooling, write_pooling
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.model.encoder import ModelConfig
@@ -127,6 +128,13 @@ def test_a_tokenizer_alone(tmp_path):
     extend_folder(tmp_path / "tok", tmp_path / "words.txt", tmp_path / "new")
     assert Tokenizer.load(tmp_path / "new").ids_of(["aspirin"]) == [[1]]
     assert not (tmp_path / "new" / "config.json").exists()
+
+
+def test_the_pooling_of_sentence_transformers_stays(saved, tmp_path):
+    pooling = Pooling(("cls", "mean"), normalize=True, max_length=17)
+    write_pooling(saved, pooling, 16)
+    extend_folder(saved, tmp_path / "words.txt", tmp_path / "new")
+    assert read_pooling(tmp_path / "new") == (tmp_path / "new", pooling)
 
 
 def test_what_is_refused(saved, tmp_path):

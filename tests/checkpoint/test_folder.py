@@ -21,6 +21,7 @@ from bertworks.checkpoint.folder import (
     read_config,
     save_folder,
 )
+from bertworks.checkpoint.kept import input_length
 from bertworks.files import InputError
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import Model, build_model
@@ -319,6 +320,29 @@ def test_two_spellings_of_one_tensor_are_refused(saved):
 def test_what_would_be_computed_differently_is_refused(saved, changes, message):
     change_config(saved, **changes)
     assert message in refusal(saved)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architectures": 5}, "architectures = 5; expected a list"),
+        ({"architectures": [["BertModel"]]}, "expected names of classes"),
+        ({"problem_type": ["regression"]}, "problem_type = ['regression']; expected a str"),
+        ({hf.TASK: "single"}, "bertworks_task = 'single'; expected a dict"),
+        ({"hidden_act": ["gelu"]}, "hidden_act = ['gelu']; expected one of gelu"),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob = 1.5; expected a rate from 0, below 1"),
+        ({"classifier_dropout": -1}, "classifier_dropout = -1.0; expected a rate"),
+    ],
+)
+def test_values_of_a_wrong_kind_are_refused(saved, changes, message):
+    change_config(saved, **changes)
+    assert message in refusal(saved)
+
+
+def test_a_tokenizer_config_that_is_no_table_is_refused(saved):
+    (saved / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(InputError, match=r"tokenizer_config.json: found a list; expected a table"):
+        input_length(saved, 12)
 
 
 def test_labels_with_gaps_and_of_another_number_are_refused(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from bertworks.checkpoint.convert import convert
 from bertworks.checkpoint.folder import initial_model, load_model, read_config, save_folder
 from bertworks.files import InputError
 from bertworks.model.dropout import DropoutKey
@@ -238,6 +239,9 @@ def test_what_robertas_classifier_does_not_read_is_left(tmp_path):
     safetensors.torch.save_file(safetensors.torch.load_file(file) | more, file)
     with torch.no_grad():
         same_scores(load_model(tmp_path), theirs)
+    assert initial_model(tmp_path, ("classifier",), LABELS, seed=1).unused == ["classifier", *sorted(more)]
+    done = convert(tmp_path, tmp_path / "converted")
+    assert done.ignored == dict.fromkeys(more, "a pooler that a model of this class does not read")
 
 
 @pytest.mark.parametrize("cls", ["BertForMaskedLM", "RobertaForMaskedLM", "AlbertForMaskedLM", "DistilBertForMaskedLM"])

@@ -65,10 +65,13 @@ def convert(source: Path | str, out: Path | str, options: ConvertOptions | None 
     Raises InputError if the source is none that is known, is damaged or contradicts itself, or if `out` holds anything.
     """
     options, out = options or ConvertOptions(), Path(out)
+    if options.to == "folder" and (options.pooling is not None or options.normalize is not None):
+        raise InputError("--pooling and --normalize are for --to sentence-transformers; add it, or leave them out")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is there already, and not empty; give a new folder")
     found = read_source(source, options.do_lower_case, options.hidden_act, options.allow_pickle)
     model = assemble(found.config, found.settings, found.tensors, found.folder)
+    _check_numbers(found)
     changed, notes = _changed(model, found, options)
     staging = out.absolute().with_name(f".{out.absolute().name}.converting")
     shutil.rmtree(staging, ignore_errors=True)  # of a killed run
@@ -84,6 +87,14 @@ def convert(source: Path | str, out: Path | str, options: ConvertOptions | None 
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return converted
+
+
+def _check_numbers(found: Source) -> None:
+    """Raises InputError for weights with which nothing can be computed, nor compared."""
+    bad = sorted(found.names[name] for name, t in found.tensors.items() if not t.to(torch.float32).isfinite().all())
+    if bad:
+        shown = ", ".join(bad[:4]) + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
+        raise InputError(f"{found.folder}: NaN or infinity in {shown}; a training that diverged, or a damaged file?")
 
 
 def _compared(model: Model, back: Model, found: Source, notes: list[str]) -> Converted:

@@ -15,6 +15,7 @@ from ..files import InputError
 from ..tokenizer import Tokenizer
 from .folder import CONFIG, find_model, load_model, read_config, save_folder
 from .kept import kept_of
+from .pooling import read_pooling, write_pooling
 from .tables import with_rows
 
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -33,10 +34,10 @@ class Extended:
 def extend_folder(folder: Path | str, words: Path | str, out: Path | str) -> Extended:
     """Write to `out` the model or tokenizer in `folder`, with the words of a file, a word a line.
 
-    A model keeps its heads, labels and task. Raises InputError if no word is left to add, the vocabulary is not a
-    WordPiece one, or `out` is there already.
+    A model keeps its heads, labels, task and (of sentence-transformers) pooling. Raises InputError if no word is left
+    to add, the vocabulary is not a WordPiece one, or `out` is there already.
     """
-    folder, out = find_model(folder), Path(out)
+    (folder, pooling), out = read_pooling(find_model(folder)), Path(out)
     if out.exists():
         raise InputError(f"{out} is there already; give a new folder")
     found = extend(Tokenizer.load(folder), read_words(Path(words)), f"{words}")
@@ -49,6 +50,8 @@ def extend_folder(folder: Path | str, words: Path | str, out: Path | str) -> Ext
     save_folder(
         out, model, found.tokenizer, facts | {"new words": len(found.pieces)}, **kept_of(folder, settings, model)
     )
+    if pooling:
+        write_pooling(out, pooling, model.encoder.width)
     return found
 
 

@@ -101,17 +101,18 @@ class _Held(NamedTuple):
     settings: dict[str, Any]
     tensors: dict[str, Tensor]  # by canonical names
     parts: set[str]
+    unread: list[str]  # tensors that a model of its class does not read
     path: Path
 
     @classmethod
     def of(cls, config: ModelConfig, settings: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> "_Held":
         family = family_in(config.family, tensors, settings)
-        tensors = family.canonical(tensors, str(path))
+        unread, tensors = family.unread_in(tensors), family.canonical(tensors, str(path))
         if not config.tie_word_embeddings:
             tensors = family.untied(tensors)
         parts = family.parts_of(tensors, settings)
         hf.check_pooling(parts, settings, str(path / CONFIG))
-        return cls(family, settings, tensors, parts, path)
+        return cls(family, settings, tensors, parts, unread, path)
 
     def labels(self) -> list[str] | None:
         return hf.labels_from_hf(self.settings, str(self.path / CONFIG))
@@ -178,8 +179,8 @@ def initial_model(
             state[name] = state[name][[theirs.index(label) for label in labels]]
     model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, strict=False, assign=True)
     _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
-    left = ((name, part_of[name]) for name in tensors.keys() - taken.keys())
-    return InitialModel(model, sorted(wants - has), sorted({part if part in family.parts else n for n, part in left}))
+    left = {part_of[name] if part_of[name] in family.parts else name for name in tensors.keys() - taken.keys()}
+    return InitialModel(model, sorted(wants - has), sorted({*left, *held.unread}))
 
 
 def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Generator, top: TopConfig) -> None:
@@ -319,7 +320,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def _way_to_read(foreign: str, path: Path) -> str:
     """How weights of other software become readable."""
     if foreign.endswith(".index"):
-        return f"bertworks convert {path} NEW-FOLDER reads it"
+        return f"bertworks convert {path / foreign.removesuffix('.index')} NEW-FOLDER reads it"
     if foreign == "pytorch_model.bin":
         return f"a pickle can run code; bertworks convert {path} NEW-FOLDER --allow-pickle reads tensors alone"
     return "convert it, for instance with transformers: AutoModel.from_pretrained(...).save_pretrained(...)"

@@ -78,6 +78,7 @@ def check_pooling(parts: Container[str], settings: Mapping[str, Any], where: str
 
 def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     """ModelConfig from the keys of a config.json. Raises InputError for anything that would be computed differently."""
+    _check_types(settings, where)
     kind = settings.get("model_type", "bert" if "hidden_size" in settings else None)
     family = settings.get(own_key("family"), "bert") if kind == "bertworks" else kind
     if not isinstance(family, str) or family not in FAMILIES:
@@ -90,12 +91,22 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     values = _values(family, settings, where)
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _SYNONYMS.get(activation, activation) if isinstance(activation, str) else activation
-    if values["hidden_act"] not in ACTIVATIONS:
+    if not isinstance(activation, str) or values["hidden_act"] not in ACTIVATIONS:
         raise InputError(f"{where}: hidden_act = {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
     if settings.get("is_decoder") and FAMILIES[family].causal:  # of transformers: a token sees what stands left of it
         values["direction"] = "left"
     ours = {f.name: settings.get(own_key(f.name)) for f in dataclasses.fields(ModelConfig)}
     return from_dict(ModelConfig, values | {name: value for name, value in ours.items() if value is not None}, where)
+
+
+def _check_types(settings: Mapping[str, Any], where: str) -> None:
+    """Raises InputError for keys beside the encoder's shape that are not what they can be."""
+    for key, kind in (("architectures", list), ("problem_type", str), (TASK, dict)):
+        value = settings.get(key)
+        if value is not None and not isinstance(value, kind):
+            raise InputError(f"{where}: {key} = {value!r}; expected a {kind.__name__}")
+    if not all(isinstance(name, str) for name in settings.get("architectures") or ()):
+        raise InputError(f"{where}: architectures = {settings['architectures']!r}; expected names of classes")
 
 
 def _values(family: str, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -220,8 +231,8 @@ def task_of(settings: Mapping[str, Any], head: str) -> dict[str, Any]:
     kinds = {"choice": "choice", "tagger": "tagging", "span": "span"}
     problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
     one = "regression" if len(settings.get("id2label") or ()) == 1 else "single"
-    kind = kinds.get(head) or problems.get(settings.get("problem_type", ""), one)
-    return {"kind": kind, **settings.get(TASK, {})}
+    kind = kinds.get(head) or problems.get(settings.get("problem_type") or "", one)
+    return {"kind": kind, **(settings.get(TASK) or {})}
 
 
 def labels_from_hf(settings: Mapping[str, Any], where: str) -> list[str] | None:

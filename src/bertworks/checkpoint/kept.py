@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ..files import read_json
+from ..files import InputError, read_json
 from ..model.heads import Model
 from . import hf
 from .folder import CONFIG
@@ -26,7 +26,13 @@ def kept_of(folder: Path, settings: dict[str, Any], model: Model) -> Kept:
 
 
 def input_length(folder: Path, positions: int) -> int:
-    """How many tokens an input of this folder may have: what it was fine-tuned with, at most its positions."""
+    """How many tokens an input of this folder may have: what it was fine-tuned with, at most its positions.
+
+    Raises InputError if its tokenizer_config.json is no table.
+    """
     file = folder / "tokenizer_config.json"
-    length = read_json(file).get("model_max_length") if file.exists() else None
+    settings = read_json(file) if file.exists() else {}
+    if not isinstance(settings, dict):
+        raise InputError(f"{file}: found a {type(settings).__name__}; expected a table of settings")
+    length = settings.get("model_max_length")
     return min(length, positions) if isinstance(length, int) and length > 2 else positions

@@ -7,13 +7,14 @@ folder is used exactly once: what is missing, left over or of another shape is a
 import re
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from torch import Tensor
 
 from ..files import InputError
 from ..model.heads import HeadName
 
+T = TypeVar("T")
 TOP = "bertworks_top"  # in config.json: what stands between encoder and head
 _SAME = {"classifier", "choice", "tagger"}  # heads that are all called `classifier` there
 
@@ -46,15 +47,15 @@ class Family:
         name = self.modules[pattern].format(number and number[1]) + f"{inner}.{kind}"
         return re.sub(f"^{self.prefix}", self.right, name) if right else name
 
-    def canonical(self, tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-        """The tensors of a folder under today's full names; constants of old versions left out.
+    def canonical(self, tensors: Mapping[str, T], where: str) -> dict[str, T]:
+        """The tensors of a folder, or what is known of them, under today's full names.
 
-        Raises InputError if two tensors claim one name.
+        Constants of old versions are left out, and what `unread_in` tells. Raises InputError if two claim one name.
         """
-        out: dict[str, Tensor] = {}
+        out: dict[str, T] = {}
         buffer = re.compile(rf"({self.prefix}\.)?embeddings\.(position_ids|token_type_ids)")
         for name, tensor in tensors.items():
-            if buffer.fullmatch(name) or (self.unread and name.startswith(self.unread)):
+            if buffer.fullmatch(name) or self.unread_in([name]):
                 continue
             full = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
             bare = full.startswith(("embeddings.", "encoder.", "transformer.", "pooler."))
@@ -64,7 +65,11 @@ class Family:
             out[full] = tensor
         return out
 
-    def untied(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def unread_in(self, names: Iterable[str]) -> list[str]:
+        """Those of a folder's tensors that were learned, but that its class does not read."""
+        return sorted(name for name in names if self.unread and name.startswith(self.unread))
+
+    def untied(self, tensors: Mapping[str, T]) -> dict[str, T]:
         """Those of a decoder of its own: what transformers adds is the decoder's bias, the head's is never read."""
         out = dict(tensors)
         for copy, original in self.tied.items():

@@ -3,7 +3,6 @@
 Each becomes a `Source`: settings and tensors under Hugging Face's full names, and how the source calls them.
 """
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,12 +58,12 @@ def read_source(
     config, settings = read_config(folder)
     what, raw = _weights(folder, allow_pickle)
     family = family_in(config.family, raw, settings)
-    tensors = family.canonical(raw, str(folder))
-    if not config.tie_word_embeddings:
-        tensors = family.untied(tensors)
-    numbers = {id(tensor): name for name, tensor in raw.items()}  # `canonical` gives the same tensors other names
-    names = {name: numbers[id(tensor)] for name, tensor in tensors.items()}
-    ignored = dict.fromkeys(raw.keys() - names.values(), "nothing that is learned")
+    every = family.canonical({name: name for name in raw}, str(folder))
+    names = every if config.tie_word_embeddings else family.untied(every)
+    tensors = {name: raw[theirs] for name, theirs in names.items()}
+    ignored = dict.fromkeys(raw.keys() - every.values(), "nothing that is learned")
+    ignored |= dict.fromkeys(family.unread_in(raw), "a pooler that a model of this class does not read")
+    ignored |= dict.fromkeys({*every.values()} - {*names.values()}, "not read beside a decoder's own bias")
     tokenizer = _tokenizer(folder, config, do_lower_case)
     return Source(what, folder, config, family, settings, tensors, names, ignored, tokenizer, pooling)
 
@@ -109,7 +108,9 @@ def read_pickle(file: Path) -> dict[str, Tensor]:
     """
     try:
         found = torch.load(file, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, OSError) as error:
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except Exception as error:  # a damaged one ends in whatever the loader trips over: IndexError, struct.error, ...
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{file}: not tensors alone, or damaged; nothing in it was executed ({why})") from None
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):

@@ -24,7 +24,8 @@ def rebuilt(model: Model, config: ModelConfig, changes: Mapping[str, Tensor], he
     labels = next((model.heads[name].out_features for name in ("classifier", "tagger") if name in model.heads), 0)
     keep = tuple(model.heads) if heads else ()
     top: TopConfig = model.top.config if heads and model.top is not None else BARE
-    pooler = model.encoder.pooler is not None and (heads or config.family in ("bert", "albert") or not model.heads)
+    with_head = {"roberta": {"classifier"}, "distilbert": {*model.heads}}.get(config.family, set()) & {*model.heads}
+    pooler = model.encoder.pooler is not None and (heads or not with_head)
     with torch.device("meta"):
         new = build_model(config, keep, labels, pooler=pooler, top=top)  # type: ignore[arg-type]
     state = {**model.state_dict(), **changes}
@@ -33,7 +34,7 @@ def rebuilt(model: Model, config: ModelConfig, changes: Mapping[str, Tensor], he
 
 
 def without_heads(model: Model) -> Model:
-    """The encoder alone; its pooler stays, unless it is the first matrix of a head (RoBERTa, DistilBERT)."""
+    """The encoder alone; its pooler stays, unless it is a head's first matrix (RoBERTa's classifier, DistilBERT)."""
     return rebuilt(model, model.config, {}, heads=False)
 
 

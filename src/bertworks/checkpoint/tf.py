@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..files import InputError, read_json
-from .tf_files import Bundle, find_prefix, open_bundle
+from .tf_files import BFLOAT16, Bundle, find_prefix, open_bundle
 
 CONFIGS = {"bert_config.json": "bert", "albert_config.json": "albert"}  # file beside a checkpoint: its family
 _HEADS = {  # whole variables, by their names in run_classifier.py and run_squad.py
@@ -159,5 +159,6 @@ def _tensors(bundle: Bundle, names: Mapping[str, str]) -> dict[str, Tensor]:
         array = bundle.read(name)
         if name.endswith("/kernel"):
             array = array.T
-        out[theirs] = torch.from_numpy(np.array(array, order="C"))  # a copy: what was read may not be written
+        tensor = torch.from_numpy(np.array(array, order="C"))  # a copy: what was read may not be written
+        out[theirs] = tensor.bfloat16() if bundle.variables[name].dtype == BFLOAT16 else tensor
     return out

@@ -73,6 +73,9 @@ class ModelConfig:
         for name in (f.name for f in fields(self) if f.type is int):
             if getattr(self, name) < (0 if name in _MAY_BE_ZERO else 1):
                 raise ValueError(f"{name} = {getattr(self, name)}; expected a positive number")
+        for name in (f.name for f in fields(self) if f.name.endswith(("dropout", "dropout_prob"))):
+            if not 0 <= (getattr(self, name) or 0) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}; expected a rate from 0, below 1")
         if self.layer_type != "attention":
             self._check_recurrent()
         if self.hidden_size % self.num_attention_heads:

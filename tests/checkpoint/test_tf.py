@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bertworks.checkpoint import crc32c as checksums
-from bertworks.checkpoint.crc32c import crc32c
+from bertworks.checkpoint.crc32c import crc32c, masked_crc32c
 from bertworks.checkpoint.tf import hf_name, read_original
 from bertworks.checkpoint.tf_files import INDEX_BYTES, find_prefix, open_bundle
 from bertworks.files import InputError
@@ -93,6 +93,15 @@ def test_bfloat16_becomes_float32(tmp_path):
     (tmp_path / "m.data-00000-of-00001").write_bytes(array.tobytes())
     found = open_bundle(tmp_path / "m").read("x")
     assert found.dtype == np.float32 and (found == values).all()
+
+
+def test_an_empty_tensor_of_an_impossible_shape_is_refused(tmp_path):
+    shape = b"".join(field(2, field(1, n)) for n in (2**62, 0))
+    variable = field(1, 1) + field(2, shape) + varint(6 << 3 | 5) + struct.pack("<I", masked_crc32c(b""))
+    (tmp_path / "m.index").write_bytes(table([(b"", header(1)), (b"x", variable)]))
+    (tmp_path / "m.data-00000-of-00001").write_bytes(b"")
+    with pytest.raises(InputError, match=r"m.index: damaged.*x of shape \(4611686018427387904, 0\)"):
+        open_bundle(tmp_path / "m").read("x")
 
 
 def test_a_prefix_a_file_or_a_folder_means_the_checkpoint(prefix):

@@ -295,7 +295,8 @@ def _variable(message: bytes, name: str) -> Variable:
         checksum=int.from_bytes(checksum, "little"),
     )
     width = np.dtype(DTYPES[variable.dtype]).itemsize if variable.dtype in DTYPES else None
-    if len(variable.shape) > 8 or (width and math.prod(variable.shape) * width != variable.size):
+    room = math.prod(n or 1 for n in variable.shape)  # an empty tensor too must have a shape that numpy knows
+    if len(variable.shape) > 8 or room >> 48 or (width and math.prod(variable.shape) * width != variable.size):
         raise _Damaged(f"{name} of shape {variable.shape} and type {variable.dtype} has {variable.size:,} bytes")
     return variable
 

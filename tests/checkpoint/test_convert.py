@@ -327,7 +327,8 @@ def test_positions_are_cut_or_tiled(length, family, tmp_path):
 
 
 def test_positions_that_cannot_be_changed(saved, tmp_path):
-    assert "expected at least 3" in refusal(saved, tmp_path / "out", positions=2)
+    for length in (-1, 2, 4_000_000_000_000):
+        assert f"{length} positions; expected at least 3" in refusal(saved, tmp_path / "out", positions=length)
     config = ModelConfig(**SHAPE, position_embedding_type="rotary")
     save_folder(tmp_path / "rotary", build_model(config, seed=1), None)
     assert "no learned position table" in refusal(tmp_path / "rotary", tmp_path / "out", positions=50)

@@ -15,6 +15,7 @@ from ..model.config import ModelConfig
 from ..model.heads import BARE, Model, build_model
 from ..model.top import TopConfig
 
+LONGEST = 1 << 20  # positions; more is a slip of the hand, and no memory holds it
 _POSITIONS = re.compile(r"encoder\.(left\.|right\.)?embeddings\.position\.weight")
 _WORDS = re.compile(r"encoder\.(left\.|right\.)?embeddings\.word\.weight|heads\.mlm\.(bias|decoder\.weight)")
 
@@ -48,8 +49,8 @@ def with_positions(model: Model, length: int) -> Model:
     tables = {name: table for name, table in model.state_dict().items() if _POSITIONS.fullmatch(name)}
     if not tables or config.position_embedding_type != "learned":
         raise InputError("this model has no learned position table to cut or extend; leave --positions out")
-    if length < 3:
-        raise InputError(f"{length} positions; expected at least 3")
+    if not 3 <= length <= LONGEST:
+        raise InputError(f"{length} positions; expected at least 3, at most {LONGEST:,}")
     rows = torch.cat([torch.arange(offset), offset + torch.arange(length) % config.max_length])
     changed = {name: table[rows] for name, table in tables.items()}  # (P, E) each
     return rebuilt(model, replace(config, max_position_embeddings=length + offset), changed)

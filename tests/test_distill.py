@@ -13,6 +13,9 @@ from bertworks import vocabulary_loss
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.config import load_recipe
+from bertworks.data.build import BuildConfig
+from bertworks.data.build import build as build_store
+from bertworks.data.corpus import InputOptions
 from bertworks.distill import DistillConfig, every_second, start_student, student_config
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
@@ -23,6 +26,7 @@ from bertworks.training import parallel
 from bertworks.training.loop import evaluate
 from bertworks.training.report import read_log
 from bertworks.vocabulary_loss import Scorer, Term, linear_divergence
+from conftest import tiny_texts
 from test_objectives import batch, problem
 from training.runs import ALONE, loop_of
 from training.sittings import Sitting, records, state_of, tensors, weights
@@ -327,6 +331,26 @@ def test_a_resumed_run_must_have_the_same_teacher(tiny_store, teacher, trained, 
     (tmp_path / "run" / "results.json").unlink()
     with pytest.raises(InputError, match="belongs to a run with other settings"):
         distilling.distill(config, other, tiny_store.path, tmp_path / "run", quiet=True)
+
+
+def test_a_stopped_run_may_go_on_at_another_rhythm(tiny_store, teacher, trained, tmp_path):
+    state = tmp_path / "run" / "state"
+    state.mkdir(parents=True)
+    for file in (trained / "state").iterdir():
+        (state / file.name).write_bytes(file.read_bytes())
+    main(line(tmp_path, tiny_store, teacher, "--loop.log-every", "2", "--loop.save-every", "0"))
+    assert weights(tmp_path / "run") == weights(trained)
+
+
+def test_a_store_that_holds_nothing_out_has_its_speeds_told(teacher, tiny_store, tmp_path):
+    """Such a store is what `corpus build` advises for a corpus of one document."""
+    (tmp_path / "text.txt").write_text("\n\n".join(tiny_texts()[:20]))
+    options = BuildConfig(InputOptions(documents="blank-line"), validation_share=0.0, workers=1)
+    build_store([tmp_path / "text.txt"], Tokenizer.load(teacher), tmp_path / "store", options, progress=False)
+    config = load_recipe(write_recipe(tmp_path), DistillConfig)
+    short = dataclasses.replace(config, loop=dataclasses.replace(config.loop, steps=1))
+    results = distilling.distill(short, teacher, tmp_path / "store", tmp_path / "run", quiet=True)
+    assert "mlm_loss" not in results["student"] and results["ratio"]["tokens_per_second"] > 0
 
 
 # ---- bad input

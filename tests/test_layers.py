@@ -25,7 +25,8 @@ FLOORS = [
 ]
 ROOMS = {room: (floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms}
 ROOMS |= dict.fromkeys(("finetune_job", "distill_task"), ROOMS["finetune"])  # several files, one room
-ROOMS["distill"], ROOMS["vocabulary_loss"] = ROOMS["pretrain"], ROOMS["objectives"]
+ROOMS["distill"] = ROOMS["estimate"] = ROOMS["pretrain"]
+ROOMS["vocabulary_loss"] = ROOMS["objectives"]
 ROOMS["predict_files"] = ROOMS["predictions"] = ROOMS["predictor"]
 ROOMS["files"] = ROOMS["config"]
 

@@ -12,14 +12,18 @@ from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.config import identity, load_recipe
 from bertworks.data.batches import Vocabulary
+from bertworks.data.build import BuildConfig
+from bertworks.data.build import build as build_store
+from bertworks.data.corpus import InputOptions
 from bertworks.data.instances import Position
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
+from bertworks.estimate import estimate
 from bertworks.files import InputError
 from bertworks.finetune_job import FinetuneConfig
 from bertworks.model.heads import build_model
 from bertworks.pretrain import PretrainConfig, PretrainingFeed, pretrain, useful_flops
-from bertworks.tokenizer import Tokenizer
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import parallel
 from bertworks.training.report import read_log
 from training.sittings import write_recipe
@@ -99,6 +103,40 @@ def test_a_vocabulary_of_another_size_is_refused(tiny_store, tmp_path, capsys):
     said = refused(capsys, argv)
     assert "model.vocab_size is 200" in said and f"give --model.vocab-size {tiny_store.vocab_size}" in said
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_flags_that_name_the_tokenizers_padding_are_said_and_suffice(family, tmp_path, capsys):
+    """Byte-level BPE pads with 1; RoBERTa's positions move with it, and keep their number."""
+    texts = ["a few words, and some more of them.\nand a second sentence of words", "another text of words"] * 20
+    (tmp_path / "text.txt").write_text("\n\n".join(texts))
+    tokenizer = Tokenizer.train(texts, TokenizerConfig("bpe", 270))
+    options = BuildConfig(InputOptions(documents="blank-line"), workers=1)
+    build_store([tmp_path / "text.txt"], tokenizer, tmp_path / "store", options, progress=False)
+    recipe = write_recipe(tmp_path, steps=1)
+    model = load_recipe(recipe, PretrainConfig).model
+    argv = line(recipe, tmp_path / "store", tmp_path / "run", "--objective", "mlm", "--model.family", family)
+    argv += ["--model.vocab-size", str(tokenizer.vocab_size)]
+    if family == "roberta":
+        rows = model.max_position_embeddings + 1
+        argv += ["--model.position-offset", "1", "--model.max-position-embeddings", str(rows)]
+    said = refused(capsys, argv)
+    assert "model.pad_token_id is 0, the corpus's tokenizer pads with 1" in said
+    main([*map(str, argv), *said[said.index("give ") + 5 :].split()])
+    settings = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    assert (
+        settings["pad_token_id"] == 1 and load_model(tmp_path / "run" / "model").config.max_length == model.max_length
+    )
+
+
+def test_the_estimate_follows_the_budget(tiny_store, tmp_path):
+    config = load_recipe(write_recipe(tmp_path), PretrainConfig)
+    for budget in ({"steps": 0, "tokens": 10**6}, {"steps": 0, "hours": 2.0}):
+        found = estimate(
+            dataclasses.replace(config, loop=dataclasses.replace(config.loop, **budget)), tiny_store.path, 2
+        )
+        assert found["tokens"] == pytest.approx(found["hours"] * 3600 * found["tokens_per_second"])
+        assert found["tokens"] == 10**6 if "tokens" in budget else found["hours"] == 2
 
 
 def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path, capsys):

@@ -6,7 +6,6 @@ pre-training: same loop, same run folder, exact resume; results.json compares th
 fine-tuning (finetune_job.py).
 """
 
-import hashlib
 import re
 import statistics
 import time
@@ -20,7 +19,6 @@ import torch
 from torch import Tensor
 
 from .checkpoint.folder import find_model, load_model, load_tokenizer
-from .config import identity
 from .data.batches import Batch, Vocabulary
 from .data.instances import InstanceConfig
 from .data.masking import MaskingConfig
@@ -31,7 +29,7 @@ from .model.encoder import compile_layers
 from .model.heads import Model, build_model
 from .model.inference import for_inference
 from .objectives import DistillationObjective, PretrainingObjective
-from .pretrain import Phase, PretrainConfig, Run, finish, finished, prepare, summary, train
+from .pretrain import Phase, PretrainConfig, Run, fingerprint, finish, finished, prepare, summary, train
 from .tokenizer import Tokenizer
 from .training import parallel
 from .training.loop import LoopConfig, autocast, evaluate
@@ -189,8 +187,8 @@ def distill(
     parallel.prepare_process()
     known, store = Teacher.load(teacher, config), Store.open(corpus)
     known.check(store)
-    pretraining, begun = config.pretraining(known.student), [identity(config), store.fingerprint, known.fingerprint()]
-    recipe = hashlib.sha256("\n".join(begun).encode()).hexdigest()
+    pretraining = config.pretraining(known.student)
+    recipe = fingerprint(config, store.fingerprint, known.fingerprint())
     if config.from_teacher:
         student = start_student(known.model, known.student, known.layers)
     else:
@@ -215,10 +213,14 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Teacher and student side by side: size, speed, masked LM on the held-out split."""
     config, device = run.config, run.world.device
-    data = config.data(run.store, "validation", Vocabulary.of(run.tokenizer), config.phases[-1].length)
+    data, train_data = (
+        config.data(run.store, split, Vocabulary.of(run.tokenizer), config.phases[-1].length)
+        for split in ("validation", "train")
+    )
     judged = evaluate(asked, PretrainingObjective(None), data.batches(64, config.eval_batches), run.world)
     with autocast(parallel.compute_dtype(config.loop.precision, device), device):
-        speeds = measure({"teacher": asked, "student": student}, [*data.batches(32, 4)], device)
+        batches = [*data.batches(32, 4)] or [*train_data.batches(32, 4)]  # a store may hold nothing out
+        speeds = measure({"teacher": asked, "student": student}, batches, device)
     weights = checksum(known.folder / "model.safetensors")
     one = {"name": known.name, "weights": weights, **_size(asked), **judged, **speeds["teacher"]}
     other = {"layers of the teacher": list(known.layers), **_size(student), **{key: metrics[key] for key in judged}}

@@ -111,9 +111,13 @@ class PretrainConfig:
 
     def fingerprint(self, store: Store) -> str:
         """Hash of what must not change between the sittings of a run."""
-        rhythm = dataclasses.replace(self.loop, log_every=0, eval_every=0, save_every=0)
-        fixed = dataclasses.replace(self, loop=rhythm, snapshots=())
-        return hashlib.sha256(f"{identity(fixed)}{store.fingerprint}".encode()).hexdigest()
+        return fingerprint(dataclasses.replace(self, snapshots=()), store.fingerprint)
+
+
+def fingerprint(config: Any, *read: str) -> str:
+    """Hash of a recipe, but for the rhythm of its `loop`, and of what the run reads."""
+    rhythm = dataclasses.replace(config.loop, log_every=0, eval_every=0, save_every=0)
+    return hashlib.sha256("".join([identity(dataclasses.replace(config, loop=rhythm)), *read]).encode()).hexdigest()
 
 
 class PretrainingFeed:
@@ -179,17 +183,27 @@ def pretrain(
             f"{store.vocab_size}; give --model.vocab-size {store.vocab_size} or build the corpus with the other "
             "tokenizer"
         )
-    pad = tokenizer.pad_id
-    if config.model.family == "roberta" and config.model.pad_token_id != pad:
-        raise InputError(
-            f"the recipe's model.pad_token_id is {config.model.pad_token_id}, the corpus's tokenizer pads with {pad}; "
-            "RoBERTa's positions begin behind it, so give "
-            f"--model.pad-token-id {pad} --model.position-offset {pad + 1}"
-        )
+    if init is None or config.model.family == "roberta":  # what others trained may name another one
+        check_padding(config.model, tokenizer.pad_id)
     with parallel.joined_world() as world:
         run = Run(config, store, tokenizer, out, world, config.fingerprint(store), quiet)
         loop = prepare(run, start_model(config, init), config.predicts)
         return finish(run, loop, summary("pretrain", run, loop)) if train(run, loop) else None
+
+
+def check_padding(model: ModelConfig, pad: int) -> None:
+    """Raises InputError if config.json would name another padding than the tokenizer's."""
+    if model.pad_token_id == pad:
+        return
+    flags, reason = f"--model.pad-token-id {pad}", ""
+    if model.family == "roberta":
+        longest = model.max_length + pad + 1
+        flags += f" --model.position-offset {pad + 1} --model.max-position-embeddings {longest}"
+        reason = "RoBERTa's positions begin behind it, so "
+    raise InputError(
+        f"the recipe's model.pad_token_id is {model.pad_token_id}, the corpus's tokenizer pads with {pad}; "
+        f"{reason}give {flags}"
+    )
 
 
 def finished(out: Path, quiet: bool) -> dict[str, Any] | None:
@@ -323,29 +337,6 @@ def finish(run: Run, loop: Loop, results: dict[str, Any]) -> dict[str, Any]:
         write_json(run.out / "results.json", results)
     run.world.wait()
     return results
-
-
-def estimate(config: PretrainConfig, corpus: Path, steps: int = 8) -> dict[str, float]:
-    """Train a few steps in a scratch folder and say how long the recipe will take, and how much memory it needs."""
-    import tempfile
-
-    short = dataclasses.replace(
-        config,
-        loop=dataclasses.replace(
-            config.loop, steps=steps, tokens=0, hours=0, log_every=steps // 2, eval_every=0, save_every=0
-        ),
-        eval_batches=1,
-    )
-    with tempfile.TemporaryDirectory() as scratch:
-        pretrain(short, corpus, Path(scratch), quiet=True)
-        from .training.report import read_log
-
-        last = [r for r in read_log(scratch) if r["kind"] == "train"][-1]
-    rate = last["tokens_per_second"]
-    tokens_a_step = last["tokens"] / last["step"]
-    total = config.loop.tokens or config.loop.steps * tokens_a_step
-    hours = config.loop.hours or total / rate / 3600
-    return {"tokens_per_second": rate, "memory": last["memory"], "hours": hours, "tokens": total or hours * 3600 * rate}
 
 
 def _say(quiet: bool, text: str) -> None:

@@ -14,8 +14,8 @@ def pretrain(argv: list[str]) -> None:
 
     import tyro
 
+    from ..estimate import estimate as estimate_run
     from ..pretrain import PretrainConfig
-    from ..pretrain import estimate as estimate_run
     from ..pretrain import pretrain as run
 
     @dataclass(frozen=True)

@@ -63,6 +63,13 @@ def test_the_relatives_recipes_have_the_published_shapes(name, preset):
     assert small.model.max_length == study.model.max_length
 
 
+def test_the_modern_recipe_has_the_shape_of_its_preset():
+    from bertworks.model.presets import PRESETS
+    from bertworks.pretrain import PretrainConfig
+
+    assert load_recipe(RECIPES / "pretrain" / "modern.toml", PretrainConfig).model == PRESETS["modern"]
+
+
 def test_distilberts_recipe():
     from bertworks.distill import DistillConfig, every_second, student_config
     from bertworks.model.presets import PRESETS

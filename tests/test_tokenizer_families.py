@@ -487,3 +487,30 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert Tokenizer.load(out).lowercase is (lowercase == "--uncased")
         main(["tokenizer", "check", out, str(text)])
     assert "Hangul" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("trained", "part", "key", "value", "said"),
+    [
+        ("bpe", "model", "dropout", 0.5, "leaves out merges by chance"),
+        ("unigram", "model", "unk_id", None, "its model.unk_id is null"),
+        ("unigram", "post_processor", "pair", [{"Sequence": {"id": "A", "type_id": 0}}], "has 1 texts in a pair"),
+    ],
+    indirect=["trained"],
+)
+def test_a_pipeline_that_would_fail_in_use_is_refused(
+    trained: Tokenizer, part: str, key: str, value: object, said: str
+) -> None:
+    pipeline = json.loads(trained.pipeline)
+    pipeline[part][key] = value
+    with pytest.raises(InputError, match=said):
+        Tokenizer(json.dumps(pipeline))
+
+
+def test_settings_of_a_wrong_type_are_refused(bpe: Tokenizer, tmp_path: Path) -> None:
+    bpe.save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    for key in ("do_lower_case", "strip_accents", "keep_accents", "add_prefix_space"):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({key: "no"}))
+        with pytest.raises(InputError, match=f"tokenizer_config.json: {key} = 'no'; expected true, false or null"):
+            Tokenizer.load(tmp_path)

@@ -24,7 +24,7 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path]:
     if path.is_dir():
         config, path = path / "tokenizer_config.json", _file_in(path)
         if path.name != "tokenizer.json" and config.exists():
-            settings = _object(config)
+            settings = _read_settings(config)
     if path.name in ("vocab.json", "merges.txt"):
         vocab, merges = byte_bpe.read_files(path.parent)
         lower = bool(settings.get("do_lower_case")) if lowercase is None else lowercase
@@ -55,10 +55,14 @@ def _file_in(folder: Path) -> Path:
     return models[0]
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> dict[str, Any]:
+    """tokenizer_config.json. Raises InputError if what is used of it is not true, false or null."""
     found = read_json(path)
     if not isinstance(found, dict):
         raise InputError(f"{path}: expected a JSON object")
+    for key in ("do_lower_case", "strip_accents", "keep_accents", "add_prefix_space"):
+        if not isinstance(found.get(key), bool | None):
+            raise InputError(f"{path}: {key} = {found[key]!r}; expected true, false or null")
     return found
 
 

@@ -44,8 +44,13 @@ def check_pipeline(pipeline: str, where: str) -> str:
     if kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
     read = _read(pipeline, where).to_str()
-    if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(json.loads(read), "pre_tokenizer")):
+    parts = json.loads(read)
+    if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer")):
         raise InputError(f"{where}: its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's")
+    if parts["model"].get("dropout"):
+        raise InputError(f"{where}: its BPE leaves out merges by chance (model.dropout); expected null")
+    if kind == "Unigram" and parts["model"]["unk_id"] is None:
+        raise InputError(f"{where}: its model.unk_id is null; expected the id of the unknown piece")
     return read
 
 
@@ -107,7 +112,10 @@ def layout_of(parts: Mapping[str, Any], kind: Kind, where: str) -> Layout:
 def _layout_of_template(pair: list[dict[str, Any]], where: str) -> Layout:
     """E.g. [CLS] A [SEP] B [SEP] as the library writes it."""
     names = [next(iter(cell)) for cell in pair]
-    first, *_, second = [i for i, name in enumerate(names) if name == "Sequence"] or [0, 0]
+    texts = [i for i, name in enumerate(names) if name == "Sequence"]
+    if len(texts) != 2:
+        raise InputError(f"{where}: its post_processor has {len(texts)} texts in a pair; expected 2")
+    first, second = texts
     separators = second - first - 1
     if separators not in (1, 2):
         raise InputError(f"{where}: its post_processor puts {separators} tokens between two texts; expected 1 or 2")

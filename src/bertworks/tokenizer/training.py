@@ -33,9 +33,7 @@ class TokenizerConfig:
     min_frequency: int = 2  # a pair of pieces seen less often is not merged; unigram merges nothing
     character_coverage: float = 0.9999  # single characters are kept until they cover this share; bpe has all bytes
     limit_alphabet: int = 0  # at most so many single characters; 0: a quarter of vocab_size
-    special_tokens: tuple[
-        str, ...
-    ] = ()  # ids 0, 1, 2, ... in this order, but bpe's <mask> last; left out: the model's own five
+    special_tokens: tuple[str, ...] = ()  # ids 0, 1, ... in order, but bpe's <mask> last; left out: the model's five
 
     def __post_init__(self) -> None:
         if self.model not in get_args(VocabModel):

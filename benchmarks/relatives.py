@@ -97,7 +97,7 @@ def facts(side: Side, work: Path) -> dict[str, Any]:
     results = read_json(out / "results.json")
     model = load_model(out / "model")
     evaluations = [r for r in read_log(out) if r["kind"] == "eval"]
-    kept = ("steps", "tokens", "seconds", "metrics", "seed", "teacher", "size", "speed")
+    kept = ("steps", "tokens", "seconds", "metrics", "seed", "teacher", "student", "ratio")
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "layers": sum(p.numel() for p in model.encoder.layers.parameters()),

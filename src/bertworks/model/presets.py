@@ -60,7 +60,13 @@ PRESETS = {
         _sized(6, 768, 12), family="distilbert", type_vocab_size=0, classifier_dropout=0.2
     ),
     "gpt": replace(  # Radford et al. (2018); its vocabulary has 40,478 pieces
-        _BASE, vocab_size=40478, direction="left", hidden_act="gelu_new", type_vocab_size=0, layer_norm_eps=1e-5
+        _BASE,
+        vocab_size=40478,
+        direction="left",
+        hidden_act="gelu_new",
+        type_vocab_size=0,
+        pad_token_id=1,
+        layer_norm_eps=1e-5,
     ),
     "modern": replace(  # BASE's parameters a layer: a gated layer has three matrices, so each is two thirds as wide
         _BASE,

@@ -253,6 +253,50 @@ def test_a_window_is_what_a_local_layer_sees():
     assert influence(fresh({"attention_window": 11})) == everything
 
 
+@pytest.mark.parametrize("direction", ["both", "left", "right"])
+@pytest.mark.parametrize("length, window", [(517, 5), (576, 64), (600, 70)])
+def test_local_attention_in_blocks_equals_the_mask(direction, length, window, monkeypatch):
+    """Outputs and gradients, in training on a CPU and in evaluation, with padding and a last block that is not full."""
+    change = {"attention_window": window, "direction": direction, "position_embedding_type": "rotary"}
+    plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 1024}
+    ids = torch.randint(3, 50, (3, length), generator=torch.Generator().manual_seed(2))
+    lengths = torch.tensor([length, length - 1, 7])  # the third has whole blocks of padding
+
+    def run(mask, training):
+        encoder = fresh(change, global_every=2, **plain).train(training)
+        blocks, call = [], encoder.run_layer
+        encoder.run_layer = lambda *given: blocks.append(given[3].blocks is not None) or call(*given)
+        out = encoder(ids, mask, dropout=DropoutKey(1, 1) if training else None)
+        out.packed.pow(2).sum().backward()
+        return out.last_hidden_state.detach(), [p.grad for p in encoder.parameters() if p.grad is not None], blocks
+
+    for mask in (None, torch.arange(length) < lengths[:, None]):
+        for training in (True, False):
+            found, slopes, blocks = run(mask, training)
+            assert blocks == [False, True, False, True]
+            with monkeypatch.context() as patch:
+                patch.setattr("bertworks.model.local.SMALLEST", length)
+                expected, theirs, blocks = run(mask, training)
+            assert not any(blocks)
+            close(found, expected, 2e-5)
+            for one, other in zip(slopes, theirs, strict=True):
+                close(one, other, 2e-4 * max(1.0, other.abs().max().item()))
+
+
+def test_who_wants_every_weight_gets_no_blocks():
+    """Attention weights, head masks and keyed dropout of the weights, which belongs to pairs of tokens."""
+    long = torch.randint(3, 50, (2, 520), generator=torch.Generator().manual_seed(2))
+    encoder = fresh("modern", max_position_embeddings=1024)
+    plain = encoder(long)
+    close(encoder(long, attentions=True).packed, plain.packed, 2e-5)
+    close(encoder(long, head_mask=torch.ones(4, 3)).packed, plain.packed, 2e-5)
+    assert encoder(long, attentions=True).attentions[1].shape == (2, 3, 520, 520)
+    encoder.train()
+    key = DropoutKey(1, 1)
+    part = encoder(long[:1], dropout=key)
+    close(part.packed, encoder(long, dropout=key).packed[:520], 2e-5)
+
+
 # ---- shared parameters
 
 

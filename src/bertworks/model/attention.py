@@ -1,7 +1,8 @@
 """Scaled dot-product attention in the three ways the encoder needs.
 
 Shapes: B sequences, L positions, N heads, H head size; q, k, v and the context are (B, N, L, H), weights (B, N, L, L).
-`visible` (B or 1, 1, 1 or L, L) is True for keys that may be seen; None: all.
+`visible` (B or 1, 1, 1 or L, L) is True for keys that may be seen; None: all. There may be more keys than queries
+(local.py); K is their number where it matters.
 """
 
 import math
@@ -51,8 +52,8 @@ class _Attention(torch.autograd.Function):
     def forward(ctx, q, k, v, visible, mask, scale):  # type: ignore[no-untyped-def]
         B, N, L, H = q.shape
         ctx.factor = 1 / math.sqrt(H)
-        q, k, v = ((q * ctx.factor).reshape(B * N, L, H), k.reshape(B * N, L, H), v.reshape(B * N, L, H))
-        scores = torch.bmm(q, k.transpose(1, 2)).view(B, N, L, L)
+        q, k, v = ((q * ctx.factor).reshape(B * N, L, H), k.reshape(B * N, -1, H), v.reshape(B * N, -1, H))
+        scores = torch.bmm(q, k.transpose(1, 2)).view(B, N, L, -1)
         if visible is not None:
             scores += torch.where(visible, 0.0, -10000.0).to(scores.dtype)  # the constant of modeling.py
         weights = torch.softmax(scores, -1)
@@ -65,15 +66,16 @@ class _Attention(torch.autograd.Function):
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
         q, k, v, weights, mask = ctx.saved_tensors
         B, N, L, H = dy.shape
+        K = k.shape[1]
         dy = (dy * ctx.scale).reshape(B * N, L, H)
         dv = torch.bmm(_dropped(weights, mask).transpose(1, 2), dy)
-        slope = torch.bmm(dy, v.transpose(1, 2)).view(B, N, L, L)
+        slope = torch.bmm(dy, v.transpose(1, 2)).view(B, N, L, K)
         slope = slope if mask is None else slope.mul_(mask)
-        slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).view(B * N, L, L)
+        slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).view(B * N, L, K)
         dq, dk = torch.bmm(slope, k).mul_(ctx.factor), torch.bmm(slope.transpose(1, 2), q)
-        return dq.view(B, N, L, H), dk.view(B, N, L, H), dv.view(B, N, L, H), None, None, None
+        return dq.view(B, N, L, H), dk.view(B, N, K, H), dv.view(B, N, K, H), None, None, None
 
 
 def _dropped(weights: Tensor, mask: Tensor | None) -> Tensor:
-    B, N, L, _ = weights.shape
-    return (weights if mask is None else (weights * mask).to(weights.dtype)).view(B * N, L, L)
+    B, N, L, K = weights.shape
+    return (weights if mask is None else (weights * mask).to(weights.dtype)).view(B * N, L, K)

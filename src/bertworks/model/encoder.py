@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from .config import ModelConfig as ModelConfig
 from .dropout import DropoutKey, LayerMasks, drop, rescale
 from .layer import Layer, Sight, run_layer
+from .local import Blocks
 from .packing import Packing
 from .recurrent import RecurrentLayer
 from .rotary import rotation
@@ -137,7 +138,9 @@ class Encoder(nn.Module):
         packing = Packing.of(attention_mask, B, L)
         x = self._embed(input_ids, token_type_ids, packing, dropout)
         states, weights = [x], []
-        wide, local = self._sights(packing, x.device, attentions)
+        keyed = dropout is not None and self.training and self.config.attention_probs_dropout_prob > 0
+        whole = attentions or head_mask is not None or keyed  # what wants every weight cannot have them in blocks
+        wide, local = self._sights(packing, x.device, whole, attentions)
         run = range(self.config.num_hidden_layers)[:depth]
         for i in run:
             sight = wide if i % self.config.global_every == 0 else local
@@ -147,19 +150,19 @@ class Encoder(nn.Module):
                 states.append(x)
             if w is not None:
                 weights.append(w)
-        whole = len(run) == self.config.num_hidden_layers
-        if whole and self.final_norm is not None:
+        complete = len(run) == self.config.num_hidden_layers
+        if complete and self.final_norm is not None:
             x = states[-1] = self.final_norm(x)
         return EncoderOutput(
             packed=x,
             packing=packing,
-            pooled=self._pool(x, packing, dropout) if whole else None,
+            pooled=self._pool(x, packing, dropout) if complete else None,
             states=tuple(states) if hidden_states else None,
             attentions=tuple(weights) if attentions else None,
         )
 
-    def _sights(self, packing: Packing, device: torch.device, attentions: bool) -> tuple[Sight, Sight]:
-        """What layers see that see all, and what local ones see."""
+    def _sights(self, packing: Packing, device: torch.device, whole: bool, attentions: bool) -> tuple[Sight, Sight]:
+        """What layers see that see all, and what local ones see, in blocks unless they are to have `whole` weights."""
         c, turn = self.config, None
         if c.layer_type != "attention":
             return (Sight(packing, None, attentions=attentions),) * 2
@@ -168,6 +171,8 @@ class Encoder(nn.Module):
         wide = Sight(packing, packing.visible(c.direction, device), turn, attentions=attentions)
         if not c.attention_window:
             return wide, wide
+        if not whole and (blocks := Blocks.of(packing, c.direction, c.attention_window, device)):
+            return wide, dataclasses.replace(wide, visible=None, blocks=blocks)
         return wide, dataclasses.replace(wide, visible=packing.visible(c.direction, device, c.attention_window))
 
     def _layer(self, i: int, x: Tensor, sight: Sight, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from .attention import fused_attention, keyed_attention, visible_attention
 from .config import ACTIVATIONS, ModelConfig
 from .dropout import LayerMasks, add_dropped
+from .local import Blocks
 from .packing import Packing
 from .rotary import rotate
 
@@ -23,6 +24,7 @@ class Sight:
     packing: Packing
     visible: Tensor | None  # (B or 1, 1, 1 or L, L), True for keys that may be seen; None: all
     turn: Tensor | None = None  # (2, L, H / 2) rotary positions
+    blocks: Blocks | None = None  # of local attention in blocks, in place of `visible`
     head_mask: Tensor | None = None  # (N,) factors of the heads
     attentions: bool = False  # whether the weights are wanted
 
@@ -78,13 +80,16 @@ class Layer(nn.Module):
         )
         if sight.turn is not None:
             q, k = rotate(q, sight.turn), rotate(k, sight.turn)
-        mask, weights = masks.weights if masks else None, None
+        mask, weights, blocks = masks.weights if masks else None, None, sight.blocks
+        if blocks is not None:
+            q, k, v, visible = blocks.queries(q), blocks.keys(k), blocks.keys(v), blocks.visible
         if sight.attentions or sight.head_mask is not None:
             context, weights = visible_attention(q, k, v, visible, mask, rate, sight.head_mask)
         elif masks is not None:
             context = keyed_attention(q, k, v, visible, mask, rate)
         else:
             context = fused_attention(q, k, v, visible, rate)
+        context = context if blocks is None else blocks.join(context, L)
         return packing.pack(context.transpose(1, 2).reshape(B * L, -1)), weights if sight.attentions else None
 
 

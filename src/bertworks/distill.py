@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .checkpoint.folder import find_model, load_model, load_tokenizer
+from .checkpoint.folder import find_model, load_model, load_tokenizer, run_name
 from .data.batches import Batch, Vocabulary
 from .data.instances import InstanceConfig
 from .data.masking import MaskingConfig
@@ -150,11 +150,6 @@ class Teacher:
         layers = config.layers or every_second(model.config.num_hidden_layers)
         return cls(folder, model, load_tokenizer(folder), layers, student_config(model.config, layers, str(folder)))
 
-    @property
-    def name(self) -> str:
-        """Of the run, where the folder is a run's."""
-        return self.folder.parent.name if self.folder.name == "model" else self.folder.name
-
     def check(self, store: Store) -> None:
         """Raises InputError if the store was built with another tokenizer."""
         if self.tokenizer.fingerprint != store.manifest["tokenizer"]["fingerprint"]:
@@ -201,7 +196,7 @@ def distill(
         loop.weights = config.weights
         if not train(run, loop):
             return None
-        results = summary("distill", run, loop) | {"title": f"A student of {known.name}"}
+        results = summary("distill", run, loop) | {"title": f"A student of {run_name(known.folder)}"}
         return finish(run, loop, results | compare(known, asked, run, student, results["metrics"]))
 
 
@@ -222,7 +217,7 @@ def compare(
         batches = [*data.batches(32, 4)] or [*train_data.batches(32, 4)]  # a store may hold nothing out
         speeds = measure({"teacher": asked, "student": student}, batches, device)
     weights = checksum(known.folder / "model.safetensors")
-    one = {"name": known.name, "weights": weights, **_size(asked), **judged, **speeds["teacher"]}
+    one = {"name": run_name(known.folder), "weights": weights, **_size(asked), **judged, **speeds["teacher"]}
     other = {"layers of the teacher": list(known.layers), **_size(student), **{key: metrics[key] for key in judged}}
     other |= speeds["student"]
     ratio = {key: other[key] / one[key] for key in ("parameters", "tokens_per_second")}

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .checkpoint.folder import find_model, load_model, load_tokenizer, read_config
+from .checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
 from .checkpoint.hf import labels_from_hf, task_of
 from .files import InputError
 from .model.heads import Model
@@ -43,7 +43,7 @@ def ask_teacher(path: Path | str, task: Task, kind: Kind, data: Data, limits: Li
         prepared = kind.prepare(tokenizer, rows, task, limits)
         scores.append(compute_scores(model.to(world.device), prepared.inputs, world)[:, order])
     facts = {
-        "name": folder.parent.name if folder.name == "model" else folder.name,
+        "name": run_name(folder),
         "parameters": sum(p.numel() for p in model.parameters()),
         "metrics": prepared.judge(scores[1]).metrics,
     }

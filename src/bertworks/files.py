@@ -58,6 +58,20 @@ def read_json(path: Path | str) -> Any:
         raise InputError(f"{path}: not valid JSON ({error})") from None
 
 
+def read_lines(path: Path | str, expected: str) -> list[str]:
+    """The lines of a UTF-8 file, split at newlines alone; what follows the last newline is one more if it is not empty.
+
+    Raises InputError, which says what was `expected`, if the file is missing or is not UTF-8.
+    """
+    try:
+        lines = Path(path).read_bytes().decode("utf-8").split("\n")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; expected {expected}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; expected {expected}") from None
+    return lines if lines[-1] else lines[:-1]
+
+
 def checksum(path: Path | str) -> str:
     """BLAKE2b-128 of a file's bytes, as hex; reads in pieces, so memory stays constant."""
     with open(path, "rb") as file:

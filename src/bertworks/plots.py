@@ -112,6 +112,12 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
         for j, metric in enumerate(row):
             axes = figure.add_subplot(len(rows), columns, i * columns + j + 1)
             _draw(axes, found, metric, x)
+    if len(found) > 1:  # one legend for all panels: it would hide lines in each
+        lines = {line.get_label(): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
+        figure.legend(
+            [*lines.values()], [*lines], loc="outside upper center", ncols=min(len(lines), 4), edgecolor="none",
+            title="thin: training, thick: held-out",
+        )  # fmt: skip
     return save_figure(figure, Path(out))
 
 
@@ -147,11 +153,8 @@ def _draw(axes: Axes, runs: list[Run], metric: str, x: X) -> None:
     if not metric.endswith("loss"):
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
     axes.set_xlim(left=0)
-    axes.legend(
-        edgecolor="none",
-        framealpha=0.9,
-        title="thin: training, thick: held-out" if several and metric.endswith("loss") else None,
-    )
+    if not several:
+        axes.legend(edgecolor="none", framealpha=0.9)
 
 
 def _whole(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -290,6 +290,8 @@ def start_model(config: PretrainConfig, init: Path | None) -> Model:
     start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
     if start.fresh:
         print(f"not in {init}, started anew: {', '.join(start.fresh)}", file=sys.stderr)
+    if start.unused:
+        print(f"in {init}, left out: {', '.join(start.unused)}", file=sys.stderr)
     return start.model
 
 
@@ -302,8 +304,8 @@ def describe(config: PretrainConfig, store: Store, loop: Loop) -> list[str]:
         f"{parameters:,} parameters; corpus: {tokens:,} tokens",
         f"device {loop.world.device}, {loop.world.size} process(es), "
         f"matrix products at {loop.matmul_peak / 1e9:,.0f} GFLOP/s at best",
-        f"unigram entropy of the corpus {store.unigram_entropy():.3f} nats: a masked-LM loss that stays near it has "
-        "learned word frequencies only",
+        f"unigram entropy of the corpus {store.unigram_entropy():.3f} nats: a language model's loss that stays near it "
+        "has learned word frequencies only",
     ]
     if loop.progress.step:
         lines.append(f"resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError
+from ..files import InputError, read_lines
 from ..tokenizer import Tokenizer
 from .folder import CONFIG, find_model, load_model, read_config, save_folder
 from .kept import kept_of
@@ -57,13 +57,7 @@ def extend_folder(folder: Path | str, words: Path | str, out: Path | str) -> Ext
 
 def read_words(file: Path) -> list[str]:
     """The words of a file, a line each; empty lines are none. Raises InputError if it is missing or not UTF-8."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file; expected one word a line") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file}: byte {error.start} is not UTF-8; expected one word a line in UTF-8") from None
-    return [line.strip() for line in lines if line.strip()]
+    return [word for line in read_lines(file, "one word a line in UTF-8") if (word := line.strip())]
 
 
 def extend(tokenizer: Tokenizer, words: Iterable[str], where: str) -> Extended:

@@ -73,6 +73,11 @@ def find_model(path: Path | str) -> Path:
     return path / "model" if (path / "model").exists() else path
 
 
+def run_name(folder: Path) -> str:
+    """The name of a model folder, of the run where it is a run's `model/`."""
+    return folder.parent.name if folder.name == "model" else folder.name
+
+
 def load_model(path: Path | str) -> Model:
     """The encoder with whatever heads the folder has, in float32 on the CPU, in evaluation mode.
 

@@ -1,7 +1,12 @@
 """Verbs that look inside an encoder. Imports stay inside the verbs, for the sake of --help."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..tasks.base import Task
 
 
 def probe_word(argv: list[str]) -> None:
@@ -217,7 +222,6 @@ def probe_heads(argv: list[str]) -> None:
 
 def probe_layers(argv: list[str]) -> None:
     """What each layer knows of a task, by linear probes: FOLDER --task NAME --data DIR, or --train F --dev F."""
-    from dataclasses import replace
     from typing import Annotated
 
     import tyro
@@ -228,9 +232,8 @@ def probe_layers(argv: list[str]) -> None:
     from ..probing.layers import probe_layers as probe
     from ..probing.pictures import check_out, write_results
     from ..tasks.base import Limits
-    from ..tasks.catalogue import find_task
     from ..tasks.kinds import own_task
-    from .arguments import check_alone, folder_of, own_files, words
+    from .arguments import check_alone, own_files, words
 
     def run(
         folder: tyro.conf.Positional[Path],
@@ -261,9 +264,7 @@ def probe_layers(argv: list[str]) -> None:
         if task:
             own = {"--train": train, "--dev": dev, "--kind": kind}
             check_alone("--task", {name: value for name, value in own.items() if value})
-            known, place = find_task(task), folder_of(task, data)
-            files = [place / known.train, place / known.dev]
-            asked = replace(known, label=label, labels=(), written=()) if label not in ("", known.label) else known
+            asked, files = _known_task(task, data, label)
         else:
             files = own_files(train, dev)
             asked = own_task(kind, words(text), label or "label")
@@ -278,6 +279,17 @@ def probe_layers(argv: list[str]) -> None:
             _wrote(write_results(results, out, plot))
 
     tyro.cli(run, prog="bertworks probe layers", args=argv)
+
+
+def _known_task(name: str, data: Path | None, label: str) -> tuple["Task", list[Path]]:
+    """A task of the catalogue, of another of its label columns if one is named, and its files to learn and to judge."""
+    from ..tasks.catalogue import find_task
+    from .arguments import folder_of
+
+    task, folder = find_task(name), folder_of(name, data)
+    if label not in ("", task.label):
+        task = replace(task, label=label, labels=(), written=())
+    return task, [folder / task.train, folder / task.dev]
 
 
 def _wrote(files: list[Path]) -> None:

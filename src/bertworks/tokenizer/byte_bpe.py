@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from ..files import InputError, read_json
+from ..files import InputError, read_json, read_lines
 from .pipeline import ordered, roles_of
 from .training import TokenizerConfig, no_text, sample_lines
 
@@ -38,16 +38,10 @@ def _is_special(piece: str) -> bool:
 
 
 def _read_merges(path: Path, vocab: dict[str, int]) -> Merges:
-    try:
-        lines = path.read_bytes().decode("utf-8").split("\n")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; a vocab.json goes with its merges.txt") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8; expected two pieces a line") from None
     merges: Merges = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_lines(path, "two pieces a line, beside a vocab.json"), 1):
         line = line.rstrip("\r")
-        if (number == 1 and line.startswith("#version")) or (number == len(lines) and not line):
+        if number == 1 and line.startswith("#version"):
             continue
         first, _, second = line.partition(" ")
         if not first or not second or " " in second:

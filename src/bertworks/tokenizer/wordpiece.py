@@ -11,7 +11,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from ..files import InputError
+from ..files import InputError, read_lines
 from .pipeline import ordered
 from .training import LAYOUTS, TokenizerConfig, alphabet_of, sample_lines
 
@@ -76,15 +76,7 @@ def pipeline_of(vocab: list[str], normalizer: normalizers.Normalizer) -> str:
 
 def read_vocab(path: Path) -> list[str]:
     """The pieces of a vocab.txt, a line each, stripped as in the original. Raises InputError with the line."""
-    try:
-        lines = path.read_bytes().decode("utf-8").split("\n")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; expected a folder, a tokenizer.json or a vocab.txt") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8; expected one word piece a line in UTF-8") from None
-    vocab = [line.strip() for line in lines]
-    if vocab[-1] == "":  # after the last newline
-        vocab.pop()
+    vocab = [line.strip() for line in read_lines(path, "a folder, a tokenizer.json or a vocab.txt in UTF-8")]
     seen: dict[str, int] = {}
     for number, piece in enumerate(vocab, 1):
         if not piece:

@@ -37,15 +37,14 @@ class Side:
     flags: tuple[str, ...] = ()
 
 
+LEARNED = ("--model.position-embedding-type", "learned", "--loop.tokens", "0")  # as the families have them
 SIDES = (
-    Side("BERT", "pretrain", "pretrain/study.toml", ("--model.num-hidden-layers", "4", "--loop.tokens", "0")),
+    Side("BERT", "pretrain", "pretrain/study.toml", ("--model.num-hidden-layers", "4", *LEARNED)),
     Side("RoBERTa", "pretrain", "pretrain/roberta-cpu.toml"),
     Side("ALBERT", "pretrain", "pretrain/albert-cpu.toml"),
     Side("GPT", "pretrain", "pretrain/gpt-cpu.toml"),
     Side("DistilBERT", "distill", "distill/cpu.toml"),
-    Side(
-        "two layers without a teacher", "pretrain", "pretrain/study.toml", ("--objective", "mlm", "--loop.tokens", "0")
-    ),
+    Side("two layers without a teacher", "pretrain", "pretrain/study.toml", ("--objective", "mlm", *LEARNED)),
 )
 
 

@@ -113,7 +113,7 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
             axes = figure.add_subplot(len(rows), columns, i * columns + j + 1)
             _draw(axes, found, metric, x)
     if len(found) > 1:  # one legend for all panels: it would hide lines in each
-        lines = {line.get_label(): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
+        lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
         figure.legend(
             [*lines.values()], [*lines], loc="outside upper center", ncols=min(len(lines), 4), edgecolor="none",
             title="thin: training, thick: held-out",

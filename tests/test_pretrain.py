@@ -22,7 +22,7 @@ from bertworks.estimate import estimate
 from bertworks.files import InputError
 from bertworks.finetune_job import FinetuneConfig
 from bertworks.model.heads import build_model
-from bertworks.pretrain import PretrainConfig, PretrainingFeed, pretrain, useful_flops
+from bertworks.pretrain import PretrainConfig, PretrainingFeed, plateau, pretrain, useful_flops
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import parallel
 from bertworks.training.report import read_log
@@ -67,6 +67,19 @@ def test_the_run_folder(tiny_store, trained):
               "memory", "seconds", "left"}  # fmt: skip
     assert all(wanted <= record.keys() for record in records if record["kind"] == "train")
     assert records[-1]["kind"] == "eval" and records[-2]["left"] == 0
+
+
+def test_the_levels_of_having_learned_nothing():
+    """A model that knows frequencies, and repeats a tenth of the chosen tokens since they were kept."""
+    assert plateau(7.0, MaskingConfig().kept_share).endswith("near 6.30 these and to copy the tokens that were kept")
+    assert plateau(7.0, MaskingConfig(mask_share=0.9).kept_share).endswith("has learned word frequencies only")
+    assert "7.000 nats" in plateau(7.0, 0.0) and "copy" not in plateau(7.0, 0.0)
+
+
+def test_init_says_what_it_leaves_out(tiny_store, trained, tmp_path, capsys):
+    recipe = write_recipe(tmp_path, steps=2)
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained / "model"), "--objective", "mlm"))
+    assert f"in {trained / 'model'}, left out: nsp, pooler\n" in capsys.readouterr().err
 
 
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):

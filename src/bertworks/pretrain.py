@@ -304,12 +304,17 @@ def describe(config: PretrainConfig, store: Store, loop: Loop) -> list[str]:
         f"{parameters:,} parameters; corpus: {tokens:,} tokens",
         f"device {loop.world.device}, {loop.world.size} process(es), "
         f"matrix products at {loop.matmul_peak / 1e9:,.0f} GFLOP/s at best",
-        f"unigram entropy of the corpus {store.unigram_entropy():.3f} nats: a language model's loss that stays near it "
-        "has learned word frequencies only",
+        plateau(store.unigram_entropy(), 0.0 if config.objective in SIDES else config.masking.kept_share),
     ]
     if loop.progress.step:
         lines.append(f"resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")
     return lines
+
+
+def plateau(entropy: float, kept: float) -> str:
+    """The losses, in nats, at which a language model has learned nothing of contexts yet (docs/results.md)."""
+    copies = f", near {entropy * (1 - kept):.2f} these and to copy the tokens that were kept" if kept > 0 else ""
+    return f"unigram entropy of the corpus {entropy:.3f} nats: near it a loss has learned word frequencies only{copies}"
 
 
 def summary(kind: str, run: Run, loop: Loop) -> dict[str, Any]:

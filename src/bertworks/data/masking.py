@@ -35,6 +35,11 @@ class MaskingConfig:
         if self.ngrams < 1:
             raise ValueError(f"ngrams = {self.ngrams}; expected 1 (single ones) or more")
 
+    @property
+    def kept_share(self) -> float:
+        """What is left of the chosen tokens: they stay as they are."""
+        return 1 - self.mask_share - self.random_share
+
 
 def predictions_per_sequence(length: int, config: MaskingConfig) -> int:
     """The largest number of predictions: 20 at length 128 and 77 at 512, as the original's documentation advises."""

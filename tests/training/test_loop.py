@@ -3,6 +3,8 @@
 import errno
 import math
 import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -283,3 +285,29 @@ def test_the_fresh_start_is_the_seeds():
     one, two, other = model_of(seed=1), model_of(seed=1), model_of(seed=2)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
     assert not torch.equal(one.heads["nsp"].weight, other.heads["nsp"].weight)
+
+
+HOLES = """
+import torch
+from bertworks.training.parallel import prepare_process, return_memory
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+prepare_process()
+kept, passing = [], []
+for _ in range(200):
+    passing.append(torch.ones(1 << 18))
+    kept.append(torch.ones(1 << 10))
+passing.clear()
+before = resident()
+return_memory()
+print((before - resident()) >> 20)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's heap")
+def test_holes_in_the_heap_are_given_back():
+    """200 freed buffers of a megabyte, each with a small one behind it that stays."""
+    done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, timeout=120, check=True)
+    assert int(done.stdout) > 150

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..files import InputError, atomic_write
 from ..objectives import Batch, DropoutKey, Objective
 from .optim import Optimizer
-from .parallel import World, compute_dtype, peak_memory
+from .parallel import World, compute_dtype, peak_memory, return_memory
 from .report import Reporter
 from .state import Progress, save_state
 
@@ -236,6 +236,7 @@ class Loop:
             record["share_of_peak"] = rate * self.flops_per_token / self.matmul_peak / self.world.size
         record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
         self.window = Window(lr=self.window.lr)
+        return_memory()
         if self.world.main:
             self.reporter.record("train", record)
 
@@ -245,6 +246,7 @@ class Loop:
         with autocast(self.dtype, self.world.device):
             metrics = self.evaluate()
         self.model.train()
+        return_memory()
         self.window.pause()
         if self.world.main:
             self.reporter.record("eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})

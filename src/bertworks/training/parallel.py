@@ -97,6 +97,16 @@ def prepare_process() -> None:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+def return_memory() -> None:
+    """Give the holes of the heap back to the system, which `prepare_process` keeps it from doing at every step.
+
+    Buffers of many sizes leave ever more of them: a language model's run grew from 2 to 4 GB in 3,000 steps.
+    """
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)  # type: ignore[union-attr]
+
+
 def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
     """The type of matrix products: "float32", "bfloat16", or for "auto" bfloat16 where it is the faster one."""
     if wanted != "auto":

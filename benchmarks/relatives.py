@@ -37,14 +37,15 @@ class Side:
     flags: tuple[str, ...] = ()
 
 
-LEARNED = ("--model.position-embedding-type", "learned", "--loop.tokens", "0")  # as the families have them
+# study.toml has rotary positions and a budget of tokens; the families have learned ones, and --hours is the budget
+AS_THE_FAMILIES = ("--model.position-embedding-type", "learned", "--loop.tokens", "0")
 SIDES = (
-    Side("BERT", "pretrain", "pretrain/study.toml", ("--model.num-hidden-layers", "4", *LEARNED)),
+    Side("BERT", "pretrain", "pretrain/study.toml", ("--model.num-hidden-layers", "4", *AS_THE_FAMILIES)),
     Side("RoBERTa", "pretrain", "pretrain/roberta-cpu.toml"),
     Side("ALBERT", "pretrain", "pretrain/albert-cpu.toml"),
     Side("GPT", "pretrain", "pretrain/gpt-cpu.toml"),
     Side("DistilBERT", "distill", "distill/cpu.toml"),
-    Side("two layers without a teacher", "pretrain", "pretrain/study.toml", ("--objective", "mlm", *LEARNED)),
+    Side("two layers without a teacher", "pretrain", "pretrain/study.toml", ("--objective", "mlm", *AS_THE_FAMILIES)),
 )
 
 

@@ -35,6 +35,18 @@ def words(path):
     return path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("columns, names", [(1, 4), (2, 7)])
+def test_the_legend_of_long_names_fits_the_figure(columns, names):
+    figure = plots.new_figure(4.8 * columns, 3.4)
+    axes = figure.add_subplot(1, columns, 1)
+    for i in range(names):
+        axes.plot([0, 1], [0, i], label=f"a run with a long name, number {i}")
+    plots._add_legend(figure, "thin: training, thick: held-out")
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and len(figure.legends[0].texts) == names
+
+
 @pytest.mark.parametrize("x, label", [("step", "step"), ("tokens", "training tokens"), ("seconds", "minutes of")])
 def test_curves_of_several_runs(tmp_path, x, label):
     runs = [fake_run(tmp_path / "a"), fake_run(tmp_path / "b", start=7.5, results=False)]

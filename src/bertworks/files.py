@@ -59,7 +59,7 @@ def read_json(path: Path | str) -> Any:
 
 
 def read_lines(path: Path | str, expected: str) -> list[str]:
-    """The lines of a UTF-8 file, split at newlines alone; what follows the last newline is one more if it is not empty.
+    """The lines of a UTF-8 file, split at newlines alone; what follows the last newline is one more if it is not blank.
 
     Raises InputError, which says what was `expected`, if the file is missing or is not UTF-8.
     """
@@ -69,7 +69,7 @@ def read_lines(path: Path | str, expected: str) -> list[str]:
         raise InputError(f"{path}: no such file; expected {expected}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; expected {expected}") from None
-    return lines if lines[-1] else lines[:-1]
+    return lines if lines[-1].strip() else lines[:-1]
 
 
 def checksum(path: Path | str) -> str:

@@ -112,13 +112,20 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
         for j, metric in enumerate(row):
             axes = figure.add_subplot(len(rows), columns, i * columns + j + 1)
             _draw(axes, found, metric, x)
-    if len(found) > 1:  # one legend for all panels: it would hide lines in each
-        lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
-        figure.legend(
-            [*lines.values()], [*lines], loc="outside upper center", ncols=min(len(lines), 4), edgecolor="none",
-            title="thin: training, thick: held-out",
-        )  # fmt: skip
+    if len(found) > 1:
+        _add_legend(figure, "thin: training, thick: held-out" if any(run.held_out for run in found) else None)
     return save_figure(figure, Path(out))
+
+
+def _add_legend(figure: Figure, title: str | None) -> None:
+    """One legend for all panels, above them: it would hide lines in each."""
+    lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
+    longest = 50 + 7 * max(map(len, lines))  # points, with the line's sample
+    fitting = max(1, int(figure.get_figwidth() * 72 / longest))
+    figure.legend(
+        [*lines.values()], [*lines], loc="outside upper center", ncols=min(len(lines), fitting), edgecolor="none",
+        title=title,
+    )  # fmt: skip
 
 
 def _panels(runs: list[Run]) -> tuple[list[str], list[str]]:

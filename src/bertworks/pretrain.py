@@ -313,8 +313,8 @@ def describe(config: PretrainConfig, store: Store, loop: Loop) -> list[str]:
 
 def plateau(entropy: float, kept: float) -> str:
     """The losses, in nats, at which a language model has learned nothing of contexts yet (docs/results.md)."""
-    copies = f", near {entropy * (1 - kept):.2f} these and to copy the tokens that were kept" if kept > 0 else ""
-    return f"unigram entropy of the corpus {entropy:.3f} nats: near it a loss has learned word frequencies only{copies}"
+    copies = f", near {entropy * (1 - kept):.2f} also copies of the tokens that masking kept" if 0 < kept < 1 else ""
+    return f"unigram entropy of the corpus {entropy:.3f} nats: a loss near it has word frequencies only{copies}"
 
 
 def summary(kind: str, run: Run, loop: Loop) -> dict[str, Any]:

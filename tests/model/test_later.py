@@ -284,7 +284,7 @@ def test_local_attention_in_blocks_equals_the_mask(direction, length, window, mo
 
 
 def test_who_wants_every_weight_gets_no_blocks():
-    """Attention weights, head masks and keyed dropout of the weights, which belongs to pairs of tokens."""
+    """Attention weights, and keyed dropout of the weights, which belongs to pairs of tokens; a head mask needs none."""
     long = torch.randint(3, 50, (2, 520), generator=torch.Generator().manual_seed(2))
     encoder = fresh("modern", max_position_embeddings=1024)
     plain = encoder(long)

@@ -38,7 +38,7 @@ class MaskingConfig:
     @property
     def kept_share(self) -> float:
         """What is left of the chosen tokens: they stay as they are."""
-        return 1 - self.mask_share - self.random_share
+        return round(1 - self.mask_share - self.random_share, 9)  # of shares that add up to 1 nothing is left
 
 
 def predictions_per_sequence(length: int, config: MaskingConfig) -> int:

@@ -139,7 +139,7 @@ class Encoder(nn.Module):
         x = self._embed(input_ids, token_type_ids, packing, dropout)
         states, weights = [x], []
         keyed = dropout is not None and self.training and self.config.attention_probs_dropout_prob > 0
-        whole = attentions or head_mask is not None or keyed  # what wants every weight cannot have them in blocks
+        whole = attentions or keyed  # what wants every weight cannot have them in blocks
         wide, local = self._sights(packing, x.device, whole, attentions)
         run = range(self.config.num_hidden_layers)[:depth]
         for i in run:

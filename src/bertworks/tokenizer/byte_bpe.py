@@ -39,7 +39,7 @@ def _is_special(piece: str) -> bool:
 
 def _read_merges(path: Path, vocab: dict[str, int]) -> Merges:
     merges: Merges = []
-    for number, line in enumerate(read_lines(path, "two pieces a line, beside a vocab.json"), 1):
+    for number, line in enumerate(read_lines(path, "a merges.txt in UTF-8 beside its vocab.json"), 1):
         line = line.rstrip("\r")
         if number == 1 and line.startswith("#version"):
             continue

@@ -76,7 +76,7 @@ def pipeline_of(vocab: list[str], normalizer: normalizers.Normalizer) -> str:
 
 def read_vocab(path: Path) -> list[str]:
     """The pieces of a vocab.txt, a line each, stripped as in the original. Raises InputError with the line."""
-    vocab = [line.strip() for line in read_lines(path, "a folder, a tokenizer.json or a vocab.txt in UTF-8")]
+    vocab = [line.strip() for line in read_lines(path, "a folder, a tokenizer.json or a vocab.txt, in UTF-8")]
     seen: dict[str, int] = {}
     for number, piece in enumerate(vocab, 1):
         if not piece:

@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import statistics
 import time
@@ -274,6 +275,7 @@ def test_a_stopped_study_goes_on_to_the_same_figures(finished, tiny_store, tiny_
         assert run_study(plan, tmp_path, tmp_path / "cells", Options(quiet=True)) is None
     half = read_json(tmp_path / "results.json")
     assert 0 < len(half["left"]) < len(half["cells"]) and "are still to come" in (tmp_path / "study.md").read_text()
+    assert (tmp_path / "study.png").exists()  # what is known so far
     results = run_study(plan, tmp_path, tmp_path / "cells", Options(quiet=True))
     assert results["measured"] == read_json(out / "results.json")["measured"]
 
@@ -490,6 +492,45 @@ def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, 
         (tmp_path / "results.json").write_text(json.dumps(read_json(out / "results.json") | change))
         with pytest.raises(InputError, match=said):
             run_study(plan, tmp_path, tmp_path / "cells")
+
+
+def drawn(file):
+    """What is written in an SVG: matplotlib draws letters as shapes, with the text as a comment."""
+    return re.findall(r"<!-- (.*?) -->", file.read_text())
+
+
+def test_the_picture_of_a_study_is_drawn_from_its_results_alone(finished, tmp_path, capsys):
+    _, out = finished
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for name in ("results.json", "study.svg"):
+        shutil.copy(out / name, alone / name)
+    before = drawn(alone / "study.svg")
+    assert "ours, mean" in before
+    (alone / "study.svg").unlink()
+    main(["plot", str(alone)])
+    assert capsys.readouterr().out.split() == [str(alone / "study.png"), str(alone / "study.svg")]
+    assert drawn(alone / "study.svg") == before
+    main(["plot", str(alone), str(next(out.glob("cells/pretrain-*"))), "--x", "tokens"])  # a run beside it
+    assert len(capsys.readouterr().out.split()) == 4
+
+
+def test_a_study_that_cannot_be_drawn_says_why(finished, tmp_path, capsys):
+    _, out = finished
+    results = read_json(out / "results.json")
+
+    def said(*arguments):
+        with pytest.raises(SystemExit):
+            main(["plot", *map(str, arguments)])
+        return capsys.readouterr().err
+
+    assert "is one picture" in said(out, next(out.glob("cells/pretrain-*")), "--out", tmp_path / "x.png")
+    (tmp_path / "results.json").write_text(json.dumps(results | {"format": 2}))
+    assert "format 2; this program reads format 1" in said(tmp_path)
+    unknown = [e | {"values": {}, "n": 0, "difference": None, "mean": None} for e in results["measured"]]
+    (tmp_path / "results.json").write_text(json.dumps(results | {"measured": unknown}))
+    assert "nothing to draw yet" in said(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
 def test_torchrun_is_refused(monkeypatch):

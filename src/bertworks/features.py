@@ -8,6 +8,7 @@ Shapes: N texts, C parts a text (2 of a pair), F tokens of all texts, S windows,
 their width, B sequences of a batch, D hidden width.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -46,15 +47,17 @@ class FeatureConfig:
     pool: Literal["mean", "cls", "max"] | None = None  # one vector a text; left out: one a token
     words: Literal["first", "mean"] | None = None  # one vector a word: of its first piece, or the mean over its pieces
     specials: bool = False  # [CLS] and [SEP] count among the tokens
-    dtype: Literal["float32", "float16"] = "float32"  # of the result; computing is in float32
+    dtype: Literal["float32", "float16"] = "float32"  # of the result
+    precision: Literal["float32", "bfloat16"] = "float32"  # of matrix products
     max_length: int | None = None  # tokens of a window; left out: what the folder's model is made for
 
     def __post_init__(self) -> None:
         for name, allowed in (("pool", (None, "mean", "cls", "max")), ("words", (None, "first", "mean"))):
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} = {getattr(self, name)!r}; expected {', '.join(map(str, allowed))}")
-        if self.dtype not in ("float32", "float16"):
-            raise InputError(f"dtype = {self.dtype!r}; expected float32 or float16")
+        for name, kinds in (("dtype", ("float32", "float16")), ("precision", ("float32", "bfloat16"))):
+            if getattr(self, name) not in kinds:
+                raise InputError(f"{name} = {getattr(self, name)!r}; expected {' or '.join(kinds)}")
         if self.words and (self.pool or self.specials):
             raise InputError(f"words cannot stand beside {'pool' if self.pool else 'specials'}; leave one of them out")
 
@@ -111,9 +114,11 @@ class Extractor:
         self.choice = LayerChoice.parse(self.config.layers, shape.num_hidden_layers)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.tokenizer = tokenizer
-        self.encoder = for_inference(encoder.to(self.device))
+        self.halved = self.config.precision == "bfloat16"
+        encoder = encoder.to(self.device)
+        self.encoder = encoder.eval() if self.halved else for_inference(encoder)  # float32 products through oneDNN
         one = torch.zeros(1, 1, dtype=torch.int64)
-        with torch.no_grad():
+        with self._computing():
             self.width = self._states(one, one == 0, one, one[0]).shape[-1]
 
     @classmethod
@@ -173,20 +178,26 @@ class Extractor:
         number = (np.arange(len(lengths)) - contexts.word_edges[text]).astype(np.int32)
         return contexts.word_edges[::C], row, (offsets, number, (text % C).astype(np.uint8), None)
 
-    @torch.no_grad()
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        """No gradients, products in the precision that is asked for. Once for many batches: it casts weights once."""
+        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.halved):
+            yield
+
     def _vectors(self, inputs: Inputs, target: Rows, R: int) -> Tensor:
         """(R, W) float32 on the CPU, each the mean (or maximum) over the tokens whose target it is; 0 if none is."""
         highest = self.config.pool == "max"
         out = torch.full((R, self.width), -torch.inf if highest else 0.0)
-        for rows in _batches(inputs, TOKENS.get(self.device.type, TOKENS["cpu"])):
-            batch, places = inputs.batch(rows), target[inputs.tokens(rows)]
-            mask, taken = batch["attention_mask"], torch.from_numpy(np.flatnonzero(places >= 0))
-            cells, goal = mask.flatten().nonzero().squeeze(1)[taken], torch.from_numpy(places)[taken]
-            found = self._states(batch["input_ids"], mask, batch["token_type_ids"], cells).cpu()
-            if highest:
-                np.maximum.at(out.numpy(), goal.numpy(), found.numpy())
-            else:
-                out.index_add_(0, goal, found)
+        with self._computing():
+            for rows in _batches(inputs, TOKENS.get(self.device.type, TOKENS["cpu"])):
+                batch, places = inputs.batch(rows), target[inputs.tokens(rows)]
+                mask, taken = batch["attention_mask"], torch.from_numpy(np.flatnonzero(places >= 0))
+                cells, goal = mask.flatten().nonzero().squeeze(1)[taken], torch.from_numpy(places)[taken]
+                found = self._states(batch["input_ids"], mask, batch["token_type_ids"], cells).cpu()
+                if highest:
+                    np.maximum.at(out.numpy(), goal.numpy(), found.numpy())
+                else:
+                    out.index_add_(0, goal, found)
         counts = np.bincount(target[target >= 0], minlength=R)
         if highest:
             out[torch.from_numpy(counts == 0)] = 0.0
@@ -201,9 +212,9 @@ class Extractor:
         out = self.encoder(ids, mask, types, hidden_states=not single, depth=self.choice.depth)
         rows, states = out.packing.rows(cells), out.states
         if states is None:  # the one that is asked for is the last that was computed
-            only: Tensor = out.packed[rows]
+            only: Tensor = out.packed[rows].float()
             return only
-        return self.choice.combine({i: states[i][rows] for i in self.choice.states})
+        return self.choice.combine({i: states[i][rows].float() for i in self.choice.states})
 
     def _as_dtype(self, vectors: Tensor) -> NDArray[Any]:
         if self.config.dtype == "float32":

@@ -10,9 +10,28 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
+from ..files import InputError, read_json
 from ..plots import COLOURS, GREY, new_figure, save_figure
+from .report import FORMAT
 
 PANELS = 3  # side by side
+
+
+def read_study(folder: Path) -> dict[str, Any] | None:
+    """The results in a study's folder, finished or not; None if it is no study's folder.
+
+    Raises InputError if its results.json is not JSON, or of another version.
+    """
+    path = folder / "results.json"
+    found = read_json(path) if path.exists() else None
+    if not isinstance(found, dict) or found.get("kind") != "study":
+        return None
+    if found.get("format") != FORMAT:
+        raise InputError(
+            f"{path}: a study's results in format {found.get('format')!r}; this program reads format {FORMAT}. "
+            "`bertworks study` writes them anew from the finished runs: give it another --out, and --cells with the old"
+        )
+    return found
 
 
 def plot_study(results: dict[str, Any], out: Path) -> list[Path]:

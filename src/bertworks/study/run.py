@@ -59,10 +59,8 @@ def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options())
     machine = parallel.facts()
     finished = worker.work(lambda: write(plan, cells, out, machine))
     results = write(plan, cells, out, machine)
-    if not finished:
-        return None
     plot_study(results, out / "study")
-    return results
+    return results if finished else None
 
 
 def check_out(plan: Plan, out: Path) -> None:

@@ -4,8 +4,9 @@
 
 The recipes are recipes/pretrain/{study,roberta-cpu,albert-cpu,gpt-cpu}.toml with four layers, and a student of two,
 recipes/distill/cpu.toml, that learns from the BERT of this very run, beside the same student without a teacher.
-Fine-tuning is recipes/finetune/study.toml on MRPC and the first rows of SST-2. Every run is a folder in --work, and a
-script that was stopped goes on with the same line. One after the other, so that equal time means the same for all.
+Fine-tuning is recipes/finetune/study.toml on MRPC and the first rows of SST-2 and CoNLL-2003, beside BERT's shape with
+random weights. Every run is a folder in --work, and a script that was stopped goes on with the same line. One after the
+other, so that equal time means the same for all.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 
 from bertworks.checkpoint.folder import load_model
 from bertworks.files import read_json, write_json
+from bertworks.tasks.catalogue import find_task
 from bertworks.training import parallel
 from bertworks.training.report import read_log
 
@@ -37,15 +39,34 @@ class Side:
     flags: tuple[str, ...] = ()
 
 
-# study.toml has rotary positions and a budget of tokens; the families have learned ones, and --hours is the budget
-AS_THE_FAMILIES = ("--model.position-embedding-type", "learned", "--loop.tokens", "0")
+IN_HOURS = ("--loop.tokens", "0")  # study.toml's budget is in tokens
 SIDES = (
-    Side("BERT", "pretrain", "pretrain/study.toml", ("--model.num-hidden-layers", "4", *AS_THE_FAMILIES)),
+    Side("BERT", "pretrain", "pretrain/study.toml", ("--model.num-hidden-layers", "4", *IN_HOURS)),
     Side("RoBERTa", "pretrain", "pretrain/roberta-cpu.toml"),
     Side("ALBERT", "pretrain", "pretrain/albert-cpu.toml"),
     Side("GPT", "pretrain", "pretrain/gpt-cpu.toml"),
     Side("DistilBERT", "distill", "distill/cpu.toml"),
-    Side("two layers without a teacher", "pretrain", "pretrain/study.toml", ("--objective", "mlm", *AS_THE_FAMILIES)),
+    Side("two layers without a teacher", "pretrain", "pretrain/study.toml", ("--objective", "mlm", *IN_HOURS)),
+)
+RANDOM = "random weights"  # of the shape of the first side
+
+
+@dataclass(frozen=True)
+class Column:
+    """A task of fine-tuning. Rows end with `between`; the first line of a .tsv is its head."""
+
+    task: str
+    folder: str  # under --data
+    metric: str = "accuracy"
+    rows: int = 0  # of its training file; 0 means all
+    between: bytes = b"\n"
+    flags: tuple[str, ...] = ()
+
+
+COLUMNS = (
+    Column("mrpc", "glue/MRPC"),
+    Column("sst2", "glue/SST-2", rows=5001),
+    Column("conll2003", "conll2003", "f1", 5000, b"\n\n", ("--max-seq-length", "128")),
 )
 
 
@@ -67,27 +88,29 @@ def train(side: Side, args: argparse.Namespace) -> None:
     run(*words, *teacher, *side.flags, "--loop.hours", str(args.hours))
 
 
-def rows_of(args: argparse.Namespace, task: str, rows: int) -> Path:
+def rows_of(column: Column, args: argparse.Namespace) -> Path:
     """A folder with the first training rows of a task and all its development rows."""
-    source, out = args.data / "glue" / task, args.work / "rows" / task
+    source, out, task = args.data / column.folder, args.work / "rows" / column.task, find_task(column.task)
     out.mkdir(parents=True, exist_ok=True)
-    lines = (source / "train.tsv").read_bytes().splitlines(keepends=True)
-    (out / "train.tsv").write_bytes(b"".join(lines[: rows + 1] if rows else lines))
-    (out / "dev.tsv").write_bytes((source / "dev.tsv").read_bytes())
+    train = (source / task.train).read_bytes()
+    if column.rows:
+        train = column.between.join(train.split(column.between)[: column.rows]) + column.between
+    (out / task.train).write_bytes(train)
+    (out / task.dev).write_bytes((source / task.dev).read_bytes())
     return out
 
 
-def scores(side: Side, args: argparse.Namespace) -> dict[str, Any]:
-    """Development accuracy of three seeds on each task, from this encoder and from random weights of its shape."""
+def scores(name: str, model: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Three seeds of each task on the development rows, from an encoder or from random weights of its shape."""
     found: dict[str, Any] = {}
-    for task, folder, rows in (("mrpc", "MRPC", 0), ("sst2", "SST-2", args.rows)):
-        out = args.work / "finetune" / f"{folder_of(args.work, side).name}-{task}"
-        words = ["finetune", "--recipe", str(RECIPES / "finetune/study.toml"), "--task", task, "--out", str(out)]
-        model = ["--model", str(folder_of(args.work, side)), "--data", str(rows_of(args, folder, rows))]
-        run(*words, *model, "--seeds", *map(str, SEEDS))
-        values = [read_json(path)["metrics"]["accuracy"] for path in sorted(out.glob("*/results.json"))]
+    for column in COLUMNS:
+        out = args.work / "finetune" / f"{name.lower().replace(' ', '-')}-{column.task}"
+        words = ["finetune", "--recipe", str(RECIPES / "finetune/study.toml"), "--task", column.task, "--out", str(out)]
+        words += ["--model", str(model), "--data", str(rows_of(column, args)), *column.flags]
+        run(*words, "--seeds", *map(str, SEEDS), *(["--random-init"] if name == RANDOM else []))
+        values = [read_json(path)["metrics"][column.metric] for path in sorted(out.glob("*/results.json"))]
         assert len(values) == len(SEEDS), values
-        found[task] = {"accuracy": values, "mean": statistics.mean(values), "sd": statistics.stdev(values)}
+        found[column.task] = {column.metric: values, "mean": statistics.mean(values), "sd": statistics.stdev(values)}
     return found
 
 
@@ -110,22 +133,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="a store of 8,192 pieces")
     parser.add_argument("--work", type=Path, required=True, help="folder of the runs")
-    parser.add_argument("--data", type=Path, default=HERE.parent / "../shared/data", help="has glue/")
+    parser.add_argument("--data", type=Path, default=HERE.parent / "../shared/data", help="has glue/ and conll2003/")
     parser.add_argument("--hours", type=float, default=0.1667, help="training time of each encoder")
-    parser.add_argument("--rows", type=int, default=5000, help="training rows of SST-2")
     parser.add_argument("--only", nargs="*", default=[side.name for side in SIDES], help="these encoders alone")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "relatives.json")
     args = parser.parse_args()
     sides = [side for side in SIDES if side.name in args.only]
     for side in sides:
         train(side, args)
-    report = {side.name: facts(side, args.work) | {"scores": scores(side, args)} for side in sides}
-    setting = {
-        "hours": args.hours,
-        "seeds": SEEDS,
-        "sst2_rows": args.rows,
-        "threads": os.environ.get("OMP_NUM_THREADS"),
-    }
+    report = {side.name: facts(side, args.work) for side in sides}
+    folders = {side.name: folder_of(args.work, side) for side in sides}
+    for name, folder in (folders | {RANDOM: folder_of(args.work, SIDES[0])}).items():
+        report.setdefault(name, {})["scores"] = scores(name, folder, args)
+    setting = {"hours": args.hours, "seeds": SEEDS, "threads": os.environ.get("OMP_NUM_THREADS")}
     write_json(args.out, {"setting": setting, "sides": report, "machine": parallel.facts()})
 
 

@@ -20,7 +20,7 @@ class Sheet:
         from rich.table import Table
 
         console, table = Console(), Table(*self.header, title=self.title, title_justify="left")
-        table.columns[0].no_wrap = True
+        table.columns[0].overflow = "fold"  # on a narrow terminal names are broken, never cut, and numbers stay whole
         for column in table.columns[1:]:
             column.justify = "right"
         for row in self.rows:

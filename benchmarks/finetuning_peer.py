@@ -48,8 +48,8 @@ class Job:
     judge: Callable[[Any], Metrics]
 
 
-def peer(task: str, seed: int, settings: Settings) -> dict[str, Any]:
-    """Fine-tune and judge: metrics, seconds of training, rows, steps, versions."""
+def start(task: str, seed: int, settings: Settings) -> tuple[Job, Any, Any]:
+    """The job, the tokenizer and the model before training, whose head `seed` has drawn."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     tokenizer = transformers.AutoTokenizer.from_pretrained(settings.model, use_fast=True)
@@ -62,6 +62,22 @@ def peer(task: str, seed: int, settings: Settings) -> dict[str, Any]:
         classifier_dropout=None,
         **job.arguments,
     )
+    return job, tokenizer, model
+
+
+def save_start(task: str, seed: int, settings: Settings, folder: Path) -> Path:
+    """That model as a folder, so that others can begin with the same head."""
+    _, tokenizer, model = start(task, seed, settings)
+    if model.config.id2label[0] == "LABEL_0":
+        raise SystemExit(f"{task}: its head has no names of labels that another side could find its rows by")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def peer(task: str, seed: int, settings: Settings) -> dict[str, Any]:
+    """Fine-tune and judge: metrics, seconds of training, rows, steps, versions."""
+    job, tokenizer, model = start(task, seed, settings)
     steps = int(len(job.features) * settings.epochs / settings.batch_size)
     with tempfile.TemporaryDirectory() as out:
         arguments = transformers.TrainingArguments(
@@ -320,7 +336,7 @@ def conll_job(name: str, settings: Settings, tokenizer: Any) -> Job:
 
     return Job(
         transformers.AutoModelForTokenClassification,
-        {"num_labels": len(tags)},
+        {"id2label": dict(enumerate(tags)), "label2id": number},
         transformers.DataCollatorForTokenClassification(tokenizer),
         train,
         {

@@ -7,8 +7,8 @@
 Both sides start from all-MiniLM-L6-v2 (BERT, 6 layers of width 384, uncased) and share every setting below. A run
 writes `<task>-<side>-<seed>.json` into --out; a run that has its file is skipped, so stop and start as you like. The
 tasks that are run with several seeds come first, seed by seed; then the others, with the first of the seeds.
-`--summarise` puts means, sample standard deviations and differences beside each other. Needs
-`pip install -e '.[test,bench]'`.
+`--side ours-same-head --tasks conll2003` begins with the head that transformers has drawn, seed by seed. `--summarise`
+puts means, sample standard deviations and differences beside each other. Needs `pip install -e '.[test,bench]'`.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from bertworks.training import parallel
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
 
-SIDES = ("ours", "transformers")
+SIDES = ("ours", "transformers", "ours-same-head")  # the last begins with the head that transformers has drawn
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -152,6 +152,15 @@ def ours(task: str, seed: int, settings: Settings) -> dict[str, Any]:
     }
 
 
+def ours_same_head(task: str, seed: int, settings: Settings) -> dict[str, Any]:
+    """bertworks from the folder that transformers begins with, the first weights of the head included."""
+    from finetuning_peer import save_start
+
+    with tempfile.TemporaryDirectory() as folder:
+        model = save_start(task, seed, settings, Path(folder))
+        return ours(task, seed, dataclasses.replace(settings, model=model))
+
+
 def transformers(task: str, seed: int, settings: Settings) -> dict[str, Any]:
     """transformers as its examples do it."""
     from finetuning_peer import peer
@@ -170,7 +179,7 @@ def run(options: argparse.Namespace) -> None:
     """Every run that has no file yet."""
     torch.set_num_threads(options.threads)
     options.out.mkdir(parents=True, exist_ok=True)
-    side = {"ours": ours, "transformers": transformers}[options.side]
+    side = dict(zip(SIDES, (ours, transformers, ours_same_head), strict=True))[options.side]
     for task, seed in plan(options.tasks, options.seeds):
         path = options.out / f"{task}-{options.side}-{seed}.json"
         if path.exists():
@@ -208,7 +217,7 @@ def summarise(folder: Path) -> dict[str, Any]:
             raise SystemExit(f"{folder}: the runs of {task} have different settings")
         tasks[task] = {
             "settings": settings,
-            "seeds": {side: [run["seed"] for run in sides[side]] for side in SIDES},
+            "seeds": {side: [run["seed"] for run in sides[side]] for side in SIDES if sides[side]},
             "rows": {side: sides[side][0]["rows"] for side in SIDES if sides[side]},
             "steps": {side: sides[side][0]["steps"] for side in SIDES if sides[side]},
             "metrics": {
@@ -233,8 +242,9 @@ def beside(sides: dict[str, list[dict[str, Any]]], metric: str) -> dict[str, Any
     """One metric of both sides."""
     given = {side: [run["metrics"][metric] for run in runs if metric in run["metrics"]] for side, runs in sides.items()}
     shown: dict[str, Any] = {side: spread(values) for side, values in given.items() if values}
-    if len(shown) == len(SIDES):
-        shown["difference"] = shown["ours"]["mean"] - shown["transformers"]["mean"]
+    for side, name in (("ours", "difference"), ("ours-same-head", "difference_with_the_same_head")):
+        if side in shown and "transformers" in shown:
+            shown[name] = shown[side]["mean"] - shown["transformers"]["mean"]
     return shown
 
 

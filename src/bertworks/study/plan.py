@@ -233,10 +233,10 @@ class Planner:
             return
         task = find_task(column.task)
         task = replace(task, train=column.train or task.train, dev=column.dev or task.dev)
-        names = {*kind_of(task).metrics, *task.metrics}
-        plain = next((column.metric.removesuffix(f"_{more}") for more in task.more if column.metric.endswith(more)), "")
-        if column.metric and not {column.metric, plain} & names:
-            raise InputError(f"metric = {column.metric!r}; expected one of {', '.join(sorted(names))}")
+        kind_of(task)  # knows the metrics of the task
+        names = [f"{name}{more}" for more in ("", *(f"_{name}" for name in task.more)) for name in task.metrics]
+        if column.metric and column.metric not in names:
+            raise InputError(f"metric = {column.metric!r}; {column.task} has {', '.join(names)}")
         if self.sources.data is None:
             raise InputError("--data is missing; give the folder with the tasks' folders")
         folder = self.sources.data / column.data

@@ -148,7 +148,8 @@ def _row(row: Row, cells: Cells) -> dict[str, Any]:
     runs = [results for cell in row.trained if (results := cells.results(cell))]
     whole = len(runs) == len(row.trained)
     shares = [1.0 if row.step is None else row.step / results["steps"] for results in runs]
-    tuned = [results for group in row.tuned.values() for cell in group if (results := cells.results(cell))]
+    tuning = {cell.name: cell for group in row.tuned.values() for cell in group}.values()  # columns may share cells
+    tuned = [results for cell in tuning if (results := cells.results(cell))]
     return {
         "name": row.name,
         "line": row.line,

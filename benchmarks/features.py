@@ -138,7 +138,7 @@ def compare(layers: str, options: argparse.Namespace, folder: Path) -> dict[str,
         "seconds": seconds,
         "times_as_fast": {f"{a} / {b}": middle[b] / middle[a] for a, b in PAIRS},
         "by_round": {
-            f"{a} / {b}": [theirs / ours for ours, theirs in zip(seconds[a], seconds[b], strict=True)] for a, b in PAIRS
+            f"{a} / {b}": [long / short for short, long in zip(seconds[a], seconds[b], strict=True)] for a, b in PAIRS
         },
         "sentences_a_second": {side: options.sentences / value for side, value in middle.items()},
         "largest_difference": {side: float(np.abs(arrays["ours"] - arrays[side]).max()) for side in SIDES[1:]},

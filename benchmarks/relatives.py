@@ -143,7 +143,9 @@ def main() -> None:
         train(side, args)
     report = {side.name: facts(side, args.work) for side in sides}
     folders = {side.name: folder_of(args.work, side) for side in sides}
-    for name, folder in (folders | {RANDOM: folder_of(args.work, SIDES[0])}).items():
+    if SIDES[0] in sides:
+        folders[RANDOM] = folder_of(args.work, SIDES[0])
+    for name, folder in folders.items():
         report.setdefault(name, {})["scores"] = scores(name, folder, args)
     setting = {"hours": args.hours, "seeds": SEEDS, "threads": os.environ.get("OMP_NUM_THREADS")}
     write_json(args.out, {"setting": setting, "sides": report, "machine": parallel.facts()})

@@ -17,7 +17,7 @@ from ..model.layer_choice import LayerChoice
 from ..pretrain import PretrainConfig
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
-from ..tasks.kinds import kind_of, load_data
+from ..tasks.kinds import load_data
 from . import minute
 from .cells import Cell, Finetuning, Start, concat_cell, finetune_cell, folder_start, pretrain_cell
 from .recipe import Column, Study, Variant, load_study
@@ -233,7 +233,6 @@ class Planner:
             return
         task = find_task(column.task)
         task = replace(task, train=column.train or task.train, dev=column.dev or task.dev)
-        kind_of(task)  # knows the metrics of the task
         names = [f"{name}{more}" for more in ("", *(f"_{name}" for name in task.more)) for name in task.metrics]
         if column.metric and column.metric not in names:
             raise InputError(f"metric = {column.metric!r}; {column.task} has {', '.join(names)}")

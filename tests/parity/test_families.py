@@ -11,6 +11,7 @@ from bertworks.checkpoint.folder import initial_model, load_model, read_config, 
 from bertworks.files import InputError
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import TOKEN_HEADS, Model
+from bertworks.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
 TOLERANCE = 1e-5
@@ -184,6 +185,37 @@ def test_outputs_and_folders_both_ways(cls, more, tmp_path):
     torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
 
 
+@pytest.mark.parametrize("cls", [f"{name}{kind}" for name in ("XLMRoberta", "Camembert") for kind in KINDS])
+@torch.no_grad()
+def test_robertas_of_another_name(cls, tmp_path):
+    """XLM-R and CamemBERT are read as what they are, and written as RoBERTa, which gives transformers the same."""
+    shape, prefix = SHAPES["roberta"]["Roberta"], cls.removesuffix(next(kind for kind in KINDS if cls.endswith(kind)))
+    labels = 2 if cls.endswith("Answering") else 3
+    theirs = getattr(transformers, cls)(getattr(transformers, f"{prefix}Config")(**shape, num_labels=labels))
+    shaken(theirs).save_pretrained(tmp_path / "1")
+    ours = load_model(tmp_path / "1")
+    same_scores(ours, theirs)
+    save_folder(tmp_path / "2", ours, None, labels=LABELS if head_of(cls) in ("classifier", "tagger") else None)
+    name = cls.replace(prefix, "Roberta")
+    assert read_config(tmp_path / "2")[1]["architectures"] == [name]
+    back, info = getattr(transformers, name).from_pretrained(tmp_path / "2", output_loading_info=True)
+    assert not any(info.values()), info
+    same_scores(ours, back.eval())
+
+
+def test_the_tokenizer_of_xlm_r(tmp_path):
+    """Its tokenizer.json: pieces behind four special tokens, pairs with two separators between."""
+    pieces = [("▁good", -1.0), ("▁film", -1.5), ("▁", -2.0), ("영화", -2.5), ("s", -3.0)]
+    special = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    theirs = transformers.XLMRobertaTokenizer(vocab=[*special, *pieces, ("<mask>", 0.0)])
+    theirs.save_pretrained(tmp_path)
+    ours = Tokenizer.load(tmp_path)
+    assert ours.encode("good films", "영화").ids == [0, 4, 5, 8, 2, 2, 6, 7, 2]
+    for text in ("good films", "영화", " 영화  good", "s영화s", "unknown ẽ"):
+        assert ours.encode(text).ids == theirs(text)["input_ids"], text
+        assert ours.encode(text, "good").ids == theirs(text, "good")["input_ids"], text
+
+
 def test_the_shapes_of_the_families_are_in_the_names_of_the_paper(tmp_path):
     """What config.json says becomes the settings of one encoder."""
     peer("AlbertForPreTraining").save_pretrained(tmp_path / "albert")
@@ -306,3 +338,33 @@ def test_what_is_refused(cls, settings, message, tmp_path):
     with pytest.raises(InputError) as caught:
         load_model(tmp_path)
     assert message in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+def test_weights_in_several_files(tmp_path):
+    """As transformers writes them above a size; an index that does not fit its files is refused by name."""
+    theirs = peer("RobertaForMaskedLM")
+    theirs.save_pretrained(tmp_path, max_shard_size="20KB")
+    files = sorted(tmp_path.glob("model-*.safetensors"))
+    assert len(files) > 2 and not (tmp_path / "model.safetensors").exists()
+    with torch.no_grad():
+        same_scores(load_model(tmp_path), theirs)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"beside them, and never looked at")
+    assert convert(tmp_path, tmp_path / "whole").what.endswith("index.json")
+    assert len(tensors(tmp_path / "whole")) == len(theirs.state_dict()) - 2  # the decoder's, which are tied
+    index = tmp_path / "model.safetensors.index.json"
+    whole, first = index.read_text(), files[0].read_bytes()
+    for broken, message in (
+        (whole.replace(files[1].name, "../elsewhere.safetensors"), "names ../elsewhere.safetensors, which is no file"),
+        (whole.replace(files[1].name, files[0].name), f"{files[0].name}: it and model.safetensors.index.json do not"),
+        ("[]", "no weight_map"),
+    ):
+        index.write_text(broken)
+        with pytest.raises(InputError, match=message.replace("..", r"\.\.")):
+            load_model(tmp_path)
+    index.write_text(whole)
+    files[0].write_bytes(first[:-8])
+    with pytest.raises(InputError, match=f"{files[0].name}: damaged"):
+        load_model(tmp_path)
+    files[0].unlink()
+    with pytest.raises(InputError, match=f"names {files[0].name}, which is no file of this folder"):
+        load_model(tmp_path)

@@ -29,7 +29,7 @@ from .card import model_card
 from .families import family_in, family_of
 from .names import Family, heads_in
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 _LABELLED = {"classifier", "tagger"}  # heads whose outputs have names
 _FOREIGN = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
 
@@ -56,6 +56,7 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     settings = read_json(path / CONFIG)
     if not isinstance(settings, dict):
         raise InputError(f"{path / CONFIG}: found a {type(settings).__name__}; expected a table of settings")
+    settings = hf.by_family(settings)
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
 
 
@@ -307,8 +308,13 @@ def _sizes(model: Model) -> dict[str, int]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of model.safetensors. Raises InputError if the file is missing or damaged."""
+    """The tensors of model.safetensors, or of the files that model.safetensors.index.json names.
+
+    Raises InputError if a file is missing or damaged, or holds other tensors than the index says.
+    """
     file = path / WEIGHTS
+    if not file.exists() and (path / INDEX).exists():
+        return _read_shards(path)
     if not file.exists():
         foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), None)
         if foreign:
@@ -316,6 +322,27 @@ def read_weights(path: Path) -> dict[str, Tensor]:
                 f"{path}: no {WEIGHTS}, only {foreign}, which is not read here; {_way_to_read(foreign, path)}"
             )
         raise InputError(f"{path}: no {WEIGHTS} in this folder")
+    return _read_safetensors(file)
+
+
+def _read_shards(path: Path) -> dict[str, Tensor]:
+    """The tensors of a model that was written in several files."""
+    table = read_json(path / INDEX)
+    places = table.get("weight_map") if isinstance(table, dict) else None
+    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        raise InputError(f"{path / INDEX}: no weight_map from tensors to files; copy or download it again")
+    tensors: dict[str, Tensor] = {}
+    for name in sorted({*places.values()}):
+        if Path(name).name != name or not (path / name).is_file():
+            raise InputError(f"{path / INDEX}: names {name}, which is no file of this folder; copy or download it")
+        shard = _read_safetensors(path / name)
+        if wrong := sorted(shard.keys() ^ {tensor for tensor, place in places.items() if place == name}):
+            raise InputError(f"{path / name}: it and {INDEX} do not agree on {wrong[0]}; copy or download both again")
+        tensors |= shard
+    return tensors
+
+
+def _read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load_file(file)
     except (safetensors.SafetensorError, ValueError, KeyError, OSError) as error:

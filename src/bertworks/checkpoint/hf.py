@@ -60,11 +60,25 @@ _DEFAULTS: dict[str, dict[str, Any]] = {  # of transformers, for keys that a con
 _SHORT = {"position_embedding_type": "positions", "layer_type": "layers"}  # of our own keys
 _PROBLEMS = {"regression": "regression", "multilabel": "multi_label_classification"}  # of all other kinds: single_label
 _SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
+_SAME_AS = {"xlm-roberta": ("XLMRoberta", "roberta"), "camembert": ("Camembert", "roberta")}  # classes; family
 
 
 def own_key(name: str) -> str:
     """Our key in config.json for a field of which other software knows nothing, or not this value."""
     return f"bertworks_{_SHORT.get(name, name)}"
+
+
+def by_family(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A config.json under its family's names: what XLM-R and CamemBERT call theirs is RoBERTa, tensor by tensor."""
+    found, classes = settings.get("model_type"), settings.get("architectures")
+    if not isinstance(found, str) or found not in _SAME_AS:
+        return {**settings}
+    prefix, family = _SAME_AS[found]
+    renamed: dict[str, Any] = {"model_type": family}
+    if isinstance(classes, list):
+        theirs = FAMILIES[family].bare.removesuffix("Model")
+        renamed["architectures"] = [name.replace(prefix, theirs) if isinstance(name, str) else name for name in classes]
+    return {**settings, **renamed}
 
 
 def check_pooling(parts: Container[str], settings: Mapping[str, Any], where: str) -> None:

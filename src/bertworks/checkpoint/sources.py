@@ -16,7 +16,7 @@ from ..model.config import ModelConfig
 from ..tokenizer import Tokenizer
 from . import hf
 from .families import family_in
-from .folder import CONFIG, WEIGHTS, find_model, read_config, read_weights
+from .folder import CONFIG, INDEX, WEIGHTS, find_model, read_config, read_weights
 from .names import Family
 from .pooling import Pooling, read_pooling
 from .tf import read_original
@@ -91,8 +91,9 @@ def _original(path: Path | str, do_lower_case: bool | None, hidden_act: str | No
 
 def _weights(folder: Path, allow_pickle: bool) -> tuple[str, Mapping[str, Tensor]]:
     """What kind of folder it is, and its tensors by their own names."""
-    if (folder / WEIGHTS).exists() or not (folder / PICKLE).exists():
-        return f"folder with {WEIGHTS}", read_weights(folder)
+    safe = next((name for name in (WEIGHTS, INDEX) if (folder / name).exists()), None)
+    if safe or not (folder / PICKLE).exists():
+        return f"folder with {safe}", read_weights(folder)
     if not allow_pickle:
         raise InputError(
             f"{folder}: no {WEIGHTS}, only {PICKLE}, a pickle; --allow-pickle reads it by torch's restricted loader, "

@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 from bertworks.cli import main
-from bertworks.files import InputError, read_json
+from bertworks.files import Diverged, InputError, read_json
 from bertworks.finetune_job import FinetuneConfig
 from bertworks.model.encoder import ModelConfig
 from bertworks.pretrain import PretrainConfig
@@ -290,7 +290,7 @@ def test_a_diverged_run_is_marked_and_the_others_go_on(tiny_store, tiny_data, tm
 
     def diverging(config, task, data, model, out, quiet):
         if config.loop.seed == 2 and "pretrain" in str(model) and config.frozen:
-            raise InputError("loss or gradient not finite in 11 steps in a row")
+            raise Diverged("loss or gradient not finite in 11 steps in a row")
         return finetune(config, task, data, model, out, quiet)
 
     monkeypatch.setattr(running, "finetune", diverging)
@@ -306,6 +306,47 @@ def test_a_diverged_run_is_marked_and_the_others_go_on(tiny_store, tiny_data, tm
     assert end.value.code == 1 and "frozen: SST-2, seed 2 diverged" in capsys.readouterr().out
     main(line(recipe, tiny_store, tiny_data, tmp_path / "out", "--retry"))
     assert entry(read_json(tmp_path / "out" / "results.json"), "frozen", "SST-2")["n"] == 2
+
+
+def test_a_rate_far_too_high_diverges_in_earnest(tiny_store, tiny_data, tmp_path):
+    """Nothing is put in place of the loop here: the weights of one variant overflow."""
+    text = BASE.replace('{ name = "frozen", finetune =', '{ name = "frozen", pretrain.optim.lr = 1e30, finetune =')
+    recipe = write_study(tmp_path, text)
+    short = (tmp_path / "pretrain.toml").read_text().replace("steps = 5", "steps = 12\nmax_skipped = 2")
+    (tmp_path / "pretrain.toml").write_text(short)
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert [one["outcome"] for one in results["failed"]] == ["diverged"]
+    assert "3 steps in a row" in results["failed"][0]["message"] and results["left"] == []
+    assert entry(results, "frozen", "SST-2")["failed"][0]["outcome"] == "diverged"
+    assert entry(results, "left", "SST-2")["n"] == 2
+
+
+def test_a_base_that_fails_leaves_figures_without_differences(tiny_store, tiny_data, tmp_path, monkeypatch):
+    plan, pretrain = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), running.pretrain
+
+    def broken(config, *rest, **more):
+        if config.objective == "mlm+nsp":
+            raise InputError("no memory")
+        return pretrain(config, *rest, **more)
+
+    monkeypatch.setattr(running, "pretrain", broken)
+    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert all(one["difference"] is None for one in results["measured"])
+    assert entry(results, "left", "SST-2")["n"] == 2 and entry(results, "both", "SST-2")["n"] == 0
+    told = (tmp_path / "out" / "study.md").read_text()
+    assert "both: pre-training failed: no memory" in told
+    assert "study.png" not in told and not (tmp_path / "out" / "study.png").exists()
+
+
+def test_a_run_of_another_version_is_refused_by_name(tiny_store, tiny_data, tmp_path):
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    cells = Cells(tmp_path / "cells")
+    cell = next(cell for cell in plan.cells if cell.kind == "finetune")
+    cells.place(cell).mkdir(parents=True)
+    (cells.place(cell) / "results.json").write_text('{"metrics": {}, "seconds": 1.0}')
+    with pytest.raises(InputError, match=f"{cell.name}/results.json: expected collapsed, metrics, seconds"):
+        run_study(plan, tmp_path / "out", cells.folder, Options(quiet=True))
 
 
 def test_failed_pre_training_takes_its_fine_tuning_with_it(tiny_store, tiny_data, tmp_path, monkeypatch):
@@ -567,9 +608,8 @@ def test_a_recipe_expands(path, tiny_store, tiny_data):
         assert all(cell.work.loop.seed for cell in plan.cells if isinstance(cell.work, PretrainConfig))
 
 
-@pytest.mark.parametrize("name", ["tasks", "features", "steps", "input-format"])
+@pytest.mark.parametrize("name", [path.stem for path in sorted(RECIPES.glob("*.toml"))])
 def test_a_recipe_runs_from_end_to_end(name, tiny_store, tiny_data, tmp_path, monkeypatch):
-    """Each mechanism once: snapshots, concatenation, LSTMs, no layers, frozen features, other inputs and masks."""
     plan = make_plan(sources(RECIPES / f"{name}.toml", tiny_store, tiny_data, minute=True))
     plan = replace(plan, seeds=plan.seeds[:1])
     for row in plan.rows:

@@ -20,6 +20,10 @@ class InputError(Exception):
     """
 
 
+class Diverged(InputError):
+    """A training whose loss or gradient was not finite for so long that it was ended."""
+
+
 @contextlib.contextmanager
 def atomic_write(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
     """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it."""

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 
+from .. import __version__
 from .bridges import convert, tokenizer_extend
 from .inside import features, probe_attention, probe_heads, probe_layers, probe_neighbours, probe_word
 from .studies import study
@@ -48,6 +49,9 @@ def main(argv: list[str] | None = None) -> None:
     from ..files import InputError
 
     argv = sys.argv[1:] if argv is None else argv
+    if argv == ["--version"]:
+        print(f"bertworks {__version__}")
+        return
     for words in (2, 1):
         verb = VERBS.get(" ".join(argv[:words]))
         if verb:

@@ -27,7 +27,11 @@ from ..tasks.base import Task
 from .recipe import Column
 
 State = Literal["done", "failed", "part", "missing"]
-DIVERGED = "not finite"  # in the message of a run whose loss or gradient went there
+READ = {  # of a finished cell's results.json, by kind
+    "pretrain": {"metrics", "seconds", "steps", "tokens"},
+    "concat": {"seconds"},
+    "finetune": {"metrics", "seconds", "collapsed"},
+}
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,17 @@ class Cells:
         return found
 
     def results(self, cell: Cell) -> dict[str, Any] | None:
+        """What a finished cell came to. Raises InputError if its file lacks what a study reads of it."""
         path = self.place(cell) / "results.json"
-        return read_json(path) if path.exists() else None
+        if not path.exists():
+            return None
+        found, expected = read_json(path), READ[cell.kind]
+        if not isinstance(found, dict) or not found.keys() >= expected:
+            raise InputError(
+                f"{path}: expected {', '.join(sorted(expected))} in the results of {cell.told!r}, as this version writes "
+                "them; remove its folder to run it again"
+            )
+        return found
 
     @contextlib.contextmanager
     def claimed(self, cell: Cell) -> Iterator[bool]:
@@ -183,9 +196,8 @@ class Cells:
         recipe = to_toml(cell.config) if cell.config else ""
         write_json(place / "cell.json", {"kind": cell.kind, "cell": cell.told, "key": cell.key, "recipe": recipe})
 
-    def fail(self, cell: Cell, message: str) -> None:
+    def fail(self, cell: Cell, message: str, outcome: Literal["diverged", "failed"]) -> None:
         """Mark the cell as one that will give no results."""
-        outcome = "diverged" if DIVERGED in message else "failed"
         write_json(self.place(cell) / "failed.json", {"outcome": outcome, "message": message})
 
     def retry(self, cell: Cell) -> None:

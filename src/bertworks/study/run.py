@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from ..checkpoint.concat import concatenate
 from ..checkpoint.folder import find_model
-from ..files import InputError, read_json, write_json, write_text
+from ..files import Diverged, InputError, read_json, write_json, write_text
 from ..finetune import finetune
 from ..pretrain import PretrainConfig, pretrain
 from ..tasks.base import Data
@@ -58,8 +58,8 @@ def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options())
     worker.read_data()
     machine = parallel.facts()
     finished = worker.work(lambda: write(plan, cells, out, machine))
-    results = write(plan, cells, out, machine)
-    plot_study(results, out / "study")
+    plot_study(write(plan, cells, out, machine), out / "study")
+    results = write(plan, cells, out, machine)  # again, beside its picture
     return results if finished else None
 
 
@@ -95,11 +95,12 @@ def check_cells(plan: Plan, cells: Cells) -> None:
 
 
 def write(plan: Plan, cells: Cells, out: Path, machine: dict[str, Any]) -> dict[str, Any]:
-    """results.json and study.md as things stand."""
+    """results.json and study.md as things stand, with the picture if there is one."""
     results = measure(plan, cells) | {"machine": machine}
     sheets = tables(results)
     text = "\n".join("#" * (number > 0) + sheet.markdown() for number, sheet in enumerate(sheets))
-    write_text(out / "study.md", text + f"\n![{results['title']}](study.png)\n")
+    picture = f"\n![{results['title']}](study.png)\n" if (out / "study.png").exists() else ""
+    write_text(out / "study.md", text + picture)
     write_json(out / "results.json", results)
     return results
 
@@ -175,7 +176,7 @@ class Worker:
             if not isinstance(error, InputError):
                 traceback.print_exc()
             print(f"{cell.told} failed: {message}", file=sys.stderr)
-            self.cells.fail(cell, message)
+            self.cells.fail(cell, message, "diverged" if isinstance(error, Diverged) else "failed")
             return True
         if results is None:
             return None

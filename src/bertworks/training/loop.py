@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ..files import InputError, atomic_write
+from ..files import Diverged, InputError, atomic_write
 from ..objectives import Batch, DropoutKey, Objective
 from .optim import Optimizer
 from .parallel import World, compute_dtype, peak_memory, return_memory
@@ -213,7 +213,7 @@ class Loop:
         self.optimizer.adam.zero_grad(set_to_none=True)
         self.progress.skipped += 1
         if self.progress.skipped > self.config.max_skipped:
-            raise InputError(
+            raise Diverged(
                 f"loss or gradient not finite in {self.progress.skipped} steps in a row, the last at step "
                 f"{self.progress.step}. No such update was made and the last saved state is whole; begin again with a "
                 "lower optim.lr, a longer optim.warmup, or loop.precision = 'float32'"

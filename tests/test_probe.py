@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from bertworks.checkpoint.concat import concatenate
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli.inside import probe_heads, probe_layers, probe_neighbours, probe_word
 from bertworks.data.corpus import InputOptions
@@ -23,7 +24,7 @@ from bertworks.probing.controls import by_lexicon, by_type
 from bertworks.probing.heads import HeadsConfig, ablate_heads, masked
 from bertworks.probing.inside import Inside, cosine
 from bertworks.probing.items import read_items
-from bertworks.probing.layers import LayersConfig
+from bertworks.probing.layers import LayersConfig, layer_vectors
 from bertworks.probing.layers import probe_layers as probe
 from bertworks.probing.layers import sheet as layer_sheet
 from bertworks.probing.neighbours import NeighbourConfig, _window, neighbours
@@ -123,6 +124,44 @@ def test_words_are_found_whole(inside):
     assert inside.find(ids, inside.pieces_of("b")) == [(9, 10)]  # never the end of another word
     assert inside.find(ids, inside.pieces_of(", b")) == [(8, 10)]
     assert inside.words(ids) == [(1, 3), (3, 6), (6, 8), (8, 9), (9, 10)]
+
+
+def test_a_sentence_without_pieces_has_no_word(inside, tmp_path):
+    """A lone zero-width space is a sentence of no tokens; a corpus of the web has such."""
+    assert inside.find([], inside.pieces_of("ab")) == []
+    (tmp_path / "texts.txt").write_text("A film, a b.\n\u200b\n. \u200b\nB film.\n")
+    found = neighbours(inside, "film", [tmp_path / "texts.txt"], NeighbourConfig(), InputOptions())
+    assert found["places"] == 2
+
+
+def test_a_word_in_two_encoders_side_by_side(tmp_path):
+    """The static vectors of a pair are those of both, end to end."""
+    for seed, side in ((1, "left"), (2, "right")):
+        folder = tiny_folder(tmp_path / side / "model", seed)
+        one = build_model(replace(TINY, direction=side), ("mlm",), seed=seed)
+        save_folder(folder, one, folder)
+    concatenate(tmp_path / "left", tmp_path / "right", tmp_path / "pair")
+    found = compare_word(Inside(tmp_path / "pair", "cpu"), "film", ["a good film", "bad film , b"], WordConfig())
+    similarity = np.array(found["similarity"])
+    assert similarity.shape == (4, 2, 2) and similarity[0, 0, 1] == pytest.approx(1)
+    assert found["baseline"][0] < 0.9  # other words have other pieces in both tables
+
+
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [
+        (WordConfig, {"pairs": 0}),
+        (WordConfig, {"pairs": -1}),
+        (WordConfig, {"seed": -1}),
+        (HeadsConfig, {"examples": -5}),
+        (HeadsConfig, {"batch_size": 0}),
+        (LayersConfig, {"max_seq_length": 2}),
+        (LayersConfig, {"first_seed": -1}),
+    ],
+)
+def test_settings_that_mean_nothing(config, settings):
+    with pytest.raises(InputError, match="expected"):
+        config(**settings)
 
 
 def test_the_baseline_takes_different_words_of_different_sentences(inside):
@@ -422,6 +461,20 @@ def test_any_column_of_a_tagged_file(inside, tmp_path):
     assert [items.names[i] for i in items.labels] == expected
     with pytest.raises(InputError, match="no column 'pos' in conll2003; expected one of word, part_of_speech"):
         read_items(replace(task, label="pos"), tmp_path / "eng.train", inside.tokenizer, Limits(), 0, 1)
+
+
+def test_few_items_of_many_tokens_hold_few_vectors(inside, tmp_path):
+    """Each item has the vector of its own token, and nothing else is kept."""
+    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
+    items = read_items(task, conll(tmp_path / "eng.train", 40, 1), inside.tokenizer, Limits(max_seq_length=32), 100, 1)
+    found = layer_vectors(inside, items, "mean")
+    assert [x.shape for x in found] == [(104, 32)] * 3 and len(items.inputs.ids) > 104
+    edges = items.inputs.edges
+    for unit in (0, 50, 103):
+        row = int(np.searchsorted(edges, items.place[unit], "right")) - 1
+        states = next(inside.states([items.inputs.ids[edges[row] : edges[row + 1]].tolist()]))
+        for layer, x in enumerate(found):
+            np.testing.assert_allclose(x[unit], states[layer, items.place[unit] - edges[row]], atol=1e-5)
 
 
 def test_vectors_of_words_are_those_of_their_first_piece(inside, tmp_path, monkeypatch):

@@ -13,21 +13,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 from scipy import stats
 
 from bertworks.cli import main
-from bertworks.files import Diverged, InputError, read_json
+from bertworks.files import Diverged, InputError, NotWritten, read_json
 from bertworks.finetune_job import FinetuneConfig
 from bertworks.model.encoder import ModelConfig
 from bertworks.pretrain import PretrainConfig
 from bertworks.study import run as running
-from bertworks.study.cells import Cells, pretrain_cell
+from bertworks.study.cells import Cells, folder_start, pretrain_cell
 from bertworks.study.plan import Sources, make_plan
 from bertworks.study.recipe import load_study
-from bertworks.study.report import paired, tables
+from bertworks.study.report import paired, parameters, tables
 from bertworks.study.run import Options, run_study
 from bertworks.training import parallel
 from conftest import WORDS
+from tiny_task import tiny_folder
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "study"
 BASE = """
@@ -363,6 +365,62 @@ def test_failed_pre_training_takes_its_fine_tuning_with_it(tiny_store, tiny_data
     assert entry(results, "left", "SST-2")["n"] == 2 and results["left"] == []
 
 
+def test_a_full_disk_marks_no_run(tiny_store, tiny_data, tmp_path, monkeypatch):
+    """What could not be written is no fault of the cell at work, and those after it are not tried."""
+    plan, tried = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), []
+
+    def full(*arguments, **more):
+        tried.append(1)
+        raise NotWritten("state: could not be written (No space left on device)")
+
+    monkeypatch.setattr(running, "pretrain", full)
+    with pytest.raises(NotWritten):
+        run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert len(tried) == 1 and not [*(tmp_path / "cells").rglob("failed.json")]
+
+
+def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, tmp_path, monkeypatch):
+    """It may have been finished by another process since the start; its rows are not marked as failed."""
+    recipe, cells = write_study(tmp_path, BASE.replace(", snapshots = [2] }", " }")), tmp_path / "cells"
+    (tmp_path / "pretrain.toml").write_text(PRETRAIN.replace("snapshots = [2, 4]", "snapshots = []"))
+    run_study(make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "a", cells, Options("pretrain", quiet=True))
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    with pytest.raises(InputError, match="step-2: no such snapshot"):
+        run_study(plan, tmp_path / "b", cells, Options(quiet=True))
+    monkeypatch.setattr(running, "check_cells", lambda *_: None)  # as if it had not been there at the start
+    with pytest.raises(InputError, match="step-2: no such snapshot"):
+        run_study(plan, tmp_path / "b", cells, Options(quiet=True))
+    assert not [*cells.rglob("failed.json")]
+
+
+def test_models_of_a_study_stand_beside_its_file(tiny_data, tmp_path, monkeypatch):
+    """`model` is relative to the study, wherever it is started; a model in several files is known by all of them."""
+    tiny_folder(tmp_path / "models" / "one")
+    text = BASE[: BASE.index("variants")] + BASE[BASE.index("columns") : BASE.index("[paper]")]
+    text = text.replace('    { name = "perplexity", pretrain = "mlm_perplexity" },\n', "")
+    text = text.replace('base = "both"', 'base = "one"').replace('pretrain = "pretrain.toml"\n', "")
+    recipe = write_study(tmp_path, text + 'variants = [{ name = "one", model = "models/one" }]\n')
+    monkeypatch.chdir("/")
+    start = make_plan(Sources(recipe, None, tiny_data)).base.start
+    assert start.folder == tmp_path / "models" / "one"
+    split = tmp_path / "models" / "two"
+    shutil.copytree(start.folder, split)
+    weights = safetensors.torch.load_file(split / "model.safetensors")
+    (split / "model.safetensors").unlink()
+    names = sorted(weights)
+    table = {name: f"model-{i % 2}.safetensors" for i, name in enumerate(names)}
+
+    def key(factor):
+        for file in {*table.values()}:
+            part = {name: weights[name] * factor for name in names if table[name] == file}
+            safetensors.torch.save_file(part, split / file)
+        (split / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
+        return folder_start(split).key, parameters(split)
+
+    same, other = key(1), key(2)
+    assert same[0] != other[0] and same[1] == other[1] == parameters(start.folder)
+
+
 # ---- several processes
 
 
@@ -503,6 +561,7 @@ def test_a_paired_difference():
         ('"pretrain.toml"', '"none.toml"', "none.toml: no such recipe"),
         ("seeds = [1, 2]", "seeds = [1, 1]", "seeds that differ"),
         ('name = "right"', 'name = "left"', "names that differ"),
+        ("mlm_perplexity", "mlm_perplexty", "pretrain = 'mlm_perplexty'; expected "),
     ],
 )
 def test_a_study_with_a_mistake_is_refused(tiny_store, tiny_data, tmp_path, capsys, old, new, said):

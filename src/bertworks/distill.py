@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .checkpoint.folder import find_model, load_model, load_tokenizer, run_name
+from .checkpoint.folder import find_model, load_model, load_tokenizer, run_name, weights_checksum
 from .data.batches import Batch, Vocabulary
 from .data.instances import InstanceConfig
 from .data.masking import MaskingConfig
@@ -81,7 +81,7 @@ class DistillConfig:
 
 
 def every_second(layers: int) -> tuple[int, ...]:
-    """Half of the layers, the first and the last among them: 0, 2, 4, 7, 9, 11 of twelve, as DistilBERT's."""
+    """Half of the layers, from four on with the first and the last: 0, 2, 4, 7, 9, 11 of twelve, as DistilBERT's."""
     return tuple(int(number) for number in np.linspace(0, layers - 1, max(1, layers // 2)).round())
 
 
@@ -159,7 +159,7 @@ class Teacher:
             )
 
     def fingerprint(self) -> str:
-        return "".join(checksum(self.folder / name) for name in ("config.json", "model.safetensors"))
+        return checksum(self.folder / "config.json") + weights_checksum(self.folder)
 
     def asked(self, config: LoopConfig, device: torch.device) -> Model:
         """The model in evaluation mode on this device, as fast as it can be there."""
@@ -216,8 +216,8 @@ def compare(
     with autocast(parallel.compute_dtype(config.loop.precision, device), device):
         batches = [*data.batches(32, 4)] or [*train_data.batches(32, 4)]  # a store may hold nothing out
         speeds = measure({"teacher": asked, "student": student}, batches, device)
-    weights = checksum(known.folder / "model.safetensors")
-    one = {"name": run_name(known.folder), "weights": weights, **_size(asked), **judged, **speeds["teacher"]}
+    named = {"name": run_name(known.folder), "weights": weights_checksum(known.folder)}
+    one = {**named, **_size(asked), **judged, **speeds["teacher"]}
     other = {"layers of the teacher": list(known.layers), **_size(student), **{key: metrics[key] for key in judged}}
     other |= speeds["student"]
     ratio = {key: other[key] / one[key] for key in ("parameters", "tokens_per_second")}

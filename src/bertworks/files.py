@@ -24,6 +24,10 @@ class Diverged(InputError):
     """A training whose loss or gradient was not finite for so long that it was ended."""
 
 
+class NotWritten(InputError):
+    """A file could not be written, for want of room or of rights: nothing that was given is to blame."""
+
+
 @contextlib.contextmanager
 def atomic_write(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
     """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it."""

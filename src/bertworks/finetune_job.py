@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .checkpoint.folder import find_model, initial_model, load_tokenizer, parts_in, read_config
+from .checkpoint.folder import find_model, initial_model, load_tokenizer, parts_in, read_config, weights_checksum
 from .config import from_dict, identity, later
 from .distill_task import Taught, ask_teacher
-from .files import InputError, checksum, read_json
+from .files import InputError, read_json
 from .model.encoder import build_layer, initialise
 from .model.heads import BARE, Model, build_model
 from .model.layer_choice import LayerChoice
@@ -144,11 +144,11 @@ class Job:
         sets = (train, dev, *more.values())
         start = [task.name, task.kind, *task.metrics, *task.labels, *(rows.inputs.fingerprint() for rows in sets)]
         start.append(json.dumps(read_json(folder / "config.json")))
-        if not config.random_init and (weights := folder / "model.safetensors").exists():  # else `initial_model` says
-            start.append(checksum(weights))
+        if not config.random_init:
+            start.append(weights_checksum(folder))
         taught = ask_teacher(config.teacher, task, kind, data, config, world) if config.teacher else None
         if taught is not None:
-            start.append(checksum(find_model(config.teacher) / "model.safetensors"))
+            start.append(weights_checksum(find_model(config.teacher)))
         sides = (train.inputs, dev, more, notes, taught, tuple(start))
         return cls(config, task, kind, data, folder, tokenizer, *sides, world, quiet)
 

@@ -38,8 +38,8 @@ class StaticConfig:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value < (0 if name in ("seed", "negative") else 1):
-                raise ValueError(f"{name} = {value}; expected a positive number")
+            if value < (0 if name == "seed" else 1):
+                raise ValueError(f"{name} = {value}; expected {'0 or more' if name == 'seed' else 'a positive number'}")
 
 
 def train_static(corpus: Path | str, out: Path | str, config: StaticConfig = StaticConfig()) -> dict[str, Any]:
@@ -145,6 +145,7 @@ def _write(
         num_hidden_layers=0,
         num_attention_heads=1,
         intermediate_size=1,
+        pad_token_id=tokenizer.pad_id,
     )
     model = build_model(shape, (), seed=1, pooler=False)
     embeddings = model.encoder.embeddings

@@ -19,7 +19,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ..files import InputError, atomic_write, read_json, write_json, write_text
+from ..files import InputError, NotWritten, atomic_write, checksum, read_json, write_json, write_text
 from ..model.encoder import Encoder, ModelConfig, initialise
 from ..model.heads import BARE, HeadName, Model, build_head, build_model
 from ..model.top import Top, TopConfig
@@ -244,7 +244,7 @@ def save_folder(
         write_json(temporary / CONFIG, config)
         _move_in(temporary, folder)
     except OSError as error:
-        raise InputError(f"{folder}: could not write the model folder: {error.strerror or error}") from error
+        raise NotWritten(f"{folder}: could not write the model folder: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -327,19 +327,39 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def _read_shards(path: Path) -> dict[str, Tensor]:
     """The tensors of a model that was written in several files."""
+    tensors: dict[str, Tensor] = {}
+    for file, names in _shards(path).items():
+        shard = _read_safetensors(file)
+        if wrong := sorted(shard.keys() ^ names):
+            raise InputError(f"{file}: it and {INDEX} do not agree on {wrong[0]}; copy or download both again")
+        tensors |= shard
+    return tensors
+
+
+def _shards(path: Path) -> dict[Path, set[str]]:
+    """The files of such a model, and the tensors that each should have."""
     table = read_json(path / INDEX)
     places = table.get("weight_map") if isinstance(table, dict) else None
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise InputError(f"{path / INDEX}: no weight_map from tensors to files; copy or download it again")
-    tensors: dict[str, Tensor] = {}
-    for name in sorted({*places.values()}):
+    found: dict[Path, set[str]] = {}
+    for tensor, name in sorted(places.items(), key=lambda pair: pair[1]):
         if Path(name).name != name or not (path / name).is_file():
             raise InputError(f"{path / INDEX}: names {name}, which is no file of this folder; copy or download it")
-        shard = _read_safetensors(path / name)
-        if wrong := sorted(shard.keys() ^ {tensor for tensor, place in places.items() if place == name}):
-            raise InputError(f"{path / name}: it and {INDEX} do not agree on {wrong[0]}; copy or download both again")
-        tensors |= shard
-    return tensors
+        found.setdefault(path / name, set()).add(tensor)
+    return found
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The files that hold a folder's weights, in order; none if they are not there."""
+    if (path / WEIGHTS).exists():
+        return [path / WEIGHTS]
+    return [*_shards(path)] if (path / INDEX).exists() else []
+
+
+def weights_checksum(path: Path) -> str:
+    """What tells a folder's weights from others; empty if it has none."""
+    return "".join(map(checksum, weight_files(path)))
 
 
 def _read_safetensors(file: Path) -> dict[str, Tensor]:

@@ -96,7 +96,9 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     kind = settings.get("model_type", "bert" if "hidden_size" in settings else None)
     family = settings.get(own_key("family"), "bert") if kind == "bertworks" else kind
     if not isinstance(family, str) or family not in FAMILIES:
-        raise InputError(f"{where}: model_type = {kind!r}; expected one of {', '.join(FAMILIES)} (or bertworks)")
+        raise InputError(
+            f"{where}: model_type = {kind!r}; expected one of {', '.join([*FAMILIES, *_SAME_AS])} (or bertworks)"
+        )
     positions = settings.get("position_embedding_type", "absolute")
     if positions != "absolute":
         raise InputError(f"{where}: position_embedding_type = {positions!r}; expected absolute")

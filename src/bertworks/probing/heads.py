@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..evaluate import Finetuned, Trial
+from ..files import InputError
 from ..model.encoder import Encoder
 from ..tasks.base import Judged, Task
 from ..training.parallel import facts
@@ -35,6 +36,11 @@ class HeadsConfig:
     examples: int = 1000  # rows to judge by, drawn at random; 0: all
     seed: int = 1  # of that draw
     batch_size: int = 64  # rows a forward pass
+
+    def __post_init__(self) -> None:
+        if min(self.examples, self.seed) < 0 or self.batch_size < 1:
+            found = ", ".join(f"{name} = {value}" for name, value in vars(self).items())
+            raise InputError(f"{found}; expected examples and seed of 0 or more, a batch_size of 1 or more")
 
 
 def ablate_heads(

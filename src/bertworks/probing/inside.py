@@ -106,10 +106,10 @@ class Inside:
         beginning: also where a longer word begins with them, as a Korean noun with its particle does.
         """
         found = []
-        for i, before in enumerate([self.tokenizer.cls_id, *ids[:-1]]):
+        for i, (before, piece) in enumerate(zip([self.tokenizer.cls_id, *ids[:-1]], ids, strict=False)):
             for form in word if before in self.specials else word[:1]:
                 size = len(form)
-                if ids[i] == form[0] and list(ids[i : i + size]) == form:
+                if piece == form[0] and list(ids[i : i + size]) == form:
                     ends = i + size == len(ids) or not self.continues[ids[i + size]]
                     if ends or beginning:
                         found.append((i, i + size))

@@ -51,8 +51,14 @@ class LayersConfig:
     max_seq_length: int = 128  # tokens of an input; longer texts are cut, longer sentences have windows
 
     def __post_init__(self) -> None:
-        if min(self.seeds, self.steps) < 1 or self.l2 <= 0 or min(self.train_items, self.dev_items) < 0:
-            raise InputError("expected seeds and steps of 1 or more, l2 above 0, numbers of items of 0 or more")
+        if (
+            min(self.seeds, self.steps) < 1
+            or self.l2 <= 0
+            or min(self.train_items, self.dev_items, self.first_seed) < 0
+        ):
+            raise InputError("expected seeds and steps of 1 or more, l2 above 0, items and first_seed of 0 or more")
+        if self.max_seq_length < 8:
+            raise InputError(f"max_seq_length = {self.max_seq_length}; expected 8 or more, room for a few words")
 
 
 @dataclass(frozen=True)
@@ -69,8 +75,10 @@ def probe_layers(inside: Inside, train: Items, dev: Items, config: LayersConfig,
     Raises InputError if there are not two labels to tell apart.
     """
     K, began = len(train.names), time.perf_counter()
-    if K < 2 or not len(dev.labels):
+    if K < 2:
         raise InputError(f"labels of the training items: {', '.join(train.names) or 'none'}; expected two or more")
+    if not len(dev.labels):
+        raise InputError(f"no item to judge on is left of {dev.of} ({dev.left_out} were left out); give others")
     vectors = [layer_vectors(inside, items, config.pool) for items in (train, dev)]
     seeds = range(config.first_seed, config.first_seed + config.seeds)
     controls = [_control(train, dev, inside.tokenizer.vocab_size, seed) for seed in seeds]
@@ -108,6 +116,10 @@ def probe_layers(inside: Inside, train: Items, dev: Items, config: LayersConfig,
 def layer_vectors(inside: Inside, items: Items, pool: str) -> list[Floats]:
     """(N, D) for the embeddings and each layer: of texts pooled, of units the vector of their first piece."""
     inputs, found = items.inputs, list[Floats]()
+    N = len(items.labels)
+    if items.place is not None:  # which unit's vector a token gives, -1 for none
+        unit = np.full(len(inputs.ids), -1)
+        unit[items.place] = np.arange(N)
     for rows in inputs.by_length(BATCH):
         states = _states(inside.encoder, inputs, rows, inside.device)
         if items.place is None:
@@ -115,16 +127,13 @@ def layer_vectors(inside: Inside, items: Items, pool: str) -> list[Floats]:
             places = rows
         else:
             real = np.arange(states[0].shape[1]) < np.diff(inputs.edges)[rows][:, None]
-            parts, places = [x[real] for x in states], inputs.tokens(rows)
+            wanted = unit[inputs.tokens(rows)]
+            parts, places = [x[real][wanted >= 0] for x in states], wanted[wanted >= 0]
         if not found:
-            found = [np.empty((_size(items), x.shape[-1]), np.float32) for x in parts]
+            found = [np.empty((N, x.shape[-1]), np.float32) for x in parts]
         for whole, part in zip(found, parts, strict=True):
             whole[places] = part
-    return found if items.place is None else [whole[items.place] for whole in found]
-
-
-def _size(items: Items) -> int:
-    return len(items.labels) if items.place is None else len(items.inputs.ids)
+    return found
 
 
 def _states(encoder: Encoder, inputs: Inputs, rows: NDArray[np.int64], device: torch.device) -> list[Floats]:

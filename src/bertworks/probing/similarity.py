@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ..files import InputError
+from ..model.pair import Pair
 from ..sheets import Sheet
 from ..training.parallel import facts
 from .inside import Floats, Inside, Span, cosine
@@ -34,6 +36,10 @@ class WordConfig:
     beginning: bool = False  # the word may also begin a longer one (Korean nouns with particles)
     pairs: int = 10_000  # at most so many pairs of different words for the baseline, drawn at random
     seed: int = 1  # of that draw
+
+    def __post_init__(self) -> None:
+        if self.pairs < 1 or self.seed < 0:
+            raise InputError(f"pairs = {self.pairs}, seed = {self.seed}; expected 1 or more, and a seed of 0 or more")
 
 
 def compare_word(
@@ -76,8 +82,9 @@ def _vector(inside: Inside, ids: Sequence[int], states: Floats, span: Span) -> F
     Static vectors may be narrower than the layers (ALBERT); zeros behind them change no cosine.
     """
     start, end = span
-    table = inside.encoder.embeddings.word.weight
-    static = table[list(ids[start:end])].detach().float().cpu().numpy().mean(0)
+    sides = (inside.encoder.left, inside.encoder.right) if isinstance(inside.encoder, Pair) else (inside.encoder,)
+    tables = torch.cat([side.embeddings.word.weight[list(ids[start:end])].detach() for side in sides], -1)
+    static = tables.float().cpu().numpy().mean(0)
     inner = states[:, start:end].mean(1)
     padded = np.zeros(inner.shape[1], np.float32)
     padded[: len(static)] = static

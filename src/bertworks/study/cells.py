@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ..checkpoint.folder import weight_files
 from ..config import from_dict, to_toml
 from ..files import InputError, checksum, read_json, write_json
 from ..finetune_job import FinetuneConfig
@@ -100,7 +101,7 @@ def finetune_cell(work: Finetuning, told: str) -> Cell:
 
 def folder_start(folder: Path) -> Start:
     """A model folder of the user's own, known by its bytes."""
-    files = [folder / name for name in ("config.json", "model.safetensors", "tokenizer.json")]
+    files = [folder / "config.json", *weight_files(folder), folder / "tokenizer.json"]
     return Start(_key(*(checksum(file) for file in files if file.exists())), folder.resolve())
 
 
@@ -148,8 +149,14 @@ class Cells:
             if failure := self.failure(one):
                 return failure
         path = self.place(cell) / "failed.json"
-        found: dict[str, str] = read_json(path) if self.state(cell) == "failed" else {}
-        return found
+        if self.state(cell) != "failed":
+            return {}
+        try:
+            return dict(read_json(path))
+        except InputError:
+            if path.exists():
+                raise
+            return {}  # another process lets it be tried again
 
     def results(self, cell: Cell) -> dict[str, Any] | None:
         """What a finished cell came to. Raises InputError if its file lacks what a study reads of it."""
@@ -159,8 +166,8 @@ class Cells:
         found, expected = read_json(path), READ[cell.kind]
         if not isinstance(found, dict) or not found.keys() >= expected:
             raise InputError(
-                f"{path}: expected {', '.join(sorted(expected))} in the results of {cell.told!r}, as this version writes "
-                "them; remove its folder to run it again"
+                f"{path}: expected {', '.join(sorted(expected))} in the results of {cell.told!r}, as this version "
+                "writes them; remove its folder to run it again"
             )
         return found
 

@@ -4,6 +4,7 @@ The paper's figures stand beside ours, never on the same scale: differences can 
 the paper's, levels cannot.
 """
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def _draw_differences(results: dict[str, Any], out: Path) -> list[Path]:
 
 def _draw_column(axes: Axes, results: dict[str, Any], column: dict[str, Any], names: list[str], labelled: bool) -> None:
     entries = {entry["row"]: entry for entry in _of(results, column["name"])}
-    base, scale = entries[results["base"]]["values"], 100 if column["percent"] else 1
+    scale = 100 if column["percent"] else 1
     axes.axvline(0, color=GREY, linewidth=1)
     told: set[str] = set()
 
@@ -80,6 +81,7 @@ def _draw_column(axes: Axes, results: dict[str, Any], column: dict[str, Any], na
 
     for place, name in enumerate(names):
         entry = entries[name]
+        base = entries[entry["against"]]["values"]
         if found := entry["difference"]:
             mean, ends = scale * found["mean"], found["interval"]
             if ends:
@@ -112,7 +114,7 @@ def _draw_curves(results: dict[str, Any], out: Path) -> list[Path]:
     lines = list(dict.fromkeys(row["line"] for row in results["rows"] if row["line"]))
     for number, column in enumerate(columns):
         axes = figure.add_subplot(len(columns), wide, number * wide + 1)
-        for line, colour in zip(lines, COLOURS, strict=False):
+        for line, colour in zip(lines, cycle(COLOURS), strict=False):
             _draw_line(axes, results, column, line, colour)
         unit = " (%)" if column["percent"] else ""
         axes.set(xlabel=results["axis"], ylabel=column["name"] + unit, title="ours" if wide > 1 else "")
@@ -120,7 +122,7 @@ def _draw_curves(results: dict[str, Any], out: Path) -> list[Path]:
         axes.legend(frameon=False)
         if curves := results["paper_curves"].get(column["name"]):
             beside = figure.add_subplot(len(columns), wide, number * wide + 2)
-            for line, colour in zip(lines, COLOURS, strict=False):
+            for line, colour in zip(lines, cycle(COLOURS), strict=False):
                 if pairs := curves.get(line):
                     beside.plot(*zip(*pairs, strict=True), "D--", color=colour, markerfacecolor="none", label=line)
             beside.set(xlabel=results["paper_axis"] or results["axis"], ylabel=column["name"] + unit)

@@ -150,7 +150,8 @@ class Planner:
         if variant.concat:
             return self._side_by_side(variant)
         if not self._own(variant):
-            folder = find_model(Path(variant.model) if variant.model else self.sources.model or "")
+            given = self.sources.recipe.parent / variant.model if variant.model else self.sources.model
+            folder = find_model(given or "")
             return folder_start(folder), read_config(folder)[0], None
         if self.base is None or self.store is None:
             raise InputError("its recipe or the store is missing")

@@ -18,6 +18,10 @@ from typing import Any, Literal
 from ..config import load_recipe
 from ..files import InputError
 
+HELD_OUT = {  # metrics of a pre-training, by the tasks it may have
+    f"{term}_{metric}" for term in ("mlm", "nsp", "sop", "ltr", "rtl") for metric in ("loss", "accuracy", "perplexity")
+}
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -59,6 +63,10 @@ class Column:
     def __post_init__(self) -> None:
         if bool(self.task) == bool(self.pretrain):
             raise ValueError(f"column {self.name!r}: expected either task or pretrain")
+        if self.pretrain and self.pretrain not in HELD_OUT:
+            raise ValueError(
+                f"column {self.name!r}: pretrain = {self.pretrain!r}; expected {', '.join(sorted(HELD_OUT))}"
+            )
         if self.train_rows < 0 or self.dev_rows < 0:
             raise ValueError(f"column {self.name!r}: expected train_rows and dev_rows of 0 or more")
 

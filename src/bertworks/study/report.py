@@ -13,6 +13,7 @@ from typing import Any
 from safetensors import safe_open
 from scipy import stats
 
+from ..checkpoint.folder import find_model, weight_files
 from ..compare import CONFIDENCE
 from ..sheets import Sheet
 from .cells import Cell, Cells
@@ -50,9 +51,9 @@ def measure(plan: Plan, cells: Cells) -> dict[str, Any]:
         "cells": {cell.name: {"what": cell.told, "state": states[cell.name]} for cell in plan.cells},
         "left": [{"cell": cell.name, "what": cell.told, "busy": cells.busy(cell)} for cell in left],
         "failed": [
-            {"cell": cell.name, "what": cell.told, **cells.failure(cell)}
+            {"cell": cell.name, "what": cell.told, **failure}
             for cell in plan.cells
-            if states[cell.name] == "failed"
+            if states[cell.name] == "failed" and (failure := cells.failure(cell))
         ],
         "machines": _machines(plan, cells),
     }
@@ -165,11 +166,11 @@ def _row(row: Row, cells: Cells) -> dict[str, Any]:
 
 def parameters(folder: Path) -> int | None:
     """Numbers in a model folder, heads included; None if it is not there (yet)."""
-    files = [path for path in (folder / "model.safetensors", folder / "model" / "model.safetensors") if path.exists()]
-    if not files:
-        return None
-    with safe_open(files[0], "numpy") as file:
-        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    total = 0
+    for path in weight_files(find_model(folder)):
+        with safe_open(path, "numpy") as file:
+            total += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return total or None
 
 
 def _machines(plan: Plan, cells: Cells) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from ..checkpoint.concat import concatenate
 from ..checkpoint.folder import find_model
-from ..files import Diverged, InputError, read_json, write_json, write_text
+from ..files import Diverged, InputError, NotWritten, read_json, write_json, write_text
 from ..finetune import finetune
 from ..pretrain import PretrainConfig, pretrain
 from ..tasks.base import Data
@@ -85,13 +85,20 @@ def check_cells(plan: Plan, cells: Cells) -> None:
     """Raises InputError if cells that were begun cannot be used."""
     for cell in plan.cells:
         cells.check(cell)
+        cells.results(cell)
     for row in plan.rows:
-        place = cells.folder / row.start.folder
-        if row.step and row.trained and cells.state(row.trained[0]) == "done" and not place.exists():
-            raise InputError(
-                f"{place}: no such snapshot, but the run is finished; put {row.step} among the recipe's snapshots and "
-                f"remove {cells.place(row.trained[0])} to run it again"
-            )
+        if row.step and row.trained and cells.state(row.trained[0]) == "done":
+            check_start(row.start, cells)
+
+
+def check_start(start: Start, cells: Cells) -> None:
+    """Raises InputError if a model that finished runs should have left is not there: a snapshot nobody asked for."""
+    place = cells.folder / start.folder
+    if start.needs and not place.exists():
+        raise InputError(
+            f"{place}: no such snapshot, but the run is finished, for a study without it; remove "
+            f"{cells.place(start.needs[-1])} to run it again"
+        )
 
 
 def write(plan: Plan, cells: Cells, out: Path, machine: dict[str, Any]) -> dict[str, Any]:
@@ -123,9 +130,10 @@ class Worker:
 
     def work(self, after: Callable[[], object]) -> bool:
         """Run cells until none is left for this process; `after` is called when one is finished. False if stopped."""
-        if self.options.retry:
-            for cell in self.plan.cells:
-                self.cells.retry(cell)
+        for cell in self.plan.cells if self.options.retry else ():
+            with self.cells.claimed(cell) as mine:
+                if mine:
+                    self.cells.retry(cell)
         while left := [cell for cell in self.plan.cells if self._open(cell)]:
             ran = self._next(left)
             if ran is None:
@@ -158,6 +166,8 @@ class Worker:
                 continue
             with self.cells.claimed(cell) as mine:
                 if mine and self.cells.state(cell) in ("part", "missing"):
+                    if isinstance(cell.work, Finetuning):
+                        check_start(cell.work.start, self.cells)
                     return self._run(cell)
         return False
 
@@ -169,7 +179,7 @@ class Worker:
         self.cells.describe(cell)
         try:
             results = self._results(cell, place)
-        except OSError:  # a full disk is nothing of this cell's
+        except (OSError, NotWritten):  # a full disk is nothing of this cell's
             raise
         except Exception as error:
             message = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..files import InputError, write_text
+from ..files import NotWritten, write_text
 
 LOG = "log.jsonl"
 
@@ -51,7 +51,7 @@ class Reporter:
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps({"kind": kind, **values}) + "\n")
         except OSError as error:
-            raise InputError(
+            raise NotWritten(
                 f"{self.path}: could not be written ({error.strerror}); the last saved state is whole. "
                 "Make room and type the same line again to go on from there"
             ) from None

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..files import InputError, atomic_write
+from ..files import InputError, NotWritten, atomic_write
 from .optim import Optimizer
 
 STATE = "state.safetensors"
@@ -44,7 +44,7 @@ def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: P
         with atomic_write(folder / STATE) as file:
             file.write(save(plain, header))
     except OSError as error:
-        raise InputError(
+        raise NotWritten(
             f"{folder / STATE}: could not be written ({error.strerror}); the state before it is whole. "
             "Make room and type the same line again to go on from there"
         ) from None

@@ -26,6 +26,7 @@ from bertworks.pretrain import PretrainConfig, PretrainingFeed, plateau, pretrai
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import parallel
 from bertworks.training.report import read_log
+from conftest import tiny_texts
 from training.sittings import write_recipe
 
 
@@ -292,6 +293,34 @@ def test_runs_from_before_a_recipe_grew_are_known_again():
     """What their fingerprints hash, as it was before families, swapped pairs and runs of words."""
     known = {PretrainConfig: "402f99b152df3894", FinetuneConfig: "34d5666da41babcf"}
     assert {cls: hashlib.sha256(identity(cls()).encode()).hexdigest()[:16] for cls in known} == known
+
+
+def test_albert_from_raw_text_by_its_own_means(tmp_path):
+    """A Unigram vocabulary, a store of its pieces, sentence order, shared layers, a narrow table, LAMB: by commands."""
+    transformers = pytest.importorskip("transformers")
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(tiny_texts(200)))
+    blank = ["--input.documents", "blank-line"]
+    main(["tokenizer", "train", str(text), "--out", str(tmp_path / "tok"), "--model", "unigram",
+          "--vocab-size", "120", "--uncased", *blank])  # fmt: skip
+    main(["corpus", "build", str(text), "--tokenizer", str(tmp_path / "tok"), "--out", str(tmp_path / "store"), *blank])
+    size = Tokenizer.load(tmp_path / "tok").vocab_size
+    main(line(write_recipe(tmp_path, steps=20), tmp_path / "store", tmp_path / "run",
+              "--objective", "mlm+sop", "--masking.ngrams", "3", "--masking.whole-word",
+              "--model.family", "albert", "--model.vocab-size", str(size), "--model.embedding-size", "8",
+              "--model.shared-layers", "all", "--optim.rule", "lamb", "--optim.lr", "1e-2"))  # fmt: skip
+    records = [r for r in read_log(tmp_path / "run") if r["kind"] == "train"]
+    assert records[-1]["mlm_loss"] < records[0]["mlm_loss"]
+    model = load_model(tmp_path / "run" / "model")
+    assert len(model.encoder.layers) == 1 < model.config.num_hidden_layers
+    assert model.encoder.embeddings.word.weight.shape == (size, 8)
+    back, info = transformers.AlbertForPreTraining.from_pretrained(tmp_path / "run" / "model", output_loading_info=True)
+    assert not any(info.values()), info
+    ids = Tokenizer.load(tmp_path / "run" / "model").encode("river mountain letter").ids
+    with torch.no_grad():
+        expected = back.eval()(torch.tensor([ids])).prediction_logits[0]
+        found = model.masked_lm_logits(model.encoder(torch.tensor([ids])).last_hidden_state[0])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):

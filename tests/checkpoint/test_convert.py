@@ -237,6 +237,38 @@ def test_an_original_albert(tmp_path):
     same_outputs(model, back)
 
 
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("BertForSequenceClassification", "classifier."), ("BertForQuestionAnswering", "qa_outputs.")],
+)
+def test_an_original_that_was_fine_tuned(name, head, tmp_path):
+    """What run_classifier.py and run_squad.py save: the encoder with its pooler, and the head as bare variables."""
+    model = theirs(name, hidden_act="gelu_new", num_labels=2)
+    scope = {"classifier.": "", "qa_outputs.": "cls/squad/"}[head]
+    pooler = {"bert.pooler.dense.weight": torch.ones(16, 16), "bert.pooler.dense.bias": torch.ones(16)}
+    arrays = {}
+    for key, tensor in (pooler | model.state_dict()).items():
+        if key.startswith(head):
+            arrays[f"{scope}output_{'weights' if key.endswith('weight') else 'bias'}"] = tensor.numpy()
+            continue
+        path = key.replace("encoder.layer.", "encoder.layer_").replace(".", "/")
+        module, _, kind = path.rpartition("/")
+        if module.endswith("_embeddings"):
+            arrays[module] = tensor.numpy()
+        elif module.endswith("LayerNorm"):
+            arrays[f"{module}/{'gamma' if kind == 'weight' else 'beta'}"] = tensor.numpy()
+        elif "_ids" not in kind:
+            turned = tensor.T.contiguous() if kind == "weight" else tensor
+            arrays[f"{module}/{'kernel' if kind == 'weight' else 'bias'}"] = turned.numpy()
+    (tmp_path / "src").mkdir()
+    write_bundle(tmp_path / "src" / "model.ckpt-343", arrays | {"global_step": np.array(343, np.int64)})
+    (tmp_path / "src" / "bert_config.json").write_text(json.dumps(SHAPE | {"hidden_act": "gelu", "type_vocab_size": 2}))
+    done = convert(tmp_path / "src", tmp_path / "out")
+    assert {row.theirs for row in done.mapping} == arrays.keys() and [*done.ignored] == ["global_step"]
+    assert read_config(tmp_path / "out")[1]["architectures"] == [name]
+    same_outputs(model, type(model).from_pretrained(tmp_path / "out"))
+
+
 def test_a_decoders_own_bias_is_the_one_that_is_read(tmp_path):
     theirs("BertForMaskedLM", tie_word_embeddings=False).save_pretrained(tmp_path / "src")
     done = convert(tmp_path / "src", tmp_path / "out")

@@ -1,4 +1,4 @@
-"""RoBERTa, ALBERT and DistilBERT against transformers on random tiny models: every class, folders both ways."""
+"""BERT, RoBERTa, ALBERT and DistilBERT against transformers on random tiny models: every class, folders both ways."""
 
 import json
 
@@ -26,6 +26,7 @@ BERT_KEYS = {
     "initializer_range": 0.2,
 }
 SHAPES = {
+    "bert": {"Bert": {**BERT_KEYS, "max_position_embeddings": 24, "type_vocab_size": 3}},
     "roberta": {"Roberta": {**BERT_KEYS, "max_position_embeddings": 26, "type_vocab_size": 1, "layer_norm_eps": 1e-5}},
     "albert": {
         "Albert": {**BERT_KEYS, "embedding_size": 12, "max_position_embeddings": 24, "type_vocab_size": 3},
@@ -46,12 +47,14 @@ SHAPES = {
 }
 KINDS = ["ForMaskedLM", "ForSequenceClassification", "ForMultipleChoice", "ForTokenClassification"]
 KINDS += ["ForQuestionAnswering", "Model"]
-CLASSES = [f"{name}{kind}" for name in ("Roberta", "Albert", "DistilBert") for kind in KINDS]
-CLASSES += ["AlbertForPreTraining", "RobertaForCausalLM"]
+CLASSES = [f"{name}{kind}" for name in ("Bert", "Roberta", "Albert", "DistilBert") for kind in KINDS]
+CLASSES += ["BertForPreTraining", "BertLMHeadModel", "AlbertForPreTraining", "RobertaForCausalLM"]
 ENDINGS = {  # their class: our head
     "ForMaskedLM": "mlm",
     "ForCausalLM": "mlm",
-    "ForPreTraining": "sop",
+    "LMHeadModel": "mlm",
+    "BertForPreTraining": "nsp",
+    "AlbertForPreTraining": "sop",
     "ForSequenceClassification": "classifier",
     "ForMultipleChoice": "choice",
     "ForTokenClassification": "tagger",
@@ -75,7 +78,7 @@ def family_of(cls: str) -> str:
 def peer(cls: str, **more):
     family = family_of(cls)
     name, shape = next(iter(SHAPES[family].items()))
-    more |= {"is_decoder": True} if cls.endswith("CausalLM") else {}
+    more |= {"is_decoder": True} if cls.endswith(("CausalLM", "LMHeadModel")) else {}
     labels = {"num_labels": 2} if cls.endswith(("PreTraining", "Answering")) else {"num_labels": 3}
     config = getattr(transformers, f"{name}Config")(**{**shape, **labels, **more})
     torch.manual_seed(0)
@@ -114,10 +117,10 @@ def their_scores(model, batch: dict[str, torch.Tensor], types: torch.Tensor) -> 
         given = {name: value.view(B // C, C, L) for name, value in given.items()}
     out = model(**given, output_hidden_states=True)
     states = [state.view(B, L, -1)[mask] for state in out.hidden_states]
-    if kind.endswith("Model"):
+    if kind.endswith("Model") and not kind.endswith("HeadModel"):
         return states + ([] if out.get("pooler_output") is None else [out.pooler_output])
     if kind.endswith("PreTraining"):
-        return [*states, out.prediction_logits[mask], out.sop_logits]
+        return [*states, out.prediction_logits[mask], out.get("sop_logits", out.get("seq_relationship_logits"))]
     if kind.endswith("QuestionAnswering"):
         return [*states, torch.stack([out.start_logits, out.end_logits], -1)[mask]]
     if kind.endswith("MultipleChoice"):
@@ -279,11 +282,7 @@ def test_what_robertas_classifier_does_not_read_is_left(tmp_path):
 @pytest.mark.parametrize("cls", ["BertForMaskedLM", "RobertaForMaskedLM", "AlbertForMaskedLM", "DistilBertForMaskedLM"])
 @torch.no_grad()
 def test_a_decoder_of_its_own(cls, tmp_path):
-    more = {"tie_word_embeddings": False}
-    if cls.startswith("Bert"):
-        theirs = shaken(transformers.BertForMaskedLM(transformers.BertConfig(**BERT_KEYS, **more)))
-    else:
-        theirs = peer(cls, **more)
+    theirs = peer(cls, tie_word_embeddings=False)
     theirs.save_pretrained(tmp_path / "1")
     ours = load_model(tmp_path / "1")
     assert not ours.config.tie_word_embeddings

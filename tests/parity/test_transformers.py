@@ -228,7 +228,7 @@ def test_a_language_model_and_its_loss(shape, tmp_path):
     expected = theirs(ids, token_type_ids=types, attention_mask=mask.long(), labels=labels)
     term, objective = LanguageModelObjective("left")(ours, batch)["ltr"], LanguageModelObjective("left")
     close(term.loss / objective.counts(batch)["ltr"], expected.loss)
-    close(ours.masked_lm_logits(ours.encode(batch).last_hidden_state[mask]), expected.logits[mask], 2e-5)
+    close(ours.masked_lm_logits(ours.encode(batch).last_hidden_state[mask]), expected.logits[mask])
     (term.loss / objective.counts(batch)["ltr"]).backward()
     expected.loss.backward()
     names = {"encoder.layers.0.query.weight": "bert.encoder.layer.0.attention.self.query.weight"}

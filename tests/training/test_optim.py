@@ -189,16 +189,19 @@ class LambByHand:
         c, (beta1, beta2) = self.config, self.config.betas
         m = self.m[name] = beta1 * self.m.get(name, 0.0) + (1 - beta1) * g
         v = self.v[name] = beta2 * self.v.get(name, 0.0) + (1 - beta2) * g**2
-        u = (m / (1 - beta1**made)) / (np.sqrt(v / (1 - beta2**made)) + c.eps)
+        if c.rule == "lamb":  # ALBERT's program leaves the correction out
+            m, v = m / (1 - beta1**made), v / (1 - beta2**made)
+        u = m / (np.sqrt(v) + c.eps)
         if w.ndim < 2:  # biases and LayerNorm: neither decayed nor adapted
             return w - rate * u
         u = u + c.weight_decay * w
         return w - rate * np.linalg.norm(w) / np.linalg.norm(u) * u
 
 
+@pytest.mark.parametrize("rule", ["lamb", "albert_lamb"])
 @pytest.mark.parametrize("more", [{}, {"weight_decay": 0.0}, {"layer_decay": 0.5, "warmup": 0.4, "betas": (0.8, 0.98)}])
-def test_lamb_is_the_papers_algorithm(more):
-    config = OptimConfig(**{"lr": 0.02, "rule": "lamb", "weight_decay": 0.1, "max_grad_norm": 0} | more)
+def test_lamb_is_the_papers_algorithm(more, rule):
+    config = OptimConfig(**{"lr": 0.02, "rule": rule, "weight_decay": 0.1, "max_grad_norm": 0} | more)
     model, generator = build_model(TINY, ("classifier",), labels=3, seed=1), torch.Generator().manual_seed(2)
     optimizer, peer = Optimizer(model, config), LambByHand(config)
     below = layers_from_top(dict(model.named_parameters()))
@@ -224,7 +227,7 @@ def test_lamb_adapts_nothing_that_has_no_norm():
     assert torch.equal(model.vector, before)
 
 
-@pytest.mark.parametrize("rule", ["bert_adam", "adamw", "lamb"])
+@pytest.mark.parametrize("rule", ["bert_adam", "adamw", "lamb", "albert_lamb"])
 def test_a_reloaded_optimizer_goes_on_to_the_same_bits(rule):
     config = OptimConfig(lr=0.01, rule=rule)
     whole, first, second = Small(), Small(), Small()
@@ -276,7 +279,7 @@ def test_layers_are_counted_from_the_top():
     assert set(below.values()) == {0, 1, 2} and layers_from_top(["matrix", "vector"]) == {"matrix": 0, "vector": 0}
 
 
-@pytest.mark.parametrize("rule", ["bert_adam", "adamw", "lamb"])
+@pytest.mark.parametrize("rule", ["bert_adam", "adamw", "lamb", "albert_lamb"])
 def test_a_layers_rate_is_a_power_of_the_one_above(rule):
     """What each layer does is what a whole model with that rate does, to the bit."""
     base = dict(lr=0.01, rule=rule, schedule="constant", warmup=0.0, weight_decay=0.1)

@@ -1,8 +1,9 @@
 """Optimizer and learning rate (paper A.2; optimization.py of the original code).
 
-Three rules, two of them with one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay
+Four rules, two of them with one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay
 scaled by the rate. AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's
-fused kernel serves both. `lamb` is You et al.'s (2020, algorithm 2) for large batches, which trained ALBERT.
+fused kernel serves both. `lamb` is You et al.'s (2020, algorithm 2) for large batches; `albert_lamb` the one that
+trained ALBERT, without bias correction (its lamb_optimizer.py).
 """
 
 import math
@@ -20,7 +21,8 @@ class OptimConfig:
     """How weights are updated."""
 
     lr: float = 1e-4  # highest learning rate
-    rule: Literal["bert_adam", "adamw", "lamb"] = "bert_adam"  # Adam without or with bias correction; LAMB
+    # Adam without or with bias correction; LAMB with or without it
+    rule: Literal["bert_adam", "adamw", "lamb", "albert_lamb"] = "bert_adam"
     betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two moments
     eps: float = 1e-6  # added to the root of the second moment
     weight_decay: float = 0.01  # for matrices and embeddings; biases and LayerNorm are never decayed
@@ -60,13 +62,17 @@ def layers_from_top(names: Iterable[str]) -> dict[str, int]:
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB: Adam with bias correction, plus decay, brought to the norm of what it updates, tensor by tensor.
+    """LAMB: Adam, plus decay, brought to the norm of what it updates, tensor by tensor.
 
-    update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w; the ratio is 1 where either norm is 0.
-    In a group with `adapted` False it is 1 too, as for biases and LayerNorm in the original code.
+    update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w, m and v corrected for their start at 0
+    if `corrected`; the ratio is 1 where either norm is 0. In a group with `adapted` False it is 1 too, as for biases
+    and LayerNorm in the original code.
     """
 
-    def __init__(self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float):
+    def __init__(
+        self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float, corrected: bool = True
+    ):
+        self.corrected = corrected
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True})
 
     @torch.no_grad()
@@ -88,7 +94,7 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
         torch._foreach_add_([state["step"] for state in states], 1)
-        made = float(states[0]["step"])
+        made = float(states[0]["step"]) if self.corrected else math.inf
         roots = torch._foreach_sqrt(second)
         torch._foreach_div_(roots, math.sqrt(1 - beta2**made))
         torch._foreach_add_(roots, group["eps"])
@@ -121,8 +127,8 @@ class Optimizer:
             for (matrix, share), params in groups.items()
         ]
         self.adam: torch.optim.Optimizer
-        if config.rule == "lamb":
-            self.adam = Lamb(parts, config.lr, (beta1, beta2), config.eps)
+        if config.rule in ("lamb", "albert_lamb"):
+            self.adam = Lamb(parts, config.lr, (beta1, beta2), config.eps, corrected=config.rule == "lamb")
         else:
             self.adam = torch.optim.AdamW(parts, config.lr, (beta1, beta2), config.eps, fused=True)
 

@@ -119,7 +119,13 @@ def tiny_data(tmp_path_factory) -> Path:
     write_tables(glue, "MNLI", "sentence1\tsentence2\tgold_label", lambda r, i: (words(r), words(r), three[i % 3]))
     (glue / "MNLI" / "dev.tsv").rename(glue / "MNLI" / "dev_matched.tsv")
     (folder / "squad").mkdir()
-    for name, rows in (("train-v1.1-13pct", 12), ("train-v1.1", 12), ("dev-v1.1", 6)):
+    for name, rows in (
+        ("train-v1.1-13pct", 12),
+        ("train-v1.1", 12),
+        ("dev-v1.1", 6),
+        ("train-v2.0", 12),
+        ("dev-v2.0", 6),
+    ):
         (folder / "squad" / f"{name}.json").write_text(json.dumps(squad(random.Random(name), name, rows)))
     (folder / "conll2003").mkdir()
     for name in ("eng.train", "eng.testa", "eng.testb"):

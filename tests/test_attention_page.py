@@ -35,6 +35,16 @@ def attention(folder):
     return attend(Inside(folder, device="cpu"), "good film , a b", "bad c")
 
 
+@pytest.fixture(scope="module")
+def largest(attention):
+    """BERT-BASE's 12 layers of 12 heads at 128 tokens; weights as uneven as those of trained heads."""
+    scores = 2.5 * torch.randn(12, 12, 128, 128, generator=torch.Generator().manual_seed(1))
+    tokens = ["[CLS]", *(f"token{i}" for i in range(1, 127)), "[SEP]"]
+    more = {"weights": scores.softmax(-1).numpy(), "tokens": tokens, "segments": [0] * 128, "cut": 0}
+    more["special"] = [token.startswith("[") for token in tokens]
+    return type(attention)(**{**vars(attention), **more})
+
+
 def data_of(text):
     """What the page has in its data element."""
     found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
@@ -198,6 +208,21 @@ def test_chromium_shows_the_weights(attention, tmp_path):
     for token, place, share in found:
         assert token == attention.tokens[place] and share == pytest.approx(100 * row[place], abs=0.6)
     assert f"{statistics(attention)['entropy'][1, 0]:.2f}</td>" in dom
+
+
+def test_a_page_of_the_largest_model_is_small(largest):
+    text = page(largest)
+    assert 0.5e6 < len(text.encode()) < 3e6
+    np.testing.assert_allclose(stored(data_of(text)), largest.weights, atol=0.004)
+
+
+@pytest.mark.browser
+def test_chromium_shows_the_largest_model(largest, tmp_path):
+    (tmp_path / "page.html").write_text(page(largest), encoding="utf-8")
+    dom = opened(tmp_path / "page.html", "#12-12-127")
+    assert dom.count('aria-label="head ') == 144 and "Head 12-12" in dom
+    row = largest.weights[11, 11, 127]
+    assert next(place for _, place, _ in told(dom)) == row.argmax() and len(told(dom)) == 8
 
 
 @pytest.mark.browser

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .checkpoint.folder import find_model, load_model, load_tokenizer, run_name, weights_checksum
+from .checkpoint.folder import find_model, load_model, load_tokenizer, run_name
+from .checkpoint.weights import weights_checksum
 from .data.batches import Batch, Vocabulary
 from .data.instances import InstanceConfig
 from .data.masking import MaskingConfig

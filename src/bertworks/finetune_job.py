@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .checkpoint.folder import find_model, initial_model, load_tokenizer, parts_in, read_config, weights_checksum
+from .checkpoint.folder import find_model, initial_model, load_tokenizer, parts_in, read_config
+from .checkpoint.weights import weights_checksum
 from .config import from_dict, identity, later
 from .distill_task import Taught, ask_teacher
 from .files import InputError, read_json

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ..files import InputError, NotWritten, atomic_write, checksum, read_json, write_json, write_text
+from ..files import InputError, NotWritten, atomic_write, read_json, write_json, write_text
 from ..model.encoder import Encoder, ModelConfig, initialise
 from ..model.heads import BARE, HeadName, Model, build_head, build_model
 from ..model.top import Top, TopConfig
@@ -28,10 +27,10 @@ from . import hf
 from .card import model_card
 from .families import family_in, family_of
 from .names import Family, heads_in
+from .weights import WEIGHTS, read_weights
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG = "config.json"
 _LABELLED = {"classifier", "tagger"}  # heads whose outputs have names
-_FOREIGN = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
 
 
 class InitialModel(NamedTuple):
@@ -305,77 +304,6 @@ def _sizes(model: Model) -> dict[str, int]:
     parts = {"encoder": model.encoder, **({"top": model.top} if model.top else {}), **dict(model.heads.items())}
     counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
     return {**counts, "total": sum(counts.values())}
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of model.safetensors, or of the files that model.safetensors.index.json names.
-
-    Raises InputError if a file is missing or damaged, or holds other tensors than the index says.
-    """
-    file = path / WEIGHTS
-    if not file.exists() and (path / INDEX).exists():
-        return _read_shards(path)
-    if not file.exists():
-        foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), None)
-        if foreign:
-            raise InputError(
-                f"{path}: no {WEIGHTS}, only {foreign}, which is not read here; {_way_to_read(foreign, path)}"
-            )
-        raise InputError(f"{path}: no {WEIGHTS} in this folder")
-    return _read_safetensors(file)
-
-
-def _read_shards(path: Path) -> dict[str, Tensor]:
-    """The tensors of a model that was written in several files."""
-    tensors: dict[str, Tensor] = {}
-    for file, names in _shards(path).items():
-        shard = _read_safetensors(file)
-        if wrong := sorted(shard.keys() ^ names):
-            raise InputError(f"{file}: it and {INDEX} do not agree on {wrong[0]}; copy or download both again")
-        tensors |= shard
-    return tensors
-
-
-def _shards(path: Path) -> dict[Path, set[str]]:
-    """The files of such a model, and the tensors that each should have."""
-    table = read_json(path / INDEX)
-    places = table.get("weight_map") if isinstance(table, dict) else None
-    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise InputError(f"{path / INDEX}: no weight_map from tensors to files; copy or download it again")
-    found: dict[Path, set[str]] = {}
-    for tensor, name in sorted(places.items(), key=lambda pair: pair[1]):
-        if Path(name).name != name or not (path / name).is_file():
-            raise InputError(f"{path / INDEX}: names {name}, which is no file of this folder; copy or download it")
-        found.setdefault(path / name, set()).add(tensor)
-    return found
-
-
-def weight_files(path: Path) -> list[Path]:
-    """The files that hold a folder's weights, in order; none if they are not there."""
-    if (path / WEIGHTS).exists():
-        return [path / WEIGHTS]
-    return [*_shards(path)] if (path / INDEX).exists() else []
-
-
-def weights_checksum(path: Path) -> str:
-    """What tells a folder's weights from others; empty if it has none."""
-    return "".join(map(checksum, weight_files(path)))
-
-
-def _read_safetensors(file: Path) -> dict[str, Tensor]:
-    try:
-        return safetensors.torch.load_file(file)
-    except (safetensors.SafetensorError, ValueError, KeyError, OSError) as error:
-        raise InputError(f"{file}: damaged or not a safetensors file ({error}); copy or download it again") from None
-
-
-def _way_to_read(foreign: str, path: Path) -> str:
-    """How weights of other software become readable."""
-    if foreign.endswith(".index"):
-        return f"bertworks convert {path / foreign.removesuffix('.index')} NEW-FOLDER reads it"
-    if foreign == "pytorch_model.bin":
-        return f"a pickle can run code; bertworks convert {path} NEW-FOLDER --allow-pickle reads tensors alone"
-    return "convert it, for instance with transformers: AutoModel.from_pretrained(...).save_pretrained(...)"
 
 
 def _own(tensor: Tensor) -> Tensor:

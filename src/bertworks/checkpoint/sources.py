@@ -16,11 +16,12 @@ from ..model.config import ModelConfig
 from ..tokenizer import Tokenizer
 from . import hf
 from .families import family_in
-from .folder import CONFIG, INDEX, WEIGHTS, find_model, read_config, read_weights
+from .folder import CONFIG, find_model, read_config
 from .names import Family
 from .pooling import Pooling, read_pooling
 from .tf import read_original
 from .tf_files import prefixes
+from .weights import INDEX, WEIGHTS, read_weights
 
 PICKLE = "pytorch_model.bin"
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")

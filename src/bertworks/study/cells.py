@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..checkpoint.folder import weight_files
+from ..checkpoint.weights import weight_files
 from ..config import from_dict, to_toml
 from ..files import InputError, checksum, read_json, write_json
 from ..finetune_job import FinetuneConfig

@@ -13,7 +13,8 @@ from typing import Any
 from safetensors import safe_open
 from scipy import stats
 
-from ..checkpoint.folder import find_model, weight_files
+from ..checkpoint.folder import find_model
+from ..checkpoint.weights import weight_files
 from ..compare import CONFIDENCE
 from ..sheets import Sheet
 from .cells import Cell, Cells

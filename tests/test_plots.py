@@ -120,6 +120,18 @@ def test_runs_of_different_objectives_have_a_panel_each(tmp_path, monkeypatch):
     assert len(found) == 6 and all(len(lines) == (2 if "loss" in name else 1) for name, lines in found.items())
 
 
+def test_panels_are_three_side_by_side_at_most(tmp_path, monkeypatch):
+    """Losses first, in lines of their own; a figure of many is tall, and never so wide that nothing can be read."""
+    terms = ("mlm_loss", "nsp_loss", "sop_loss", "ltr_loss")
+    runs = [a_log(tmp_path / term, [1, 2], term) for term in terms]
+    grids = []
+    monkeypatch.setattr(
+        plots, "save_figure", lambda figure, out: grids.extend(a.get_subplotspec().get_geometry() for a in figure.axes)
+    )
+    plot_runs(runs, tmp_path / "out")
+    assert grids == [(4, 3, place, place) for place in (0, 1, 2, 3, 6, 7, 8, 9)]
+
+
 def test_a_folder_of_seeds_is_its_runs_and_one_of_other_runs_says_which_there_are(tmp_path, monkeypatch):
     for seed in (2, 10, 1):
         a_log(tmp_path / "ft" / f"seed-{seed}", [50, 100])

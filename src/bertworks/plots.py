@@ -23,6 +23,7 @@ from .training.report import LOG, read_log
 X = Literal["step", "tokens", "seconds"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.")  # of more runs than colours
+WIDE = 3  # panels side by side
 SHOWN = 8  # runs that an error names
 GREY = "#666666"
 NAMES = {
@@ -30,11 +31,15 @@ NAMES = {
     "ltr_loss": "left-to-right LM loss (nats)",
     "rtl_loss": "right-to-left LM loss (nats)",
     "nsp_loss": "next-sentence loss (nats)",
+    "sop_loss": "sentence-order loss (nats)",
+    "soft_loss": "divergence from the teacher (nats)",
+    "cosine_loss": "cosine distance from the teacher",
     "task_loss": "loss (nats)",
     "mlm_accuracy": "masked-LM accuracy",
     "ltr_accuracy": "left-to-right LM accuracy",
     "rtl_accuracy": "right-to-left LM accuracy",
     "nsp_accuracy": "next-sentence accuracy",
+    "sop_accuracy": "sentence-order accuracy",
     "accuracy": "accuracy",
     "f1": "F1",
     "macro_f1": "macro F1",
@@ -105,7 +110,7 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
         raise InputError("no run to plot; give one run folder or more")
     if len({run.name for run in found}) < len(found):  # names alone do not tell them apart: say where they are
         found = [run._replace(name="/".join(f.resolve().parts[-2:])) for run, f in zip(found, folders, strict=True)]
-    rows = [row for row in _panels(found) if row]
+    rows = [row[i : i + WIDE] for row in _panels(found) for i in range(0, len(row), WIDE)]
     columns = max(map(len, rows))
     figure = new_figure(4.8 * columns, 3.4 * len(rows))
     for i, row in enumerate(rows):

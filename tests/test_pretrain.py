@@ -11,7 +11,7 @@ import torch
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.config import identity, load_recipe
-from bertworks.data.batches import Vocabulary
+from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.build import BuildConfig
 from bertworks.data.build import build as build_store
 from bertworks.data.corpus import InputOptions
@@ -321,6 +321,23 @@ def test_albert_from_raw_text_by_its_own_means(tmp_path):
         expected = back.eval()(torch.tensor([ids])).prediction_logits[0]
         found = model.masked_lm_logits(model.encoder(torch.tensor([ids])).last_hidden_state[0])
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_held_out_text_is_as_long_as_what_is_trained(tiny_store, tmp_path, monkeypatch):
+    """In each phase its own length; at the end that of the last phase, even if the run was too short to reach it."""
+    lengths = []
+    original = PretrainingData.batches
+
+    def batches(self, *arguments):
+        lengths.append(self.length)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(PretrainingData, "batches", batches)
+    recipe = write_recipe(tmp_path, steps=10)  # of 24 tokens for six tenths, then of 40
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--loop.eval-every", "3"))
+    assert lengths == [24, 24, 40, 40, 40]  # after 3, 6 and 9 steps, at the end, for the results
+    main(line(recipe, tiny_store.path, tmp_path / "short", "--loop.steps", "1", "--loop.eval-every", "0"))
+    assert lengths[5:] == [40, 40]
 
 
 def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):

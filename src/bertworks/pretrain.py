@@ -242,14 +242,20 @@ def prepare(run: Run, model: Model, objective: Objective, resolved: Any = None) 
     if parallel.should_compile(config.loop.compile, world.device):
         compile_layers(model.encoder)
     vocabulary = Vocabulary.of(run.tokenizer)
-    held_out = config.data(run.store, "validation", vocabulary, config.phases[-1].length)
+    held_out = [config.data(run.store, "validation", vocabulary, phase.length) for phase in config.phases]
+
+    def judge() -> dict[str, float]:
+        """At the length that is trained now, since a model knows nothing of longer ones; in the end at the last."""
+        ended = config.loop.share(loop.progress) >= 1
+        data = held_out[-1 if ended else loop.progress.phase]
+        return evaluate(model, objective, data.batches(64, config.eval_batches), world)
 
     def keep(step: int) -> None:
         if step in config.snapshots and world.main:
             save_folder(out / "snapshots" / f"step-{step}", model, run.tokenizer, {"kind": "pretrain", "steps": step})
 
     dtype = parallel.compute_dtype(config.loop.precision, world.device)
-    return Loop(
+    loop = Loop(
         model,
         objective,
         PretrainingFeed(config, run.store, vocabulary, world),
@@ -259,12 +265,13 @@ def prepare(run: Run, model: Model, objective: Objective, resolved: Any = None) 
         out,
         run.recipe,
         progress,
-        evaluate=lambda: evaluate(model, objective, held_out.batches(64, config.eval_batches), world),
+        evaluate=judge,
         after_step=keep,
         flops_per_token=useful_flops(config),
         matmul_peak=parallel.matmul_peak(world.device, dtype),
         quiet=run.quiet,
     )
+    return loop
 
 
 def train(run: Run, loop: Loop) -> bool:

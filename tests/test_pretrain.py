@@ -338,6 +338,8 @@ def test_held_out_text_is_as_long_as_what_is_trained(tiny_store, tmp_path, monke
     assert lengths == [24, 24, 40, 40, 40]  # after 3, 6 and 9 steps, at the end, for the results
     main(line(recipe, tiny_store.path, tmp_path / "short", "--loop.steps", "1", "--loop.eval-every", "0"))
     assert lengths[5:] == [40, 40]
+    main(line(recipe, tiny_store.path, tmp_path / "best", "--loop.eval-every", "3", "--loop.keep-best", "mlm_accuracy"))
+    assert lengths[7:] == [40] * 5  # scores of different lengths could not be compared
 
 
 def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):

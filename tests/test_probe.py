@@ -503,6 +503,16 @@ def test_vectors_of_words_are_those_of_their_first_piece(inside, tmp_path, monke
     assert table.rows[1][3] == f"{100 * (accuracy[1] - control[1]):+.2f}"
 
 
+def test_no_item_to_judge_on(inside, tmp_path):
+    """The message names the side that is empty."""
+    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
+    train = read_items(task, conll(tmp_path / "eng.train", 20, 1), inside.tokenizer, Limits(max_seq_length=32), 0, 1)
+    none = np.zeros(0, np.int64)
+    dev = replace(train, labels=none, place=none, of=9, left_out=9)
+    with pytest.raises(InputError, match=r"no item to judge on is left of 9 \(9 were left out\)"):
+        probe(inside, train, dev, LayersConfig(), quiet=True)
+
+
 def test_labels_of_control_tasks():
     labels = np.repeat([0, 1, 2], [600, 300, 100])
     words = [f"w{i}" for i in range(4000)]

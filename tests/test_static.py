@@ -55,6 +55,12 @@ def test_broken_files_of_vectors(vocabulary, tmp_path, text, said):
         read_static(tmp_path / "none.txt", vocabulary, tmp_path / "out")
 
 
+def test_settings_that_mean_nothing():
+    for name, value in (("negative", 0), ("width", 0), ("seed", -1)):
+        with pytest.raises(ValueError, match=f"{name} = {value}; expected"):
+            StaticConfig(**{name: value})
+
+
 def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
     pytest.importorskip("gensim", reason="gensim is in the extra `static`")
     line = ["static", "--corpus", str(tiny_store.path), "--width", "12", "--epochs", "3", "--out"]

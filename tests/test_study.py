@@ -21,6 +21,7 @@ from bertworks.files import Diverged, InputError, NotWritten, read_json
 from bertworks.finetune_job import FinetuneConfig
 from bertworks.model.encoder import ModelConfig
 from bertworks.pretrain import PretrainConfig
+from bertworks.study import pictures
 from bertworks.study import run as running
 from bertworks.study.cells import Cells, folder_start, pretrain_cell
 from bertworks.study.plan import Sources, make_plan
@@ -330,15 +331,21 @@ def test_a_rate_far_too_high_diverges_in_earnest(tiny_store, tiny_data, tmp_path
     assert entry(results, "left", "SST-2")["n"] == 2
 
 
-def test_a_base_that_fails_leaves_figures_without_differences(tiny_store, tiny_data, tmp_path, monkeypatch):
-    plan, pretrain = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), running.pretrain
+def break_pretraining(monkeypatch, objective, error):
+    """Let every pre-training with this objective end in the error."""
+    pretrain = running.pretrain
 
     def broken(config, *rest, **more):
-        if config.objective == "mlm+nsp":
-            raise InputError("no memory")
+        if config.objective == objective:
+            raise error
         return pretrain(config, *rest, **more)
 
     monkeypatch.setattr(running, "pretrain", broken)
+
+
+def test_a_base_that_fails_leaves_figures_without_differences(tiny_store, tiny_data, tmp_path, monkeypatch):
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    break_pretraining(monkeypatch, "mlm+nsp", InputError("no memory"))
     results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
     assert all(one["difference"] is None for one in results["measured"])
     assert entry(results, "left", "SST-2")["n"] == 2 and entry(results, "both", "SST-2")["n"] == 0
@@ -358,14 +365,8 @@ def test_a_run_of_another_version_is_refused_by_name(tiny_store, tiny_data, tmp_
 
 
 def test_failed_pre_training_takes_its_fine_tuning_with_it(tiny_store, tiny_data, tmp_path, monkeypatch):
-    plan, pretrain = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), running.pretrain
-
-    def broken(config, *rest, **more):
-        if config.objective == "rtl":
-            raise RuntimeError("no memory")
-        return pretrain(config, *rest, **more)
-
-    monkeypatch.setattr(running, "pretrain", broken)
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    break_pretraining(monkeypatch, "rtl", RuntimeError("no memory"))
     results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
     assert [e["row"] for e in results["measured"] if e["failed"]] == ["right"] * 3 + ["side by side"] * 3
     assert entry(results, "left", "SST-2")["n"] == 2 and results["left"] == []
@@ -623,6 +624,22 @@ def test_the_picture_of_a_study_is_drawn_from_its_results_alone(finished, tmp_pa
     assert drawn(alone / "study.svg") == before
     main(["plot", str(alone), str(next(out.glob("cells/pretrain-*"))), "--x", "tokens"])  # a run beside it
     assert len(capsys.readouterr().out.split()) == 4
+
+
+def test_seeds_are_drawn_from_what_their_row_is_compared_with(finished, tmp_path, monkeypatch):
+    """A snapshot's seeds stand round its mean, which is a difference from the base's snapshot and not from its end."""
+    results = read_json(finished[1] / "results.json")
+    for one in results["measured"]:
+        one |= {"values": {"1": 0.5, "2": 0.7}, "n": 2, "mean": 0.6, "difference": None}
+    moved = next(one for one in results["measured"] if one["row"] == "left" and one["column"] == "SST-2")
+    moved |= {"against": "both, step 2", "difference": {"mean": 0.2, "n": 2, "interval": [0.1, 0.3]}}
+    against = next(one for one in results["measured"] if one["row"] == "both, step 2" and one["column"] == "SST-2")
+    against["values"] = {"1": 0.3, "2": 0.5}
+    drawn = []
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, out: drawn.extend(figure.axes) or [])
+    pictures.plot_study(results, tmp_path / "study")
+    ticks = [line.get_xdata() for line in drawn[0].get_lines() if line.get_marker() == "|"]
+    assert len(ticks) == 1 and list(ticks[0]) == pytest.approx([20, 20])
 
 
 def test_a_study_that_cannot_be_drawn_says_why(finished, tmp_path, capsys):

@@ -245,9 +245,12 @@ def prepare(run: Run, model: Model, objective: Objective, resolved: Any = None) 
     held_out = [config.data(run.store, "validation", vocabulary, phase.length) for phase in config.phases]
 
     def judge() -> dict[str, float]:
-        """At the length that is trained now, since a model knows nothing of longer ones; in the end at the last."""
-        ended = config.loop.share(loop.progress) >= 1
-        data = held_out[-1 if ended else loop.progress.phase]
+        """At the length that is trained now, since a model knows nothing of longer ones.
+
+        At the end, and where scores are compared to keep the best, at the last phase's.
+        """
+        last = config.loop.keep_best or config.loop.share(loop.progress) >= 1
+        data = held_out[-1 if last else loop.progress.phase]
         return evaluate(model, objective, data.batches(64, config.eval_batches), world)
 
     def keep(step: int) -> None:

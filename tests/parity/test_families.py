@@ -206,6 +206,17 @@ def test_robertas_of_another_name(cls, tmp_path):
     same_scores(ours, back.eval())
 
 
+def test_the_tokenizer_of_camembert(tmp_path):
+    pieces = [("▁bon", -1.0), ("▁film", -1.5), ("▁", -2.0), ("été", -2.5), ("s", -3.0)]
+    special = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
+    theirs = transformers.CamembertTokenizer(vocab=[*special, *pieces, ("<mask>", 0.0)])
+    theirs.save_pretrained(tmp_path)
+    ours = Tokenizer.load(tmp_path)
+    for text in ("bon films", "été", " bon  été", "sétés"):
+        assert ours.encode(text).ids == theirs(text)["input_ids"], text
+        assert ours.encode(text, "bon").ids == theirs(text, "bon")["input_ids"], text
+
+
 def test_the_tokenizer_of_xlm_r(tmp_path):
     """Its tokenizer.json: pieces behind four special tokens, pairs with two separators between."""
     pieces = [("▁good", -1.0), ("▁film", -1.5), ("▁", -2.0), ("영화", -2.5), ("s", -3.0)]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from bertworks.data.store import Store
-from bertworks.files import InputError
+from bertworks.files import Diverged, InputError, NotWritten
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.objectives import PretrainingObjective, Term
@@ -152,7 +152,7 @@ def test_too_many_in_a_row_end_the_run(tiny_store, tmp_path):
     loop = loop_of(
         model, batches(tiny_store), tmp_path, objective=Sick({3, 4, 5}), steps=8, max_skipped=2, save_every=2
     )
-    with pytest.raises(InputError, match=r"not finite in 3 steps in a row.*begin again with a lower optim\.lr"):
+    with pytest.raises(Diverged, match=r"not finite in 3 steps in a row.*begin again with a lower optim\.lr"):
         loop.run()
     assert load_state(tmp_path / "state", model_of(), loop.optimizer, "recipe").step == 4
     assert all(torch.isfinite(p).all() for p in model.parameters())
@@ -234,7 +234,7 @@ def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkey
         loop._update = lambda *a: (monkeypatch.setattr(os, "fsync", full), step(*a))[1]
     else:
         monkeypatch.setattr("bertworks.training.state.atomic_write", full)
-    with pytest.raises(InputError, match=r"state\.safetensors: could not be written \(No space left on device\)"):
+    with pytest.raises(NotWritten, match=r"state\.safetensors: could not be written \(No space left on device\)"):
         loop.run()
     monkeypatch.undo()
     assert path.read_bytes() == before
@@ -252,7 +252,7 @@ def test_a_log_that_cannot_be_written_is_said(tiny_store, tmp_path):
         return feed(progress, share)
 
     loop.feed = fill
-    with pytest.raises(InputError, match=r"could not be written \(No space left on device\)"):
+    with pytest.raises(NotWritten, match=r"could not be written \(No space left on device\)"):
         loop.run()
     assert len(read_log(tmp_path)) == 2
 

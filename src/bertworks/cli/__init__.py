@@ -59,7 +59,8 @@ def main(argv: list[str] | None = None) -> None:
     else:
         print(_help())
         if argv and argv[0] not in ("-h", "--help"):
-            print(f"\nunknown verb: {argv[0]}", file=sys.stderr)
+            several = any(verb.startswith(f"{argv[0]} ") for verb in VERBS)  # `probe` alone is none either
+            print(f"\nunknown verb: {' '.join(argv[: 1 + several])}", file=sys.stderr)
             raise SystemExit(2)
         raise SystemExit(0)
     try:

@@ -1,8 +1,14 @@
 """What several verbs do with their arguments."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..files import InputError
+
+if TYPE_CHECKING:
+    from ..tasks.base import Task
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -39,3 +45,29 @@ def taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
         if word.startswith(f"{flag}="):
             return word[len(flag) + 1 :], [*argv[:i], *argv[i + 1 :]]
     return None, argv
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a fine-tuned folder is judged on: the development rows of a known task, or of a table of one's own."""
+
+    task: str = ""  # a task that bertworks knows (bertworks tasks lists them)
+    data: Path | None = None  # folder of the task's files; the development file is read
+    dev: Path | None = None  # a table of your own instead (.csv, .tsv, .jsonl, .parquet)
+    kind: str = ""  # of your own table: single, pair, regression, multilabel, choice, tagging, span
+    text: str = "text"  # its text column, or two of them with a comma between
+    label: str = "label"  # its label column
+    choices: str = ""  # its columns of a multiple choice, commas between
+
+    def read(self) -> tuple["Task", Sequence[Any]]:
+        """The task and its rows. Raises InputError if both or neither are given, or a file cannot be read."""
+        from ..tasks.catalogue import find_task
+        from ..tasks.kinds import own_task, read_rows
+
+        if self.task:
+            own = {"--dev": self.dev, "--kind": self.kind, "--choices": self.choices}
+            check_alone("--task", {name: value for name, value in own.items() if value})
+            known = find_task(self.task)
+            return known, read_rows(known, folder_of(self.task, self.data) / known.dev)
+        task = own_task(self.kind, words(self.text), self.label, words(self.choices))
+        return task, read_rows(task, own_files(self.dev)[0])

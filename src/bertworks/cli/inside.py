@@ -174,19 +174,11 @@ def probe_heads(argv: list[str]) -> None:
 
     from ..probing.heads import HeadsConfig, ablate_heads, plot, show
     from ..probing.pictures import check_out, write_results
-    from ..tasks.catalogue import find_task
-    from ..tasks.kinds import own_task, read_rows
-    from .arguments import check_alone, folder_of, own_files, words
+    from .arguments import Judged
 
     def run(
         folder: tyro.conf.Positional[Path],
-        task: str = "",
-        data: Path | None = None,
-        dev: Path | None = None,
-        kind: str = "",
-        text: str = "text",
-        label: str = "label",
-        choices: str = "",
+        judged: Annotated[Judged, tyro.conf.arg(name="")] = Judged(),  # noqa: B008
         config: Annotated[HeadsConfig, tyro.conf.arg(name="")] = HeadsConfig(),  # noqa: B008
         out: Path | None = None,
     ) -> None:
@@ -194,25 +186,10 @@ def probe_heads(argv: list[str]) -> None:
 
         Args:
             folder: run folder of `bertworks finetune`, or a model folder with a supervised head
-            task: a task that bertworks knows (bertworks tasks lists them)
-            data: folder of the task's files; the development file is read
-            dev: a table of your own instead (.csv, .tsv, .jsonl, .parquet)
-            kind: of your own table: single, pair, regression, multilabel, choice, tagging, span
-            text: its text column, or two of them with a comma between
-            label: its label column
-            choices: its columns of a multiple choice, commas between
             out: file to write: .json, .png or .svg
         """
         check_out(out)
-        if task:
-            own = {"--dev": dev, "--kind": kind, "--choices": choices}
-            check_alone("--task", {name: value for name, value in own.items() if value})
-            judged = find_task(task)
-            rows = read_rows(judged, folder_of(task, data) / judged.dev)
-        else:
-            judged = own_task(kind, words(text), label, words(choices))
-            rows = read_rows(judged, own_files(dev)[0])
-        results = ablate_heads(folder, judged, rows, config)
+        results = ablate_heads(folder, *judged.read(), config)
         show(results)
         if out is not None:
             _wrote(write_results(results, out, plot))

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from .arguments import check_alone, folder_of, own_files, words
+from .arguments import Judged
 
 
 def pretrain(argv: list[str]) -> None:
@@ -182,44 +182,20 @@ def evaluate(argv: list[str]) -> None:
     import tyro
 
     from ..evaluate import evaluate as judge
-    from ..tasks.catalogue import find_task
-    from ..tasks.kinds import own_task, read_rows
+    from ..files import write_json
 
     def run(
         model: Path,
-        task: str = "",
-        data: Path | None = None,
-        dev: Path | None = None,
-        kind: str = "",
-        text: str = "text",
-        label: str = "label",
-        choices: str = "",
+        judged: Annotated[Judged, tyro.conf.arg(name="")] = Judged(),  # noqa: B008
         out: Path | None = None,
     ) -> None:
         """Print the metrics of a fine-tuned folder as JSON. Labels are matched by name.
 
         Args:
             model: run folder of `bertworks finetune`, or a model folder with a supervised head
-            task: a task that bertworks knows (bertworks tasks lists them)
-            data: folder of the task's files; the development file is read
-            dev: a table of your own instead (.csv, .tsv, .jsonl, .parquet)
-            kind: of your own table: single, pair, regression, multilabel, choice, tagging, span
-            text: its text column, or two of them with a comma between
-            label: its label column
-            choices: its columns of a multiple choice, commas between
             out: write the JSON here too
         """
-        from ..files import write_json
-
-        if task:
-            own = {"--dev": dev, "--kind": kind, "--choices": choices}
-            check_alone("--task", {name: value for name, value in own.items() if value})
-            judged = find_task(task)
-            rows = read_rows(judged, folder_of(task, data) / judged.dev)
-        else:
-            judged = own_task(kind, words(text), label, words(choices))
-            rows = read_rows(judged, own_files(dev)[0])
-        results = judge(model, judged, rows)
+        results = judge(model, *judged.read())
         print(json.dumps(results, indent=1, ensure_ascii=False))
         if out is not None:
             write_json(out, results)

@@ -1,0 +1,65 @@
+"""The command line: its verbs, and what a failure looks like from outside."""
+
+import errno
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import bertworks
+from bertworks.cli import VERBS, main
+
+
+def status(arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return ended.value.code
+
+
+def test_the_version_is_the_packages(capsys):
+    main(["--version"])
+    assert capsys.readouterr().out == f"bertworks {bertworks.__version__}\n"
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project.get("version", bertworks.__version__) == bertworks.__version__
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_names_every_verb(arguments, capsys):
+    assert status(arguments) == 0
+    out = capsys.readouterr().out
+    assert all(f"\n  {verb} " in out for verb in VERBS)
+
+
+@pytest.mark.parametrize("line", ["pretrian", "probe", "probe wrod", "tokenizer trian"])
+def test_an_unknown_verb_is_named(line, capsys):
+    assert status(line.split() + ["text"] * (" " in line)) == 2
+    assert capsys.readouterr().err == f"\nunknown verb: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (bertworks.InputError("a.txt: no such file"), "bertworks: a.txt: no such file\n"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.npz"), "bertworks: out.npz: No space left on device\n"),
+    ],
+)
+def test_failures_are_one_line(error, said, capsys, monkeypatch):
+    def failing(_):
+        raise error
+
+    monkeypatch.setitem(VERBS, "features", failing)
+    assert status(["features", "folder"]) == 1
+    assert capsys.readouterr().err == said
+
+
+def test_a_reader_that_has_seen_enough_ends_a_verb_quietly(tmp_path):
+    """As `| head -1` does."""
+    line = "import sys; from bertworks.cli import VERBS, main\n"
+    line += "VERBS['tasks'] = lambda _: [print('x' * 999, flush=True) for _ in range(999)]\nmain(['tasks'])"
+    with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 0

@@ -4,9 +4,9 @@
 
 The first sentences of the English Wikipedia text, in its order, 1 to some 200 pieces each, through all-MiniLM-L6-v2 (6
 layers of width 384), evaluation mode, as many threads as OMP_NUM_THREADS allows. The sides, each in a fresh process, in
-turns: ours in float32 and with products in bfloat16; transformers in its usual way, float32, batches of 32 in the order
-of the input, padded to the longest of the batch; and what a careful user would make of it, all sentences sorted by
-length first, in float32 and with the whole model in bfloat16. Tokenizing and cutting the vectors of each text out of
+turns: ours in float32 and with products in bfloat16; transformers in its usual way, batches of 32 in the order of the
+input, padded to the longest of the batch; and what a careful user would make of it, all sentences sorted by length
+first; both in float32 and with the whole model in bfloat16. Tokenizing and cutting the vectors of each text out of
 its batch are in the times, loading the model is not; 64 sentences warm each side up. The sides' vectors are compared
 with ours in float32. Needs `pip install -e '.[test,bench]'`.
 """
@@ -37,8 +37,10 @@ from bertworks.model.layer_choice import LayerChoice
 from bertworks.training import parallel
 
 HALVED = ", bfloat16"
-SIDES = ("ours", f"ours{HALVED}", "transformers", "transformers, sorted", f"transformers, sorted{HALVED}")
-PAIRS = tuple((ours, other) for ours in SIDES[:2] for other in SIDES[2:])
+FULL = ("ours", "transformers", "transformers, sorted")
+SIDES = FULL + tuple(side + HALVED for side in FULL)
+OURS, PEERS = SIDES[::3], SIDES[1:3] + SIDES[4:]
+PAIRS = tuple((ours, other) for ours in OURS for other in PEERS)
 BATCH, WARM = 32, 64
 Vectors = NDArray[np.float32]
 Precision = Literal["float32", "bfloat16"]

@@ -98,6 +98,7 @@ def _draw_column(axes: Axes, results: dict[str, Any], column: dict[str, Any], na
             )  # fmt: skip
     axes.set(yticks=range(len(names)), ylim=(len(names) - 0.5, -0.5), title=column["name"])
     axes.set_yticklabels(names if labelled else [])
+    axes.locator_params(axis="x", nbins=6)  # longer numbers would touch
     axes.set_xlabel("points" if column["percent"] else column["metric"].replace("_", " "))
 
 

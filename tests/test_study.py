@@ -517,6 +517,20 @@ def test_a_cell_is_named_by_what_determines_it(finished, tiny_store, tiny_data, 
         assert found[0] == trained and found[1] != tuned
 
 
+def test_a_failure_that_another_process_takes_back_is_none(tmp_path, monkeypatch):
+    """Between the look whether there is one and the reading of it; a damaged one stays an error."""
+    cell, cells = pretrain_cell(PretrainConfig(), "corpus", "a cell"), Cells(tmp_path)
+    cells.describe(cell)
+    cells.fail(cell, "no memory", "failed")
+    assert cells.failure(cell) == {"outcome": "failed", "message": "no memory"}
+    path = cells.place(cell) / "failed.json"
+    path.write_text("{")
+    with pytest.raises(InputError, match=r"failed\.json"):
+        cells.failure(cell)
+    monkeypatch.setattr(Cells, "state", lambda *_: path.unlink() or "failed")
+    assert cells.failure(cell) == {}
+
+
 def test_the_defaults_are_not_in_a_name():
     """A field that comes later, off by default, must not make a study begin anew."""
     config, explicit = PretrainConfig(), PretrainConfig(model=ModelConfig(hidden_size=768))

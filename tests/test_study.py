@@ -116,6 +116,8 @@ def tiny_data(tmp_path_factory) -> Path:
     write_tables(glue, "QNLI", pair, lambda r, i: (str(i), words(r), words(r), entailed[i % 2]))
     quality = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
     write_tables(glue, "MRPC", quality, lambda r, i: (label[i % 2], "1", "2", words(r), words(r)))
+    asked = "question1\tquestion2\tis_duplicate"
+    write_tables(glue, "QQP", asked, lambda r, i: (words(r), words(r), label[i % 2]))
     three = ("contradiction", "entailment", "neutral")
     write_tables(glue, "MNLI", "sentence1\tsentence2\tgold_label", lambda r, i: (words(r), words(r), three[i % 3]))
     (glue / "MNLI" / "dev.tsv").rename(glue / "MNLI" / "dev_matched.tsv")

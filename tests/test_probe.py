@@ -32,6 +32,7 @@ from bertworks.probing.similarity import WordConfig, compare_word, pair_means
 from bertworks.tasks.base import Limits
 from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.tasks.ner import CONLL2003
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from shared_data import needs_shared, shared
 from tiny_task import TINY, tiny_folder, tiny_table
 
@@ -124,6 +125,17 @@ def test_words_are_found_whole(inside):
     assert inside.find(ids, inside.pieces_of("b")) == [(9, 10)]  # never the end of another word
     assert inside.find(ids, inside.pieces_of(", b")) == [(8, 10)]
     assert inside.words(ids) == [(1, 3), (3, 6), (6, 8), (8, 9), (9, 10)]
+
+
+def test_a_word_of_byte_bpe_has_another_form_at_the_beginning_alone(tmp_path):
+    """Without a blank before it, inside a text, it is the end of a longer word."""
+    tokenizer = Tokenizer.train(["film pre film pre"] * 20 + ["film"] * 50, TokenizerConfig("bpe", 280))
+    shape = replace(TINY, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+    save_folder(tmp_path, build_model(shape, (), seed=1), tokenizer)
+    inside = Inside(tmp_path, device="cpu")
+    ids = inside.tokenizer.encode("film prefilm film").ids
+    assert [tokenizer.vocab[i] for i in ids] == ["<s>", "film", "Ġpre", "film", "Ġfilm", "</s>"]
+    assert inside.find(ids, inside.pieces_of("film")) == [(1, 2), (4, 5)]
 
 
 def test_a_sentence_without_pieces_has_no_word(inside, tmp_path):
@@ -438,12 +450,12 @@ CONLL = """-DOCSTART- -X- O O
 """
 
 
-def conll(path, sentences, seed):
+def conll(path, sentences, seed, lengths=(8,)):
     """Words whose part of speech depends on the word before: nothing about the word itself says it."""
     rng = random.Random(seed)
     blocks = []
-    for _ in range(sentences):
-        words = rng.choices("abcdef", k=8)
+    for i in range(sentences):
+        words = rng.choices("abcdef", k=lengths[i % len(lengths)])
         tags = ["X", *("AFTER-A" if before in "abc" else "OTHER" for before in words)]
         blocks.append("\n".join(f"{word} {tag} I-NP O" for word, tag in zip(words, tags, strict=False)))
     path.write_text(CONLL.format("\n\n".join(blocks)))
@@ -466,11 +478,13 @@ def test_any_column_of_a_tagged_file(inside, tmp_path):
 def test_few_items_of_many_tokens_hold_few_vectors(inside, tmp_path):
     """Each item has the vector of its own token, and nothing else is kept."""
     task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
-    items = read_items(task, conll(tmp_path / "eng.train", 40, 1), inside.tokenizer, Limits(max_seq_length=32), 100, 1)
-    found = layer_vectors(inside, items, "mean")
-    assert [x.shape for x in found] == [(104, 32)] * 3 and len(items.inputs.ids) > 104
+    path = conll(tmp_path / "eng.train", 40, 1, lengths=(3, 12, 7))  # batches are in order of length, items are not
+    items = read_items(task, path, inside.tokenizer, Limits(max_seq_length=16), 100, 1)
+    found, N = layer_vectors(inside, items, "mean"), len(items.labels)
+    assert [x.shape for x in found] == [(N, 32)] * 3 and len(items.inputs.ids) > N >= 100
     edges = items.inputs.edges
-    for unit in (0, 50, 103):
+    assert len(np.unique(np.diff(edges))) > 1
+    for unit in range(N):
         row = int(np.searchsorted(edges, items.place[unit], "right")) - 1
         states = next(inside.states([items.inputs.ids[edges[row] : edges[row + 1]].tolist()]))
         for layer, x in enumerate(found):

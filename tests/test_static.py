@@ -55,6 +55,16 @@ def test_broken_files_of_vectors(vocabulary, tmp_path, text, said):
         read_static(tmp_path / "none.txt", vocabulary, tmp_path / "out")
 
 
+def test_the_folder_pads_as_its_tokenizer_does(tmp_path):
+    (tmp_path / "vocab.txt").write_text(
+        "\n".join(["[UNK]", "[PAD]", *(p for p in VOCAB if p not in ("[UNK]", "[PAD]"))])
+    )
+    Tokenizer.load(tmp_path / "vocab.txt", lowercase=True).save(tmp_path / "tokenizer")
+    (tmp_path / "v.txt").write_text("good 1 2\n")
+    read_static(tmp_path / "v.txt", tmp_path / "tokenizer", tmp_path / "out")
+    assert load_encoder(tmp_path / "out").config.pad_token_id == load_tokenizer(tmp_path / "out").pad_id == 1
+
+
 def test_settings_that_mean_nothing():
     for name, value in (("negative", 0), ("width", 0), ("seed", -1)):
         with pytest.raises(ValueError, match=f"{name} = {value}; expected"):

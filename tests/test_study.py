@@ -21,7 +21,7 @@ from bertworks.files import Diverged, InputError, NotWritten, read_json
 from bertworks.finetune_job import FinetuneConfig
 from bertworks.model.encoder import ModelConfig
 from bertworks.pretrain import PretrainConfig
-from bertworks.study import pictures
+from bertworks.study import pictures, report
 from bertworks.study import run as running
 from bertworks.study.cells import Cells, folder_start, pretrain_cell
 from bertworks.study.plan import Sources, make_plan
@@ -226,6 +226,19 @@ def test_the_numbers_are_those_of_the_cells(finished, tiny_store, tiny_data):
     assert rows["side by side"]["tokens"] == rows["left"]["tokens"] + rows["right"]["tokens"]
     assert rows["side by side"]["parameters"] > rows["left"]["parameters"] > 100 * 16
     assert entry(results, "left", "SST-2")["paper_difference"] == pytest.approx(-0.6)
+
+
+def test_a_snapshot_is_compared_with_the_bases_of_the_same_step(tiny_store, tiny_data, tmp_path):
+    recipe = write_study(tmp_path, BASE.replace('{ name = "left",', '{ name = "left", snapshots = [2, 4],'))
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    found = {row.name: report._against(row.name, plan) for row in plan.rows if row.line}
+    assert found == {
+        "both, step 2": "both",
+        "both": "both",
+        "left, step 2": "both, step 2",
+        "left, step 4": "both",  # which has none of that step
+        "left": "both",
+    }
 
 
 def test_the_tables(finished):

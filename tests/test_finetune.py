@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.cli import main
@@ -95,6 +97,21 @@ def test_a_finished_run_stays_as_it_is(finished, place, table):
     assert finetune(changed(config, log_every=1), *table, place / "model", run, quiet=True) == results
     with pytest.raises(InputError, match="finished run with other settings, data or model"):
         finetune(CONFIG, *table, place / "model", run, quiet=True)
+
+
+@pytest.mark.parametrize("other", ["weights", "rows"])
+def test_a_finished_run_of_another_start_or_other_rows_is_refused(finished, place, table, tmp_path, other):
+    run, _ = finished
+    task, data, start = *table, place / "model"
+    if other == "weights":
+        start = shutil.copytree(start, tmp_path / "model")
+        tensors = load_file(start / "model.safetensors")
+        next(iter(tensors.values())).add_(1)
+        save_file(tensors, start / "model.safetensors")
+    else:
+        data = dataclasses.replace(data, train=data.train[1:])
+    with pytest.raises(InputError, match="finished run with other settings, data or model"):
+        finetune(dataclasses.replace(CONFIG, epochs=6), task, data, start, run, quiet=True)
 
 
 @pytest.mark.parametrize("at", [0, 3, 4, 13, 24])

@@ -4,7 +4,8 @@
 
 The command runs on files of as many megabytes of English Wikipedia, repeated as often as it takes, a paragraph a line,
 with an encoder of one layer of width 32 and random weights, so that nearly all of the time goes into everything else,
-and writes a vector a text. Peak memory is the process's own, as the system counts it.
+and writes a vector a text. Peak memory is the process's own, as the system counts it. Runs of other sizes that FILE has
+already stay in it.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from typing import Any
 
 from bertworks.checkpoint.folder import save_folder
 from bertworks.data.corpus import read_documents
-from bertworks.files import write_json
+from bertworks.files import read_json, write_json
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer
@@ -60,7 +61,9 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help="folder for temporary files (the system's)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "features_memory.json")
     options = parser.parse_args()
-    runs = []
+    runs = {}
+    if options.out.exists():
+        runs = {run["megabytes"]: run for run in read_json(options.out)["runs"]}
     with tempfile.TemporaryDirectory(dir=options.work) as folder:
         model, text, out = (Path(folder) / name for name in ("model", "text.txt", "vectors.npz"))
         tokenizer = Tokenizer.load(options.data / "vocab" / "bert-base-uncased.txt", lowercase=True)
@@ -68,9 +71,10 @@ def main() -> None:
         save_folder(model, build_model(shape, (), seed=1), tokenizer)
         for megabytes in options.megabytes:
             lines = write_lines(options.data / "text" / "enwiki.tar.zst", megabytes, text)
-            runs.append({"megabytes": megabytes, "lines": lines, **measure(model, text, out)})
-            print(runs[-1], file=sys.stderr, flush=True)
-    result = {"what": __doc__.splitlines()[0], "model": TINY, "runs": runs, "machine": parallel.facts()}
+            runs[megabytes] = {"megabytes": megabytes, "lines": lines, **measure(model, text, out)}
+            print(runs[megabytes], file=sys.stderr, flush=True)
+    order = [runs[megabytes] for megabytes in sorted(runs)]
+    result = {"what": __doc__.splitlines()[0], "model": TINY, "runs": order, "machine": parallel.facts()}
     write_json(options.out, result)
     print(json.dumps(result, indent=1))
 

@@ -1,4 +1,4 @@
-"""The memory that `bertworks features` takes for a little text and for a gigabyte: the same, since both sides stream.
+"""The memory that `bertworks features` takes for a little text and for a gigabyte: both are streamed.
 
     python benchmarks/features_memory.py [--data ../shared/data] [--megabytes 20 1000] [--out FILE]
 
@@ -71,10 +71,11 @@ def main() -> None:
         save_folder(model, build_model(shape, (), seed=1), tokenizer)
         for megabytes in options.megabytes:
             lines = write_lines(options.data / "text" / "enwiki.tar.zst", megabytes, text)
-            runs[megabytes] = {"megabytes": megabytes, "lines": lines, **measure(model, text, out)}
-            print(runs[megabytes], file=sys.stderr, flush=True)
+            run = {"megabytes": megabytes, "lines": lines, **measure(model, text, out), "machine": parallel.facts()}
+            runs[megabytes] = run
+            print(run, file=sys.stderr, flush=True)
     order = [runs[megabytes] for megabytes in sorted(runs)]
-    result = {"what": __doc__.splitlines()[0], "model": TINY, "runs": order, "machine": parallel.facts()}
+    result = {"what": __doc__.splitlines()[0], "model": TINY, "runs": order}
     write_json(options.out, result)
     print(json.dumps(result, indent=1))
 

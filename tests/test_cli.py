@@ -23,7 +23,7 @@ def test_the_version_is_the_packages(capsys):
     main(["--version"])
     assert capsys.readouterr().out == f"bertworks {bertworks.__version__}\n"
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
-    assert project.get("version", bertworks.__version__) == bertworks.__version__
+    assert project["version"] == bertworks.__version__
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])

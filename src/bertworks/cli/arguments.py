@@ -48,8 +48,8 @@ def taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a fine-tuned folder is judged on: the development rows of a known task, or of a table of one's own."""
+class DevRows:
+    """The development rows of a known task, or a table of one's own: what a fine-tuned folder is judged on."""
 
     task: str = ""  # a task that bertworks knows (bertworks tasks lists them)
     data: Path | None = None  # folder of the task's files; the development file is read

@@ -174,11 +174,11 @@ def probe_heads(argv: list[str]) -> None:
 
     from ..probing.heads import HeadsConfig, ablate_heads, plot, show
     from ..probing.pictures import check_out, write_results
-    from .arguments import Judged
+    from .arguments import DevRows
 
     def run(
         folder: tyro.conf.Positional[Path],
-        judged: Annotated[Judged, tyro.conf.arg(name="")] = Judged(),  # noqa: B008
+        rows: Annotated[DevRows, tyro.conf.arg(name="")] = DevRows(),  # noqa: B008
         config: Annotated[HeadsConfig, tyro.conf.arg(name="")] = HeadsConfig(),  # noqa: B008
         out: Path | None = None,
     ) -> None:
@@ -189,7 +189,7 @@ def probe_heads(argv: list[str]) -> None:
             out: file to write: .json, .png or .svg
         """
         check_out(out)
-        results = ablate_heads(folder, *judged.read(), config)
+        results = ablate_heads(folder, *rows.read(), config)
         show(results)
         if out is not None:
             _wrote(write_results(results, out, plot))

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from .arguments import Judged
+from .arguments import DevRows
 
 
 def pretrain(argv: list[str]) -> None:
@@ -186,7 +186,7 @@ def evaluate(argv: list[str]) -> None:
 
     def run(
         model: Path,
-        judged: Annotated[Judged, tyro.conf.arg(name="")] = Judged(),  # noqa: B008
+        rows: Annotated[DevRows, tyro.conf.arg(name="")] = DevRows(),  # noqa: B008
         out: Path | None = None,
     ) -> None:
         """Print the metrics of a fine-tuned folder as JSON. Labels are matched by name.
@@ -195,7 +195,7 @@ def evaluate(argv: list[str]) -> None:
             model: run folder of `bertworks finetune`, or a model folder with a supervised head
             out: write the JSON here too
         """
-        results = judge(model, *judged.read())
+        results = judge(model, *rows.read())
         print(json.dumps(results, indent=1, ensure_ascii=False))
         if out is not None:
             write_json(out, results)

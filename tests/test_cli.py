@@ -11,6 +11,8 @@ import pytest
 
 import bertworks
 from bertworks.cli import VERBS, main
+from bertworks.cli.arguments import DevRows
+from bertworks.files import InputError
 
 
 def status(arguments):
@@ -42,7 +44,7 @@ def test_an_unknown_verb_is_named(line, capsys):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (bertworks.InputError("a.txt: no such file"), "bertworks: a.txt: no such file\n"),
+        (InputError("a.txt: no such file"), "bertworks: a.txt: no such file\n"),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.npz"), "bertworks: out.npz: No space left on device\n"),
     ],
 )
@@ -53,6 +55,23 @@ def test_failures_are_one_line(error, said, capsys, monkeypatch):
     monkeypatch.setitem(VERBS, "features", failing)
     assert status(["features", "folder"]) == 1
     assert capsys.readouterr().err == said
+
+
+def test_rows_to_judge_on_are_a_tasks_or_of_ones_own_columns(tmp_path):
+    (tmp_path / "own.csv").write_text("a,b,gold\none,two,x\nthree,four,y\n")
+    task, rows = DevRows(dev=tmp_path / "own.csv", text="a,b", label="gold").read()
+    assert task.text == ("a", "b") and [row.text for row in rows] == ["one", "three"]
+    assert [row.label for row in rows] == ["x", "y"] and [row.pair for row in rows] == ["two", "four"]
+    (tmp_path / "quiz.csv").write_text("text,first,second,label\nwho,me,you,1\n")
+    task, rows = DevRows(dev=tmp_path / "quiz.csv", kind="choice", choices="first,second").read()
+    assert task.kind == "choice" and rows[0].choices == ("me", "you")
+    for asked, message in (
+        (DevRows(task="mrpc", data=tmp_path, dev=tmp_path / "own.csv"), "--task cannot stand beside --dev"),
+        (DevRows(task="mrpc"), "--task mrpc needs --data"),
+        (DevRows(), "give --task NAME with --data DIR, or tables"),
+    ):
+        with pytest.raises(InputError, match=message):
+            asked.read()
 
 
 def test_a_reader_that_has_seen_enough_ends_a_verb_quietly(tmp_path):

@@ -69,5 +69,7 @@ class DevRows:
             check_alone("--task", {name: value for name, value in own.items() if value})
             known = find_task(self.task)
             return known, read_rows(known, folder_of(self.task, self.data) / known.dev)
+        if self.dev is None:
+            raise InputError("give --task NAME with --data DIR, or a table of your own with --dev")
         task = own_task(self.kind, words(self.text), self.label, words(self.choices))
-        return task, read_rows(task, own_files(self.dev)[0])
+        return task, read_rows(task, self.dev)

@@ -287,6 +287,7 @@ def test_a_student_may_begin_with_nothing(tiny_store, teacher, tmp_path, trained
     assert first[0]["cosine_loss"] > 0.7 > first[1]["cosine_loss"]
 
 
+@pytest.mark.heavy
 def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, teacher, trained, tmp_path):
     rng, kills, steps = random.Random(3), 0, []
     argv = (write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--teacher", str(teacher))
@@ -307,6 +308,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, teacher
     assert found[0]["metrics"] == found[1]["metrics"]
 
 
+@pytest.mark.heavy
 def test_two_processes_equal_one(tiny_store, teacher, tmp_path):
     recipe, more = write_recipe(tmp_path), ("--teacher", str(teacher), "--loop.steps", "4")
     for size in (1, 2):

@@ -137,6 +137,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, monkeyp
     assert losses[0] == losses[1]
 
 
+@pytest.mark.heavy
 def test_killed_and_told_to_stop_from_outside(place, tmp_path):
     """SIGKILL and SIGTERM in a process of its own; the same line goes on and ends in the same bytes."""
     code = (

@@ -1,6 +1,7 @@
 """Nobody walks back: a room imports only from floors below it, and no files import each other in a circle."""
 
 import ast
+import functools
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -38,8 +39,13 @@ def name_of(path):
 FILES = {name_of(path): path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"}
 
 
+@functools.cache
 def imports(name):
     """Absolute names of what a file imports, inside functions too."""
+    return tuple(found_imports(name))
+
+
+def found_imports(name):
     package = (
         ["bertworks", *name.split(".")] if FILES[name].name == "__init__.py" else ["bertworks", *name.split(".")[:-1]]
     )
@@ -57,6 +63,7 @@ def imports(name):
                 yield whole if whole.removeprefix("bertworks.") in FILES else ".".join(base)
 
 
+@functools.cache
 def ours(name):
     """The files of the house that a file imports."""
     return {n.removeprefix("bertworks.") for n in imports(name) if n.startswith("bertworks.")} - {name}
@@ -70,6 +77,7 @@ def room(name):
     raise AssertionError(f"{name}.py stands on no floor: say in FLOORS which it may import from")
 
 
+@functools.cache
 def reachable(name):
     seen, todo = set(), [name]
     while todo:

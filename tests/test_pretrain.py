@@ -244,6 +244,7 @@ def test_a_run_without_budget_says_so():
         PretrainConfig().loop.check()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("objective", "direction", "layers"),
     [("mlm", "both", "attention"), ("ltr", "left", "attention"), ("rtl", "right", "lstm"), ("mlm", "both", "gru")],

@@ -452,6 +452,7 @@ def work_on(recipe, store, data, out):
     run_study(make_plan(Sources(recipe, store, data)), out, out / "cells", Options(quiet=True))
 
 
+@pytest.mark.heavy
 def test_two_processes_share_a_study(finished, tiny_store, tiny_data, tmp_path):
     recipe, out = finished
     context = multiprocessing.get_context("spawn")
@@ -719,6 +720,7 @@ def test_a_recipe_expands(path, tiny_store, tiny_data):
         assert all(cell.work.loop.seed for cell in plan.cells if isinstance(cell.work, PretrainConfig))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", [path.stem for path in sorted(RECIPES.glob("*.toml"))])
 def test_a_recipe_runs_from_end_to_end(name, tiny_store, tiny_data, tmp_path, monkeypatch):
     plan = make_plan(sources(RECIPES / f"{name}.toml", tiny_store, tiny_data, minute=True))

@@ -152,6 +152,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.heavy
 def test_a_killed_build_typed_again_gives_the_same_store(tokenizer, tmp_path):
     corpus = tmp_path / "text.txt"
     corpus.write_text("\n\n".join(document(i, 20) for i in range(1500)))
@@ -182,6 +183,7 @@ def test_a_killed_build_typed_again_gives_the_same_store(tokenizer, tmp_path):
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
+@pytest.mark.heavy
 def test_workers_end_with_a_killed_parent(tokenizer, tmp_path):
     corpus = tmp_path / "text.txt"
     corpus.write_text("\n\n".join(document(i, 30) for i in range(20_000)))

@@ -117,7 +117,8 @@ def test_the_three_ways_of_attention_agree_and_every_parameter_learns(option):
     if encoder.config.family != "roberta":  # whose pooler drops by a rate of its own
         close(keyed.pooled, shown.pooled)
     close(keyed.packed, shown.packed)
-    close(for_inference(copy.deepcopy(encoder))(ids, mask).packed, shown.packed)
+    # oneDNN sums in another order, and values reach 4: float32 leaves more than 1e-5 on some processors
+    close(for_inference(copy.deepcopy(encoder))(ids, mask).packed, shown.packed, 3e-5)
     (keyed.pooled.sum() + (keyed.packed**3).sum()).backward()
     silent = {name for name, p in encoder.named_parameters() if p.grad is None or not p.grad.any()}
     assert silent == set()

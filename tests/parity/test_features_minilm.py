@@ -106,6 +106,7 @@ def test_windows_over_a_long_article(folder, theirs):
         np.testing.assert_allclose(found.vectors[places[mine]], expected[mine], rtol=0, atol=1e-5)
 
 
+@pytest.mark.heavy
 def test_real_texts_in_batches(folder, theirs):
     """Articles of all lengths up to a window, in one stream: order, batches of similar length, offsets."""
     documents = read_documents([shared("data/text/enwiki.tar.zst")])

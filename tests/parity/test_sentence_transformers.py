@@ -69,6 +69,7 @@ def copied(folder, tmp_path) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.heavy
 def test_minilm_on_a_thousand_sentences(minilm):
     texts = sentences()
     assert len(texts) == 1000

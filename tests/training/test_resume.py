@@ -41,6 +41,7 @@ SETTINGS = [  # and how often it is killed
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("settings, most", SETTINGS, ids=str)
 def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, undisturbed, tmp_path, settings, most):
     expected, out = undisturbed(**settings), tmp_path / "run"
@@ -100,6 +101,7 @@ def test_sigterm_saves_and_the_same_line_goes_on(tiny_store, undisturbed, tmp_pa
     same(undisturbed(**settings), out)
 
 
+@pytest.mark.heavy
 def test_a_resumed_run_must_be_the_same_run(tiny_store, undisturbed, tmp_path):
     recipe, out = write_recipe(tmp_path, precision="float32"), tmp_path / "run"
     sitting = Sitting(recipe, tiny_store.path, out)
@@ -119,6 +121,7 @@ def test_a_resumed_run_must_be_the_same_run(tiny_store, undisturbed, tmp_path):
     assert finished.end() == 0 and "is finished" in finished.said.read_text()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_two_processes_equal_one(tiny_store, tmp_path, dropout):
     recipe = write_recipe(tmp_path, steps=10, dropout=dropout, micro=5)
@@ -137,6 +140,7 @@ def test_two_processes_equal_one(tiny_store, tmp_path, dropout):
         assert a.pop("kind") == b.pop("kind") and a == pytest.approx(b, rel=1e-5)
 
 
+@pytest.mark.heavy
 def test_two_processes_stopped_and_resumed_by_one(tiny_store, tmp_path):
     """The number of processes is no part of a run: what two began, one can end."""
     recipe, out = write_recipe(tmp_path, steps=30, micro=5), tmp_path / "run"
@@ -153,6 +157,7 @@ def test_two_processes_stopped_and_resumed_by_one(tiny_store, tmp_path):
     assert (one - two).norm() < 1e-6 * one.norm()
 
 
+@pytest.mark.heavy
 def test_a_budget_in_hours_ends_on_one_step_for_all_processes(tiny_store, tmp_path):
     """Each process has its own clock; if each followed it, they would wait for each other for ever."""
     recipe = write_recipe(tmp_path, steps=0, micro=5)
@@ -161,6 +166,7 @@ def test_a_budget_in_hours_ends_on_one_step_for_all_processes(tiny_store, tmp_pa
     assert [process.exitcode for process in sitting.processes] == [0, 0]
 
 
+@pytest.mark.heavy
 def test_a_batch_must_be_divisible_by_the_processes(tiny_store, tmp_path):
     recipe = write_recipe(tmp_path, steps=3)
     recipe.write_text(recipe.read_text().replace("batch_size = 36\n", "batch_size = 33\n"))
@@ -170,6 +176,7 @@ def test_a_batch_must_be_divisible_by_the_processes(tiny_store, tmp_path):
     assert "Traceback" not in sitting.said.read_text()
 
 
+@pytest.mark.heavy
 def test_the_same_line_under_torchrun(tiny_store, tmp_path):
     recipe = write_recipe(tmp_path, steps=4, dropout=0.0, micro=8)
     line = ["pretrain", str(recipe), "--corpus", str(tiny_store.path), "--out", str(tmp_path / "two")]

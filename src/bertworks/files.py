@@ -2,22 +2,37 @@
 
 Every file of a store, a run or a model folder goes through `atomic_write`: temporary name in the same folder, flushed
 to disk, renamed. A reader therefore sees the old file or the new one, nothing between.
+
+What is read is not believed: `read_json` and `parse_json` limit size, nesting and numbers, `shorten` keeps a hostile
+value from filling the screen.
 """
 
 import contextlib
 import hashlib
 import json
+import math
 import os
+import reprlib
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
+
+READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
+_DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have fewer than ten
+_DIGITS = 100  # of an integer; tokenizer_config.json may have one of 31
+_MESSAGE = 4_000  # characters of an error message
 
 
 class InputError(Exception):
     """What the user gave cannot be used. The message says what was found, what was expected, and what to do.
 
-    The command line prints the message alone and exits with status 1; library users can catch it.
+    The command line prints the message alone and exits with status 1; library users can catch it. A message of more
+    than 4,000 characters is cut in its middle.
     """
+
+    def __init__(self, message: str = ""):
+        super().__init__(_cut(message, _MESSAGE))
 
 
 class Diverged(InputError):
@@ -28,9 +43,34 @@ class NotWritten(InputError):
     """A file could not be written, for want of room or of rights: nothing that was given is to blame."""
 
 
+def shorten(value: object, limit: int = 80) -> str:
+    """`repr(value)` in at most `limit` characters, for error messages; works for values of any size and nesting."""
+    if isinstance(value, str):  # repr first would copy a text of any length
+        whole = repr(value if len(value) <= limit else value[:limit] + value[-limit:])
+        return whole if len(value) <= limit and len(whole) <= limit else _cut(whole, limit)
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length():,} bits"
+    short = reprlib.Repr()
+    short.maxlevel, short.maxstring, short.maxother = 4, limit, limit
+    short.maxdict = short.maxlist = short.maxtuple = 8
+    try:
+        return _cut(short.repr(value), limit)
+    except ValueError:  # a huge integer inside a list
+        return f"a {type(value).__name__}"
+
+
+def _cut(text: str, limit: int) -> str:
+    """`text` in at most `limit` characters: beginning and end stay, dots stand for what is between them."""
+    half = (limit - 3) // 2
+    return text if len(text) <= limit else f"{text[: limit - 3 - half]}...{text[len(text) - half :]}"
+
+
 @contextlib.contextmanager
 def atomic_write(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it."""
+    """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it.
+
+    An OSError names `path`: that of a full disk names no file of its own.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     encoding = None if "b" in mode else "utf-8"
@@ -40,8 +80,10 @@ def atomic_write(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)
         raise
 
 
@@ -56,25 +98,86 @@ def write_json(path: Path | str, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path | str) -> Any:
-    """Read a JSON file. Raises InputError that names the file if it is missing or is not JSON."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid JSON ({error})") from None
+def read_json(path: Path | str, finite: bool = True, limit: int = READ_BYTES) -> Any:
+    """Read a UTF-8 JSON file of at most `limit` bytes. Raises InputError that names the file; see `parse_json`."""
+    return parse_json(_read_bytes(path, "a JSON file", limit), str(path), finite)
 
 
-def read_lines(path: Path | str, expected: str) -> list[str]:
-    """The lines of a UTF-8 file, split at newlines alone; what follows the last newline is one more if it is not blank.
+def parse_json(data: bytes | str, where: str, finite: bool = True) -> Any:
+    """The value of a JSON text. `where`, a file or file:line, opens every error message.
 
-    Raises InputError, which says what was `expected`, if the file is missing or is not UTF-8.
+    Raises InputError if it is not JSON, has NaN or Infinity (allowed with `finite=False`, for files from before they
+    were refused), an integer of more than 100 digits, or more than 100 lists and tables inside each other.
     """
     try:
-        lines = Path(path).read_bytes().decode("utf-8").split("\n")
+        value = (_STRICT if finite else _LENIENT).decode(data if isinstance(data, str) else data.decode("utf-8"))
+        if not _deeper_than(_DEPTH, value):
+            return value
+    except _Refused as error:
+        raise InputError(f"{where}: {error}") from None
+    except ValueError as error:  # of JSON, or of UTF-8
+        raise InputError(f"{where}: not valid JSON ({error})") from None
+    except RecursionError:
+        pass
+    raise InputError(f"{where}: more than {_DEPTH} lists and tables inside each other; expected fewer")
+
+
+class _Refused(Exception):
+    """A number that JSON or we do not allow."""
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise _Refused(f"an integer of {len(text):,} digits; expected at most {_DIGITS}")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise _Refused(f"the number {_cut(text, 40)} is too large; expected a 64-bit floating-point number")
+    return value
+
+
+def _constant(text: str) -> float:
+    raise _Refused(f"the value {text} is not JSON; expected a finite number or null")
+
+
+_STRICT = json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_constant)
+_LENIENT = json.JSONDecoder(parse_int=_integer)
+
+
+def _deeper_than(depth: int, value: Any) -> bool:
+    """Whether lists and tables are nested deeper than `depth`; walks level by level, never by recursion."""
+    level = [value]
+    for _ in range(depth + 1):
+        level = [item for item in level if isinstance(item, dict | list)]
+        level = [item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer)]
+    return bool(level)
+
+
+def _read_bytes(path: Path | str, expected: str, limit: int) -> bytes:
+    """The bytes of a file. Raises InputError that names it if it is missing, too large or cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            about = os.fstat(file.fileno())
+            size = about.st_size if stat.S_ISREG(about.st_mode) else limit  # pipes and devices do not say theirs
+            data = file.read(size + 1) if size <= limit else b""
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; expected {expected}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if size > limit or len(data) > limit:
+        raise InputError(f"{path}: more than {limit:,} bytes; expected {expected} of at most that size")
+    return data
+
+
+def read_lines(path: Path | str, expected: str, limit: int = READ_BYTES) -> list[str]:
+    """The lines of a UTF-8 file, split at newlines alone; what follows the last newline is one more if it is not blank.
+
+    Raises InputError, which says what was `expected`, if the file is missing, larger than `limit` bytes, or not UTF-8.
+    """
+    try:
+        lines = _read_bytes(path, expected, limit).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; expected {expected}") from None
     return lines if lines[-1].strip() else lines[:-1]

@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.stderr.close()
         raise SystemExit(0) from None
     except OSError as error:  # a full disk, a folder that may not be written: nothing half-written is left in place
-        print(f"bertworks: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        print(f"bertworks: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
         raise SystemExit(1) from None
 
 

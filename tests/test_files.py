@@ -1,0 +1,101 @@
+import errno
+import json
+import os
+
+import pytest
+
+from bertworks.cli import main
+from bertworks.files import InputError, atomic_write, parse_json, read_json, read_lines, shorten, write_json
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[" * 100_000 + "]" * 100_000, "more than 100 lists and tables inside each other"),
+        ('{"a":' * 500 + "1" + "}" * 500, "more than 100 lists and tables inside each other"),
+        ('{"a": ' + "9" * 5_000 + "}", "an integer of 5,000 digits"),
+        ('{"a": NaN}', "the value NaN is not JSON"),
+        ('{"a": -Infinity}', "the value -Infinity is not JSON"),
+        ('{"a": 1e999}', "the number 1e999 is too large"),
+        ("{", "not valid JSON"),
+        ('{"a": "\udc80"}', "not valid JSON"),
+    ],
+)
+def test_hostile_json_is_refused_with_the_name_of_its_file(tmp_path, text, found):
+    (tmp_path / "a.json").write_text(text, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(InputError) as error:
+        read_json(tmp_path / "a.json")
+    assert found in str(error.value) and str(tmp_path / "a.json") in str(error.value) and len(str(error.value)) < 300
+
+
+def test_json_is_read_as_it_was_written(tmp_path):
+    value = {"length": 1000000000000000019884624838656, "a": [1.5, None, True, "é", {}], "b": {"c": {}}}
+    write_json(tmp_path / "a.json", value)
+    assert read_json(tmp_path / "a.json") == value and parse_json("7", "here") == 7
+    assert read_json(tmp_path / "a.json", limit=200) == value
+    with pytest.raises(InputError, match=r"a\.json: more than 20 bytes"):
+        read_json(tmp_path / "a.json", limit=20)
+    assert str(parse_json(b"[NaN, Infinity]", "old.jsonl:3", finite=False)) == "[nan, inf]"
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    for read in (read_json, lambda path: read_lines(path, "a vocabulary")):
+        for path, found in ((tmp_path, "Is a directory"), (tmp_path / "none", "no such file"), ("a\0b", "null byte")):
+            with pytest.raises(InputError, match=found) as error:
+                read(path)
+            assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("length", [0, 10, 79, 80, 81, 1_000_000])
+def test_values_in_messages_are_short(length):
+    text = "a" * length
+    assert shorten(text) == repr(text) if length < 79 else len(shorten(text)) == 80
+    assert len(shorten("\0" * length, 40)) <= 40
+    assert len(shorten([text] * 1000)) <= 80 and len(shorten({text: text})) <= 80 and len(shorten(10**length)) <= 300
+
+
+def test_values_of_any_kind_in_messages():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert shorten(deep) == "[[[[[...]]]]]" and shorten(0.5) == "0.5" and shorten(None) == "None"
+    assert shorten(10**5000) == "an integer of 16,610 bits" and len(shorten([10**5000])) < 80
+    assert shorten("begin" + "x" * 1000 + "end", 20) == "'beginxxx...xxxxend'"
+
+
+def test_no_message_fills_the_screen():
+    message = str(InputError("config.json: " + "x" * 100_000 + "; expected less"))
+    assert len(message) == 4000 and message.startswith("config.json: x") and message.endswith("; expected less")
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setitem(main.__globals__["VERBS"], "plot", lambda _: write_json(tmp_path / "a.json", {}))
+    with pytest.raises(SystemExit):
+        main(["plot"])
+    assert capsys.readouterr().err == f"bertworks: {tmp_path / 'a.json'}: No space left on device\n"
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_temporary_name_is_not_what_a_message_is_about(tmp_path):
+    with pytest.raises(OSError) as error, atomic_write(tmp_path / "none" / "a.json"):
+        pass
+    assert error.value.filename == str(tmp_path / "none" / "a.json")
+
+
+def test_a_full_pipe_or_disk_behind_the_output_is_told(monkeypatch, capsys):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setitem(main.__globals__["VERBS"], "plot", full)
+    with pytest.raises(SystemExit):
+        main(["plot"])
+    assert capsys.readouterr().err == "bertworks: standard output: No space left on device\n"
+
+
+def test_json_lines_carry_their_place():
+    with pytest.raises(InputError, match=r"^log\.jsonl:7: not valid JSON"):
+        parse_json(json.dumps({"a": 1})[:-1], "log.jsonl:7")

@@ -10,13 +10,14 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import reference_tokenizer as reference
 from bertworks.files import InputError
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from bertworks.tokenizer import Tokenizer, TokenizerConfig, normalize, unknown_share
 from bertworks.tokenizer.check import check, script
 from bertworks.tokenizer.training import sample_lines
 from bertworks.tokenizer.wordpiece import SPECIAL_TOKENS
@@ -405,3 +406,30 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit) as stop:
         main(["tokenizer", "check", str(tmp_path / "none"), str(text)])
     assert stop.value.code == 1
+
+
+# ---- hostile text
+
+ALTERNATING = "\u0301\u0327" * 200_000  # classes 230 and 202: sorting them by insertion takes minutes
+
+
+def test_long_runs_of_marks_are_normalized_at_once() -> None:
+    for form in ("NFC", "NFD"):
+        text = normalize(form, "e" + ALTERNATING)
+        assert collections.Counter(unicodedata.normalize("NFD", text[:200])) <= collections.Counter("e" + ALTERNATING)
+        assert len(text) in (400_000, 400_001)
+    for text in ("", "abc", "é", "e\u0301" * 300, KOREAN, NFD_KOREAN, "─" * 500 + "e\u0301", "e" + ALTERNATING[:250]):
+        assert normalize("NFC", text) == unicodedata.normalize("NFC", text)
+        assert normalize("NFD", text) == unicodedata.normalize("NFD", text)
+
+
+def test_long_runs_of_marks_train_and_encode_at_once(trained: Tokenizer) -> None:
+    assert trained.tokenize("cafe" + ALTERNATING)
+    assert Tokenizer.train([ENGLISH * 20 + ALTERNATING], TokenizerConfig(vocab_size=200)).vocab_size <= 200
+
+
+def test_unknown_share(trained: Tokenizer) -> None:
+    counts = [0] * trained.vocab_size
+    assert unknown_share(trained, counts) == 0
+    counts[trained.unk_id], counts[7] = 3, 1
+    assert unknown_share(trained, counts) == unknown_share(trained, np.array(counts, np.int64)) == 0.75

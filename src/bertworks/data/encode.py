@@ -4,7 +4,6 @@ import array
 import hashlib
 import itertools
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, atomic_write
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, normalize
 from .sentences import split_sentences
 from .store import token_dtype
 
@@ -95,7 +94,7 @@ class PartWriter:
 
 def _digest(words: list[str]) -> bytes:
     """A document's hash: over its words, without regard to case, white space and the spelling of accents in Unicode."""
-    text = unicodedata.normalize("NFC", " ".join(words).casefold())
+    text = normalize("NFC", " ".join(words).casefold())
     return hashlib.blake2b(text.encode(), digest_size=16, person=b"bertworks").digest()
 
 

@@ -4,8 +4,11 @@ import collections
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from .tokenizer import Encoding, Tokenizer
 from .wordpiece import JAMO, SYLLABLE
@@ -59,6 +62,15 @@ def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS
             row.unknown += count * unknown
     scripts = sorted(rows.values(), key=lambda row: -row.words)
     return CheckReport(chars, scripts, [*_misfits(tokenizer), *_text_warnings(tokenizer, chunks, scripts)])
+
+
+def unknown_share(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) -> float:
+    """Share of [UNK] among counted tokens, 0.0 to 1.0; 0.0 if there is no token.
+
+    counts (V,): how often each id occurs, special tokens of the layout not counted (a store's unigrams.npy).
+    """
+    total = int(sum(counts))
+    return int(counts[tokenizer.unk_id]) / total if total else 0.0
 
 
 def script(word: str) -> str:

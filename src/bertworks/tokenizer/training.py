@@ -2,7 +2,6 @@
 
 import collections
 import logging
-import unicodedata
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 from tokenizers import normalizers
 
 from ..files import InputError
+from .normalization import normalize
 
 VocabModel = Literal["wordpiece", "bpe", "unigram"]
 # In the order of their ids: BERT's, RoBERTa's (where <mask> comes last of all pieces), ALBERT's.
@@ -90,7 +90,7 @@ def alphabet_of(lines: list[str], normalizer: normalizers.Normalizer, config: To
     """The most frequent characters up to coverage and limit, by code point. Raises InputError if there are none."""
     raw: collections.Counter[str] = collections.Counter()
     for line in lines:
-        raw.update(unicodedata.normalize("NFC", line) if config.uncased else line)
+        raw.update(normalize("NFC", line) if config.uncased else line)
     counts: collections.Counter[str] = collections.Counter()
     for char, count in raw.items():
         for part in normalizer.normalize_str(char):

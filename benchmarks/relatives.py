@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/relatives.py --corpus STORE --work DIR [--hours 0.1667] [--data ../shared/data]
 
-The recipes are recipes/pretrain/{study,roberta-cpu,albert-cpu,gpt-cpu}.toml with four layers, and a student of two,
-recipes/distill/cpu.toml, that learns from the BERT of this very run, beside the same student without a teacher.
-Fine-tuning is recipes/finetune/study.toml on MRPC and the first rows of SST-2 and CoNLL-2003, beside BERT's shape with
+The recipes are pretrain/{study,roberta-cpu,albert-cpu,gpt-cpu} with four layers, and a student of two,
+distill/cpu, that learns from the BERT of this very run, beside the same student without a teacher.
+Fine-tuning is finetune/study on MRPC and the first rows of SST-2 and CoNLL-2003, beside BERT's shape with
 random weights. Every run is a folder in --work, and a script that was stopped goes on with the same line. One after the
 other, so that equal time means the same for all.
 """
@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from bertworks.checkpoint.folder import load_model
+from bertworks.config import RECIPES
 from bertworks.files import read_json, write_json
 from bertworks.tasks.catalogue import find_task
 from bertworks.training import parallel
 from bertworks.training.report import read_log
 
 HERE = Path(__file__).resolve().parent
-RECIPES = HERE.parent / "recipes"
 SEEDS = (1, 2, 3)
 
 

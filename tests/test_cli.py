@@ -82,3 +82,29 @@ def test_a_reader_that_has_seen_enough_ends_a_verb_quietly(tmp_path):
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() == 0
+
+
+def test_recipes_are_listed_and_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["recipes"])
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("pretrain/cpu  ") and "20 million tokens" in line for line in lines)
+    assert all(len(line) <= 120 for line in lines)
+    main(["recipes", "study/masking"])
+    assert "base = " in capsys.readouterr().out
+    main(["recipes", "distilbert"])  # only one kind has it
+    assert "DistilBERT" in capsys.readouterr().out
+    assert status(["recipes", "cpu"]) == 1
+    assert "distill/cpu, pretrain/cpu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "distill", "study"])
+def test_a_recipe_is_given_by_name(verb, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = {"study": "masking"}.get(verb, "cpu")
+    rest = ["--corpus", "nowhere", "--out", "out", *(["--teacher", "nobody"] if verb == "distill" else [])]
+    assert status([verb, name, *rest]) == 1
+    said = capsys.readouterr().err
+    assert "no recipe" not in said and ("nowhere" in said or "nobody" in said)
+    assert status([verb, f"{name}x", *rest]) == 1
+    assert f"did you mean {name}?" in capsys.readouterr().err

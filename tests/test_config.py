@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from bertworks.config import from_dict, identity, later, load_recipe, to_toml
+from bertworks.config import RECIPES, find_recipe, from_dict, identity, later, load_recipe, recipe_names, to_toml
 from bertworks.files import InputError
 
 
@@ -97,3 +97,18 @@ def test_a_field_that_came_later_changes_no_hash_until_it_is_used():
     plain, used = Grown("x", Inner(), 1), Grown("x", Inner(), 2)
     assert identity(plain) == to_toml(plain).replace("more = 1\n", "") != to_toml(plain)
     assert identity(used) == to_toml(used) and from_dict(Grown, {"name": "x", "inner": {}}) == plain
+
+
+def test_recipes_that_come_with_bertworks_are_found_by_name(tmp_path, monkeypatch):
+    """From any folder; a file of one's own comes first, and an unknown name gets the nearest one."""
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe("cpu", "pretrain") == RECIPES / "pretrain/cpu.toml"
+    assert find_recipe("paper/masking", "study").is_file() and find_recipe("distill/cpu").is_file()
+    assert {"cpu", "base"} <= {*recipe_names("pretrain")} and "study/masking" in recipe_names()
+    (tmp_path / "cpu").write_text("")
+    assert find_recipe("cpu", "pretrain") == Path("cpu")
+    for wrong in ("gpt-cpi", "recipes/pretrain/gpt-cpu.tml", "pretrain/gpt-cpu"):
+        with pytest.raises(InputError, match=r"no such file, and no recipe.*did you mean gpt-cpu\?"):
+            find_recipe(wrong, "pretrain")
+    with pytest.raises(InputError, match=r"known names: albert, .*study"):
+        find_recipe("zzz", "pretrain")

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.cli import main
-from bertworks.config import load_recipe, to_toml
+from bertworks.config import RECIPES, load_recipe, to_toml
 from bertworks.evaluate import evaluate
 from bertworks.files import InputError
 from bertworks.finetune import finetune
@@ -251,7 +251,7 @@ def test_stability_options_run_and_resume(place, table, tmp_path, monkeypatch):
 
 
 def test_the_recipe_for_small_sets_is_that_of_mosbach():
-    config = load_recipe(Path(__file__).parents[1] / "recipes/finetune/stable.toml", FinetuneConfig)
+    config = load_recipe(RECIPES / "finetune/stable.toml", FinetuneConfig)
     optim = OptimConfig(lr=2e-5, rule="adamw", warmup=0.1, schedule="hf")
     assert config == FinetuneConfig(optim=optim, epochs=20.0)
 
@@ -349,7 +349,7 @@ def test_a_recipe_changes_only_what_it_names(tmp_path):
 
 
 def test_recipes_in_the_repository_load():
-    recipes = sorted((Path(__file__).parents[1] / "recipes/finetune").glob("*.toml"))
+    recipes = sorted((RECIPES / "finetune").glob("*.toml"))
     assert recipes
     for recipe in recipes:
         to_toml(load_recipe(recipe, FinetuneConfig))
@@ -391,7 +391,10 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
             "no task 'mrcp'; did you mean mrpc",
         ),
         (["finetune", "--model", "m", "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
-        (["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"], "none.toml: no such recipe"),
+        (
+            ["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"],
+            "none.toml: no such file, and no recipe",
+        ),
         (["evaluate", "--model", "m", "--dev", "none.csv"], "none.csv: no such file"),
         (["finetune", "--model", "m", "--out", "o", "--batch-size", "0"], "expected batch_size of 1 or more"),
         (["finetune", "--model", "m", "--out", "o", "--dropout", "1"], "expected dropout from 0 to below 1"),

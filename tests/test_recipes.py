@@ -1,13 +1,11 @@
 """Every recipe in the repository is a valid one, and short enough to be read."""
 
 import importlib
-from pathlib import Path
 
 import pytest
 
-from bertworks.config import from_dict, load_recipe, to_toml
+from bertworks.config import RECIPES, from_dict, load_recipe, to_toml
 
-RECIPES = Path(__file__).parents[1] / "recipes"
 KINDS = {
     "pretrain": ("bertworks.pretrain", "PretrainConfig"),
     "distill": ("bertworks.distill", "DistillConfig"),

@@ -17,6 +17,7 @@ import safetensors.torch
 from scipy import stats
 
 from bertworks.cli import main
+from bertworks.config import RECIPES
 from bertworks.files import Diverged, InputError, NotWritten, read_json
 from bertworks.finetune_job import FinetuneConfig
 from bertworks.model.encoder import ModelConfig
@@ -32,7 +33,7 @@ from bertworks.training import parallel
 from conftest import WORDS
 from tiny_task import tiny_folder
 
-RECIPES = Path(__file__).parents[1] / "recipes" / "study"
+STUDIES = RECIPES / "study"
 BASE = """
 title = "Tiny"
 source = "a paper"
@@ -709,7 +710,7 @@ def test_a_dry_run_begins_nothing(finished, tiny_store, tiny_data, tmp_path, cap
     assert "missing" not in said.out and "left: about 0 s" in said.err
 
 
-@pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.toml")), ids=lambda p: p.relative_to(RECIPES).as_posix())
+@pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.toml")), ids=lambda p: p.relative_to(STUDIES).as_posix())
 def test_a_recipe_expands(path, tiny_store, tiny_data):
     """Every override is a field that exists, every task and layer is there, every concatenation fits."""
     study = load_study(path)
@@ -721,9 +722,9 @@ def test_a_recipe_expands(path, tiny_store, tiny_data):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", [path.stem for path in sorted(RECIPES.glob("*.toml"))])
+@pytest.mark.parametrize("name", [path.stem for path in sorted(STUDIES.glob("*.toml"))])
 def test_a_recipe_runs_from_end_to_end(name, tiny_store, tiny_data, tmp_path, monkeypatch):
-    plan = make_plan(sources(RECIPES / f"{name}.toml", tiny_store, tiny_data, minute=True))
+    plan = make_plan(sources(STUDIES / f"{name}.toml", tiny_store, tiny_data, minute=True))
     plan = replace(plan, seeds=plan.seeds[:1])
     for row in plan.rows:
         for column, cells in row.tuned.items():

@@ -19,6 +19,31 @@ from .files import InputError
 
 T = TypeVar("T")
 
+RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks: KIND/NAME.toml
+
+
+def recipe_names(kind: str = "") -> list[str]:
+    """The names of the recipes that come with bertworks: of one kind (pretrain), or of all as KIND/NAME."""
+    folder = RECIPES / kind
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.toml"))
+
+
+def find_recipe(name: str, kind: str = "") -> Path:
+    """The file of a recipe: `name` is a path, or the name of a recipe of this kind that comes with bertworks.
+
+    A file of that name in the working directory comes first. Raises InputError with the nearest name.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    names = recipe_names(kind)
+    if name in names:
+        return RECIPES / kind / f"{name}.toml"
+    near = difflib.get_close_matches(
+        name.removesuffix(".toml").removeprefix("recipes/").removeprefix(f"{kind}/"), names
+    )
+    hint = f"did you mean {near[0]}?" if near else f"known names: {', '.join(names)}"
+    raise InputError(f"{name}: no such file, and no recipe of that name comes with bertworks; {hint}")
+
 
 def load_recipe(path: Path | str, cls: type[T], start: T | None = None) -> T:
     """Read the TOML file `path` into the dataclass `cls`; what it does not name is taken from `start`, if given.

@@ -7,7 +7,7 @@ from .. import __version__
 from .bridges import convert, tokenizer_extend
 from .inside import features, probe_attention, probe_heads, probe_layers, probe_neighbours, probe_word
 from .studies import study
-from .tasks import submit, tasks
+from .tasks import recipes, submit, tasks
 from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
 from .training import compare, concat, distill, evaluate, finetune, pretrain, static
 from .using import demo, fill_mask, plot, predict
@@ -30,6 +30,7 @@ VERBS: dict[str, Verb] = {
     "compare": compare,
     "study": study,
     "tasks": tasks,
+    "recipes": recipes,
     "submit": submit,
     "fill-mask": fill_mask,
     "predict": predict,

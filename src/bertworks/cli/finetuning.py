@@ -10,7 +10,7 @@ import tyro
 
 from .. import suite as suites
 from .. import sweep as sweeps
-from ..config import load_recipe
+from ..config import find_recipe, load_recipe
 from ..files import InputError
 from ..finetune import finetune, joined_job
 from ..finetune_job import FinetuneConfig
@@ -24,7 +24,7 @@ from .arguments import check_alone, folder_of, own_files, taken, words
 class Command:
     """Fine-tune on a task that bertworks knows (bertworks tasks lists them), or on tables of your own.
 
-    bertworks finetune --task mrpc --data DIR --model FOLDER --out RUN [--recipe FILE] [--optim.lr 3e-5 ...]
+    bertworks finetune --task mrpc --data DIR --model FOLDER --out RUN [--recipe NAME] [--optim.lr 3e-5 ...]
 
     bertworks finetune --train a.csv --dev b.jsonl --text question,answer --label topic --model FOLDER --out RUN
 
@@ -73,7 +73,7 @@ def run(argv: list[str]) -> None:
 def _parse(argv: list[str], recipe: str | None, task: Task | None) -> Command:
     """The line, its recipe begun with the defaults of the task."""
     base = FinetuneConfig.for_task(task) if task else FinetuneConfig()
-    base = load_recipe(recipe, FinetuneConfig, base) if recipe else base
+    base = load_recipe(find_recipe(recipe, "finetune"), FinetuneConfig, base) if recipe else base
     start = Command(model=tyro.MISSING, out=tyro.MISSING, recipe=base)
     try:
         command = tyro.cli(Command, args=argv, default=start, prog="bertworks finetune")

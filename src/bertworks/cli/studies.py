@@ -5,19 +5,20 @@ from typing import Any
 
 
 def study(argv: list[str]) -> None:
-    """A study: variants of a recipe side by side, next to the paper's figures. STUDY.toml --corpus --data --out."""
+    """A study: variants of a recipe side by side, next to the paper's figures: STUDY --corpus --data --out."""
     from pathlib import Path
     from typing import Literal
 
     import tyro
 
+    from ..config import find_recipe
     from ..study.dry import show
     from ..study.plan import Sources, make_plan
     from ..study.report import tables
     from ..study.run import Options, alone, run_study
 
     def run(
-        recipe: tyro.conf.Positional[Path],
+        recipe: tyro.conf.Positional[str],
         out: Path,
         corpus: Path | None = None,
         data: Path | None = None,
@@ -33,7 +34,7 @@ def study(argv: list[str]) -> None:
         line in a second process at the same time, which takes other cells.
 
         Args:
-            recipe: the study's file, recipes/study/masking.toml say
+            recipe: a study that `bertworks recipes` lists (masking, paper/masking), or a .toml file of your own
             out: folder of results.json, study.md and study.png
             corpus: store made by `bertworks corpus build`, for studies that pre-train
             data: folder that has the columns' folders, glue/MNLI say
@@ -46,7 +47,7 @@ def study(argv: list[str]) -> None:
             retry: try again what diverged or failed before
         """
         alone()
-        plan = make_plan(Sources(recipe, corpus, data, model, minute))
+        plan = make_plan(Sources(find_recipe(recipe, "study"), corpus, data, model, minute))
         folder = cells or out / "cells"
         if dry_run:
             show(plan, folder)

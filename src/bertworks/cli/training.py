@@ -20,7 +20,10 @@ def pretrain(argv: list[str]) -> None:
 
     @dataclass(frozen=True)
     class Command:
-        """Pre-train on a store. Usage: bertworks pretrain RECIPE.toml --corpus STORE --out RUN [--optim.lr 1e-4 ...]"""
+        """Pre-train on a store. Usage: bertworks pretrain RECIPE --corpus STORE --out RUN [--optim.lr 1e-4 ...]
+
+        RECIPE: a name that `bertworks recipes` lists, or a .toml file of your own.
+        """
 
         corpus: Path  # store made by `bertworks corpus build`
         out: Path  # run folder; resumed if it is there
@@ -28,7 +31,7 @@ def pretrain(argv: list[str]) -> None:
         init: Path | None = None  # model folder to continue from
         estimate: bool = False  # only say how long it will take and how much memory it needs
 
-    command = _parse(Command, PretrainConfig, argv, "bertworks pretrain")
+    command = _parse(Command, PretrainConfig, argv, "pretrain")
     if command.estimate:
         for name, value in estimate_run(command.recipe, command.corpus).items():
             print(f"{name:18} {value:,.2f}")
@@ -49,33 +52,36 @@ def distill(argv: list[str]) -> None:
 
     @dataclass(frozen=True)
     class Command:
-        """Distil a pre-trained model. Usage: bertworks distill RECIPE.toml --teacher FOLDER --corpus STORE --out RUN"""
+        """Distil a pre-trained model. Usage: bertworks distill RECIPE --teacher FOLDER --corpus STORE --out RUN
+
+        RECIPE: a name that `bertworks recipes` lists, or a .toml file of your own.
+        """
 
         teacher: Path  # model folder or run folder with a masked-LM head
         corpus: Path  # store made with the teacher's tokenizer
         out: Path  # run folder; resumed if it is there
         recipe: Annotated[DistillConfig, tyro.conf.arg(name="")]  # what the recipe says, field by field
 
-    command = _parse(Command, DistillConfig, argv, "bertworks distill")
+    command = _parse(Command, DistillConfig, argv, "distill")
     _run_to_its_end(lambda: run(command.recipe, command.teacher, command.corpus, command.out))
     _plot_quietly(command.out)
 
 
-def _parse(command: Any, recipe: Any, argv: list[str], prog: str) -> Any:
-    """The line: the recipe's file first, if there is one; what it says is the default of the other flags."""
+def _parse(command: Any, recipe: Any, argv: list[str], verb: str) -> Any:
+    """The arguments: the recipe first, if there is one; its values are the defaults of the other flags."""
     import dataclasses
 
     import tyro
 
-    from ..config import load_recipe
+    from ..config import find_recipe, load_recipe
     from ..files import InputError
 
-    path = argv[0] if argv and not argv[0].startswith("-") else None
+    path = find_recipe(argv[0], verb) if argv and not argv[0].startswith("-") else None
     base = load_recipe(path, recipe) if path else recipe()
     needed = (f.name for f in dataclasses.fields(command) if f.default is dataclasses.MISSING)
     start = command(**{**dict.fromkeys(needed, tyro.MISSING), "recipe": base})
     try:
-        return tyro.cli(command, args=argv[1:] if path else argv, default=start, prog=prog)
+        return tyro.cli(command, args=argv[1:] if path else argv, default=start, prog=f"bertworks {verb}")
     except ValueError as error:  # a value that the recipe's own checks refuse
         raise InputError(str(error)) from None
 

@@ -124,6 +124,34 @@ def test_a_bidirectional_lstm_is_that_of_torch():
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
+TOPS = [("both", TopConfig()), ("left", TopConfig()), ("right", TopConfig()), ("pair", TopConfig())]
+TOPS += [("both", TopConfig(bilstm_layers=2, bilstm_width=3)), ("pair", TopConfig(layers="0,embeddings"))]
+
+
+@pytest.mark.parametrize("kind", ["attention", "lstm", "gru"])
+@pytest.mark.parametrize(("direction", "top"), TOPS)
+@torch.no_grad()
+def test_padding_on_any_side_changes_nothing(direction, top, kind):
+    """A sequence gives the same alone and in a batch with padding before, behind or within it."""
+    still = shape(direction, kind, type_vocab_size=1)
+    model = shaken(build_model(still, ("classifier",), 2, seed=1, top=top)).eval()
+    for encoder in [model.encoder] if direction != "pair" else [model.encoder.left, model.encoder.right]:
+        encoder.embeddings.position.weight.zero_()  # a token's cell is to make no difference of its own
+    for seed, mask in enumerate(torch.rand(3, 16, 17, generator=torch.Generator().manual_seed(4)) < 0.4):
+        mask[0], mask[1] = torch.arange(17) > 12, torch.arange(17) < 5  # padding before, padding behind
+        mask[2], mask[:, 8] = False, True
+        ids = torch.randint(5, TINY.vocab_size, (16, 17), generator=torch.Generator().manual_seed(seed))
+        zeros = torch.zeros_like(ids)
+        out = model.encode({"input_ids": ids, "attention_mask": mask, "token_type_ids": zeros})
+        assert len(out.packing.index) < ids.numel()
+        for row, pooled, real, states in zip(ids, out.pooled, mask, out.last_hidden_state, strict=True):
+            one = row[real][None]
+            rows = {"input_ids": one, "attention_mask": torch.ones_like(one), "token_type_ids": torch.zeros_like(one)}
+            alone = model.encode(rows)
+            torch.testing.assert_close(states[real], alone.last_hidden_state[0], rtol=0, atol=1e-5)
+            torch.testing.assert_close(pooled, alone.pooled[0], rtol=0, atol=1e-5)
+
+
 @torch.no_grad()
 def test_recurrent_layers_have_no_attention():
     model, rows = build_model(shape("left", "lstm"), ("mlm",), seed=1), batch()

@@ -123,6 +123,13 @@ def test_padding_changes_nothing():
     assert not long.last_hidden_state[:, 6:].any()
 
 
+def test_a_sequence_without_a_token_is_refused():
+    ids, mask = torch.zeros(3, 4, dtype=torch.long), torch.ones(3, 4, dtype=torch.bool)
+    mask[1] = False
+    with pytest.raises(ValueError, match="a sequence without a real token"):
+        encode(build_model(TINY, seed=1).encoder, ids, mask)
+
+
 def test_what_is_not_asked_for_is_not_kept():
     out = encode(build_model(TINY, seed=1).encoder, torch.zeros(1, 3, dtype=torch.long), hidden_states=False)
     assert out.hidden_states is None and out.attentions is None

@@ -15,7 +15,7 @@ from bertworks.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
 TOLERANCE = 1e-5
-V, B, L, C = 97, 6, 17, 3
+V, B, L, C = 97, 15, 17, 3  # cells enough that padding is left out of the packed form
 LABELS = ["no", "yes", "perhaps"]
 BERT_KEYS = {
     "vocab_size": V,
@@ -88,7 +88,7 @@ def peer(cls: str, **more):
 def batches(pad: int) -> list[dict[str, torch.Tensor]]:
     """No padding; padding on the right, with the pad's id as RoBERTa counts its positions by it; a hole within."""
     ids = torch.randint(5, V, (B, L), generator=torch.Generator().manual_seed(1))
-    right = torch.arange(L) < torch.arange(B)[:, None] * 2 + 5
+    right = torch.arange(L) < torch.arange(B)[:, None] * 2 % 11 + 3
     holes = right & (torch.arange(L) != 3)
     masks = (torch.ones_like(right), right, holes)
     return [{"input_ids": torch.where(mask, ids, pad), "attention_mask": mask} for mask in masks]
@@ -379,3 +379,22 @@ def test_weights_in_several_files(tmp_path):
     files[0].unlink()
     with pytest.raises(InputError, match=f"names {files[0].name}, which is no file of this folder"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize("cls", ["BertModel", "RobertaModel", "AlbertModel", "DistilBertModel"])
+@torch.no_grad()
+def test_padding_on_the_left(cls, tmp_path):
+    """States as theirs; the pooler reads the first real token, where transformers reads the padding before it."""
+    theirs = peer(cls)
+    theirs.save_pretrained(tmp_path)
+    ours = load_model(tmp_path)
+    ids = torch.randint(5, V, (B, L), generator=torch.Generator().manual_seed(1))
+    mask = torch.arange(L) >= L - (torch.arange(B)[:, None] * 2 % 11 + 3)
+    ids = torch.where(mask, ids, ours.config.pad_token_id)
+    out = ours.encoder(ids, mask)
+    assert out.packing.index is not None and len(out.packing.index) < B * L
+    expected = theirs(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    torch.testing.assert_close(out.last_hidden_state[mask], expected[mask], rtol=0, atol=TOLERANCE)
+    if ours.encoder.pooler is not None:
+        first = expected[torch.arange(B), mask.int().argmax(1)]
+        torch.testing.assert_close(out.pooled, torch.tanh(ours.encoder.pooler(first)), rtol=0, atol=TOLERANCE)

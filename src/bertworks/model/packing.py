@@ -23,9 +23,13 @@ class Packing:
 
     @classmethod
     def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
+        """Padding may stand anywhere. Raises ValueError if a sequence has no real token: there is nothing to pool."""
         mask = None if attention_mask is None else attention_mask.bool()
-        if mask is None or bool(mask.all()):
+        fewest = L if mask is None or not B else int(mask.sum(1).min())
+        if mask is None or fewest == L:
             return cls(B, L, None, None, None)
+        if not fewest:
+            raise ValueError("attention_mask has a sequence without a real token; leave that sequence out")
         real, padding = mask.flatten().nonzero().squeeze(1), (~mask).flatten().nonzero().squeeze(1)
         index = torch.cat([real, padding[: -len(real) % STEP]])
         inverse = index.new_zeros(B * L).index_copy_(0, index, torch.arange(len(index), device=index.device))
@@ -63,15 +67,19 @@ class Packing:
         return side if real is None else side & (real | torch.eye(self.L, dtype=torch.bool, device=device))
 
     def ends(self, device: torch.device, last: bool) -> Tensor:
-        """(B,) row of each sequence's first, or last, token in the packed form."""
+        """(B,) row of each sequence's first, or last, real token in the packed form."""
         start = torch.arange(self.B, device=device) * self.L
-        return self.rows(start + self.lengths(device) - 1 if last else start)
+        return self.rows(start + self._turns(device, from_right=last).argmin(1))
 
-    def lengths(self, device: torch.device) -> Tensor:
-        """(B,) cells of each sequence up to its last real token."""
-        if self.mask is None:
-            return torch.full((self.B,), self.L, device=device)
-        return (self.mask * torch.arange(1, self.L + 1, device=device)).amax(1)
+    def order(self, device: torch.device, from_right: bool) -> Tensor:
+        """(B, L) cells of each sequence as they are read: its real tokens from the left or right, then its padding."""
+        return self._turns(device, from_right).argsort(1)
+
+    def _turns(self, device: torch.device, from_right: bool) -> Tensor:
+        """(B, L): which cell of a sequence comes before which when it is read."""
+        cells = torch.arange(self.L, device=device).expand(self.B, -1)
+        turns = -cells if from_right else cells
+        return turns if self.mask is None else torch.where(self.mask, turns, cells + self.L)
 
     def rows(self, cells: Tensor) -> Tensor:
         """Rows in the packed form of flat (B*L) cells."""

@@ -1,8 +1,8 @@
 """Recurrent layers, for the comparators: LSTM language models of ELMo's kind (Peters et al. 2018), the two-layer BiLSTM
 that the paper puts on top of an encoder (sections 5.1 and 5.3), and GRUs.
 
-A sequence that is read from the right is turned round within its own length, so that padding always stands behind it
-and is never read before a token.
+A sequence is put in the order in which it is read, wherever its padding is: real tokens first, from the right for a
+direction that reads so. Padding is never read before a token.
 
 Shapes: B sequences, L positions, T rows of a packed batch, D input width, W width of one direction.
 """
@@ -30,19 +30,23 @@ class Recurrent(nn.Module):
         """In float32 whatever the products' type: small steps through time gain nothing from bfloat16."""
         with torch.autocast(x.device.type, enabled=False):
             rows = packing.unpack(x.float()).view(packing.B, packing.L, -1)
-            turn = _turned(packing, x.device)
             out = [
-                turn(cell(turn(rows))[0]) if from_right else cell(rows)[0]
-                for cell, from_right in zip(self.cells, self.reads, strict=True)
+                _read(cell, rows, packing, from_right) for cell, from_right in zip(self.cells, self.reads, strict=True)
             ]
         return packing.pack(torch.cat(out, -1).flatten(0, 1))
 
 
-def _turned(packing: Packing, device: torch.device):  # type: ignore[no-untyped-def]
-    """A function that turns each sequence of (B, L, D) round and leaves its padding where it is."""
-    place, length = torch.arange(packing.L, device=device)[None, :], packing.lengths(device)[:, None]
-    places = torch.where(place < length, length - 1 - place, place)[:, :, None]  # (B, L, 1)
-    return lambda x: x.gather(1, places.expand(-1, -1, x.shape[2]))
+def _read(cell: nn.Module, rows: Tensor, packing: Packing, from_right: bool) -> Tensor:
+    """(B, L, D) to (B, L, W), the result of each token in the token's own cell."""
+    if packing.mask is None and not from_right:
+        return cell(rows)[0]  # type: ignore[no-any-return]
+    order = packing.order(rows.device, from_right)
+    return _permuted(cell(_permuted(rows, order))[0], order.argsort(1))
+
+
+def _permuted(x: Tensor, order: Tensor) -> Tensor:
+    """(B, L, D) with the cells of each sequence in another order, (B, L)."""
+    return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 class RecurrentLayer(nn.Module):

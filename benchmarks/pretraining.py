@@ -1,21 +1,17 @@
 """Pre-training, side by side with transformers: real tokens a second, share of the machine's peak, memory.
 
-    python benchmarks/pretraining.py [--input enwiki.tar.zst] [--vocab bert-base-uncased.txt] [--rounds 5] [--out FILE]
+    python benchmarks/pretraining.py [--data ../shared/data] [--rounds 3] [--device cpu] [--out FILE] [--smoke]
 
 BERT with 4 layers of width 256, vocabulary 30,522, length 128, batch 32, dropout 0.1, bfloat16 products (where the
-machine has them), all cores. Both sides train on the same instances (masked-LM and next-sentence pairs from a store)
-and include loading and masking; each does forward, backward, clipping and fused AdamW. Ours runs the project's loop;
-the peer is `BertForPreTraining` with `DataCollatorForLanguageModeling` in a plain loop, without a trainer's overhead.
-The sides take turns, each in a fresh process; the first steps of each are not counted. The peak is that of a
-2048 x 2048 matrix product, measured in the same processes. Needs `pip install -e '.[bench]'`.
+machine has them), all cores or one GPU. Both sides train on the same instances (masked-LM and next-sentence pairs from
+a store) and include loading and masking; each does forward, backward, clipping and fused AdamW. Ours runs the project's
+loop; the peer is `BertForPreTraining` with `DataCollatorForLanguageModeling` in a plain loop, without a trainer's
+overhead. The sides take turns, each in a fresh process; the first steps of each are not counted. The peak is that of a
+square matrix product, measured in the same processes. Needs `pip install -e '.[bench]'`.
 """
 
-import argparse
 import dataclasses
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,87 +22,110 @@ from typing import Any
 
 import torch
 
+import common
+import tiny
 from bertworks.data.batches import PretrainingData, Vocabulary
-from bertworks.data.build import BuildConfig, build
-from bertworks.data.corpus import InputOptions, read_documents
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
-from bertworks.files import write_json
+from bertworks.model.config import ModelConfig
 from bertworks.model.presets import PRESETS
-from bertworks.pretrain import Phase, PretrainConfig, prepare, useful_flops
+from bertworks.pretrain import Phase, PretrainConfig, Run, prepare, start_model, useful_flops
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import parallel
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
 
-DATA = Path("../shared/data")
 LENGTH, BATCH = 128, 32
 SIDES = ("ours", "peer", "ours without dropout", "peer without dropout")
+SMOKE = {"megabytes": 0.05, "rounds": 1, "steps": 1, "peer_steps": 1, "skip": 1, "seconds": 0.01, "device": "cpu"}
 
 
-def recipe(dropout: float, steps: int) -> PretrainConfig:
-    """The same model, batch and optimizer for both sides."""
-    model = dataclasses.replace(PRESETS["mini"], hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    return PretrainConfig(
-        model=model,
-        optim=OptimConfig(lr=1e-4, rule="adamw", warmup=0.0),
-        loop=LoopConfig(steps=steps, eval_every=0, save_every=0, log_every=10**9),
-        phases=(Phase(LENGTH, 1.0, BATCH),),
-    )
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What both sides are given."""
+
+    store: str
+    device: str
+    steps: int  # counted
+    skip: int  # steps before
+    small: bool  # the encoder of tiny.py in place of four layers of width 256
+
+    def shape(self, vocab_size: int, dropout: float) -> ModelConfig:
+        shape = tiny.SHAPE if self.small else PRESETS["mini"]
+        return dataclasses.replace(
+            shape, vocab_size=vocab_size, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+        )
+
+    def recipe(self, vocab_size: int, dropout: float) -> PretrainConfig:
+        """The same model, batch and optimizer for both sides."""
+        return PretrainConfig(
+            model=self.shape(vocab_size, dropout),
+            optim=OptimConfig(lr=1e-4, rule="adamw", warmup=0.0),
+            loop=LoopConfig(steps=self.skip + self.steps, eval_every=0, save_every=0, log_every=10**9),
+            phases=(Phase(LENGTH, 1.0, BATCH),),
+        )
 
 
 class Clock:
     """Real tokens a second of the steps after the first `skip`."""
 
-    def __init__(self, skip: int) -> None:
-        self.left, self.tokens, self.start = skip, 0, 0.0
+    def __init__(self, skip: int, device: torch.device) -> None:
+        self.left, self.device, self.tokens = skip, device, 0
+        self.start = self.end = self._now() if skip == 0 else 0.0
 
-    def step(self, tokens: int) -> None:
+    def step(self, tokens: int, last: bool) -> None:
+        """A step of so many tokens is done."""
         self.left -= 1
         if self.left == 0:
-            self.start = time.perf_counter()
+            self.start = self._now()
         elif self.left < 0:
             self.tokens += tokens
+        if last:
+            self.end = self._now()
 
     def rate(self) -> float:
-        return self.tokens / (time.perf_counter() - self.start)
+        return self.tokens / (self.end - self.start)
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
 
 
-def ours(store: Store, dropout: float, steps: int, skip: int) -> float:
+def ours(store: Store, sizes: Sizes, dropout: float) -> float:
     """The project's own loop, as `bertworks pretrain` runs it."""
     parallel.prepare_process()
-    world = parallel.join_world()
-    clock = Clock(skip)
+    device, steps = torch.device(sizes.device), sizes.skip + sizes.steps
+    world, clock = dataclasses.replace(parallel.join_world(), device=device), Clock(sizes.skip, device)
+    config, tokenizer = sizes.recipe(store.vocab_size, dropout), Tokenizer.load(store.tokenizer_folder)
     with tempfile.TemporaryDirectory() as out:
-        tokenizer = Tokenizer.load(store.tokenizer_folder)
-        loop = prepare(recipe(dropout, steps), store, tokenizer, Path(out), None, world, quiet=True)
-        feed, read = loop.feed, 0
+        run = Run(config, store, tokenizer, Path(out), world, config.fingerprint(store), quiet=True)
+        loop = prepare(run, start_model(config, None), config.predicts)
+        before = 0
 
-        def timed(progress: Any, share: float) -> Any:
-            nonlocal read  # the feed is asked for the next batch when the step before it is done
-            if progress.step:
-                clock.step(progress.tokens - read)
-            read = progress.tokens
-            return feed(progress, share)
+        def count(step: int) -> None:
+            nonlocal before
+            clock.step(loop.progress.tokens - before, step == steps)
+            before = loop.progress.tokens
 
-        loop.feed, loop.evaluate, loop.save = timed, None, lambda: clock.step(loop.progress.tokens - read)  # type: ignore
-        rate = 0.0
+        loop.evaluate, loop.after_step = None, count
         loop.run()
-        rate = clock.rate()
-    return rate
+    return clock.rate()
 
 
-def peer(store: Store, dropout: float, steps: int, skip: int) -> float:
+def peer(store: Store, sizes: Sizes, dropout: float) -> float:
     """transformers: its model, its collator, torch's loader and optimizer."""
     import transformers
 
+    device, steps = torch.device(sizes.device), sizes.skip + sizes.steps
     tokenizer = transformers.AutoTokenizer.from_pretrained(store.tokenizer_folder)
     collate = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
-    examples = list(islice(unmasked(store), steps * BATCH))
-    loader = torch.utils.data.DataLoader(examples, BATCH, collate_fn=collate)  # type: ignore[arg-type]
-    shape = PRESETS["mini"]
+    examples: Any = list(islice(unmasked(store), steps * BATCH))
+    loader: Any = torch.utils.data.DataLoader(examples, BATCH, collate_fn=collate)
+    shape = sizes.shape(store.vocab_size, dropout)
     config = transformers.BertConfig(
+        vocab_size=shape.vocab_size,
         hidden_size=shape.hidden_size,
         num_hidden_layers=shape.num_hidden_layers,
         num_attention_heads=shape.num_attention_heads,
@@ -114,25 +133,31 @@ def peer(store: Store, dropout: float, steps: int, skip: int) -> float:
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
-    model = transformers.BertForPreTraining(config).train()
+    model: Any = transformers.BertForPreTraining(config)
+    model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    dtype, clock = parallel.compute_dtype("auto", torch.device("cpu")), Clock(skip)
-    for batch in loader:
-        with torch.autocast("cpu", dtype, enabled=dtype is not torch.float32):
+    dtype, clock = parallel.compute_dtype("auto", device), Clock(sizes.skip, device)
+    for step, batch in enumerate(loader, 1):
+        tokens = int(batch["attention_mask"].sum())
+        batch = {name: column.to(device) for name, column in batch.items()}
+        with torch.autocast(device.type, dtype, enabled=dtype is not torch.float32):
             loss = model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        clock.step(int(batch["attention_mask"].sum()))
+        clock.step(tokens, step == steps)
     return clock.rate()
+
+
+def read_instances(store: Store) -> PretrainingData:
+    tokenizer = Tokenizer.load(store.tokenizer_folder)
+    return PretrainingData(store, "train", Vocabulary.of(tokenizer), LENGTH, InstanceConfig(), MaskingConfig(), 12345)
 
 
 def unmasked(store: Store) -> Iterator[dict[str, Any]]:
     """The store's instances before masking, in the order in which ours reads them."""
-    tokenizer = Tokenizer.load(store.tokenizer_folder)
-    data = PretrainingData(store, "train", Vocabulary.of(tokenizer), LENGTH, InstanceConfig(), MaskingConfig(), 12345)
-    position = Position()
+    data, position = read_instances(store), Position()
     while True:
         batch, position = data.take(position, 256)
         ids = batch["input_ids"].flatten()
@@ -147,10 +172,10 @@ def unmasked(store: Store) -> Iterator[dict[str, Any]]:
             }
 
 
-def assemble(store: Store, seconds: float = 5.0) -> dict[str, float]:
-    """Batches alone, on one core: real tokens a second of gather, pair, mask and pad; tokens a second of planning."""
-    tokenizer = Tokenizer.load(store.tokenizer_folder)
-    data = PretrainingData(store, "train", Vocabulary.of(tokenizer), LENGTH, InstanceConfig(), MaskingConfig(), 12345)
+def batches_alone(store: str, seconds: float) -> common.Result:
+    """On one core: real tokens a second of gather, pair, mask and pad; tokens a second of planning."""
+    torch.set_num_threads(1)
+    data = read_instances(Store.open(store, verify=False))
     start = time.perf_counter()
     planned = sum(int((plan[:, 2] - plan[:, 1] + plan[:, 4] - plan[:, 3]).sum()) for plan in [data.stream.window(0)[0]])
     planning = planned / (time.perf_counter() - start)
@@ -161,57 +186,55 @@ def assemble(store: Store, seconds: float = 5.0) -> dict[str, float]:
     return {"tokens_per_second": tokens / (time.perf_counter() - start), "planned_tokens_per_second": planning}
 
 
-def one_side(side: str, store: Path, steps: int, skip: int) -> dict[str, Any]:
+def one_side(side: str, **given: Any) -> common.Result:
     """One side in this process."""
-    opened = Store.open(store, verify=False)
     if side == "batches":
-        torch.set_num_threads(1)
-        return assemble(opened)
-    device = torch.device("cpu")
-    dtype = parallel.compute_dtype("auto", device)
-    peak = parallel.matmul_peak(device, dtype)
-    dropout = 0.0 if "without" in side else 0.1
-    rate = (ours if side.startswith("ours") else peer)(opened, dropout, steps, skip)
+        return batches_alone(**given)
+    sizes = Sizes(**given)
+    store, device = Store.open(sizes.store, verify=False), torch.device(sizes.device)
+    dtype, square = parallel.compute_dtype("auto", device), {"size": 256} if sizes.small else {}
+    peak = parallel.matmul_peak(device, dtype, **square)
+    rate = (ours if side.startswith("ours") else peer)(store, sizes, 0.0 if "without" in side else 0.1)
     return {
         "tokens_per_second": rate,
         "memory": parallel.peak_memory(device),
-        "matmul_peak": max(peak, parallel.matmul_peak(device, dtype)),
+        "matmul_peak": max(peak, parallel.matmul_peak(device, dtype, **square)),
         "dtype": str(dtype),
     }
 
 
-def run(side: str, store: Path, steps: int, skip: int) -> dict[str, Any]:
-    """One side in a fresh process."""
-    command = [sys.executable, __file__, "--side", side, str(store), str(steps), str(skip)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print(side, {k: round(v) if isinstance(v, float) else v for k, v in result.items()}, file=sys.stderr, flush=True)
-    return result
-
-
-def compare(options: argparse.Namespace) -> dict[str, Any]:
+def compare(options: Any) -> common.Result:
     """All rounds, interleaved, and their medians."""
     with tempfile.TemporaryDirectory() as work:
-        store = make_store(options, Path(work))
-        runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+        store = common.make_store(options.data, options.megabytes, Path(work))
+        runs: dict[str, list[common.Result]] = {side: [] for side in SIDES}
         for _ in range(options.rounds):
             for side in SIDES:
                 steps = options.steps if side.startswith("ours") else options.peer_steps
-                runs[side].append(run(side, store, steps + options.skip, options.skip))
-        batches = run("batches", store, 0, 0)
+                sizes = Sizes(str(store), options.device, steps, options.skip, small=options.smoke)
+                runs[side].append(common.fresh(one_side, {"side": side, **vars(sizes)}, options.smoke))
+        alone = {"side": "batches", "store": store, "seconds": options.seconds}
+        batches = common.fresh(one_side, alone, options.smoke)
+        model = sizes.shape(Store.open(store, verify=False).vocab_size, 0.1)
+    return summarise(runs, useful_flops(PretrainConfig(model=model))) | {
+        "dtype": runs["ours"][0]["dtype"],
+        "device": options.device,
+        "batches_on_one_core": {key: value for key, value in batches.items() if key != "tree_mb"},
+        "machine": common.machine(),
+    }
+
+
+def summarise(runs: dict[str, list[common.Result]], flops: float) -> common.Result:
+    """Medians, ratios of the sides, and ours as a share of the machine's peak."""
     peak = statistics.median(r["matmul_peak"] for done in runs.values() for r in done)
     rates = {side: statistics.median(r["tokens_per_second"] for r in done) for side, done in runs.items()}
-    flops = useful_flops(PretrainConfig(model=PRESETS["mini"]))
-    result: dict[str, Any] = {
-        "what": "real tokens a second of pre-training, L4 H256, length 128, batch 32, dropout 0.1"
-    }
+    plain = {side: rates[f"{side} without dropout"] for side in ("ours", "peer")}
+    result: common.Result = {"what": "real tokens a second of pre-training, L4 H256, length 128, batch 32, dropout 0.1"}
     for side in ("ours", "peer"):
         memory = statistics.median(r["memory"] for r in runs[side])
         every = [round(r["tokens_per_second"]) for r in runs[side]]
         result[side] = {"tokens_per_second": round(rates[side]), "every_run": every, "memory": memory}
     pairs = zip(runs["ours"], runs["peer"], strict=True)
-    plain = {side: rates[f"{side} without dropout"] for side in ("ours", "peer")}
     return result | {
         "ratio": rates["ours"] / rates["peer"],
         "ratio_by_round": [a["tokens_per_second"] / b["tokens_per_second"] for a, b in pairs],
@@ -223,50 +246,25 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         },
         "matmul_peak": peak,
         "useful_flops_per_token": flops,
-        "dtype": runs["ours"][0]["dtype"],
-        "batches_on_one_core": batches,
-        "machine": parallel.facts(),
-    }  # fmt: skip
+    }
 
 
-def make_store(options: argparse.Namespace, work: Path) -> Path:
-    """A store of the first megabytes of the input."""
-    tokenizer = Tokenizer.load(options.vocab, lowercase=True)
-    text, size = work / "text.txt", 0
-    with open(text, "w", encoding="utf-8") as file:
-        for document in read_documents([options.input]):
-            size += file.write(document.text + "\n\n")
-            if size > options.megabytes * 1e6:
-                break
-    config = BuildConfig(input=InputOptions(format="text", documents="blank-line"), workers=1)
-    build([text], tokenizer, work / "store", config, progress=False)
-    return work / "store"
-
-
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Parse the arguments, compare, write the JSON."""
-    if sys.argv[1:2] == ["--side"]:
-        side, store, steps, skip = sys.argv[2:]
-        print(json.dumps(one_side(side, Path(store), int(steps), int(skip))))
+    if common.answer(one_side, argv):
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--input", type=Path, default=DATA / "text" / "enwiki.tar.zst")
-    parser.add_argument("--vocab", type=Path, default=DATA / "vocab" / "bert-base-uncased.txt")
+    parser = common.parser(__doc__, "pretraining.json")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N, for both sides")
     parser.add_argument("--megabytes", type=float, default=10, help="of text")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40, help="counted steps of ours, a round")
     parser.add_argument("--peer-steps", type=int, default=12, help="counted steps of the peer, a round")
     parser.add_argument("--skip", type=int, default=8, help="steps before counting")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "pretraining.json")
-    options = parser.parse_args()
-    for path in (options.input, options.vocab):
-        if not path.exists():
-            raise SystemExit(f"{path}: not there; name another with --input (any text) or --vocab (a vocab.txt)")
-    result = compare(options)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(options.out, result)
-    print(json.dumps(result, indent=1))
+    parser.add_argument("--seconds", type=float, default=5.0, help="of making batches alone")
+    with common.parsed(parser, argv, SMOKE) as options:
+        common.need(options.data / common.TEXT, options.data / common.VOCAB)
+        common.finish(options, compare(options))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

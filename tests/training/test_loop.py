@@ -311,3 +311,17 @@ def test_holes_in_the_heap_are_given_back():
     """200 freed buffers of a megabyte, each with a small one behind it that stays."""
     done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, timeout=120, check=True)
     assert int(done.stdout) > 150
+
+
+def test_peak_memory_is_known_on_a_system_without_the_module_resource(monkeypatch):
+    import importlib.util
+    import sys
+
+    from bertworks.training import parallel
+
+    monkeypatch.setitem(sys.modules, "resource", None)  # importing it fails, as on Windows
+    spec = importlib.util.spec_from_file_location("bertworks.training.parallel_there", parallel.__file__)
+    there = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, there)  # its dataclasses look for their module
+    spec.loader.exec_module(there)
+    assert there.peak_memory(torch.device("cpu")) > 10_000_000

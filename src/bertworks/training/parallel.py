@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import os
 import platform
-import resource
 import shutil
 import statistics
 import subprocess
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -146,9 +146,14 @@ def matmul_peak(device: torch.device, dtype: torch.dtype, size: int = 2048) -> f
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes: the most that this process has used (on a GPU: of its memory)."""
+    """The most memory in bytes that this process has used (on a GPU: of the GPU's memory)."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows has no such module
+        memory = psutil.Process().memory_info()
+        return int(getattr(memory, "peak_wset", memory.rss))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

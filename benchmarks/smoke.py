@@ -1,0 +1,31 @@
+"""One tiny step of every benchmark, in one process and offline: does each still run? The numbers mean nothing.
+
+python benchmarks/smoke.py [NAME ...]
+"""
+
+import importlib
+import sys
+import time
+
+SCRIPTS = (
+    "pretraining",
+    "corpus",
+    "features",
+    "features_memory",
+    "finetuning",
+    "finetuning_scores",
+    "local_attention",
+    "relatives",
+)
+
+
+def main(names: list[str]) -> None:
+    """Run the named scripts, or all of them."""
+    for name in names or SCRIPTS:
+        begun = time.perf_counter()
+        importlib.import_module(name).main(["--smoke"])
+        print(f"{name}: {time.perf_counter() - begun:.1f} seconds", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

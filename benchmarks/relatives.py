@@ -2,19 +2,10 @@
 
     OMP_NUM_THREADS=1 python benchmarks/relatives.py --corpus STORE --work DIR [--hours 0.1667] [--smoke]
 
-<<<<<<< HEAD
-The recipes are pretrain/{study,roberta-cpu,albert-cpu,gpt-cpu} with four layers, and a student of two,
-distill/cpu, that learns from the BERT of this very run, beside the same student without a teacher.
-Fine-tuning is finetune/study on MRPC and the first rows of SST-2 and CoNLL-2003, beside BERT's shape with
-random weights. Every run is a folder in --work, and a script that was stopped goes on with the same line. One after the
-other, so that equal time means the same for all.
-=======
-The recipes are recipes/pretrain/{study,roberta-cpu,albert-cpu,gpt-cpu}.toml with four layers, and a student of two,
-recipes/distill/cpu.toml, that learns from the BERT of this very run, beside the same student without a teacher.
-Fine-tuning is recipes/finetune/study.toml on MRPC and the first rows of SST-2 and CoNLL-2003, beside BERT's shape with
-random weights. Every run is a folder in --work: rerun the command to resume after a stop. The runs take turns, so that
-equal time means the same for all.
->>>>>>> 93986ba (Benchmarks run again: one tiny step of each under --smoke, typed, shared helpers, --device)
+The recipes are pretrain/{study,roberta-cpu,albert-cpu,gpt-cpu} with four layers, and a student of two, distill/cpu,
+that learns from the BERT of this very run, beside the same student without a teacher. Fine-tuning is finetune/study on
+MRPC and the first rows of SST-2 and CoNLL-2003, beside BERT's shape with random weights. Every run is a folder in
+--work: rerun the command to resume after a stop. The runs take turns, so that equal time means the same for all.
 """
 
 import os
@@ -28,21 +19,13 @@ from typing import Any
 
 import common
 from bertworks.checkpoint.folder import load_model
-<<<<<<< HEAD
-from bertworks.config import RECIPES
-from bertworks.files import read_json, write_json
-=======
 from bertworks.cli import main as bertworks
+from bertworks.config import RECIPES
 from bertworks.data.store import Store
 from bertworks.files import read_json
->>>>>>> 93986ba (Benchmarks run again: one tiny step of each under --smoke, typed, shared helpers, --device)
 from bertworks.tasks.catalogue import find_task
 from bertworks.training.report import read_log
 
-<<<<<<< HEAD
-HERE = Path(__file__).resolve().parent
-=======
->>>>>>> 93986ba (Benchmarks run again: one tiny step of each under --smoke, typed, shared helpers, --device)
 SEEDS = (1, 2, 3)
 SMOKE = {"only": ["BERT", "DistilBERT"], "seeds": (1, 2), "hours": 0.0}
 

@@ -214,6 +214,14 @@ def test_training_twice_gives_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
+def test_training_composes_its_text() -> None:
+    texts = ["Caf\u00e9 \ud55c\uad6d\uc5b4 na\u00efve"] * 20
+    for model in ("wordpiece", "bpe", "unigram"):
+        config = TokenizerConfig(model=model, vocab_size=300, lowercase=False)
+        apart = [unicodedata.normalize("NFD", text) for text in texts]
+        assert Tokenizer.train(apart, config).pipeline == Tokenizer.train(texts, config).pipeline
+
+
 def test_uncased_strips_accents_and_leaves_hangul_whole(trained: Tokenizer) -> None:
     assert trained.vocab[:5] == list(SPECIAL_TOKENS)
     jamo = [piece for piece in trained.vocab if any("\u1100" <= char <= "\u11ff" for char in piece)]

@@ -150,6 +150,8 @@ def _deeper_than(depth: int, value: Any) -> bool:
     """Whether lists and tables are nested deeper than `depth`; walks level by level, never by recursion."""
     level = [value]
     for _ in range(depth + 1):
+        if not level:
+            return False
         level = [item for item in level if isinstance(item, dict | list)]
         level = [item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer)]
     return bool(level)

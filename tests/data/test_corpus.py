@@ -6,6 +6,8 @@ import io
 import json
 import lzma
 import tarfile
+import tracemalloc
+import unicodedata
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 from bertworks.data.corpus import Document, InputOptions, Reader, read_documents
 from bertworks.data.sentences import check_documents, split_sentences
+from bertworks.data.streams import open_streams
 from bertworks.files import InputError
 
 WIKI = """<doc id="1" url="x" title="Cats &amp; dogs">
@@ -81,8 +84,11 @@ def test_jsonl_and_its_errors(tmp_path):
     path = put(tmp_path / "a.jsonl", '{"text": "One.\\nTwo."}\n\n{"text": "Three."}\n')
     assert texts(path) == ["One.\nTwo.", "Three."]
     for line, message in (
-        ('{"body": "x"}', "line 2: no text in field 'text'; found body"),
-        ("{", "line 2: not valid JSON"),
+        ('{"body": "x"}', "line 2: no text in field 'text'; found 'body'"),
+        ("{", "line 2: not valid JSON .*; expected one JSON object a line"),
+        ('{"text": "x", "n": ' + "[" * 2000 + "]" * 2000 + "}", "line 2: more than 100 lists"),
+        ('{"text": "x", "n": ' + "1" * 5000 + "}", "line 2: an integer of 5,000 digits"),
+        (json.dumps({"k" * 5000 + str(i): i for i in range(20)}), r"line 2: no text in field 'text'; found .{,500}$"),
         ('{"text": "\\ud800"}', "line 2: a lone surrogate"),
         ('{"text": "a\\u0000"}', "line 2: a NUL character"),
     ):
@@ -97,7 +103,7 @@ def test_parquet_also_inside_an_archive(tmp_path):
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
         archive.add(tmp_path / "a.parquet", "a.parquet")
     assert texts(tmp_path / "a.tar") == ["One.", "Zwei."]
-    with pytest.raises(InputError, match="no column 'body'; found text"):
+    with pytest.raises(InputError, match="no column 'body'; found 'text'"):
         texts(tmp_path / "a.parquet", InputOptions(text_field="body"))
     put(tmp_path / "a.parquet", (tmp_path / "a.parquet").read_bytes()[:-20])
     with pytest.raises(InputError, match="not a readable Parquet file"):
@@ -143,6 +149,126 @@ def test_a_cut_tar_is_refused(tmp_path):
     whole = archive_of({"a.txt": b"One. " * 10_000})
     with pytest.raises(InputError, match=r"a\.tar.*cut or damaged"):
         texts(put(tmp_path / "a.tar", whole[:20_000]))
+
+
+def test_a_tar_that_is_cut_between_members_or_damaged_is_refused(tmp_path):
+    whole = archive_of({"a.txt": b"One.", "b.txt": b"Two."})
+    for content in (whole[:1024], whole[:1024] + b"x" + whole[1025:]):
+        with pytest.raises(InputError, match=r"a\.tar.*cut or damaged"):
+            texts(put(tmp_path / "a.tar", content))
+
+
+def long_header(kind: bytes, claims: int, content: bytes) -> bytes:
+    """A tar header of a kind whose content tarfile holds in memory, with `content` where `claims` bytes should be."""
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = kind, claims
+    return info.tobuf(tarfile.GNU_FORMAT if claims < 1 << 33 else tarfile.PAX_FORMAT) + content
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_headers_of_a_tar_have_a_limit(tmp_path, kind):
+    huge = long_header(kind, 3 << 30, bytes(2 << 20))
+    first = archive_of({"a.txt": b"One."})[:1024]
+    for content in (huge, first + huge):
+        with pytest.raises(InputError, match=r"a\.tar\.gz: .*headers of more than 1,048,576 bytes"):
+            texts(put(tmp_path / "a.tar.gz", gzip.compress(content)))
+    endless = long_header(tarfile.GNUTYPE_LONGNAME, 1, bytes(512)) * 1000  # each announces the next
+    with pytest.raises(InputError, match="RecursionError"):
+        texts(put(tmp_path / "b.tar", endless))
+
+
+def test_a_long_name_in_a_tar_is_read(tmp_path):
+    assert texts(put(tmp_path / "a.tar", archive_of({"folder/" * 50 + "a.txt": b"One."}))) == ["One."]
+    (tmp_path / "folder").mkdir()
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        archive.add(tmp_path / "folder", "folder")
+    assert texts(tmp_path / "b.tar") == []
+
+
+def test_zstd_run_length_blocks_take_little_memory(tmp_path):
+    block = (0 | 1 << 1 | (1 << 17) << 3).to_bytes(3, "little") + b"\n"  # 128 KiB of newlines in four bytes
+    path = put(tmp_path / "a.zst", b"\x28\xb5\x2f\xfd" + b"\x00\x38" + block * 2000)
+    tracemalloc.start()
+    with open(path, "rb", buffering=0) as file:
+        _, stream = next(open_streams("a", file))
+        assert stream.read(1) == b"\n"
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    tracemalloc.stop()
+    blank = (b" " * 1023 + b"\n") * 1025
+    with pytest.raises(InputError, match=r"a\.gz, line 1026: more than 1,048,576 bytes of blank lines"):
+        texts(put(tmp_path / "a.gz", gzip.compress(b"One.\n" + blank)))
+
+
+@pytest.mark.parametrize("ending", ["zst", "xz"])
+def test_a_window_has_a_limit(tmp_path, ending):
+    wide = zstandard.ZstdCompressionParameters.from_level(1, window_log=25)
+    compressor = zstandard.ZstdCompressor(compression_params=wide).compressobj()
+    zst = compressor.compress(b"One.") + compressor.flush()
+    path = put(tmp_path / f"a.txt.{ending}", zst if ending == "zst" else lzma.compress(b"One.", preset=8))
+    assert texts(path) == ["One."]
+    with pytest.raises(InputError, match=r"needs a window of more than 1,048,576 bytes .*; set max_window"):
+        texts(path, InputOptions(max_window=1 << 20))
+
+
+def test_compression_inside_compression(tmp_path):
+    nested = b"One."
+    for depth in range(1, 10):
+        nested = gzip.compress(nested)
+        path = put(tmp_path / f"a{depth}.gz", nested)
+        if depth <= 8:
+            assert texts(path) == ["One."]
+    with pytest.raises(InputError, match="more than 8 compressions or archives inside each other"):
+        texts(path)
+    padded = lzma.compress(b"One.\n") + bytes(8) + lzma.compress(b"Two.") + bytes(4)
+    assert texts(put(tmp_path / "a.xz", padded)) == ["One.\nTwo."]
+
+
+KINDS = {
+    "a.csv": (b"text,label\nGood,1\n", "a table"),
+    "a.tsv.gz": (gzip.compress(b"text\tlabel\n"), "a table"),
+    "a.xlsx": (b"PK\x03\x04....", "a spreadsheet"),
+    "b": (b"PK\x03\x04....", "a zip archive"),
+    "b.txt": (b"%PDF-1.7\n", "a PDF file"),
+    "b.html": (b"Hi", "HTML or XML"),
+    "wiki.xml.bz2": (bz2.compress(b"<mediawiki xmlns=''>"), "WikiExtractor for a dump"),
+    "c.npy": (b"\x93NUMPY", "not text"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_other_kinds_of_files_are_refused_by_kind(tmp_path, name):
+    content, kind = KINDS[name]
+    for invalid in ("refuse", "repair"):
+        with pytest.raises(InputError, match=f"{name}: .*{kind}.*"):
+            texts(put(tmp_path / name, content), InputOptions(invalid=invalid))
+    if name.endswith("a.csv"):
+        assert texts(tmp_path / name, InputOptions(format="text")) == ["text,label\nGood,1"]
+
+
+def test_parquet_whose_strings_are_not_utf8(tmp_path):
+    good = [f"{i}." for i in range(70)]
+    bad = pa.array([*map(str.encode, good), b"Two \xff."], pa.binary())
+    for kind in (pa.string(), pa.large_string()):
+        binary = bad.cast(pa.large_binary()) if kind == pa.large_string() else bad
+        column = type(pa.array(["x"], kind)).from_buffers(len(bad), *binary.buffers()[1:])
+        pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+        with pytest.raises(InputError, match=r"a\.parquet, row 71: byte 5 \(0xff\) is not valid UTF-8"):
+            texts(tmp_path / "a.parquet")
+        assert texts(tmp_path / "a.parquet", InputOptions(invalid="repair")) == [*good, "Two \ufffd."]
+    for column in ([1, 2], [b"x"], [["a"]]):
+        pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+        with pytest.raises(InputError, match=r"a\.parquet: column 'text' holds .*; expected text"):
+            texts(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": pa.array(["One.", "One."]).dictionary_encode()}), tmp_path / "a.parquet")
+    assert texts(tmp_path / "a.parquet") == ["One.", "One."]
+
+
+def test_text_is_composed(tmp_path):
+    for text in ("Caf\u00e9", "\ud55c\uad6d\uc5b4."):
+        decomposed = unicodedata.normalize("NFD", text)
+        assert decomposed != text
+        for name, content in (("a.txt", decomposed), ("a.jsonl", json.dumps({"text": decomposed}))):
+            assert texts(put(tmp_path / name, content)) == [text]
 
 
 def test_order_and_selection_of_files(tmp_path):

@@ -118,6 +118,7 @@ class _Job:
         self.dtype = np.dtype(token_dtype(tokenizer.vocab_size))
         self.reader = Reader(inputs, config.input)
         settings = {key: value for key, value in dataclasses.asdict(config).items() if key != "workers"}
+        del settings["input"]["max_window"]  # like the workers, it does not change what a store holds
         files = [[str(path), path.stat().st_size] for path in self.reader.files]
         self.identity = {"version": VERSION, "tokenizer": tokenizer.fingerprint, "inputs": files, "settings": settings}
 

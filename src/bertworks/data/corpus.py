@@ -5,10 +5,11 @@ shown before a build and checked (`check_documents` in sentences.py). A `Documen
 paragraphs bound sentences. One document is in memory at a time; the order depends on the inputs alone.
 """
 
+import contextlib
+import errno
 import html
 import io
 import itertools
-import json
 import lzma
 import re
 import tarfile
@@ -20,14 +21,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import zstandard
 
-from ..files import InputError
-from .streams import bare_name, find_files, open_streams
+from ..files import InputError, parse_json, shorten
+from ..tokenizer import normalize
+from .kinds import guess_format, named
+from .parquet import text_cells
+from .streams import MAX_WINDOW, find_files, open_streams
 
 DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zstandard.ZstdError)
+MAX_BLANK = 1 << 20  # bytes of blank lines in a row; a small compressed file can hold 50 GB of them
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,9 @@ class InputOptions:
     """refuse longer lines: such a file is hardly text; bounds memory"""
     max_heading_width: int = 50
     """WikiExtractor: a line ending in "." of at most this many columns is a heading (an ideograph fills two)"""
+
+    max_window: int = MAX_WINDOW
+    """refuse .zst and .xz files that hold more bytes than this in memory (zstd --long=31 needs 2147483648)"""
 
     def __post_init__(self) -> None:
         if self.documents == self.paragraphs == "blank-line":
@@ -90,18 +98,23 @@ class Reader:
             where = str(path)
             try:
                 with open(path, "rb", buffering=0) as self._file:
-                    for where, stream in open_streams(str(path), self._file):
+                    for where, stream in open_streams(str(path), self._file, self.options.max_window):
                         self.counts["files"] += 1
                         yield from self._documents(where, stream)
-                    self._before += self._file.tell()
+                    self._before += path.stat().st_size
             except PermissionError:
                 raise InputError(f"{where}: no permission to read this file") from None
             except DAMAGED as error:
+                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # of a temporary file, not of `path`
+                    raise
+                if "memory" in str(error).lower():
+                    advice = f"needs a window of more than {self.options.max_window:,} bytes ({error})"
+                    raise InputError(f"{where}: {advice}; set max_window if there is memory for it") from None
                 detail = f"{type(error).__name__}: {error}"
                 raise InputError(f"{where}: cannot be read to its end ({detail}); the file is cut or damaged") from None
 
     def _documents(self, name: str, stream: io.BufferedReader) -> Iterator[Document]:
-        kind = self.options.format if self.options.format != "auto" else _guess(name, stream)
+        kind = self.options.format if self.options.format != "auto" else guess_format(name, stream)
         if kind == "parquet":
             found = _parquet(name, stream, self.options)
         else:
@@ -109,7 +122,7 @@ class Reader:
         for document in found:
             if (reason := self._dropped(document.text)) is None:
                 self.counts["documents"] += 1
-                yield document
+                yield _composed(document)
             else:
                 self.counts[reason] += 1
 
@@ -130,6 +143,13 @@ def read_documents(inputs: Sequence[str | Path], options: InputOptions = InputOp
     return iter(Reader(inputs, options))
 
 
+def _composed(document: Document) -> Document:
+    """The document in Unicode's composed form (NFC), in which vocabularies have their characters."""
+    if unicodedata.is_normalized("NFC", document.text):  # a look at each character, and nearly always true
+        return document
+    return Document(normalize("NFC", document.text), document.source)
+
+
 class _Lines:
     """The lines of a stream as text, checked; `number` is that of the last one, `name` the stream's."""
 
@@ -137,11 +157,14 @@ class _Lines:
         self.name, self.stream, self.options, self.number = name, stream, options, 0
 
     def __iter__(self) -> Iterator[str]:
-        limit = self.options.max_line_bytes
+        limit, blank = self.options.max_line_bytes, 0
         for raw in iter(partial(self.stream.readline, limit + 1), b""):
             self.number += 1
             if len(raw) > limit:
                 raise self.error(f"a line of more than {limit:,} bytes", "raise max_line_bytes if this is text")
+            blank = blank + len(raw) if raw.isspace() else 0
+            if blank > MAX_BLANK:
+                raise self.error(f"more than {MAX_BLANK:,} bytes of blank lines", "expected text; leave the file out")
             if b"\0" in raw:
                 raw = self._without_nul(raw)
             try:
@@ -186,21 +209,9 @@ class _Paragraphs:
         return document
 
 
-def _guess(name: str, stream: io.BufferedReader) -> str:
-    bare = bare_name(name)
-    endings = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
-    for ending, kind in endings.items():
-        if bare.endswith(ending):
-            return kind
-    start = stream.peek(16).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if bare.endswith(".parquet") or start.startswith(b"PAR1"):
-        return "parquet"
-    return "wikiextractor" if start.startswith(b"<doc ") else "text"
-
-
 def _text(lines: _Lines, options: InputOptions) -> Iterator[Document]:
     paragraphs, first = _Paragraphs(options), 0
-    for line in _unwrapped(lines) if options.paragraphs == "blank-line" else lines:
+    for line in _unwrapped(lines, options) if options.paragraphs == "blank-line" else lines:
         line = line.strip()
         paragraphs.add(line)
         if line:
@@ -214,11 +225,14 @@ def _text(lines: _Lines, options: InputOptions) -> Iterator[Document]:
         yield paragraphs.take(f"{lines.name}, line {first}")
 
 
-def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
-    """The paragraphs of hard-wrapped text, in which blank lines separate them."""
+def _unwrapped(lines: Iterable[str], options: InputOptions) -> Iterator[str]:
+    """The paragraphs of hard-wrapped text, in which blank lines separate them; cut where no document may be longer."""
     for blank, group in itertools.groupby(lines, key=lambda line: not line.strip()):
         if not blank:
-            yield " ".join(line.strip() for line in group)
+            paragraph = _Paragraphs(options)
+            for line in group:
+                paragraph.add(line.strip())
+            yield " ".join(paragraph.lines)
 
 
 RULE = re.compile(r"\s*([-*_=]\s*){3,}$")  # a Markdown rule, or the underline of a heading
@@ -229,7 +243,8 @@ EMPHASIS = re.compile(r"(?<!\w)[_*]{1,3}(?=\S)|(?<=\S)[_*]{1,3}(?!\w)")  # at th
 
 def _markdown(lines: _Lines, options: InputOptions) -> Iterator[Document]:
     paragraphs = _Paragraphs(options)
-    for paragraph in _unwrapped("" if line.startswith("#") or RULE.match(line) else line for line in lines):
+    kept = ("" if line.startswith("#") or RULE.match(line) else line for line in lines)
+    for paragraph in _unwrapped(kept, options):
         paragraphs.add(EMPHASIS.sub("", paragraph) if "_" in paragraph or "*" in paragraph else paragraph)
     yield paragraphs.take(lines.name)
 
@@ -267,15 +282,16 @@ def _jsonl(lines: _Lines, options: InputOptions) -> Iterator[Document]:
     for line in lines:
         if not line.strip():
             continue
+        where = f"{lines.name}, line {lines.number}"
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise lines.error(f"not valid JSON ({error})", "expected one JSON object a line") from None
+            record = parse_json(line, where, finite=False)  # NaN in a field that is not read does no harm
+        except InputError as error:
+            raise InputError(f"{error}; expected one JSON object a line") from None
         field = record.get(options.text_field) if isinstance(record, dict) else None
         if not isinstance(field, str):
-            keys = ", ".join(map(str, record)) if isinstance(record, dict) else type(record).__name__
+            keys = named(record) if isinstance(record, dict) else type(record).__name__
             raise lines.error(f"no text in field {options.text_field!r}; found {keys}", "set text_field")
-        yield Document(_value(field, options, lines.error), f"{lines.name}, line {lines.number}")
+        yield Document(_value(field, options, lines.error), where)
 
 
 def _value(text: str, options: InputOptions, error: Callable[[str, str], InputError]) -> str:
@@ -302,24 +318,30 @@ PARSERS: dict[str, Callable[[_Lines, InputOptions], Iterator[Document]]] = {
 
 def _parquet(name: str, stream: io.BufferedReader, options: InputOptions) -> Iterator[Document]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    with tempfile.TemporaryFile() as file:  # Parquet is read from its end, which a stream from an archive has not
-        while block := stream.read(1 << 20):
-            file.write(block)
+    with contextlib.ExitStack() as stack:
+        file: BinaryIO = stream
+        if not stream.seekable():  # Parquet is read from its end, which a stream from an archive has not
+            file = stack.enter_context(tempfile.TemporaryFile())
+            while block := stream.read(1 << 20):
+                file.write(block)
         try:
-            table = pq.ParquetFile(file)
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{name}: not a readable Parquet file ({error}); the file is cut or damaged") from None
-        if options.text_field not in table.schema_arrow.names:
-            found = ", ".join(table.schema_arrow.names)
-            raise InputError(f"{name}: no column {options.text_field!r}; found {found}; set text_field")
-        row = 0
-        for batch in table.iter_batches(batch_size=64, columns=[options.text_field]):
-            for value in batch.column(0).to_pylist():
-                row += 1
-                where = f"{name}, row {row}"
-                if not isinstance(value, str | None):
-                    raise InputError(f"{where}: {type(value).__name__} in {options.text_field!r}; expected text")
-                fail = lambda found, advice, where=where: InputError(f"{where}: {found}; {advice}")  # noqa: E731
-                yield Document(_value(value or "", options, fail), where)
+            for row, value in enumerate(text_cells(name, file, options.text_field), 1):
+                fail = lambda found, advice, row=row: InputError(f"{name}, row {row}: {found}; {advice}")  # noqa: E731
+                yield Document(_value(_utf8(value, options, fail), options, fail), f"{name}, row {row}")
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: names of columns
+            if getattr(error, "errno", None) == errno.ENOSPC:
+                raise
+            fault = shorten(str(error), 200)
+            raise InputError(f"{name}: not a readable Parquet file ({fault}); the file is cut or damaged") from None
+
+
+def _utf8(value: bytes, options: InputOptions, error: Callable[[str, str], InputError]) -> str:
+    """A cell as text: Parquet says that its strings are UTF-8, and no reader checks it."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError as fault:
+        if options.invalid == "repair":
+            return value.decode(errors="replace")
+        found = f"byte {fault.start + 1} (0x{value[fault.start]:02x}) is not valid UTF-8"
+        raise error(found, "set invalid to repair") from None

@@ -2,6 +2,9 @@
 
 Compression and tar are recognised by content, not by name, and may be nested (a tar of .bz2 files in a .zst). Nothing
 is unpacked on disk. Names inside archives read `enwiki.tar.zst:text/AA/wiki_00`, so that errors can point at the file.
+
+A small file can claim to be a large one. So the nesting, the headers of an archive and the window of a decompressor
+have limits, and a decompressor gets so little at a time that it cannot return more than some 30 MiB.
 """
 
 import bz2
@@ -10,7 +13,7 @@ import gzip
 import io
 import lzma
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,17 +22,46 @@ import zstandard
 from ..files import InputError
 
 BUFFER = 1 << 20
-# `zstd --long=27` and larger need a window beyond the decoder's default limit; 31 is the format's practical maximum.
-MAX_WINDOW = 1 << 31
+CHUNK = 1 << 10  # compressed bytes at a time: zstd makes at most 32 MiB of 1 KiB (a block of 4 bytes can say 128 KiB)
+MAX_DEPTH = 8  # compressions and archives inside each other
+MAX_HEADERS = 1 << 20  # bytes between two members of a tar archive; long names and attributes have some thousand
+MAX_WINDOW = 1 << 27  # bytes that `zstd --long` (without a number) needs, and the limit of the zstd program
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".tbz2", ".txz", ".tzst")
 
 
-class _Zstd(io.RawIOBase):
-    """Decompressed bytes of a .zst stream. The library's own reader takes a cut file for a whole one; this raises."""
+class _Borrowed(io.RawIOBase):
+    """The bytes of another stream, which stays open when this one is closed. Only a file can be read out of order."""
 
-    def __init__(self, source: BinaryIO) -> None:
+    def __init__(self, source: Any) -> None:
         self.source = source
-        self.decoder: Any = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        count: int = self.source.readinto(target)
+        return count
+
+    def seekable(self) -> bool:
+        return isinstance(self.source, io.FileIO)  # those of archives and compressions would begin again
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if not self.seekable():
+            raise io.UnsupportedOperation("seek")
+        position: int = self.source.seek(offset, whence)
+        return position
+
+
+class _Decompressed(io.RawIOBase):
+    """Decompressed bytes of a .zst or .xz stream, in bounded memory.
+
+    The libraries' own readers are not used: zstandard's takes a cut file for a whole one, lzma's takes no limit.
+    """
+
+    def __init__(self, source: BinaryIO, make: Callable[[], Any], padding: bytes = b"") -> None:
+        """`make` gives a decompressor; `padding` is what may stand between two streams in one file."""
+        self.source, self.make, self.padding = source, make, padding
+        self.decompressor: Any = None
         self.rest = b""  # compressed, unread
         self.ready = memoryview(b"")  # decompressed, not handed out yet
 
@@ -38,21 +70,52 @@ class _Zstd(io.RawIOBase):
 
     def readinto(self, target: Any) -> int:
         while not self.ready:
-            chunk = self.rest or self.source.read(1 << 16)
+            chunk = self.rest or self.source.read(CHUNK)
             if not chunk:
-                if self.decoder is not None:
-                    raise EOFError("the zstd stream ends in the middle")
+                if self.decompressor is not None:
+                    raise EOFError("the compressed stream ends in the middle")
                 return 0
-            if self.decoder is None:
-                self.decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).decompressobj()
-            self.ready = memoryview(self.decoder.decompress(chunk))
-            self.rest = self.decoder.unused_data if self.decoder.eof else b""
-            if self.decoder.eof:  # another frame may follow
-                self.decoder = None
+            if self.decompressor is None:
+                chunk = chunk.lstrip(self.padding)
+                self.rest = b""
+                if not chunk:
+                    continue
+                self.decompressor = self.make()
+            self.ready = memoryview(self.decompressor.decompress(chunk))
+            self.rest = self.decompressor.unused_data if self.decompressor.eof else b""
+            if self.decompressor.eof:  # another stream may follow
+                self.decompressor = None
         count = min(len(target), len(self.ready))
         target[:count] = self.ready[:count]
         self.ready = self.ready[count:]
         return count
+
+
+class _TarBytes:
+    """The bytes of an archive for `tarfile`, which keeps headers of any size in memory; `left` bounds what it reads."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self.stream = stream
+        self.left: int | None = None  # no bound
+
+    def read(self, size: int) -> bytes:
+        block = self.stream.read(size)
+        if self.left is not None:
+            self.left -= len(block)
+            if self.left < 0:
+                raise tarfile.ReadError(f"headers of more than {MAX_HEADERS:,} bytes before one member")
+        return block
+
+
+class _Header(tarfile.TarInfo):
+    """A header of an archive. tarfile takes one that is damaged or missing for the archive's end; this raises."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError, tarfile.EmptyHeaderError) as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError(f"{error}, where a header or the archive's end is expected") from None
 
 
 def find_files(inputs: Sequence[str | Path]) -> list[Path]:
@@ -90,34 +153,69 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def open_streams(name: str, file: Any) -> Iterator[tuple[str, io.BufferedReader]]:
-    """The plain streams inside `file`, with names: itself, decompressed, or each regular file of a tar archive."""
-    stream: io.BufferedReader = io.BufferedReader(file, BUFFER)
-    while (inner := _decompress(stream)) is not None:
+def open_streams(
+    name: str, file: Any, max_window: int = MAX_WINDOW, depth: int = 0
+) -> Iterator[tuple[str, io.BufferedReader]]:
+    """The plain streams inside `file`, with names: itself, decompressed, or each regular file of a tar archive.
+
+    max_window: bytes of window that a .zst or .xz file may ask for. depth: compressions and archives around `file`.
+    Raises InputError for more than MAX_DEPTH of them inside each other.
+    """
+    stream: io.BufferedReader = io.BufferedReader(_Borrowed(file), BUFFER)
+    while (inner := _decompress(stream, max_window)) is not None:
         stream = io.BufferedReader(inner, BUFFER)
+        depth = _deeper(depth, name)
     if stream.peek(262)[257:262] != b"ustar":
         yield name, stream
         return
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isreg() else None
-            if content is not None and not _hidden(Path(member.name)):
-                yield from open_streams(f"{name}:{member.name}", content)
-            # The list of members seen would grow with the archive. tarfile still works with only the last one in it.
-            archive.members = []  # type: ignore[attr-defined]
+    for member, content in _members(name, stream):
+        if not _hidden(Path(member)):
+            yield from open_streams(f"{name}:{member}", content, max_window, _deeper(depth, name))
 
 
-def _decompress(stream: io.BufferedReader) -> Any:
+def _deeper(depth: int, name: str) -> int:
+    if depth == MAX_DEPTH:
+        found = f"more than {MAX_DEPTH} compressions or archives inside each other"
+        raise InputError(f"{name}: {found}; expected a file with text; unpack it, or leave it out")
+    return depth + 1
+
+
+def _members(name: str, stream: io.BufferedReader) -> Iterator[tuple[str, Any]]:
+    """Name and content of each regular file of the tar archive `name`."""
+    source = _TarBytes(stream)
+    source.left = MAX_HEADERS
+    try:
+        with tarfile.open(fileobj=source, mode="r|", tarinfo=_Header) as archive:  # type: ignore[call-overload]
+            while member := archive.next():
+                source.left = None
+                if member.isreg() or member.type not in tarfile.SUPPORTED_TYPES:
+                    content = archive.extractfile(member)
+                    assert content is not None  # which it is for folders and links alone
+                    yield member.name, content
+                    while content.read(BUFFER):  # what the caller left, so that only headers follow
+                        pass
+                source.left = MAX_HEADERS
+                # Both would grow with the archive. tarfile still works with only the last member in its list.
+                archive.members = []  # type: ignore[attr-defined]
+                archive.pax_headers.clear()
+    except (tarfile.TarError, ValueError, RecursionError) as error:  # the last: headers that announce headers for ever
+        detail = f"{type(error).__name__}: {error}"
+        raise InputError(f"{name}: cannot be read to its end ({detail}); the archive is cut or damaged") from None
+
+
+def _decompress(stream: io.BufferedReader, max_window: int) -> Any:
     """A raw stream of the decompressed bytes, or None if `stream` is not compressed."""
     magic = stream.peek(6)[:6]
     if magic.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=stream)
+        return gzip.GzipFile(fileobj=stream, mode="rb")
     if magic.startswith(b"BZh"):
         return bz2.BZ2File(stream)
     if magic.startswith(b"\xfd7zXZ\x00"):
-        return lzma.LZMAFile(stream)
+        memory = max_window + (8 << 20)  # the decoder's own beside the window
+        return _Decompressed(stream, lambda: lzma.LZMADecompressor(memlimit=memory), b"\0")
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        return _Zstd(stream)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=max_window)
+        return _Decompressed(stream, decompressor.decompressobj)
     return None
 
 

@@ -61,11 +61,11 @@ class TokenizerConfig:
 
 
 def sample_lines(texts: Iterable[str], max_chars: int) -> list[str]:
-    """Lines of at most `max_chars` characters in all, drawn evenly from the whole of `texts` by their number."""
+    """Lines of at most `max_chars` characters in all, composed, drawn evenly from all of `texts` by their number."""
     kept: list[tuple[int, str]] = []
     size = total = mask = 0  # a line stays while the masked bits of its number's hash are zero
     for number, line in enumerate(line for text in texts for line in text.split("\n")):
-        line = line[: max_chars // 100]  # one endless line must not be the whole sample
+        line = normalize("NFC", line[: max_chars // 100])  # one endless line must not be the whole sample
         total += len(line)
         if not _hash(number) & mask:
             kept.append((number, line))

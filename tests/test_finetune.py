@@ -3,6 +3,8 @@
 import csv
 import dataclasses
 import json
+import math
+import os
 import shutil
 import signal
 import subprocess
@@ -15,17 +17,19 @@ from safetensors.torch import load_file, save_file
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.cli import main
+from bertworks.cli.finetuning import _parse
 from bertworks.config import RECIPES, load_recipe, to_toml
 from bertworks.evaluate import evaluate
-from bertworks.files import InputError
-from bertworks.finetune import finetune
+from bertworks.files import Diverged, InputError, read_json
+from bertworks.finetune import Forecast, finetune
 from bertworks.finetune_job import ExampleFeed, FinetuneConfig, Job, begin_anew
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Task
+from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
 from bertworks.training.loop import LoopConfig
-from bertworks.training.optim import OptimConfig
+from bertworks.training.optim import OptimConfig, learning_rate
 from bertworks.training.report import read_log
 from tiny_task import TINY, tiny_folder, tiny_table
 
@@ -276,6 +280,91 @@ def test_keyed_dropout_of_the_classifier():
     torch.testing.assert_close(one.mean(0), exact.mean(0), rtol=0, atol=0.01)
 
 
+def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
+    """20 rows are less than a batch: three epochs are one update. Own tables get 100, unless the user says how long."""
+    tiny_table(tmp_path / "train.csv", 20, seed=1)
+    line = ["finetune", "--train", str(tmp_path / "train.csv"), "--dev", str(place / "dev.csv"), "--max-seq-length"]
+    line += ["16", "--model", str(place / "model"), "--optim.lr", "3e-3", "--out"]
+    main([*line, str(tmp_path / "run")])
+    results, told = read_json(tmp_path / "run/results.json"), capsys.readouterr().err
+    assert results["steps"] == 100 and results["metrics"]["accuracy"] > 0.9
+    for said in (
+        "20 training rows",
+        "100 updates of 32 rows (160 epochs: 3 would be only 1, so min_steps = 100 is used)",
+    ):
+        assert said in told
+    assert sum(record["kind"] == "eval" for record in read_log(tmp_path / "run")) == 10
+    for name, more in (("epochs", ["--epochs", "3"]), ("none", ["--min-steps", "0"]), ("steps", ["--loop.steps", "1"])):
+        main([*line, str(tmp_path / name), *more])
+        assert read_json(tmp_path / name / "results.json")["steps"] == 1
+    (tmp_path / "r.toml").write_text("epochs = 3.0\n")
+    assert _parse(["--model", "m", "--out", "o"], str(tmp_path / "r.toml"), None).recipe.min_steps == 0
+    assert _parse(["--model", "m", "--out", "o"], None, find_task("rte")).recipe.min_steps == 0
+
+
+def test_the_only_update_of_a_short_run_has_a_rate(place, table, tmp_path):
+    config = dataclasses.replace(changed(steps=1), optim=OptimConfig(lr=1e-3, warmup=0.1))
+    finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert read_log(tmp_path / "run")[0]["lr"] == 1e-3
+    name = "encoder.layers.0.query.weight"
+    start, ours = (load_model(folder).state_dict()[name] for folder in (place / "model", tmp_path / "run/model"))
+    assert not torch.equal(start, ours)
+
+
+@pytest.mark.parametrize(("steps", "whole"), [(9, 0), (10, 1), (43, 4), (343, 34)])
+def test_warm_up_is_whole_updates_as_in_the_original(steps, whole):
+    """int(num_train_steps * warmup_proportion); the update that begins a warm-up has the rate 0 there too."""
+    config = changed(steps=steps)
+    rates = [learning_rate(config.whole_warmup, step / steps) for step in range(steps)]
+    assert rates[0] == (0 if whole else config.optim.lr)
+    if whole:
+        assert rates[whole - 1] == pytest.approx(config.optim.lr * (whole - 1) / whole)
+    assert rates[whole] == pytest.approx(config.optim.lr * (1 - whole / steps))
+    assert changed(tokens=1000).whole_warmup == config.optim
+
+
+def test_a_run_says_what_it_will_do_and_how_long_it_takes(place, table, tmp_path, capsys, monkeypatch):
+    finetune(changed(steps=2), *table, place / "model", tmp_path / "run")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1].startswith("table: 200 training rows, 60 development rows; 2 labels (bad, good); 2 updates of 16")
+    assert "accuracy of guessing: 0.5" in lines[1]
+    now, said = [0.0], []
+    monkeypatch.setattr("bertworks.finetune.time.perf_counter", lambda: now[0])
+    forecast = Forecast(100, 10, said.append)  # resumed at step 10
+    for step in range(11, 31):
+        now[0] += 2.0
+        forecast(step)
+    assert said == ["about 2 min 54 s of training to go"]  # 87 steps after the 13th
+
+
+def test_names_that_are_not_utf8(place, tmp_path):
+    """A finished training must leave its results; the bytes of the name come back from JSON."""
+    name = os.fsdecode(b"tr\xff.csv")
+    train = shutil.copy(place / "train.csv", tmp_path / name)
+    table = own_table(own_task("", ("text",), "label"), train, place / "dev.csv")
+    finetune(changed(steps=1), *table, place / "model", tmp_path / "run", quiet=True)
+    assert name in read_json(tmp_path / "run/results.json")["data"]
+    with pytest.raises(InputError, match="not UTF-8; safetensors reads no files in such a folder"):
+        finetune(changed(steps=1), *table, place / "model", tmp_path / os.fsdecode(b"r\xff"), quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(math.nan, "Some scores are not finite"), (2e38, "Its loss there is inf")]
+)
+def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, monkeypatch, value, message):
+    start = Job.start_model
+
+    def broken(self, config):
+        model, fresh = start(self, config)
+        model.heads["classifier"].bias.data = torch.tensor([value, -value])
+        return model, fresh
+
+    monkeypatch.setattr(Job, "start_model", broken)
+    with pytest.raises(Diverged, match=f"development rows. {message}"):
+        finetune(changed(steps=1), *table, place / "model", tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run/results.json").exists()
+
+
 # ---- labels
 
 
@@ -358,16 +447,18 @@ def test_recipes_in_the_repository_load():
 
 # ---- the command line
 
+NO_EFFECT = ["finetune", "--model", "m", "--out", "o"]
+
 
 def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
     recipe = tmp_path / "small.toml"
-    recipe.write_text("epochs = 6\nbatch_size = 16\nmax_seq_length = 16\n[optim]\nlr = 1e-4\nwarmup = 0.1\n")
+    recipe.write_text("epochs = 8\nbatch_size = 16\nmax_seq_length = 16\n[optim]\nlr = 1e-4\nwarmup = 0.1\n")
     tables = ["--train", str(place / "train.csv"), "--dev", str(place / "dev.csv")]
     line = ["finetune", *tables, "--model", str(place / "model"), "--out", str(tmp_path / "run"), "--optim.lr", "3e-3"]
     main([*line, "--recipe", str(recipe)])
     assert "accuracy" in capsys.readouterr().out
     ran = load_recipe(tmp_path / "run/recipe.toml", FinetuneConfig)
-    assert (ran.optim.lr, ran.epochs, ran.batch_size) == (3e-3, 6.0, 16)
+    assert (ran.optim.lr, ran.epochs, ran.batch_size) == (3e-3, 8.0, 16)
     main(["evaluate", "--model", str(tmp_path / "run"), "--dev", str(place / "dev.csv"), "--out", str(tmp_path / "e")])
     accuracy = json.loads(capsys.readouterr().out)["metrics"]["accuracy"]
     assert accuracy == json.loads((tmp_path / "e").read_text())["metrics"]["accuracy"] > 0.9
@@ -404,6 +495,23 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
             "--task cannot stand beside --train",
         ),
         (["evaluate", "--model", "m", "--task", "rte", "--data", "d", "--dev", "t.csv"], "cannot stand beside --dev"),
+        ([*NO_EFFECT, "--sweep", "glue", "--epochs", "1"], "--epochs would have no effect: --sweep glue sets"),
+        ([*NO_EFFECT, "--sweep", "paper", "--optim.lr=1e-4", "--batch_size", "8"], "--batch-size, --optim.lr would"),
+        (
+            [*NO_EFFECT, "--suite", "paper", "--data", "d", "--label", "x"],
+            "--label would have no effect: --suite reads",
+        ),
+        (
+            [*NO_EFFECT, "--suite", "paper", "--data", "d", "--keep-all"],
+            "--keep-all would have no effect: only a sweep",
+        ),
+        (
+            [*NO_EFFECT, "--task", "rte", "--data", "d", "--text", "x"],
+            "--text would have no effect: --task has columns",
+        ),
+        ([*NO_EFFECT, "--seeds", "1", "2", "--loop.seed", "3"], "--loop.seed would have no effect: --seeds names"),
+        ([*NO_EFFECT, "--loop.steps", "5", "--epochs", "3"], "--epochs would have no effect: loop.steps, loop.tokens"),
+        ([*NO_EFFECT, "--temperature", "3"], "--temperature would have no effect: there is no teacher"),
     ],
 )
 def test_wrong_lines(line, message, capsys):

@@ -69,13 +69,14 @@ def _cut(text: str, limit: int) -> str:
 def atomic_write(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
     """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it.
 
+    In text, the bytes of a file name that are not UTF-8 are escaped: JSON gives the same name back when it is read.
     An OSError names `path`: that of a full disk names no file of its own.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    encoding = None if "b" in mode else "utf-8"
+    text = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
     try:
-        with open(temporary, mode, encoding=encoding, newline=None if "b" in mode else "\n") as file:
+        with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -9,6 +9,7 @@ import contextlib
 import json
 import shutil
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -17,15 +18,17 @@ from typing import Any
 from .checkpoint.folder import find_model, save_folder
 from .config import to_toml
 from .files import InputError, read_json, write_json, write_text
-from .finetune_job import ExampleFeed, FinetuneConfig, Job
+from .finetune_job import OWN_TABLE_STEPS, ExampleFeed, FinetuneConfig, Job
 from .model.encoder import compile_layers
 from .model.heads import Model
 from .tasks.base import Data, Judged, Limits, Task
-from .tasks.scores import compute_scores
 from .training import parallel
 from .training.loop import Loop
 from .training.optim import Optimizer
+from .training.report import duration
 from .training.state import Progress, load_state
+
+FORECAST_AFTER = 3.0  # seconds of training after which its length is foretold; shorter rests are not worth a line
 
 
 @contextlib.contextmanager
@@ -85,6 +88,12 @@ def check_folder(out: Path, mine: dict[str, Any]) -> None:
 
 def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     """One run with one seed."""
+    try:
+        str(out).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{out} is not UTF-8; safetensors reads no files in such a folder, so give another --out"
+        ) from None
     config = job.config.resolved(len(job.train), seed)
     recipe = job.fingerprint(config)
     if (out / "results.json").exists():
@@ -94,6 +103,7 @@ def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
         job.say(f"{out} is finished; see {out / 'results.json'}")
         return results
     model, fresh = job.start_model(config)
+    job.say(opening(job, config))
     loop = _loop(job, config, model.to(job.world.device), recipe, out)
     if not loop.run():
         job.say(f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
@@ -101,9 +111,59 @@ def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     return _finish(job, config, loop, model, fresh)
 
 
+def opening(job: Job, config: FinetuneConfig) -> str:
+    """What a run is about to do, in one line: rows, labels, updates, and what guessing gives."""
+    task, rows, steps, labels = job.task, len(job.train), config.loop.steps, job.task.labels
+    said = [f"{task.name}: {rows:,} training rows, {len(job.data.dev):,} development rows"]
+    if task.kind not in ("regression", "choice", "span"):
+        names = ", ".join(label if len(label) <= 20 else f"{label[:19]}…" for label in labels[:6])
+        said.append(f"{len(labels)} labels ({names}{', …' if len(labels) > 6 else ''})")
+    if steps and not (config.loop.tokens or config.loop.hours):
+        passes = f"{steps * config.batch_size / rows:.3g} epochs"
+        planned = job.config.steps_of(rows)
+        if job.config.min_steps and steps > planned:
+            passes += f": {job.config.epochs:g} would be only {planned}, so min_steps = {steps} is used"
+        said.append(f"{steps:,} {'update' if steps == 1 else 'updates'} of {config.batch_size} rows ({passes})")
+    if majority := getattr(job.dev, "majority", 0.0):
+        said.append(f"{task.metrics[0]} of guessing: {majority:.4f}")
+    return "; ".join(said)
+
+
+class Forecast:
+    """Says how long a run will take, once, after a few of its updates."""
+
+    def __init__(self, steps: int, step: int, say: Callable[[str], None]):
+        self.steps, self.say, self.first = steps, say, step + 1
+        self.began, self.told = 0.0, not steps
+
+    def __call__(self, step: int) -> None:
+        """To be called after each update with its number, counted from 1. The first one, a warm-up, is not counted."""
+        if self.told:
+            return
+        if step <= self.first:
+            self.began = time.perf_counter()
+            return
+        spent, done = time.perf_counter() - self.began, step - self.first
+        if spent > FORECAST_AFTER or done >= 20:
+            self.told = True
+            left = spent / done * (self.steps - step)
+            if left > FORECAST_AFTER:
+                self.say(f"about {duration(left)} of training to go")
+
+
+def _failure(judged: Judged, steps: int) -> str:
+    """What went wrong with a run that learned nothing, and what helps."""
+    what = "collapsed: the same answer for every development row"
+    if judged.flat:
+        what = "the predicted values hardly vary: their standard deviation is below 1 % of that of the true ones"
+    if steps < OWN_TABLE_STEPS:
+        return f"{what}. The run had few updates ({steps}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
+    return f"{what}. Try another seed, more --epochs, or another optim.lr (large encoders: lower, small: higher)"
+
+
 def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path) -> Loop:
-    """The loop of a run, at the step where an earlier sitting left it."""
-    optimizer = Optimizer(model, config.optim)
+    """The loop of a run, at the step where an earlier run segment left it."""
+    optimizer = Optimizer(model, config.whole_warmup)
     out.mkdir(parents=True, exist_ok=True)
     progress = load_state(out / "state", model, optimizer, recipe) or Progress()
     if job.world.main:
@@ -121,6 +181,7 @@ def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path
         recipe,
         progress,
         evaluate=lambda: job.judge(model).metrics,
+        after_step=Forecast(config.loop.steps, progress.step, job.say),
         weights=job.weights,
         quiet=job.quiet,
     )
@@ -130,10 +191,7 @@ def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: l
     """Judge in float32, write the model folder, then results.json, which marks the run as finished; drop the state."""
     progress, out = loop.progress, loop.run_folder
     judged = job.judge(model)
-    more = {
-        name: rows.judge(compute_scores(model, rows.inputs, job.world), judged.settings)
-        for name, rows in job.more.items()
-    }
+    more = {name: job.judge_rows(model, rows, judged.settings) for name, rows in job.more.items()}
     results = {
         "kind": "finetune",
         "task": job.task.name,
@@ -142,6 +200,7 @@ def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: l
         "majority": judged.majority,
         "predicted": judged.predicted,
         "collapsed": judged.collapsed,
+        "flat": judged.flat,
         "tuned": judged.settings,
         "examples": {"train": len(job.data.train), "dev": len(job.data.dev)},
         "truncation": {"train": job.train.truncation(), "dev": job.dev.inputs.truncation()},
@@ -182,8 +241,8 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
             write_text(out / name, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content))
         else:
             write_json(out / name, content)
-    if judged.collapsed:
-        job.say(f"{out}: collapsed, the same answer everywhere; try another seed, a lower optim.lr, a longer warm-up")
+    if judged.collapsed or judged.flat:
+        job.say(f"{out}: {_failure(judged, results['steps'])}")
     write_json(out / "results.json", results)
     shutil.rmtree(out / "state", ignore_errors=True)
 

@@ -6,6 +6,7 @@ The paper's settings are in sections 3.2, 4.1 and A.3; runs themselves are in fi
 import functools
 import hashlib
 import json
+import math
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from .checkpoint.folder import find_model, initial_model, load_tokenizer, parts_
 from .checkpoint.weights import weights_checksum
 from .config import from_dict, identity, later
 from .distill_task import Taught, ask_teacher
-from .files import InputError, read_json
+from .files import Diverged, InputError, read_json
 from .model.encoder import build_layer, initialise
 from .model.heads import BARE, Model, build_model
 from .model.layer_choice import LayerChoice
@@ -34,6 +35,11 @@ from .training import parallel
 from .training.loop import Group, LoopConfig
 from .training.optim import OptimConfig
 from .training.state import Progress
+
+OWN_TABLE_STEPS = 100  # `min_steps` of tables of one's own
+DIVERGED = "the model cannot be judged on the development rows"
+GENTLER = "begin again with a lower optim.lr or a longer optim.warmup, and another --out"
+TIMES_JUDGED = 10  # evaluations of a run whose number of updates `min_steps` has set
 
 
 @dataclass(frozen=True)
@@ -54,12 +60,17 @@ class FinetuneConfig(Limits):
     teacher: str = later("")  # fine-tuned folder whose scores are learned beside the labels (classes and regression)
     temperature: float = later(2.0)  # of teacher's and student's softmax where the teacher's scores are learned
     soft_share: float = later(0.5)  # of the loss that is the teacher's, the rest is the labels'
+    # least number of updates, whatever epochs says; 0: none. Tables of your own have 100, unless epochs or a budget of
+    # the loop is given: a few dozen rows would else be seen in a handful of updates, too few to learn from
+    min_steps: int = later(0)
     seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch_size < 1 or self.epochs <= 0 or self.reinit_layers < 0:
             raise ValueError("expected batch_size of 1 or more, epochs above 0, reinit_layers of 0 or more")
+        if self.min_steps < 0:
+            raise ValueError(f"min_steps = {self.min_steps}; expected 0 or more")
         if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
         if self.temperature <= 0 or not 0 <= self.soft_share <= 1:
@@ -76,12 +87,30 @@ class FinetuneConfig(Limits):
 
     def resolved(self, examples: int, seed: int) -> "FinetuneConfig":
         """The recipe of one run: its seed and its number of steps."""
-        loop, epoch = self.loop, max(1, round(examples / self.batch_size))
+        loop, rhythm = self.loop, max(1, round(examples / self.batch_size))
         steps = loop.steps
         if not (loop.steps or loop.tokens or loop.hours):
-            steps = max(1, int(examples / self.batch_size * self.epochs))  # run_classifier.py
-        evals, saves = loop.eval_every or epoch, loop.save_every or epoch
-        return replace(self, seeds=(), loop=replace(loop, seed=seed, steps=steps, eval_every=evals, save_every=saves))
+            steps = self.steps_of(examples)
+            if steps < self.min_steps:  # of many tiny epochs not each is judged and saved
+                steps, rhythm = self.min_steps, max(rhythm, self.min_steps // TIMES_JUDGED)
+        evals, saves = loop.eval_every or rhythm, loop.save_every or rhythm
+        loop = replace(loop, seed=seed, steps=steps, eval_every=evals, save_every=saves)
+        return replace(self, seeds=(), min_steps=0, loop=loop)
+
+    def steps_of(self, examples: int) -> int:
+        """Updates in `epochs` passes over so many rows, as run_classifier.py counts them."""
+        return max(1, int(examples / self.batch_size * self.epochs))
+
+    @property
+    def whole_warmup(self) -> OptimConfig:
+        """`optim` with a warm-up of whole updates, int(steps * warmup) as in run_classifier.py; below one it is none.
+
+        The first update of a warm-up has the rate 0, there too: a run of few updates must not begin with one.
+        """
+        steps = self.loop.steps
+        if not steps or self.loop.tokens or self.loop.hours:
+            return self.optim
+        return replace(self.optim, warmup=int(steps * self.optim.warmup) / steps)
 
 
 class ExampleFeed:
@@ -186,8 +215,18 @@ class Job:
         return model, fresh
 
     def judge(self, model: Model) -> Judged:
-        """The model on the development set."""
-        return self.dev.judge(compute_scores(model, self.dev.inputs, self.world))
+        """The model on the development set. Raises Diverged if scores or loss are not finite: weights that are not."""
+        judged = self.judge_rows(model, self.dev)
+        if not math.isfinite(judged.metrics.get("loss", 0.0)):
+            raise Diverged(f"{DIVERGED}. Its loss there is {judged.metrics['loss']}; {GENTLER}")
+        return judged
+
+    def judge_rows(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> Judged:
+        """The same on any rows, with the settings tuned on the development set."""
+        scores = compute_scores(model, rows.inputs, self.world)
+        if not bool(torch.isfinite(scores).all()):
+            raise Diverged(f"{DIVERGED}. Some scores are not finite; {GENTLER}")
+        return rows.judge(scores, settings)
 
     def say(self, text: str) -> None:
         if not self.quiet and self.world.main:

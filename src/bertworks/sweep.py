@@ -36,7 +36,7 @@ class Setting(NamedTuple):
     def of(self, config: FinetuneConfig) -> FinetuneConfig:
         """The recipe with this setting in it."""
         optim = replace(config.optim, lr=self.lr)
-        return replace(config, batch_size=self.batch_size, epochs=float(self.epochs), optim=optim)
+        return replace(config, batch_size=self.batch_size, epochs=float(self.epochs), min_steps=0, optim=optim)
 
 
 def _grid(batch_sizes: tuple[int, ...], rates: tuple[float, ...], epochs: tuple[float, ...]) -> tuple[Setting, ...]:
@@ -59,8 +59,10 @@ def sweep(job: Job, out: Path | str, name: str = "paper", keep_all: bool = False
     out, settings = Path(out), SWEEPS.get(name, ())
     config = replace(job.config, seeds=job.config.seeds or (job.config.loop.seed,))
     _check(config, settings, name, out)
+    seeds = ", ".join(map(str, config.seeds))
     best = Best(job.task.metrics[0], keep_all or not job.world.main)
     summaries = []
+    job.say(f"sweep {name}: {len(settings)} settings of batch_size, optim.lr and epochs, each with seeds {seeds}")
     for number, setting in enumerate(settings, 1):
         job.say(f"[{number}/{len(settings)}] {setting.name}")
         found = run_seeds(replace(job, config=setting.of(config)), out / setting.name, best.take)

@@ -1,5 +1,6 @@
 """`bertworks VERB ...`: one command, a verb a function. Each verb imports what it needs, so that --help is instant."""
 
+import io
 import sys
 from collections.abc import Callable
 
@@ -50,6 +51,8 @@ def main(argv: list[str] | None = None) -> None:
     from ..files import InputError
 
     argv = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     if argv == ["--version"]:
         print(f"bertworks {__version__}")
         return

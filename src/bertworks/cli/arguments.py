@@ -47,6 +47,11 @@ def taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
     return None, argv
 
 
+def flags_in(argv: list[str]) -> set[str]:
+    """The flags on a line, with hyphens, as --help writes them: {"--optim.lr", "--batch-size"}."""
+    return {word.partition("=")[0].replace("_", "-") for word in argv if word.startswith("--")}
+
+
 @dataclass(frozen=True)
 class DevRows:
     """The development rows of a known task, or a table of one's own: what a fine-tuned folder is judged on."""

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,11 +15,13 @@ from .. import sweep as sweeps
 from ..config import find_recipe, load_recipe
 from ..files import InputError
 from ..finetune import finetune, joined_job
-from ..finetune_job import FinetuneConfig
+from ..finetune_job import OWN_TABLE_STEPS, FinetuneConfig
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.kinds import load_data, own_table, own_task
-from .arguments import check_alone, folder_of, own_files, taken, words
+from .arguments import check_alone, flags_in, folder_of, own_files, taken, words
+
+BUDGETS = ("loop.steps", "loop.tokens", "loop.hours")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Command:
     bertworks finetune --task mrpc --data DIR --model FOLDER --out RUN [--recipe NAME] [--optim.lr 3e-5 ...]
 
     bertworks finetune --train a.csv --dev b.jsonl --text question,answer --label topic --model FOLDER --out RUN
+
+    Tables of your own are trained on for 3 epochs and at least 100 updates; --epochs or --min-steps changes that.
 
     bertworks finetune --task mrpc --data DIR --model FOLDER --out DIR --sweep paper --restarts 3
 
@@ -57,6 +63,7 @@ def run(argv: list[str]) -> None:
     name, argv = taken(argv, "--task")
     task = find_task(name) if name else None
     command = _parse(argv, recipe, task)
+    _check_effects(command, flags_in(argv), task)
     try:
         results = _suite(command, argv, recipe, task) if command.suite else _one(command, task)
     except KeyboardInterrupt:  # between two runs, or while one is judged
@@ -73,7 +80,10 @@ def run(argv: list[str]) -> None:
 def _parse(argv: list[str], recipe: str | None, task: Task | None) -> Command:
     """The line, its recipe begun with the defaults of the task."""
     base = FinetuneConfig.for_task(task) if task else FinetuneConfig()
-    base = load_recipe(find_recipe(recipe, "finetune"), FinetuneConfig, base) if recipe else base
+    path = find_recipe(recipe, "finetune") if recipe else None
+    base = load_recipe(path, FinetuneConfig, base) if path else base
+    if task is None and not _length_given(path, argv):
+        base = replace(base, min_steps=OWN_TABLE_STEPS)
     start = Command(model=tyro.MISSING, out=tyro.MISSING, recipe=base)
     try:
         command = tyro.cli(Command, args=argv, default=start, prog="bertworks finetune")
@@ -86,6 +96,47 @@ def _parse(argv: list[str], recipe: str | None, task: Task | None) -> Command:
     first = command.recipe.loop.seed
     seeds = tuple(range(first, first + command.restarts))
     return replace(command, recipe=replace(command.recipe, seeds=seeds))
+
+
+def _length_given(recipe: Path | None, argv: list[str]) -> bool:
+    """Whether recipe or line say how long to train; else a small table of one's own gets `OWN_TABLE_STEPS` updates."""
+    table = tomllib.loads(recipe.read_text(encoding="utf-8")) if recipe else {}
+    named = {*table, *(f"loop.{key}" for key in table.get("loop", {}))}
+    return bool(named & {"epochs", "min_steps", *BUDGETS}) or bool(flags_in(argv) & {"--epochs", *_flags(BUDGETS)})
+
+
+def _flags(names: Iterable[str]) -> set[str]:
+    return {f"--{name}" for name in names}
+
+
+def _check_effects(command: Command, given: set[str], task: Task | None) -> None:
+    """Raises InputError for a flag that would change nothing, and says what to use instead."""
+    loop, own = command.recipe.loop, {"--text", "--label", "--kind", "--choices", "--dev"}
+    idle = (
+        (
+            command.sweep,
+            {"--batch-size", "--optim.lr", "--epochs", "--min-steps"},
+            f"--sweep {command.sweep} sets batch_size, optim.lr and epochs itself; leave the flag out, or train one "
+            "setting without --sweep",
+        ),
+        (command.suite, own, "--suite reads the files of the paper's tasks; use --train and --dev without --suite"),
+        (task, own, "--task has columns and files of its own; leave the flag out, or use --train and --dev"),
+        (not command.sweep, {"--keep-all"}, "only a sweep drops models; leave it out, or add --sweep"),
+        (
+            command.recipe.seeds and not command.restarts,
+            {"--loop.seed"},
+            "--seeds names the seeds; leave one of the two out, or count up from --loop.seed with --restarts",
+        ),
+        (
+            loop.steps or loop.tokens or loop.hours,
+            {"--epochs", "--min-steps"},
+            "loop.steps, loop.tokens or loop.hours says how long to train; leave one of the two out",
+        ),
+        (not command.recipe.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
+    )
+    for applies, flags, instead in idle:
+        if applies and (found := sorted(given & flags)):
+            raise InputError(f"{', '.join(found)} would have no effect: {instead}")
 
 
 def _one(command: Command, task: Task | None) -> dict[str, Any] | None:

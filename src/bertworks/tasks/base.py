@@ -97,6 +97,7 @@ class Judged:
     predicted: dict[str, int] = field(default_factory=dict)  # how often each label was predicted
     majority: float = 0.0  # the first metric of the best answer that does not look at the text
     collapsed: bool = False  # the same answer everywhere, although the true ones differ
+    flat: bool = False  # values of a regression that hardly vary beside the true ones, but are not all the same
     settings: dict[str, Any] = field(default_factory=dict)  # tuned here, to be stored with the model
     files: dict[str, Any] = field(default_factory=dict)  # for the run folder: .json, or .jsonl from a list
 

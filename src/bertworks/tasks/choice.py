@@ -91,6 +91,11 @@ class ChoiceRows:
     task: Task
     lines: list[int]
 
+    @property
+    def majority(self) -> float:
+        """Accuracy of the commonest right choice."""
+        return Counter(self.inputs.labels.tolist()).most_common(1)[0][1] / len(self.inputs.labels)
+
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (N * C, 1) scores."""
         scores, true = scores.view(-1, self.inputs.choices), self.inputs.labels
@@ -101,7 +106,7 @@ class ChoiceRows:
         return Judged(
             metrics={"loss": loss, **{name: METRICS[name](true, predicted) for name in self.task.metrics}},
             predicted={str(i): counts[i] for i in range(self.inputs.choices)},
-            majority=Counter(true.tolist()).most_common(1)[0][1] / len(true),
+            majority=self.majority,
             collapsed=len(counts) == 1 < len(set(true.tolist())),
             files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
         )

@@ -27,7 +27,8 @@ from .metrics import METRICS, guessing
 from .table import as_list, place, read_table
 
 CHUNK = 4096  # examples tokenized at a time
-COLLAPSED = 0.01  # a regression whose values spread less than this share of the true ones has learned nothing
+SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
+FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
 
 
@@ -188,6 +189,11 @@ class ClassRows:
     task: Task  # with its labels
     lines: list[int]
 
+    @property
+    def majority(self) -> float:
+        """The first metric of the best answer that does not look at the text."""
+        return guessing(self.task.metrics[0], self.inputs.labels)
+
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (N, K) scores."""
         true, task = self.inputs.labels, self.task
@@ -198,13 +204,14 @@ class ClassRows:
         counts = Counter(told) if task.kind in ("single", "pair") else Counter[Any]()
         if task.kind == "multilabel":
             counts = Counter(name for cell in told for name in cell.split(SEPARATOR) if name)
+        same, differ = _all_same(predicted), not bool((true == true[:1]).all())
         spread = float(predicted.std()) / max(float(true.std()), 1e-12) if task.kind == "regression" else 1.0
-        same = spread < COLLAPSED or bool((predicted == predicted[:1]).all())
         return Judged(
             metrics={"loss": self._loss(scores), **metrics},
             predicted={} if task.kind == "regression" else {label: counts[label] for label in task.labels},
-            majority=guessing(task.metrics[0], true),
-            collapsed=same and not bool((true == true[:1]).all()),
+            majority=self.majority,
+            collapsed=same and differ,
+            flat=spread < FLAT and differ and not same,
             files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
         )
 
@@ -216,6 +223,13 @@ class ClassRows:
         if labels.is_floating_point():
             return float(F.mse_loss(scores.squeeze(-1), labels))
         return float(F.cross_entropy(scores, labels, ignore_index=IGNORED))
+
+
+def _all_same(predicted: NDArray[Any]) -> bool:
+    """Whether all rows got the same answer; values of a regression may differ by rounding."""
+    if predicted.dtype.kind != "f" or predicted.ndim == 2:
+        return bool((predicted == predicted[:1]).all())
+    return bool(np.ptp(predicted) <= SAME * np.abs(predicted).max())
 
 
 def predictions(scores: Tensor, task: Task) -> NDArray[Any]:

@@ -14,7 +14,7 @@ import bertworks
 ROOT = Path(bertworks.__file__).parent
 FLOORS = [
     {"config", "files"},
-    {"tokenizer", "model", "training.optim", "training.parallel", "training.report"}
+    {"workers", "tokenizer", "model", "training.optim", "training.parallel", "training.report"}
     | {"tasks.metrics", "tasks.table", "sheets", "resampling"},
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},

@@ -12,7 +12,6 @@ import ast
 import hashlib
 import inspect
 import json
-import multiprocessing as mp
 import os
 import re
 import sysconfig
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .files import InputError, atomic_write
+from .workers import Context, cores
 
 STDLIB = "stdlib"  # label of the standard library
 SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__", "_vendor", "vendored", "node_modules"}
@@ -114,12 +114,11 @@ def _first(paragraph: str, seen: set[bytes]) -> bool:
 
 def _read_all(sources: list[Source], workers: int) -> Iterator[list[Document]]:
     """`read_source` of each, in order."""
-    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    workers = workers or (len(affinity(0)) if affinity else os.cpu_count() or 1)
+    workers = workers or cores()
     if workers == 1 or len(sources) < 2 * CHUNK:
         yield from map(read_source, sources)
         return
-    pool = ProcessPoolExecutor(workers, mp.get_context("spawn"))  # a fork would copy the locks of torch's threads
+    pool = ProcessPoolExecutor(workers, Context())
     try:
         yield from pool.map(read_source, sources, chunksize=CHUNK)
     finally:

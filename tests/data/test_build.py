@@ -209,6 +209,33 @@ def test_workers_end_with_a_killed_parent(tokenizer, tmp_path):
     raise AssertionError("worker processes outlive their parent")
 
 
+UNGUARDED = """
+from bertworks.data import build as b
+from bertworks.data.corpus import InputOptions
+from bertworks.tokenizer import Tokenizer
+print("running")
+config = b.BuildConfig(input=InputOptions(documents="blank-line"), workers=2)
+b.build([{corpus!r}], Tokenizer.load({tokenizer!r}), {out!r}, config, progress=False)
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["script", *(pytest.param(how, marks=pytest.mark.heavy) for how in ("-c", "stdin", "module"))],
+)
+def test_a_script_without_a_guard_builds_with_workers(corpus, tokenizer, tmp_path, how):
+    tokenizer.save(tmp_path / "tokenizer")
+    run(corpus, tokenizer, tmp_path / "one")
+    names = {"corpus": str(corpus), "tokenizer": str(tmp_path / "tokenizer"), "out": str(tmp_path / "two")}
+    script = tmp_path / "a script.py" if how != "module" else tmp_path / "unguarded.py"
+    script.write_text(code := UNGUARDED.format(**names))
+    arguments = {"script": [script], "-c": ["-c", code], "stdin": ["-"], "module": ["-m", "unguarded"]}[how]
+    given = {"input": code if how == "stdin" else None, "cwd": tmp_path if how == "module" else None}
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, **given)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "running\n", "")
+    assert content(tmp_path / "two") == content(tmp_path / "one")
+
+
 def test_a_full_disk_is_one_message_and_the_build_goes_on_later(corpus, tokenizer, tmp_path, small_parts, monkeypatch):
     run(corpus, tokenizer, tmp_path / "whole")
     for where in ("bertworks.data.encode", "bertworks.data.merge"):

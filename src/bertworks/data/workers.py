@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
+from ..workers import Context, cores
 from .encode import PartWriter
 
 
@@ -15,15 +16,13 @@ class Workers:
 
     def __init__(self, count: int, tokenizer: Path, language: str, max_sentence_tokens: int) -> None:
         """`count` processes, 0 for one a core; the rest as in `PartWriter.of`."""
-        count = count or _cores()
+        count = count or cores()
         self.arguments = (tokenizer, language, max_sentence_tokens)
         self.limit = 2 * count
         self.pending: set[Future[None]] = set()
         self.pool: ProcessPoolExecutor | None = None
         if count > 1:
-            # Spawned, not forked: a fork would leave locks of the caller's threads (torch's, say) held for ever.
-            context = mp.get_context("spawn")
-            self.pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=self.arguments)
+            self.pool = ProcessPoolExecutor(count, Context(), initializer=_begin, initargs=self.arguments)
         else:
             self.writer = PartWriter.of(*self.arguments)
 
@@ -74,8 +73,3 @@ def _end_with_parent() -> None:
 
 def _write(path: Path, texts: list[str]) -> None:
     _worker["writer"].write(path, texts)
-
-
-def _cores() -> int:
-    """Cores that this process may use; not every system can say."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

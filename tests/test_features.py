@@ -5,6 +5,7 @@ import io
 import itertools
 import sys
 import tracemalloc
+import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from bertworks.cli import main
 from bertworks.features import Extractor, FeatureConfig, extract
 from bertworks.files import InputError
 from bertworks.model.heads import build_model
+from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from tiny_task import TINY, tiny_folder
 
 TEXTS = ["good film, abc", "", "bad", "a " * 20 + "good-bad. \t x", "  b  ", "café film", "d" * 7]
@@ -44,6 +46,23 @@ def close(found, expected):
 
 
 # ---- vectors
+
+
+def test_places_and_words_are_those_of_decomposed_text(tmp_path):
+    """Syllables and accents: the same vectors, at places of the text as it is given."""
+    words = ["café", "한", "##국", "bad", ",", *SPECIAL_TOKENS]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path / "vocab.txt", lowercase=False)
+    encoder = build_model(dataclasses.replace(TINY, vocab_size=len(words)), seed=1).encoder
+    text = "café, 한국 bad"
+    apart = unicodedata.normalize("NFD", text)
+    for how in (None, "first"):
+        extractor = Extractor(encoder, tokenizer, FeatureConfig(words=how))
+        (one, other), (chunk,) = extractor.stream([text, apart]), extractor.chunks([apart])
+        close(one.vectors, other.vectors)
+        written = [apart[a:b] for a, b in other.offsets]
+        assert [unicodedata.normalize("NFC", part) for part in written] == [text[a:b] for a, b in one.offsets]
+        assert chunk.strings is None or chunk.strings == apart.split()
 
 
 @pytest.mark.parametrize("layers", ["last", "second-to-last", "embeddings", "concat-last-2", "weighted-sum", "0"])

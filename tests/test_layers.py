@@ -15,7 +15,7 @@ ROOT = Path(bertworks.__file__).parent
 FLOORS = [
     {"config", "files"},
     {"workers", "tokenizer", "model", "training.optim", "training.parallel", "training.report"}
-    | {"tasks.metrics", "tasks.table", "sheets", "resampling"},
+    | {"tasks.metrics", "sheets", "resampling"},
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
     {"pretrain", "static", "finetune", "evaluate"},

@@ -1,10 +1,12 @@
 """The predictor against direct computation and, for real weights, against transformers."""
 
+import dataclasses
 import importlib.util
 import io
 import itertools
 import json
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from bertworks.predictor import CHUNK, Predictor, _chunks
 from bertworks.tasks.long_texts import windows_of
 from bertworks.tasks.tagging import from_texts
 from bertworks.tasks.tags import chunks
+from bertworks.tokenizer import Tokenizer
 from tiny_task import TINY, VOCAB, tiny_folder
 
 TEXTS = ["a b c", "good film", "", "d " * 20, "bad"]
@@ -272,6 +275,61 @@ def test_choose(pretrained, tmp_path):
         scores = torch.cat([model.eval().heads["choice"](model.encoder(*row).pooled)[0] for row in rows])
     np.testing.assert_allclose(found["scores"], scores.softmax(0), atol=1e-5)
     assert found["choice"] == int(scores.argmax()) and found["text"] == choices[found["choice"]]
+
+
+# ---- decomposed text
+
+LETTERED = "Café 한국, bad film Ångström"  # its decomposed form has no piece in a cased vocabulary
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["cased", "uncased"])
+def lettered(request, tmp_path_factory) -> Path:
+    """A tokenizer that knows accents and syllables."""
+    folder = tmp_path_factory.mktemp("lettered") / "model"
+    written = ["Café", "한국", "Ångström"]
+    words = [*VOCAB, *(f"{a}{c}" for word in written for a, c in zip(("", *["##"] * 9), word, strict=False))]
+    words += ["cafe", "angstrom", *unicodedata.normalize("NFD", "한국")] if request.param else []
+    (folder.parent / "vocab.txt").write_text("\n".join(dict.fromkeys(words)) + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(folder.parent / "vocab.txt", lowercase=request.param)
+    config = dataclasses.replace(TINY, vocab_size=tokenizer.vocab_size)
+    save_folder(folder, build_model(config, seed=2), tokenizer)
+    return folder
+
+
+def headed(lettered: Path, folder: Path, head: str, labels=(), **task) -> Predictor:
+    model = build_model(load_model(lettered).config, (head,), labels=len(labels), seed=4)
+    with torch.no_grad():
+        for name, weight in model.heads.named_parameters():
+            weight.mul_(60 if name.endswith("weight") else 1)
+    save_folder(folder, model, lettered, labels=list(labels) or None, max_length=16, task=task or None)
+    return Predictor(folder)
+
+
+def test_decomposed_text_gets_the_same_answer(lettered, tmp_path):
+    apart = unicodedata.normalize("NFD", LETTERED)
+    predictor = headed(lettered, tmp_path / "c", "classifier", ["one", "two", "three"])
+    assert predictor.classify([LETTERED], all_scores=True) == predictor.classify([apart], all_scores=True)
+    pairs = [predictor.classify([text], [text], all_scores=True) for text in (LETTERED, apart)]
+    assert pairs[0] == pairs[1]
+    predictor = Predictor(lettered)
+    np.testing.assert_array_equal(predictor.embed(LETTERED), predictor.embed(apart))
+    filled = [predictor.fill_mask(text + " [MASK]", top_k=2)[0] for text in (LETTERED, apart)]
+    assert [c["score"] for c in filled[0]] == [c["score"] for c in filled[1]]
+    assert filled[1][0]["text"].startswith(apart)  # the caller's text
+
+
+def test_places_are_those_of_decomposed_text(lettered, tmp_path):
+    apart = unicodedata.normalize("NFD", LETTERED)
+    predictor = headed(lettered, tmp_path / "t", "tagger", TAGS, kind="tagging")
+    expected, found = predictor.tag(LETTERED), predictor.tag(apart)
+    assert expected and [e["score"] for e in found] == [e["score"] for e in expected]
+    assert [unicodedata.normalize("NFC", e["text"]) for e in found] == [e["text"] for e in expected]
+    assert all(e["text"] == apart[e["start"] : e["end"]] for e in found)
+    predictor = headed(lettered, tmp_path / "s", "span", kind="span")
+    one, other = (next(predictor.answer_stream([("bad", text)], n_best=9)) for text in (LETTERED, apart))
+    assert len(one) == len(other) > 3
+    for a, b in zip(one, other, strict=True):
+        assert b["text"] == apart[b["start"] : b["end"]] and unicodedata.normalize("NFC", b["text"]) == a["text"]
 
 
 # ---- masks

@@ -20,6 +20,7 @@ from bertworks.evaluate import evaluate
 from bertworks.files import InputError
 from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
+from bertworks.probing.attention import attend
 from bertworks.probing.controls import by_lexicon, by_type
 from bertworks.probing.heads import HeadsConfig, ablate_heads, masked
 from bertworks.probing.inside import Inside, cosine
@@ -32,7 +33,7 @@ from bertworks.probing.similarity import WordConfig, compare_word, pair_means
 from bertworks.tasks.base import Limits
 from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.tasks.ner import CONLL2003
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
 from shared_data import needs_shared, shared
 from tiny_task import TINY, tiny_folder, tiny_table
 
@@ -116,6 +117,25 @@ def test_a_word_of_several_pieces_is_their_mean(inside):
         ]
     expected = cosine(states[0][:, 2:5].mean(1), states[1][:, 3:6].mean(1))
     np.testing.assert_allclose(np.array(found["similarity"])[1:, 0, 1], expected, atol=1e-5)
+
+
+def test_a_decomposed_word_is_found(tmp_path):
+    import unicodedata
+
+    words = ["café", "the", "bad", "film", *SPECIAL_TOKENS]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path / "vocab.txt", lowercase=False)
+    model = build_model(replace(TINY, vocab_size=len(words)), seed=1)
+    save_folder(tmp_path / "model", model, tokenizer)
+    inside, sentences = Inside(tmp_path / "model", device="cpu"), ["the bad café", "café film"]
+    apart = [unicodedata.normalize("NFD", text) for text in sentences]
+    composed = compare_word(inside, "café", sentences, WordConfig())
+    for word, texts in (("cafe\u0301", sentences), ("café", apart)):
+        assert compare_word(inside, word, texts, WordConfig())["similarity"] == composed["similarity"]
+    assert attend(inside, apart[0]).tokens == attend(inside, sentences[0]).tokens
+    (tmp_path / "text.txt").write_text(apart[1], encoding="utf-8")
+    found = neighbours(inside, "café", [tmp_path / "text.txt"], NeighbourConfig(), InputOptions())
+    assert found["places"] == 1
 
 
 def test_words_are_found_whole(inside):

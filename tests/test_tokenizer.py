@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import reference_tokenizer as reference
 from bertworks.files import InputError
-from bertworks.tokenizer import Tokenizer, TokenizerConfig, normalize, unknown_share
+from bertworks.tokenizer import Tokenizer, TokenizerConfig, compose, normalize, unknown_share
 from bertworks.tokenizer.check import check, script
 from bertworks.tokenizer.training import sample_lines
 from bertworks.tokenizer.wordpiece import SPECIAL_TOKENS
@@ -434,6 +434,33 @@ def test_long_runs_of_marks_are_normalized_at_once() -> None:
 def test_long_runs_of_marks_train_and_encode_at_once(trained: Tokenizer) -> None:
     assert trained.tokenize("cafe" + ALTERNATING)
     assert Tokenizer.train([ENGLISH * 20 + ALTERNATING], TokenizerConfig(vocab_size=200)).vocab_size <= 200
+
+
+def test_composed_text_has_the_way_back() -> None:
+    """For any text: NFC, every character made of a stretch of the given text, in order, nothing left out."""
+    blocks = ((0x20, 0x250), (0x300, 0x370), (0x900, 0xA00), (0xD80, 0xE00), (0xF40, 0xF90), (0x1100, 0x1200))
+    blocks += ((0xAC00, 0xAC40), (0xFB1D, 0xFB50))
+    pool = [*(chr(i) for a, b in blocks for i in range(a, b)), "\u212b", "\u2126", "\u0344"]
+    rng = random.Random(1)
+    for _ in range(3000):
+        text = "".join(rng.choices(pool, k=rng.randint(0, 7)))
+        found = compose(text)
+        assert found.text == unicodedata.normalize("NFC", text)
+        if found.begin is not None and found.end is not None:
+            begin, end = found.begin.tolist(), found.end.tolist()
+            assert begin == sorted(begin) and begin[0] == 0 and begin[-1] == end[-1] == end[-2] == len(text)
+            assert all(a < b for a, b in zip(begin[:-1], end[:-1], strict=True))
+    text = "한국 cafe\u0301, q\u0323\u0307"
+    apart = compose(unicodedata.normalize("NFD", text))
+    assert apart.text == unicodedata.normalize("NFC", text)
+    assert [apart.span(*span) for span in ((0, 1), (1, 2), (0, 7), (8, 9), (5, 5))] == [
+        (0, 3),
+        (3, 6),
+        (0, 12),
+        (13, 14),
+        (9, 9),
+    ]
+    assert compose("e" + ALTERNATING).text == normalize("NFC", "e" + ALTERNATING)
 
 
 def test_unknown_share(trained: Tokenizer) -> None:

@@ -32,6 +32,7 @@ from .tasks.questions import Question
 from .tasks.scores import compute_scores
 from .tasks.span import SpanRows
 from .tasks.tagging import Entity, TagRows, entities, from_texts
+from .tokenizer import normalize
 from .training.parallel import World
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class Predictor:
 
     @torch.no_grad()
     def _fill(self, text: str, top_k: int) -> list[list[Candidate]]:
-        encoding = self.tokenizer.encode(text, max_length=self.max_length, specials=True)
+        encoding = self.tokenizer.encode(normalize("NFC", text), max_length=self.max_length, specials=True)
         places = [i for i, number in enumerate(encoding.ids) if number == self.tokenizer.mask_id]
         mask = self.tokenizer.roles["mask"]
         if mask not in text:

@@ -46,7 +46,7 @@ def attend(inside: Inside, text: str, pair: str | None = None, max_length: int |
     limit = max_length or inside.positions
     if not 8 <= limit <= inside.positions:
         raise InputError(f"max_length = {limit}; expected 8 to {inside.positions}, the positions of {inside.folder}")
-    encoding = inside.tokenizer.encode(text, pair, limit)
+    encoding = inside.encode(text, pair, limit)
     specials = [offset == (0, 0) for offset in encoding.offsets]
     if all(specials):
         raise InputError(f"{text!r} has no token; give a text")

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from ..checkpoint.folder import find_model, load_model, load_tokenizer
 from ..files import InputError
+from ..tokenizer import Encoding, normalize
 
 BATCH = 32  # sentences a forward pass
 Floats = NDArray[np.float32]
@@ -52,6 +53,11 @@ class Inside:
                 first = self.tokenizer.readable(piece)[0]
                 continues[piece] = first.isalnum() or first == "\ufffd"
         return continues
+
+    def encode(self, text: str, pair: str | None = None, max_length: int | None = None) -> Encoding:
+        """The tokens of a text or pair, which is composed (NFC) first."""
+        pair = None if pair is None else normalize("NFC", pair)
+        return self.tokenizer.encode(normalize("NFC", text), pair, max_length)
 
     def layer(self, number: int) -> int:
         """The place of a layer among the hidden states. Raises InputError if there is no such layer."""
@@ -92,6 +98,7 @@ class Inside:
 
         Raises InputError if there are none, or not all are known.
         """
+        word = normalize("NFC", word)
         forms = self.tokenizer.ids_of(list(dict.fromkeys([self.tokenizer.inside(word), word])))
         if not forms[0] or self.tokenizer.unk_id in forms[0]:
             found = (

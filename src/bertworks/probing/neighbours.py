@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ..data.corpus import InputOptions, Reader
 from ..data.sentences import split_sentences
 from ..files import InputError
+from ..tokenizer import normalize
 from ..training.parallel import facts
 from .inside import BATCH, Floats, Forms, Inside, cosine
 
@@ -68,7 +69,7 @@ def neighbours(
     Raises InputError if a file cannot be read, the sentence lacks the word, or the corpus does.
     """
     text = config.sentence or word
-    ids = inside.tokenizer.encode(text).ids
+    ids = inside.encode(text).ids
     layer, span = inside.layer(config.layer), inside.require(text, ids, word, config.beginning)
     query = _mean(next(inside.states([ids])), layer, span)
     reader = Reader(corpus, options)
@@ -157,7 +158,7 @@ def _sentences(reader: Reader, first: str, language: str) -> Iterator[tuple[str,
     """(sentence, source of its document). Plain text without the word's `first` piece is not divided at all."""
     first = first.lower()
     for document in reader:
-        for paragraph in document.text.split("\n"):
+        for paragraph in normalize("NFC", document.text).split("\n"):
             if not paragraph.isascii() or first in paragraph.lower():
                 for sentence in split_sentences(paragraph, language):
                     yield sentence, document.source

@@ -53,7 +53,7 @@ def compare_word(
     if len(sentences) < 2:
         raise InputError(f"{len(sentences)} sentence; expected two or more to compare the word in")
     pieces = inside.pieces_of(word)
-    rows = [inside.tokenizer.encode(text).ids for text in sentences]
+    rows = [inside.encode(text).ids for text in sentences]
     places = [inside.require(text, row, word, config.beginning) for text, row in zip(sentences, rows, strict=True)]
     found = zip(rows, inside.states(rows), places, strict=True)
     vectors = np.stack([_vector(inside, row, states, at) for row, states, at in found])  # (S, L + 2, D)
@@ -94,7 +94,7 @@ def _vector(inside: Inside, ids: Sequence[int], states: Floats, span: Span) -> F
 def _baseline(inside: Inside, sentences: Sequence[str], config: WordConfig) -> tuple[list[float], int]:
     """Mean cosine, a number a layer, of pairs of different words in different sentences; how many pairs."""
     limit = inside.positions
-    rows = [inside.tokenizer.encode(text, max_length=limit).ids for text in sentences]
+    rows = [inside.encode(text, max_length=limit).ids for text in sentences]
     spans = [inside.words(row) for row in rows]
     vectors = [
         np.stack([_vector(inside, row, states, span) for span in words], 1)  # (L + 2, W, D)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
-from ..tokenizer import Tokenizer, continues_letter
+from ..tokenizer import Tokenizer, compose, continues_letter
 from .base import Limits
 from .inputs import Rows
 from .windows import Contexts, Windows
@@ -84,7 +84,7 @@ class Decoder:
         of padding after those of its tokens. These take places among the n best, as in the original.
         """
         wide = scores.astype(np.float64)
-        final = functools.partial(final_text, plain=PlainWords(self.tokenizer))
+        final = functools.partial(final_span, plain=PlainWords(self.tokenizer))
         for windows in self._by_question():
             parts = [self._candidates(w, wide[edges[w] : edges[w + 1]]) for w in windows]
             found = Candidates(*(np.concatenate(part) for part in zip(*parts, strict=True)))
@@ -114,7 +114,11 @@ class Decoder:
         return Candidates(base + first, base + last, scores[place + first, 0], scores[place + last, 1])
 
     def _rank(
-        self, context: int, found: Candidates, null: tuple[float, float] | None, final: Callable[[str, str], str]
+        self,
+        context: int,
+        found: Candidates,
+        null: tuple[float, float] | None,
+        final: Callable[[str, str], tuple[int, int]],
     ) -> Answers:
         """The n best of one question, no text twice. null: scores of no answer, None if there must be one."""
         totals = found.start_logit + found.end_logit
@@ -140,10 +144,12 @@ class Decoder:
         shares = softmax([start + end for start, end in logits])
         return [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, places, shares, logits, strict=True)]
 
-    def _text(self, context: int, first: int, last: int, final: Callable[[str, str], str]) -> str:
+    def _text(self, context: int, first: int, last: int, final: Callable[[str, str], tuple[int, int]]) -> str:
         """A candidate as the original tells it, by aligning word pieces; with other vocabularies as it stands there."""
         if self.tokenizer.kind == "wordpiece":
-            return final(self._tokens_as_text(first, last), self._words_as_text(first, last))
+            words = self._words_as_text(first, last)
+            composed = compose(words)
+            return words[slice(*composed.span(*final(self._tokens_as_text(first, last), composed.text)))]
         return " ".join(self.contexts.texts[context][slice(*self._place(context, first, last))].split())
 
     def _tokens_as_text(self, first: int, last: int) -> str:
@@ -191,7 +197,12 @@ class PlainWords(dict[str, str]):
 
 
 def final_text(predicted: str, original: str, plain: PlainWords) -> str:
-    """The part of `original` that `predicted`, a text of word pieces, stands for; all of it if they cannot be aligned.
+    """The part of `original` that `predicted`, a text of word pieces, stands for; all of it if they do not align."""
+    return original[slice(*final_span(predicted, original, plain))]
+
+
+def final_span(predicted: str, original: str, plain: PlainWords) -> tuple[int, int]:
+    """Where that part begins and ends.
 
     It is looked for in the normalized form of `original`; then the two forms are matched character by character, spaces
     left out. So "zurich" in "(Zürich)," is Zürich.
@@ -199,12 +210,12 @@ def final_text(predicted: str, original: str, plain: PlainWords) -> str:
     normal = " ".join(filter(None, [plain[word] for word in original.split(" ")]))
     begin = normal.find(predicted)
     if begin < 0 or not predicted:
-        return original
+        return 0, len(original)
     if len(original) - original.count(" ") != len(normal) - normal.count(" "):
-        return original
+        return 0, len(original)
     first = begin - normal.count(" ", 0, begin)
     last = first + len(predicted) - predicted.count(" ") - 1
-    return original[_place_of(original, first) : _place_of(original, last) + 1]
+    return _place_of(original, first), _place_of(original, last) + 1
 
 
 def _place_of(text: str, number: int) -> int:

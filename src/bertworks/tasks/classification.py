@@ -1,7 +1,7 @@
 """Classification of single texts and of pairs, regression, and several labels at once (paper, section 4.1).
 
 Featurising is run_classifier.py's: [CLS] A [SEP] or [CLS] A [SEP] B [SEP], the longer text cut from its end; a second
-text without a single word piece counts as none. What was cut is counted.
+text without a single word piece counts as none. What was cut is counted. Texts are composed (NFC) first.
 
 Shapes: N examples, K labels.
 """
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ..files import InputError
 from ..objectives import IGNORED, ClassificationObjective
-from ..tokenizer import Tokenizer, cut_lengths
+from ..tokenizer import Tokenizer, cut_lengths, normalize
 from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .metrics import METRICS, guessing
@@ -146,8 +146,9 @@ def frame(
     between = [sep] * tokenizer.layout.pair_separators
     parts, lengths, first, cut = [np.empty(0, np.int32)], [], [], []
     for start in range(0, len(texts), CHUNK):
-        one = tokenizer.ids_of(texts[start : start + CHUNK])
-        two = tokenizer.ids_of(pairs[start : start + CHUNK]) if any(pairs[start : start + CHUNK]) else [[]] * len(one)
+        some, others = ([normalize("NFC", text) for text in part[start : start + CHUNK]] for part in (texts, pairs))
+        one = tokenizer.ids_of(some)
+        two = tokenizer.ids_of(others) if any(others) else [[]] * len(one)
         flat: list[int] = []
         for a, b in zip(one, two, strict=True):
             specials = 2 + len(between) if b else 2

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..objectives import IGNORED
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, normalize
 from .inputs import Inputs, Rows
 
 
@@ -22,7 +22,7 @@ def windows_of(tokenizer: Tokenizer, texts: Sequence[str], max_seq_length: int) 
     room = max_seq_length - 2
     ids: list[int] = []
     lengths, owner = [], []
-    for number, text in enumerate(tokenizer.ids_of(texts)):
+    for number, text in enumerate(tokenizer.ids_of([normalize("NFC", text) for text in texts])):
         count = 1 + max(0, -(-(len(text) - room) // max(1, room * 3 // 4)))
         for start in np.linspace(0, max(0, len(text) - room), count).astype(int).tolist():
             part = text[start : start + room]

@@ -2,7 +2,8 @@
 
 The first word piece of a unit answers for it, the others are not looked at. A document's sentences lie end to end in
 windows of max_seq_length ("the maximal document context provided by the data"), whole sentences as long as they fit; a
-longer sentence has overlapping windows, and each of its units counts where it stands deepest inside one.
+longer sentence has overlapping windows, and each of its units counts where it stands deepest inside one. Texts are
+composed (NFC) before they are tokenized; units and entities count characters of the text as it was given.
 
 Shapes: N rows, U units of all rows, P word pieces of all rows, W windows, T tokens of all windows, K tags.
 """
@@ -22,7 +23,7 @@ from torch.nn import functional as F
 
 from ..files import InputError
 from ..objectives import IGNORED, TaggingObjective
-from ..tokenizer import Encoding, Tokenizer, continues_letter
+from ..tokenizer import Encoding, Tokenizer, compose, continues_letter
 from .base import Judged, Kind, Limits, Task
 from .conlleval import evaluate
 from .inputs import Inputs
@@ -78,11 +79,13 @@ def from_texts(tokenizer: Tokenizer, texts: Sequence[str], characters: bool = Fa
     """Rows to predict for, each text a document. Units: words, or characters."""
     if characters:
         return [Tagged(text, tuple((i, i + 1) for i in range(len(text))), document=n) for n, text in enumerate(texts)]
-    encodings = tokenizer.encode_batch(texts)
-    return [
-        Tagged(text, tuple(_words_of(tokenizer, text, encoding)), document=number)
-        for number, (text, encoding) in enumerate(zip(texts, encodings, strict=True))
-    ]
+    composed = [compose(text) for text in texts]
+    encodings = tokenizer.encode_batch([one.text for one in composed])
+    rows = []
+    for number, (text, one, encoding) in enumerate(zip(texts, composed, encodings, strict=True)):
+        units = np.array(_words_of(tokenizer, one.text, encoding), np.int64).reshape(-1, 2)
+        rows.append(Tagged(text, tuple(map(tuple, one.spans(units).tolist())), document=number))
+    return rows
 
 
 def _words_of(tokenizer: Tokenizer, text: str, encoding: Encoding) -> list[tuple[int, int]]:
@@ -172,13 +175,14 @@ def _tokenized(tokenizer: Tokenizer, texts: Sequence[str]) -> _Pieces:
     base = 0
     for first in range(0, len(texts), CHUNK):
         some = texts[first : first + CHUNK]
-        encodings = tokenizer.encode_batch(some)
+        composed = [compose(text) for text in some]
+        encodings = tokenizer.encode_batch([one.text for one in composed])
         starts = np.cumsum([base, *(len(text) + 1 for text in some)])
         base = starts[-1]
         counts.append(np.array([len(encoding.ids) - 2 for encoding in encodings], np.int64))
         ids.append(np.array([i for encoding in encodings for i in encoding.ids[1:-1]], np.int32))
-        offsets = np.array([o for encoding in encodings for o in encoding.offsets[1:-1]], np.int64).reshape(-1, 2)
-        spans.append(offsets + np.repeat(starts[:-1], counts[-1])[:, None])
+        for one, encoding, start in zip(composed, encodings, starts, strict=False):
+            spans.append(one.spans(np.array(encoding.offsets[1:-1], np.int64).reshape(-1, 2)) + start)
     return _Pieces(np.concatenate(ids), np.concatenate(spans), np.concatenate(counts))
 
 

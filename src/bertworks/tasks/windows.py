@@ -4,6 +4,7 @@ A window is [CLS] question [SEP] piece of the context [SEP]. Each begins `doc_st
 one reaches the end of the context. As in the original, a context is split into words at white space and every word is
 tokenized by itself: so each distinct word is tokenized once, and all else is slicing of arrays. Where a piece holds the
 space before it (byte-level BPE), a word at the beginning of a context is another one than the same word further on.
+Words are composed (NFC) before they are tokenized; all places count characters of the context as it was given.
 
 Shapes: Q questions, C contexts, X words, P pieces of all contexts, W windows, A pieces of all windows.
 """
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, compose
 from .inputs import Rows
 
 WORD = re.compile("[^ \t\r\n\u202f]+")  # what the original's reader takes for a word: other spaces do not end one
@@ -109,12 +110,17 @@ def _tokenize_words(tokenizer: Tokenizer, words: list[str]) -> tuple[Rows, Ints,
     ]
     for start in range(0, len(groups), GROUP):
         chunk = groups[start : start + GROUP]
-        for group, encoded in zip(chunk, tokenizer.encode_batch([between.join(group) for group in chunk]), strict=True):
-            begins = edges_of([len(word) + len(between) for word in group])[:-1]
-            begins = begins + np.array([word[0] == " " for word in group])  # its own space is no part of a word
+        composed = [[compose(word) for word in group] for group in chunk]
+        joined = [between.join(word.text for word in group) for group in composed]
+        for group, encoded in zip(composed, tokenizer.encode_batch(joined), strict=True):
+            begins = edges_of([len(word.text) + len(between) for word in group])[:-1]
+            begins = begins + np.array([word.text[0] == " " for word in group])  # its own space is no part of a word
             places = np.array(encoded.offsets[1:-1], np.int32).reshape(-1, 2)  # without [CLS] and [SEP]
             owner = np.searchsorted(begins, np.maximum(places[:, 0], places[:, 1] - 1), "right") - 1
             inside = np.maximum(places - begins[owner, None], 0).astype(np.int32)
+            for i in (i for i, word in enumerate(group) if word.begin is not None):
+                space = int(group[i].text[0] == " ")
+                inside[owner == i] = group[i].spans(inside[owner == i] + space) - space
             parts.append((np.bincount(owner, minlength=len(group)), np.array(encoded.ids[1:-1], np.int32), inside))
     counts, ids, places = (np.concatenate(part) for part in zip(*parts, strict=True))
     return edges_of(counts), ids, places

@@ -227,6 +227,9 @@ def test_the_numbers_are_those_of_the_cells(finished, tiny_store, tiny_data):
     assert rows["side by side"]["tokens"] == rows["left"]["tokens"] + rows["right"]["tokens"]
     assert rows["side by side"]["parameters"] > rows["left"]["parameters"] > 100 * 16
     assert entry(results, "left", "SST-2")["paper_difference"] == pytest.approx(-0.6)
+    # random weights take their shape from the pre-training of "both" and nothing else
+    assert (rows["random"]["tokens"], rows["random"]["pretrain_seconds"]) == (0, 0)
+    assert entry(results, "random", "perplexity")["values"] == {} and rows["frozen"]["tokens"] == rows["both"]["tokens"]
 
 
 def test_a_snapshot_is_compared_with_the_bases_of_the_same_step(tiny_store, tiny_data, tmp_path):
@@ -248,7 +251,7 @@ def test_the_tables(finished):
     both = entry(results, "both", "SST-2")
     assert f"{100 * both['mean']:.1f} ± {100 * both['sd']:.1f}" in text and "*92.7*" in text and "*-0.6*" in text
     assert "*4.00*" in text and "## Differences from both" in text and "![Tiny](study.png)" in text
-    assert "over 2 seeds of fine-tuning (1, 2)" in text and "--minute" not in text and "Not finished" not in text
+    assert "over 2 seeds of fine-tuning (1, 2)" in text and "--minute" not in text and "have not been run" not in text
     assert (out / "study.svg").read_text().count("<svg") == 1
 
 
@@ -303,7 +306,10 @@ def test_a_stopped_study_goes_on_to_the_same_figures(finished, tiny_store, tiny_
             patch.setattr(running, name, stopping(getattr(running, name)))
         assert run_study(plan, tmp_path, tmp_path / "cells", Options(quiet=True)) is None
     half = read_json(tmp_path / "results.json")
-    assert 0 < len(half["left"]) < len(half["cells"]) and "are still to come" in (tmp_path / "study.md").read_text()
+    assert (
+        0 < len(half["left"]) < len(half["cells"])
+        and f"runs {len(half['left'])} have not been run" in (tmp_path / "study.md").read_text()
+    )
     assert (tmp_path / "study.png").exists()  # what is known so far
     results = run_study(plan, tmp_path, tmp_path / "cells", Options(quiet=True))
     assert results["measured"] == read_json(out / "results.json")["measured"]

@@ -53,6 +53,12 @@ class Row:
         return tuple({cell.key: cell for cell in found}.values())
 
     @property
+    def random(self) -> bool:
+        """Whether all its fine-tuning begins with random weights: its start gives the shape alone."""
+        works = [cell.work for cells in self.tuned.values() for cell in cells]
+        return bool(works) and all(isinstance(work, Finetuning) and work.config.random_init for work in works)
+
+    @property
     def cells(self) -> list[Cell]:
         """All its cells, in the order in which they can be worked on."""
         before = [one for cell in self.start.needs for one in (*cell.before, cell)]

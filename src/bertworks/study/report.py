@@ -98,7 +98,7 @@ def _first(cell: Cell) -> str:
 
 def _held_out(row: Row, column: Column, cells: Cells) -> dict[str, Any]:
     """A metric of the pre-training at its end; none of snapshots and of two models side by side."""
-    trained = row.trained
+    trained = () if row.random else row.trained
     results = cells.results(trained[0]) if len(trained) == 1 and row.step is None else None
     failed = [{"seed": None, **failure} for cell in trained if (failure := cells.failure(cell))]
     metrics = results["metrics"] if results else {}
@@ -146,9 +146,11 @@ def paired(base: dict[str, float], other: dict[str, float]) -> dict[str, Any] | 
 
 
 def _row(row: Row, cells: Cells) -> dict[str, Any]:
-    """What a row has cost: the pre-training it is made of, up to its snapshot, and all its fine-tuning."""
-    runs = [results for cell in row.trained if (results := cells.results(cell))]
-    whole = len(runs) == len(row.trained)
+    """The costs of a row: its pre-training up to its snapshot (none for random weights), and all its fine-tuning."""
+    trained = () if row.random else row.trained
+    runs = [results for cell in trained if (results := cells.results(cell))]
+    whole = len(runs) == len(trained)
+    known = whole and (bool(runs) or row.random)  # nothing is known of a model folder from elsewhere
     shares = [1.0 if row.step is None else row.step / results["steps"] for results in runs]
     tuning = {cell.name: cell for group in row.tuned.values() for cell in group}.values()  # columns may share cells
     tuned = [results for cell in tuning if (results := cells.results(cell))]
@@ -158,7 +160,7 @@ def _row(row: Row, cells: Cells) -> dict[str, Any]:
         "x": row.x,
         "start": row.start.folder.as_posix() if row.start.needs else "",
         "parameters": parameters(cells.folder / row.start.folder),
-        "tokens": sum(r["tokens"] * share for r, share in zip(runs, shares, strict=True)) if runs and whole else None,
+        "tokens": sum(r["tokens"] * share for r, share in zip(runs, shares, strict=True)) if known else None,
         "pretrain_seconds": sum(r["seconds"] * s for r, s in zip(runs, shares, strict=True)) if whole else None,
         "finetune_seconds": sum(results["seconds"] for results in tuned),
         "steps": row.step or (runs[0]["steps"] if len(runs) == 1 else None),
@@ -304,5 +306,14 @@ def _notes(results: dict[str, Any]) -> list[str]:
         notes.append("† so many of the runs collapsed to the same answer everywhere; they are in the mean.")
     notes += [f"{one['what']} {one['outcome']}: {one['message']}" for one in results["failed"]]
     if results["left"]:
-        notes.append(f"Not finished: {len(results['left'])} of {len(results['cells'])} runs are still to come.")
+        notes.append(_dashes(results))
     return [*notes, *results["notes"]]
+
+
+def _dashes(results: dict[str, Any]) -> str:
+    """How much of the study has not been run: cells of the table, and runs."""
+    empty, left = sum(not entry["n"] for entry in results["measured"]), len(results["left"])
+    return (
+        f"A dash is a missing figure: {empty} of {len(results['measured'])}. Of the study's {len(results['cells'])} "
+        f"runs {left} have not been run."
+    )

@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import json
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from bertworks.data.encode import PartWriter
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from bertworks.tokenizer.bert_rules import BertRules
 
 LINES = InputOptions(documents="blank-line")
 WORDS = (
@@ -184,6 +186,20 @@ def test_a_killed_build_typed_again_gives_the_same_store(tokenizer, tmp_path):
 
 
 @pytest.mark.heavy
+def test_a_store_of_the_same_vocabulary_with_rules_written_otherwise_is_the_same(corpus, tokenizer, tmp_path):
+    """Stores made when tokenizer.json had the library's own steps for the original's rules are still accepted."""
+    rules = BertRules(lowercase=True, compose=True)
+    before = Tokenizer(json.dumps(json.loads(tokenizer.pipeline) | rules.library_steps))
+    assert before.pipeline != tokenizer.pipeline
+    manifest = run(corpus, before, tmp_path / "store")
+    assert manifest["tokenizer"]["fingerprint"] == before.fingerprint
+    files = content(tmp_path / "store")
+    assert run(corpus, tokenizer, tmp_path / "store") == manifest
+    assert content(tmp_path / "store") == files
+    run(corpus, tokenizer, tmp_path / "now")
+    assert Store.open(tmp_path / "now").fingerprint == Store.open(tmp_path / "store").fingerprint
+
+
 def test_workers_end_with_a_killed_parent(tokenizer, tmp_path):
     corpus = tmp_path / "text.txt"
     corpus.write_text("\n\n".join(document(i, 30) for i in range(20_000)))

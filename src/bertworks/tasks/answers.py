@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import pre_tokenizers
 
 from ..tokenizer import Tokenizer, compose, continues_letter
 from .base import Limits
@@ -188,11 +187,10 @@ class PlainWords(dict[str, str]):
     """Words as the vocabulary sees them: normalized, with spaces round punctuation. Each is looked at once."""
 
     def __init__(self, tokenizer: Tokenizer):
-        self._normalize = tokenizer.normalize
-        self._split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str  # that of every WordPiece model
+        self._tokenizer = tokenizer
 
     def __missing__(self, word: str) -> str:
-        self[word] = plain = " ".join(part for part, _ in self._split(self._normalize(word)))
+        self[word] = plain = " ".join(self._tokenizer.split(self._tokenizer.normalize(word)))
         return plain
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from ..files import InputError, read_json, write_json, write_text
 from . import byte_bpe, unigram
+from .bert_rules import BertRules
 from .pipeline import Layout, lowercases
 from .spiece import read_model
-from .wordpiece import evidently_syllables, normalizer_of, pipeline_of, read_vocab
+from .wordpiece import evidently_syllables, pipeline_of, read_vocab
 
 
 def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path]:
@@ -40,7 +41,7 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path]:
         raise InputError(f"{path}: a vocab.txt does not say whether it is uncased; say lowercase=True or False")
     pieces = read_vocab(path)
     compose = lowercase and evidently_syllables(pieces)
-    return pipeline_of(pieces, normalizer_of(lowercase, compose, settings.get("strip_accents"))), path
+    return pipeline_of(pieces, BertRules(lowercase, compose, settings.get("strip_accents"))), path
 
 
 def _file_in(folder: Path) -> Path:

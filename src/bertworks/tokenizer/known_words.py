@@ -7,7 +7,7 @@ from typing import Any
 
 import tokenizers
 
-from .pipeline import steps
+from .bert_rules import BertRules
 
 KNOWN_WORDS = 1 << 18  # words whose ids a process that calls ids_of keeps: some 50 MB
 
@@ -58,11 +58,8 @@ class KnownWords(dict[str, tuple[int, ...]]):
 
 def splits_like_bert(parts: Mapping[str, Any]) -> bool:
     """Whether a pipeline is one that `KnownWords.ids_of` can shortcut."""
-    rules = steps(parts, "normalizer")
     return (
-        [step["type"] for step in rules] in (["BertNormalizer"], ["BertNormalizer", "NFC"])
-        and rules[0]["clean_text"]
-        and [step["type"] for step in steps(parts, "pre_tokenizer")] == ["BertPreTokenizer"]
+        BertRules.of(parts) is not None
         and parts["model"]["type"] == "WordPiece"
         and all(token["special"] for token in parts["added_tokens"])
     )

@@ -1,13 +1,14 @@
 """The tokenizer: load or train a vocabulary, turn text into ids (paper, section 3, "Input/Output Representations").
 
 The `tokenizers` library does the work: WordPiece by the rules of the original code (google-research/bert,
-tokenization.py; docs/tokenizer.md lists the few characters on which library and original differ), RoBERTa's byte-level
-BPE, and ALBERT's Unigram. Special tokens are known by what they do: [CLS] in a comment stands for RoBERTa's <s> too.
+tokenization.py; bert_rules.py spells them out), RoBERTa's byte-level BPE, and ALBERT's Unigram. Special tokens are
+known by what they do: [CLS] in a comment stands for RoBERTa's <s> too.
 """
 
 import functools
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..files import InputError
 from . import byte_bpe, unigram, wordpiece
+from .bert_rules import BertRules
 from .folder import read_pipeline, write_files
 from .known_words import KnownWords, splits_like_bert
 from .pipeline import (
@@ -40,11 +42,15 @@ from .wordpiece import SPECIAL_TOKENS
 __all__ = ["SPECIAL_TOKENS", "Encoding", "Tokenizer", "TokenizerConfig"]
 
 
+_CONTINUES = re.compile("[^\\w\\s\\x00-\\x7f]|[\u1160-\u11ff\ud7b0-\ud7fb]")  # some of these continue a letter
+
+
 class Encoding(NamedTuple):
     """One input as the encoder takes it. Offsets: (start, end) in the caller's string, (0, 0) for [CLS] and [SEP].
 
-    A piece's offsets take in every character of which it has a part. So the bytes of one character, where byte-level
-    BPE cuts it into several pieces, have all the same offsets; the space that a piece begins with is left out.
+    A piece's offsets take in every character of which it has a part, and the accents of its last letter that the rules
+    strip. So the bytes of one character, where byte-level BPE cuts it into several pieces, have all the same offsets;
+    the space that a piece begins with is left out.
     """
 
     ids: list[int]
@@ -156,11 +162,9 @@ class Tokenizer:
     ) -> list[Encoding]:
         """`encode` for many texts, on every core. Raises ValueError if `pairs` has another length than `texts`."""
         library = self._special if specials else self._plain
-        first = library.encode_batch(texts, add_special_tokens=False)
-        if pairs is None:
-            return [self._frame([one], max_length) for one in first]
-        second = library.encode_batch(pairs, add_special_tokens=False)
-        return [self._frame([one, two], max_length) for one, two in zip(first, second, strict=True)]
+        sides = [texts] if pairs is None else [texts, pairs]
+        found = [zip(side, library.encode_batch(side, add_special_tokens=False), strict=True) for side in sides]
+        return [self._frame(parts, max_length) for parts in zip(*found, strict=True)]
 
     def decode(self, ids: Iterable[int], skip_specials: bool = True) -> str:
         """Text for `ids`: pieces joined, [CLS], [SEP], [PAD], [MASK] left out unless told otherwise."""
@@ -182,8 +186,15 @@ class Tokenizer:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of all that decides which ids a text gets: tokenizers with the same one agree everywhere."""
+        """A hash of vocabulary and rules: tokenizers with the same one give the same ids.
+
+        The original BERT's rules count as one, however a tokenizer.json writes them: in the library's own steps, as
+        bertworks did before, or spelled out (`BertRules`). So a vocabulary keeps its hash, and stores and models made
+        before fit those made now.
+        """
         pipeline = json.loads(self._json)
+        if rules := BertRules.of(pipeline):
+            pipeline |= rules.library_steps
         keys = ["added_tokens", "normalizer", "pre_tokenizer", "model"]
         keys += ["post_processor"] if self.kind != "wordpiece" else []  # so that fingerprints of old stores stay
         parts = {key: pipeline[key] for key in keys}
@@ -218,21 +229,22 @@ class Tokenizer:
         special = {*self.roles.values()}
         return np.array([piece[:1] != mark and piece not in special for piece in self.vocab])
 
-    def _frame(self, parts: list[tokenizers.Encoding], max_length: int | None) -> Encoding:
-        """Add [CLS] and [SEP] round one or two encodings and cut them to size."""
-        lengths = [len(part.ids) for part in parts]
+    def _frame(self, parts: Sequence[tuple[str, tokenizers.Encoding]], max_length: int | None) -> Encoding:
+        """Add [CLS] and [SEP] round the encodings of one or two texts and cut them to size."""
+        lengths = [len(part.ids) for _, part in parts]
         between = [self.sep_id] * self.layout.pair_separators
         specials = 2 + len(between) * (len(parts) - 1)
         if max_length is not None:
             if max_length < specials:
                 raise ValueError(f"max_length = {max_length} leaves no room for {specials} special tokens")
             lengths = cut_lengths(lengths, max_length - specials)
-        framed = Encoding([self.cls_id], [0], [], [(0, 0)], sum(len(part.ids) for part in parts) - sum(lengths))
-        for number, (part, length) in enumerate(zip(parts, lengths, strict=True)):
+        framed = Encoding([self.cls_id], [0], [], [(0, 0)], sum(len(part.ids) for _, part in parts) - sum(lengths))
+        for number, ((text, part), length) in enumerate(zip(parts, lengths, strict=True)):
+            offsets = part.offsets if self.kind == "bpe" else _with_whole_letters(text, part.offsets)
             ends = [self.sep_id] if number == len(parts) - 1 else between
             framed.ids.extend([*part.ids[:length], *ends])
             framed.type_ids.extend([number if self.layout.segments else 0] * (length + len(ends)))
-            framed.offsets.extend([*part.offsets[:length], *[(0, 0)] * len(ends)])
+            framed.offsets.extend([*offsets[:length], *[(0, 0)] * len(ends)])
         framed.tokens.extend(map(self.vocab.__getitem__, framed.ids))
         return framed
 
@@ -243,6 +255,18 @@ def continues_letter(char: str) -> bool:
     The library counts marks that it strips, and letters that it puts together (Hangul from jamo), to no piece.
     """
     return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
+
+
+def _with_whole_letters(text: str, offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Offsets whose ends take in all that continues a piece's last letter, up to the next piece."""
+    if not offsets or not _CONTINUES.search(text):
+        return offsets
+    out = []
+    for (start, end), limit in zip(offsets, [*(start for start, _ in offsets[1:]), len(text)], strict=True):
+        while end < limit and continues_letter(text[end]):
+            end += 1
+        out.append((start, end))
+    return out
 
 
 def cut_lengths(lengths: list[int], room: int) -> list[int]:

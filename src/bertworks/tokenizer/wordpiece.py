@@ -4,14 +4,16 @@ The program that made the published vocabularies was never released. The `tokeni
 stands in for it; it merges the most frequent pair of pieces, not the pair that raises the likelihood most.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import decoders, models, processors, trainers
 
 from ..files import InputError, read_lines
+from .bert_rules import BertRules
 from .pipeline import ordered
 from .training import LAYOUTS, TokenizerConfig, alphabet_of, sample_lines
 
@@ -27,42 +29,29 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
     ids in the order of a hash table that differs from run to run: so the alphabet is chosen and ordered here.
     """
     lines = sample_lines(texts, config.max_chars)
-    # Uncased: NFC after the original's rules (NFD, marks dropped) makes Hangul whole again and brings no accent back.
-    normalizer = normalizer_of(config.uncased, compose=config.uncased)
+    rules = BertRules(config.uncased, compose=config.uncased)
+    learner = tokenizers.Tokenizer.from_str(pipeline_of([], rules))
+    normalizer, split = learner.normalizer, learner.pre_tokenizer
+    assert normalizer is not None and split is not None
     alphabet = alphabet_of(lines, normalizer, config)
-    learner = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    learner.normalizer = normalizer  # type: ignore[assignment]
-    learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
+    # A character that the rules split off as a word never continues one.
+    inner = [char for char in alphabet if len(split.pre_tokenize_str("a" + char)) == 1]
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
-        special_tokens=[*config.specials, *alphabet, *("##" + c for c in alphabet if not _stands_alone(c))],
+        special_tokens=[*config.specials, *alphabet, *("##" + char for char in inner)],
         limit_alphabet=0,
         show_progress=False,
     )
     learner.train_from_iterator(lines, trainer, length=len(lines))
-    return pipeline_of(ordered(learner.get_vocab(), "training"), normalizer)
+    return pipeline_of(ordered(learner.get_vocab(), "training"), rules)
 
 
-def _stands_alone(char: str) -> bool:
-    """Whether the rules split this character off as a word, so that it never continues one."""
-    text = normalizers.BertNormalizer(lowercase=False).normalize_str("a" + char)
-    return len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text)) > 1
-
-
-def normalizer_of(lowercase: bool, compose: bool, strip_accents: bool | None = None) -> normalizers.Normalizer:
-    """The original's rules; `compose` puts NFC behind them."""
-    bert = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents)
-    return normalizers.Sequence([bert, normalizers.NFC()]) if compose else bert  # type: ignore[list-item]
-
-
-def pipeline_of(vocab: list[str], normalizer: normalizers.Normalizer) -> str:
+def pipeline_of(vocab: list[str], rules: BertRules) -> str:
     """The tokenizer.json of a WordPiece vocabulary."""
     ids = {piece: i for i, piece in enumerate(vocab)}
     model = models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=MAX_INPUT_CHARS_PER_WORD)
     library = tokenizers.Tokenizer(model)
-    library.normalizer = normalizer  # type: ignore[assignment]
-    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
     library.decoder = decoders.WordPiece(prefix="##")  # type: ignore[assignment]
     library.add_special_tokens([token for token in SPECIAL_TOKENS if token in ids])
     if "[CLS]" in ids and "[SEP]" in ids:
@@ -71,7 +60,7 @@ def pipeline_of(vocab: list[str], normalizer: normalizers.Normalizer) -> str:
             pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
             special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
         )
-    return library.to_str()
+    return json.dumps({**json.loads(library.to_str()), **rules.steps}, ensure_ascii=False)
 
 
 def read_vocab(path: Path) -> list[str]:

@@ -1,0 +1,101 @@
+"""The text rules of the original BERT (google-research/bert, tokenization.py) as steps of a tokenizer.json.
+
+The `tokenizers` library has these rules too (BertNormalizer, BertPreTokenizer), with older Unicode tables, without
+final sigma, and with one block of Chinese characters missing. The steps here spell the rules out, so that transformers
+reads the same rules from the file. White space needs no step before WhitespaceSplit.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from .pipeline import steps
+from .unicode14 import CASE_IGNORABLE, CASED, CONTROL, NONSPACING_MARK, PUNCTUATION
+
+Step = dict[str, Any]
+# The blocks that the original calls Chinese characters: no kana, no Hangul.
+CHINESE = "3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B73F 2B740-2B81F 2B820-2CEAF 2F800-2FA1F"
+
+
+def characters(ranges: str) -> str:
+    """Ranges of code points ("0041-005A 00DF") as the inside of a regular expression's [...].
+
+    The escapes are those that Oniguruma (the library's engine), Python and JavaScript have in common.
+    """
+    return re.sub("[0-9A-F]+", lambda code: _escaped(int(code[0], 16)), ranges).replace(" ", "").replace("\n", "")
+
+
+def _escaped(code: int) -> str:
+    return f"\\u{code:04X}" if code < 0x10000 else chr(code)
+
+
+def _replace(pattern: Step, content: str) -> Step:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def _remove(ranges: str) -> Step:
+    return _replace({"Regex": f"[{characters(ranges)}]"}, "")
+
+
+_CASED, _BETWEEN = f"[{characters(CASED)}]", f"[{characters(CASE_IGNORABLE)}]*+"
+# Python lower-cases a capital sigma to the final form after a cased letter, unless another one follows in the word.
+_FINAL_SIGMA = _replace({"Regex": f"{_CASED}{_BETWEEN}\\K\u03a3(?!{_BETWEEN}{_CASED})"}, "\u03c2")
+# The one character whose decomposition is newer than the library's tables (Dives Akuru, vowel sign O).
+_NEW_DECOMPOSITION = _replace({"String": "\U00011938"}, "\U00011935\U00011930")
+_CLEAN, _STRIP_MARKS = _remove(CONTROL), _remove(NONSPACING_MARK)
+# Chinese characters are split off like punctuation: they stand alone too.
+PRE_TOKENIZER: Step = {
+    "type": "Sequence",
+    "pretokenizers": [
+        {"type": "WhitespaceSplit"},
+        {
+            "type": "Split",
+            "pattern": {"Regex": f"[{characters(PUNCTUATION)}{characters(CHINESE)}]"},
+            "behavior": "Isolated",
+            "invert": False,
+        },
+    ],
+}
+
+
+@dataclass(frozen=True)
+class BertRules:
+    """Which of the original's rules hold, and whether Hangul stays whole."""
+
+    lowercase: bool
+    compose: bool = False  # NFC at the end: Hangul is whole again, accents do not come back
+    strip_accents: bool | None = None  # None: as `lowercase`, which is the original's rule
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any]) -> "BertRules | None":
+        """The rules of a tokenizer.json with the steps of this file or the library's own; None if it has others."""
+        found = steps(parts, "normalizer")
+        kinds = [step["type"] for step in found]
+        if kinds in (["BertNormalizer"], ["BertNormalizer", "NFC"]):
+            bert = found[0]
+            rules = cls(bert["lowercase"], "NFC" in kinds, bert["strip_accents"])
+        else:
+            lowercase, strip = "Lowercase" in kinds, "NFD" in kinds
+            rules = cls(lowercase, "NFC" in kinds, None if strip == lowercase else strip)
+        same = {**parts, **rules.steps} == parts or {**parts, **rules.library_steps} == parts
+        return rules if same else None
+
+    @cached_property
+    def steps(self) -> dict[str, Step]:
+        """The entries "normalizer" and "pre_tokenizer" of a tokenizer.json."""
+        found = [_CLEAN]
+        found += [_FINAL_SIGMA, {"type": "Lowercase"}] if self.lowercase else []
+        if self.lowercase if self.strip_accents is None else self.strip_accents:
+            found += [_NEW_DECOMPOSITION, {"type": "NFD"}, _STRIP_MARKS]
+        found += [{"type": "NFC"}] if self.compose else []
+        return {"normalizer": {"type": "Sequence", "normalizers": found}, "pre_tokenizer": PRE_TOKENIZER}
+
+    @property
+    def library_steps(self) -> dict[str, Step]:
+        """The same entries in the library's own words, as bertworks wrote them before; equal on nearly all text."""
+        bert = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+        bert |= {"strip_accents": self.strip_accents, "lowercase": self.lowercase}
+        composed = {"type": "Sequence", "normalizers": [bert, {"type": "NFC"}]}
+        return {"normalizer": composed if self.compose else bert, "pre_tokenizer": {"type": "BertPreTokenizer"}}

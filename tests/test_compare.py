@@ -280,10 +280,48 @@ def test_what_cannot_be_compared(tmp_path):
     with pytest.raises(InputError, match="a is not finished"):
         compare(good, tmp_path / "a")
     (tmp_path / "b/predictions.jsonl").write_text('{"line": 2, "lab')
-    with pytest.raises(InputError, match=r"predictions.jsonl: not valid JSON lines"):
+    with pytest.raises(InputError, match=r"predictions.jsonl, line [0-9]+: not valid JSON"):
         compare(good, tmp_path / "b")
     with pytest.raises(InputError, match="10 samples; expected 100"):
         compare(good, good, samples=10)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": {"accuracy": "0.8"}}, r"results.json: field metrics.accuracy is '0.8'; expected a number"),
+        ({"metrics": 3}, r"results.json: field metrics is 3; expected a table"),
+        ({"predicted": None}, r"results.json: field predicted is None; expected a table"),
+        ({"task": ["x"]}, r"results.json: field task is \['x'\]; expected a text"),
+        ({"kind": {}}, r"results.json: field kind is {}; expected a text"),
+        ([1], r"predictions.jsonl, line 2: found \[1\]; expected a table"),
+        ({"line": 3, "label": "good"}, r"predictions.jsonl, line 2: no field predicted"),
+        (
+            {"line": 3, "label": [], "predicted": "x"},
+            r"predictions.jsonl, line 2: field label is \[\]; expected a text",
+        ),
+    ],
+)
+def test_a_file_that_was_changed_is_named(tmp_path, change, message):
+    run = saved_classes(tmp_path / "run", 0.8)
+    name = "predictions.jsonl" if "predictions" in message else "results.json"
+    text = (run / name).read_text()
+    if name == "results.json":
+        (run / name).write_text(json.dumps(json.loads(text) | change))
+    else:
+        first, _, *others = text.splitlines()
+        (run / name).write_text("\n".join([first, json.dumps(change), *others]) + "\n")
+    with pytest.raises(InputError, match=message):
+        compare(run, run, samples=100)
+
+
+def test_rows_of_other_kinds_are_checked_too(tmp_path):
+    tags = {"line": 1, "gold": ["O", "B-X"], "predicted": ["O"]}
+    answers = {"id": "1", "exact": "1", "f1": 1.0}
+    for name, row, metrics in (("tags", tags, {"f1": 1.0}), ("answers", answers, {"f1": 1.0, "exact": 1.0})):
+        run = save(tmp_path / name, [row], metrics)
+        with pytest.raises(InputError, match=r"line 1: (1 tags for 2 units|field exact is '1'; expected a number)"):
+            compare(run, run, samples=100)
 
 
 def test_seeds_that_do_not_fit(tmp_path):

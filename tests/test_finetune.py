@@ -401,6 +401,21 @@ def test_a_model_with_more_labels_than_the_data(tmp_path, place):
     assert judged["metrics"]["accuracy"] == 0 and judged["predicted"] == {"bad": 0, "good": 0, "neutral": 2}
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": {"loss": 1.0}}, "no field metrics.accuracy"),
+        ({"collapsed": "no"}, "field collapsed is 'no'; expected true or false"),
+        ({"recipe": 1}, "field recipe is 1; expected a text"),
+    ],
+)
+def test_results_that_were_changed_are_named(finished, place, table, tmp_path, change, message):
+    run = shutil.copytree(finished[0], tmp_path / "run")
+    (run / "results.json").write_text(json.dumps(finished[1] | change))
+    with pytest.raises(InputError, match=f"results.json: {message}.*; restore the file, or remove the folder"):
+        finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", run, quiet=True)
+
+
 # ---- what is refused
 
 

@@ -29,7 +29,7 @@ ROOMS |= dict.fromkeys(("finetune_job", "distill_task"), ROOMS["finetune"])  # s
 ROOMS["distill"] = ROOMS["estimate"] = ROOMS["pretrain"]
 ROOMS["vocabulary_loss"] = ROOMS["objectives"]
 ROOMS["predict_files"] = ROOMS["predictions"] = ROOMS["predictor"]
-ROOMS["files"] = ROOMS["config"]
+ROOMS["files"] = ROOMS["run_files"] = ROOMS["config"]
 
 
 def name_of(path):

@@ -8,7 +8,7 @@ import pytest
 from bertworks.files import InputError
 from bertworks.run_files import check, read_log, read_results, read_rows
 
-FORM = {"kind": str, "metrics": {str: float}, "steps?": int, "runs": [{"seed": (int, None)}]}
+FORM = {"kind": str, "metrics": {str: float}, "steps?": int, "pair?": [float, float], "runs": [{"seed": (int, None)}]}
 GOOD = {"kind": "finetune", "metrics": {"f1": 0.5, "loss": 1}, "runs": [{"seed": 1}, {"seed": None}], "more": [True]}
 
 
@@ -21,6 +21,7 @@ GOOD = {"kind": "finetune", "metrics": {"f1": 0.5, "loss": 1}, "runs": [{"seed":
         ({"metrics": {"f1": True}}, "field metrics.f1 is True; expected a number"),
         ({"steps": 1.5}, "field steps is 1.5; expected an integer"),
         ({"runs": [{"seed": 1}, {}]}, "no field runs[1].seed; expected seed"),
+        ({"pair": [1]}, "field pair has 1 items; expected 2"),
         ({"runs": {}}, "field runs is {}; expected a list"),
         ({"runs": [{"seed": "x"}]}, "field runs[0].seed is 'x'; expected an integer"),
     ],
@@ -56,7 +57,9 @@ RECORD = '{"kind": "train", "step": 1, "loss": 2.5, "left": null}\n'
 )
 def test_a_damaged_line_of_a_log_is_named(tmp_path, second, problem):
     (tmp_path / "log.jsonl").write_text(RECORD + second + RECORD, encoding="latin-1")
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'log.jsonl'}, line 2: {problem}") + ".*remove the line"):
+    with pytest.raises(
+        InputError, match=re.escape(f"{tmp_path / 'log.jsonl'}, line 2: {problem}") + ".*remove the line"
+    ):
         read_log(tmp_path)
 
 

@@ -382,7 +382,7 @@ def test_a_run_of_another_version_is_refused_by_name(tiny_store, tiny_data, tmp_
     cell = next(cell for cell in plan.cells if cell.kind == "finetune")
     cells.place(cell).mkdir(parents=True)
     (cells.place(cell) / "results.json").write_text('{"metrics": {}, "seconds": 1.0}')
-    with pytest.raises(InputError, match=f"{cell.name}/results.json: expected collapsed, metrics, seconds"):
+    with pytest.raises(InputError, match=f"{cell.name}/results.json: no field collapsed; .*remove the folder"):
         run_study(plan, tmp_path / "out", cells.folder, Options(quiet=True))
 
 
@@ -677,6 +677,42 @@ def test_seeds_are_drawn_from_what_their_row_is_compared_with(finished, tmp_path
     pictures.plot_study(results, tmp_path / "study")
     ticks = [line.get_xdata() for line in drawn[0].get_lines() if line.get_marker() == "|"]
     assert len(ticks) == 1 and list(ticks[0]) == pytest.approx([20, 20])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda r: r.pop("rows"), "no field rows"),
+        (
+            lambda r: r["measured"][0].update(values={"1": "x"}),
+            r"field measured\[0\].values.1 is 'x'; expected a number",
+        ),
+        (lambda r: r["measured"][0].update(difference={"mean": 1.0, "interval": [1.0]}), "interval has 1 items; expec"),
+        (lambda r: r["measured"].pop(), "measured has no entry for row"),
+        (lambda r: r["measured"][0].update(against="nobody"), "compared against 'nobody', which is no row"),
+        (lambda r: r["measured"][0].update(n=2, mean=None), "n but no mean"),
+    ],
+)
+def test_results_of_a_study_that_were_changed_are_named(finished, tmp_path, damage, message):
+    results = read_json(finished[1] / "results.json")
+    damage(results)
+    write_json(tmp_path / "results.json", results)
+    with pytest.raises(InputError, match=f"results.json: .*{message}.*run the study again"):
+        pictures.read_study(tmp_path)
+
+
+def test_cells_that_were_changed_are_named(tiny_store, tiny_data, tmp_path):
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    cells = Cells(tmp_path / "cells")
+    cell = plan.cells[0]
+    cells.describe(cell)
+    for recipe, message in ((3, "field recipe is 3; expected a text"), ("x = ", "recipe is not TOML")):
+        write_json(cells.place(cell) / "cell.json", {"recipe": recipe})
+        with pytest.raises(InputError, match=f"cell.json: {message}.*remove the folder to run it again"):
+            cells.check(cell)
+    write_json(cells.place(cell) / "failed.json", {"message": "no outcome"})
+    with pytest.raises(InputError, match=r"failed.json: no field outcome.*remove the file to try again"):
+        cells.failure(cell)
 
 
 def test_a_study_that_cannot_be_drawn_says_why(finished, tmp_path, capsys):

@@ -8,7 +8,6 @@ examples that only one of the two has right.
 Shapes: n examples, R resamples, P pairs of runs, S numbers an example (resampling.py).
 """
 
-import json
 import re
 import statistics
 from collections.abc import Callable
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from . import resampling
-from .files import InputError, read_json
+from .files import InputError
+from .run_files import METRICS, check, read_results, read_rows
 from .sheets import Sheet, points
 from .tasks.tags import chunks
 
@@ -50,6 +50,8 @@ def compare(first: Path | str, second: Path | str, samples: int = 10_000, seed: 
     pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]
     _check(pairs)
     form = form_of(pairs[0][0])
+    for run in (run for pair in pairs for run in pair):
+        _check_rows(run, form)
     names = [n for n in form.measures if all(n in run.results["metrics"] for pair in pairs for run in pair)]
     if not names:
         raise InputError(f"{first}: metrics {', '.join(pairs[0][0].results['metrics'])}; none that can be compared")
@@ -88,16 +90,14 @@ def read_run(folder: Path) -> Outcome:
     path = folder / "results.json"
     if not path.exists():
         raise InputError(f"{folder} is not finished (no results.json); type the line with which it began again")
-    results = read_json(path)
+    results = read_results(path, {"kind?": str})
     if results.get("kind") == "sweep":
+        check(results, {"chosen": str}, str(path))
         raise InputError(f"{folder} is a sweep; give one of its settings, such as {folder / results['chosen']}")
     if results.get("kind") != "finetune" or not (folder / ROWS).exists():
         raise InputError(f"{folder}: no {ROWS} in this folder; expected a run folder of `bertworks finetune`")
-    try:
-        rows = [json.loads(line) for line in (folder / ROWS).read_text(encoding="utf-8").splitlines()]
-    except ValueError as error:
-        raise InputError(f"{folder / ROWS}: not valid JSON lines ({error}); copy the file again") from None
-    return Outcome(folder, results, rows)
+    check(results, {"task": str, "metrics": METRICS, "predicted": {str: int}}, str(path))
+    return Outcome(folder, results, read_rows(folder / ROWS, {}))
 
 
 def _shared_seeds(sides: list[dict[int | None, Outcome]]) -> list[Any]:
@@ -145,6 +145,7 @@ def _identity(row: dict[str, Any]) -> dict[str, Any]:
 class Form:
     """How the predictions of a kind of task become numbers."""
 
+    row: dict[str, Any]  # the form of a row of predictions
     numbers: Callable[[Outcome, Outcome], NDArray[np.float64]]  # (n, S), of a run; the other one has the label names
     measures: dict[str, resampling.Measure]
     right: Callable[[NDArray[np.float64]], NDArray[np.bool_]] | None = None  # which examples are right, for McNemar
@@ -154,16 +155,26 @@ def form_of(run: Outcome) -> Form:
     """By the look of the first row, and by the metrics. Raises InputError if it is not known."""
     row, metrics = (run.rows or [{}])[0], run.results["metrics"]
     if "gold" in row:
-        return Form(_tags, resampling.TAGS)
+        return Form({"gold": [str], "predicted": [str]}, _tags, resampling.TAGS)
     if "exact" in row:
-        return Form(_answers, resampling.ANSWERS, lambda rows: rows[:, 0] > 0)
+        return Form({"exact": float, "f1": float}, _answers, resampling.ANSWERS, lambda rows: rows[:, 0] > 0)
     if "label" not in row:
         raise InputError(f"{run.folder / ROWS}: {row}; expected rows with label and predicted")
     if "pearson" in metrics or "spearman" in metrics:
-        return Form(_values, resampling.VALUES)
+        return Form({"label": float, "predicted": float}, _values, resampling.VALUES)
     if "micro_f1" in metrics or "exact_match" in metrics:
-        return Form(_labels, resampling.LABELS, _same_labels)
-    return Form(_classes, resampling.CLASSES, lambda rows: rows[:, 0] == rows[:, 1])
+        return Form({"label": str, "predicted": str}, _labels, resampling.LABELS, _same_labels)
+    name = (str, int, None)  # of a class, or the number of a choice
+    return Form({"label": name, "predicted": name}, _classes, resampling.CLASSES, lambda rows: rows[:, 0] == rows[:, 1])
+
+
+def _check_rows(run: Outcome, form: Form) -> None:
+    """Raises InputError for a row of another form, or with another number of tags than are true."""
+    for number, row in enumerate(run.rows, 1):
+        where = f"{run.folder / ROWS}, line {number}"
+        check(row, form.row, where)
+        if "gold" in form.row and len(row["gold"]) != len(row["predicted"]):
+            raise InputError(f"{where}: {len(row['predicted'])} tags for {len(row['gold'])} units; restore the file")
 
 
 def _classes(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:

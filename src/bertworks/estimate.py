@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from .pretrain import PretrainConfig, pretrain
-from .training.report import read_log
+from .run_files import read_log
 
 
 def estimate(config: PretrainConfig, corpus: Path, steps: int = 8) -> dict[str, float]:

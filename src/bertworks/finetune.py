@@ -17,10 +17,11 @@ from typing import Any
 
 from .checkpoint.folder import find_model, save_folder
 from .config import to_toml
-from .files import InputError, read_json, write_json, write_text
+from .files import InputError, write_json, write_text
 from .finetune_job import OWN_TABLE_STEPS, ExampleFeed, FinetuneConfig, Job
 from .model.encoder import compile_layers
 from .model.heads import Model
+from .run_files import check, read_results
 from .tasks.base import Data, Judged, Limits, Task
 from .training import parallel
 from .training.loop import Loop
@@ -28,6 +29,7 @@ from .training.optim import Optimizer
 from .training.report import duration
 from .training.state import Progress, load_state
 
+ANEW = "restore the file, or remove the folder to run it again"
 FORECAST_AFTER = 3.0  # seconds of training after which its length is foretold; shorter rests are not worth a line
 
 
@@ -80,7 +82,7 @@ def run_seeds(
 def check_folder(out: Path, mine: dict[str, Any]) -> None:
     """Raises InputError if `out` has the results of something else: other values than `mine` of the same keys."""
     path = out / "results.json"
-    found = read_json(path) if path.exists() else mine
+    found = read_results(path, {}, ANEW) if path.exists() else mine
     if any(found.get(key) != value for key, value in mine.items()):
         what = " ".join(str(found[key]) for key in ("kind", "sweep", "suite", "task") if key in found)
         raise InputError(f"{out} has the results of something else ({what}); give another --out")
@@ -97,9 +99,10 @@ def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     config = job.config.resolved(len(job.train), seed)
     recipe = job.fingerprint(config)
     if (out / "results.json").exists():
-        results: dict[str, Any] = read_json(out / "results.json")
+        results: dict[str, Any] = read_results(out / "results.json", {"recipe?": str}, ANEW)
         if results.get("recipe") != recipe:
             raise InputError(f"{out} is a finished run with other settings, data or model; give another --out")
+        check(results, _finished(job), str(out / "results.json"), ANEW)
         job.say(f"{out} is finished; see {out / 'results.json'}")
         return results
     model, fresh = job.start_model(config)
@@ -159,6 +162,12 @@ def _failure(judged: Judged, steps: int) -> str:
     if steps < OWN_TABLE_STEPS:
         return f"{what}. The run had few updates ({steps}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
     return f"{what}. Try another seed, more --epochs, or another optim.lr (large encoders: lower, small: higher)"
+
+
+def _finished(job: Job) -> dict[str, Any]:
+    """The form of a finished run's results, as far as seeds, sweeps and suites read them."""
+    metrics = [f"{key}{end}" for end in ("", *(f"_{name}" for name in job.more)) for key in ("loss", *job.task.metrics)]
+    return {"metrics": dict.fromkeys(metrics, float), "collapsed": bool, "seconds": float}
 
 
 def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path) -> Loop:

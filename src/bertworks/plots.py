@@ -17,8 +17,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from .files import InputError, atomic_write, read_json
-from .training.report import LOG, read_log
+from .files import InputError, atomic_write
+from .run_files import LOG, METRICS, RESULTS, read_log, read_results
 
 X = Literal["step", "tokens", "seconds"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -71,7 +71,7 @@ class Run(NamedTuple):
 
 
 def read_run(folder: Path | str) -> Run:
-    """The run in `folder`. Raises InputError if there is no log with records in it."""
+    """The run in `folder`. Raises InputError if there is no log with records in it, or a file was changed."""
     folder = Path(folder)
     if not (folder / LOG).is_file():
         what = "no log.jsonl in this folder" if folder.is_dir() else "no such folder"
@@ -83,7 +83,8 @@ def read_run(folder: Path | str) -> Run:
     if not kinds["train"]:
         raise InputError(f"{folder / LOG}: no record of training in it yet")
     held_out = [{"task_loss" if key == "loss" else key: v for key, v in record.items()} for record in kinds["eval"]]
-    results = read_json(folder / "results.json") if (folder / "results.json").exists() else {}
+    form = {"metrics?": METRICS, "majority?": (float, None)}
+    results = read_results(folder / RESULTS, form) if (folder / RESULTS).exists() else {}
     return Run(folder.resolve().name, kinds["train"], held_out, results)
 
 

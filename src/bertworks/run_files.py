@@ -4,7 +4,7 @@ Whoever reads one says which fields it needs, and of what form. A file that was 
 message with file and field, never a traceback.
 
 A form is a type (float: any number), None for null, a table of forms by key ("key?" may be missing), {str: form} for a
-table with any keys, [form] for a list, or a tuple of forms of which one must fit.
+table with any keys, [form] for a list, [form, form] for one of exactly two, or a tuple of forms of which one must fit.
 """
 
 from pathlib import Path
@@ -77,6 +77,8 @@ def _problem(value: Any, form: Any, field: str) -> str:
         found = f"field {field} is {shorten(value)}" if field else f"found {shorten(value)}"
         return f"{found}; expected {_NAMES.get(kind, 'null')}"
     if isinstance(form, list):
+        if len(form) > 1 and len(value) != len(form):
+            return f"field {field} has {len(value)} items; expected {len(form)}"
         return _first((value[i], form[0], f"{field}[{i}]") for i in range(len(value)))
     if not isinstance(form, dict):
         return ""

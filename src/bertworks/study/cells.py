@@ -21,17 +21,18 @@ from typing import Any, Literal
 
 from ..checkpoint.weights import weight_files
 from ..config import from_dict, to_toml
-from ..files import InputError, checksum, read_json, write_json
+from ..files import InputError, checksum, write_json
 from ..finetune_job import FinetuneConfig
 from ..pretrain import Phase, PretrainConfig
+from ..run_files import METRICS, read_results
 from ..tasks.base import Task
 from .recipe import Column
 
 State = Literal["done", "failed", "part", "missing"]
-READ = {  # of a finished cell's results.json, by kind
-    "pretrain": {"metrics", "seconds", "steps", "tokens"},
-    "concat": {"seconds"},
-    "finetune": {"metrics", "seconds", "collapsed"},
+READ: dict[str, dict[str, Any]] = {  # of a finished cell's results.json, by kind
+    "pretrain": {"metrics": METRICS, "seconds": float, "steps": int, "tokens": float, "machine?": dict},
+    "concat": {"seconds": float},
+    "finetune": {"metrics": METRICS, "seconds": float, "collapsed": bool, "machine?": dict},
 }
 
 
@@ -152,7 +153,7 @@ class Cells:
         if self.state(cell) != "failed":
             return {}
         try:
-            return dict(read_json(path))
+            return dict(read_results(path, {"outcome": str, "message": str}, "remove the file to try again"))
         except InputError:
             if path.exists():
                 raise
@@ -163,12 +164,8 @@ class Cells:
         path = self.place(cell) / "results.json"
         if not path.exists():
             return None
-        found, expected = read_json(path), READ[cell.kind]
-        if not isinstance(found, dict) or not found.keys() >= expected:
-            raise InputError(
-                f"{path}: expected {', '.join(sorted(expected))} in the results of {cell.told!r}, as this version "
-                "writes them; remove its folder to run it again"
-            )
+        repair = f"these are the results of {cell.told!r}: remove the folder to run it again"
+        found: dict[str, Any] = read_results(path, READ[cell.kind], repair)
         return found
 
     @contextlib.contextmanager
@@ -216,8 +213,13 @@ class Cells:
         place = self.place(cell)
         if cell.config is None or not (place / "cell.json").exists():
             return
-        written = read_json(place / "cell.json")["recipe"]
-        found = _without_rhythm(from_dict(type(cell.config), tomllib.loads(written), str(place / "cell.json")))
+        path = place / "cell.json"
+        written = read_results(path, {"recipe": str}, "remove the folder to run it again")["recipe"]
+        try:
+            table = tomllib.loads(written)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{path}: recipe is not TOML ({error}); remove the folder to run it again") from None
+        found = _without_rhythm(from_dict(type(cell.config), table, str(path)))
         if found != _without_rhythm(cell.config):
             raise InputError(
                 f"{place} ({cell.told}) was begun by a version of bertworks with other defaults; give another --cells, "

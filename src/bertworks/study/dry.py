@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 from ..pretrain import PretrainConfig, useful_flops
+from ..run_files import LOG, read_log
 from ..sheets import Sheet
-from ..training.report import LOG, duration, read_log
+from ..training.report import duration
 from .cells import Cell, Cells, Finetuning
 from .plan import Plan
 

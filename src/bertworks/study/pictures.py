@@ -4,6 +4,7 @@ The paper's figures stand beside ours, never on the same scale: differences can 
 the paper's, levels cannot.
 """
 
+import itertools
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,27 @@ from matplotlib.ticker import EngFormatter
 
 from ..files import InputError, read_json
 from ..plots import COLOURS, GREY, new_figure, save_figure
+from ..run_files import METRICS, check
 from .report import FORMAT
 
 PANELS = 3  # side by side
+_MAYBE = (float, None)
+DRAWN = {  # of a study's results.json
+    **dict.fromkeys(("title", "base", "axis", "paper_axis", "source"), str),
+    "columns": [{"name": str, "percent": bool, "metric": str}],
+    "rows": [{"name": str, "line": str, "x": _MAYBE, "steps": _MAYBE}],
+    "measured": [
+        {
+            **dict.fromkeys(("row", "column", "against"), str),
+            "values": METRICS,
+            "n": int,
+            "mean": _MAYBE,
+            "difference": ({"mean": float, "interval": ([float, float], None)}, None),
+            "paper_difference": _MAYBE,
+        }
+    ],
+    "paper_curves": {str: {str: [[float, float]]}},
+}
 
 
 def read_study(folder: Path) -> dict[str, Any] | None:
@@ -24,7 +43,7 @@ def read_study(folder: Path) -> dict[str, Any] | None:
     Raises InputError if its results.json is not JSON, or of another version.
     """
     path = folder / "results.json"
-    found = read_json(path) if path.exists() else None
+    found = read_json(path, finite=False) if path.exists() else None
     if not isinstance(found, dict) or found.get("kind") != "study":
         return None
     if found.get("format") != FORMAT:
@@ -32,7 +51,23 @@ def read_study(folder: Path) -> dict[str, Any] | None:
             f"{path}: a study's results in format {found.get('format')!r}; this program reads format {FORMAT}. "
             "`bertworks study` writes them anew from the finished runs: give it another --out, and --cells with the old"
         )
+    _check(found, str(path))
     return found
+
+
+def _check(found: dict[str, Any], where: str) -> None:
+    """Raises InputError if the results lack what is drawn of them."""
+    repair = "run the study again: it writes the file anew from the finished runs"
+    check(found, DRAWN, where, repair)
+    cells = {(entry["row"], entry["column"]) for entry in found["measured"]}
+    rows = {row["name"] for row in found["rows"]}
+    for row, column in itertools.product(rows, (column["name"] for column in found["columns"])):
+        if (row, column) not in cells:
+            raise InputError(f"{where}: measured has no entry for row {row!r} and column {column!r}; {repair}")
+    if odd := [entry for entry in found["measured"] if entry["n"] and entry["mean"] is None]:
+        raise InputError(f"{where}: row {odd[0]['row']!r}, column {odd[0]['column']!r}: n but no mean; {repair}")
+    if unknown := {entry["against"] for entry in found["measured"]} - rows:
+        raise InputError(f"{where}: measured is compared against {unknown.pop()!r}, which is no row; {repair}")
 
 
 def plot_study(results: dict[str, Any], out: Path) -> list[Path]:

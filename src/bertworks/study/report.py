@@ -16,6 +16,7 @@ from scipy import stats
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..compare import CONFIDENCE
+from ..run_files import check
 from ..sheets import Sheet
 from .cells import Cell, Cells
 from .plan import Plan, Row
@@ -84,7 +85,9 @@ def _tuned(row: Row, column: Column, plan: Plan, cells: Cells) -> dict[str, Any]
     for seed, cell in zip(plan.seeds, row.tuned.get(column.name, ()), strict=False):
         results = cells.results(cell)
         if results is not None:
-            values[str(seed)] = results["metrics"][column.metric or _first(cell)]
+            name = column.metric or _first(cell)
+            check(results, {"metrics": {name: float}}, f"the results of {cell.told} ({cells.place(cell)})")
+            values[str(seed)] = results["metrics"][name]
             collapsed += bool(results["collapsed"])
         elif failure := cells.failure(cell):
             failed.append({"seed": seed, **failure})

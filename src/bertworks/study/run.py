@@ -20,9 +20,10 @@ from typing import Any, Literal
 
 from ..checkpoint.concat import concatenate
 from ..checkpoint.folder import find_model
-from ..files import Diverged, InputError, NotWritten, read_json, write_json, write_text
+from ..files import Diverged, InputError, NotWritten, write_json, write_text
 from ..finetune import finetune
 from ..pretrain import PretrainConfig, pretrain
+from ..run_files import read_results
 from ..tasks.base import Data
 from ..training import parallel
 from .cells import Cell, Cells, Finetuning, Start
@@ -68,7 +69,7 @@ def check_out(plan: Plan, out: Path) -> None:
     path = out / "results.json"
     if not path.exists():
         return
-    found = read_json(path)
+    found = read_results(path, {}, "restore the file, or give another --out")
     if found.get("kind") != "study" or found.get("study") != plan.study.name:
         what = " ".join(str(found[key]) for key in ("kind", "study", "task") if key in found)
         raise InputError(f"{out} has the results of something else ({what}); give another --out")
@@ -77,7 +78,7 @@ def check_out(plan: Plan, out: Path) -> None:
             f"{path}: format {found.get('format')!r}; this program writes format {FORMAT}. Give another --out, and "
             f"--cells {out / 'cells'} if the runs are there: finished ones are not run again"
         )
-    if found["minute"] != plan.sources.minute:
+    if found.get("minute") != plan.sources.minute:
         raise InputError(f"{out} was made {'with' if found['minute'] else 'without'} --minute; give another --out")
 
 

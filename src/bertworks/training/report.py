@@ -9,19 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..files import NotWritten, write_text
-
-LOG = "log.jsonl"
-
-
-def read_log(run: Path | str) -> list[dict[str, Any]]:
-    """The records of a run's log, oldest first; a last line that was cut by a kill is left out."""
-    records = []
-    for line in (Path(run) / LOG).read_text(encoding="utf-8").splitlines():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
+from ..run_files import LOG, read_log
 
 
 class Reporter:

@@ -10,8 +10,10 @@ import pytest
 
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
+from bertworks.data.manifest import REBUILD
+from bertworks.data.show import show
 from bertworks.data.store import Store
-from bertworks.files import InputError
+from bertworks.files import InputError, checksum
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 
 TEXTS = [f"Document number {i} has words. It has {i * i} more of them, and an end. So it goes." for i in range(40)]
@@ -134,3 +136,114 @@ def test_what_is_no_store(tmp_path):
     (tmp_path / ".parts").mkdir()
     with pytest.raises(InputError, match="not finished; type the `corpus build` line again"):
         Store.open(tmp_path)
+
+
+def entered(store, path):
+    """Write the size and checksum that `path` has now into the manifest: a store that contradicts itself in values."""
+    manifest = json.loads((store / "manifest.json").read_text())
+    manifest["files"][str(path.relative_to(store))] = {"bytes": path.stat().st_size, "checksum": checksum(path)}
+    (store / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_offsets_that_do_not_rise_with_a_matching_checksum(store):
+    for array in ("sentences", "documents"):
+        path = store / f"train-00000.{array}.npy"
+        before = path.read_bytes()
+        values = np.load(path)
+        for change, message in (
+            ({2: values[1]}, rf"{array}\.npy: offset 2 is not above the one before"),
+            ({2: 0}, "offset 2 is not"),
+            ({2: -(2**63), 1: 2**62}, "offset 2 is not"),
+            ({0: 1}, "offsets from 1 to"),
+            ({-1: values[-1] + 1}, "expected 0 to"),
+        ):
+            changed = values.copy()
+            for place, value in change.items():
+                changed[place] = value
+            np.save(path, changed)
+            entered(store, path)
+            with pytest.raises(InputError, match=message):
+                Store.open(store)
+        path.write_bytes(before)
+        entered(store, path)
+    Store.open(store)
+
+
+def test_ids_beyond_the_vocabulary_with_a_matching_checksum(store):
+    path = store / "train-00001.tokens.npy"
+    tokens = np.load(path)
+    tokens[-1] = 200
+    np.save(path, tokens)
+    entered(store, path)
+    with pytest.raises(InputError, match=r"train-00001\.tokens\.npy: token 200; expected less than 1"):
+        Store.open(store)
+
+
+@pytest.mark.parametrize("name", ["train-00000.sentences.npy", "train-00000.tokens.npy", "unigrams.npy"])
+@pytest.mark.parametrize("verify", [True, False])
+def test_an_array_that_is_cut_with_a_matching_checksum(store, name, verify):
+    whole = (store / name).read_bytes()
+    for size in (len(whole) - 8, 128, 100, 5, 0):
+        (store / name).write_bytes(whole[:size])
+        entered(store, store / name)
+        with pytest.raises(InputError, match=f"{name}: .*{REBUILD[:20]}"):
+            Store.open(store, verify)
+
+
+@pytest.mark.parametrize("change", [(-1, 1), (1, 0)])
+def test_unigrams_of_other_text(store, change):
+    values = np.load(store / "unigrams.npy")
+    assert values[0] == 0  # [PAD]
+    values[[0, -1]] += change
+    np.save(store / "unigrams.npy", values)
+    entered(store, store / "unigrams.npy")
+    with pytest.raises(InputError, match="counts of other tokens"):
+        Store.open(store)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("files",), [], "files is .*; expected an object"),
+        (("files", "unigrams.npy"), 3, "'unigrams.npy' is 3; expected an object"),
+        (("files", "unigrams.npy", "bytes"), "8", "bytes is '8'; expected an integer"),
+        (("files", "unigrams.npy", "checksum"), None, "checksum is None; expected a string"),
+        (("files", "../outside"), {"bytes": 1, "checksum": ""}, "'../outside' is no name of a file inside the store"),
+        (("dtype",), "float64", "dtype is 'float64'"),
+        (("dtype",), 16, "dtype is 16; expected a string"),
+        (("tokenizer",), "x", "tokenizer is 'x'; expected an object"),
+        (("tokenizer", "vocab_size"), True, "vocab_size is True; expected an integer"),
+        (("tokenizer", "vocab_size"), 10**30, "vocab_size is .*; expected 0 or more"),
+        (("tokenizer", "vocab_size"), 119, r"unigrams\.npy: int64 \(\d+,\); expected int64 \(119,\)"),
+        (("shards",), {}, "shards, train is None; expected a list"),
+        (("shards", "train"), [], "no shard to train on"),
+        (("shards", "train", 0), None, "train, 0 is None; expected an object"),
+        (("shards", "train", 0, "tokens"), -5, "tokens is -5; expected 0 or more"),
+        (("shards", "train", 0, "name"), "../../x", "is no name of a train shard"),
+        (("shards", "train", 0, "documents"), 0, "a document or a sentence without a token"),
+        (("counts", "train", "tokens"), 7, "the counts of train are not the sums of its shards"),
+        (("counts", "dropped", "empty"), "x" * 10_000, "dropped, 'empty' is 'x.{,60}; expected an integer"),
+        (("source", "inputs"), [["a"]], "inputs, 0 has 1 entries; expected 2"),
+        (("source", "inputs"), [["a", "b"]], "inputs, 0 is 'b'; expected an integer"),
+        (("settings",), None, "settings is None; expected an object"),
+    ],
+)
+def test_a_manifest_of_other_values(store, place, value, message):
+    manifest = json.loads((store / "manifest.json").read_text())
+    inner = manifest
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    (store / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=message):
+        Store.open(store)
+
+
+def test_a_tokenizer_of_another_size_with_a_matching_checksum(store):
+    Tokenizer.train(TEXTS, TokenizerConfig(vocab_size=110)).save(store / "tokenizer")
+    for path in (store / "tokenizer").iterdir():
+        entered(store, path)
+    with pytest.raises(InputError, match=r"a vocabulary of 10[0-9] tokens; expected 11[0-9]"):
+        Store.open(store).load_tokenizer()
+    with pytest.raises(InputError, match=r"a vocabulary of 10[0-9] tokens; expected 11[0-9]"):
+        show(store)

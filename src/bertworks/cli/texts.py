@@ -127,10 +127,9 @@ def corpus_show(argv: list[str]) -> None:
         from ..data.batches import PretrainingData, Vocabulary, decoded
         from ..data.instances import InstanceConfig
         from ..data.masking import MaskingConfig
-        from ..tokenizer import Tokenizer
 
         opened = show(store, documents)
-        tokenizer = Tokenizer.load(opened.tokenizer_folder)
+        tokenizer = opened.load_tokenizer()
         vocabulary = Vocabulary.of(tokenizer)
         data = PretrainingData(opened, "train", vocabulary, length, InstanceConfig(), MaskingConfig(), seed=12345)
         print("\nTraining instances; a predicted token stands as what-is-there<what-was-there>")

@@ -27,24 +27,13 @@ from ..files import InputError, read_json, write_json
 from ..tokenizer import Tokenizer
 from .corpus import InputOptions, Reader
 from .encode import Part
+from .manifest import FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
 from .merge import ShardPlan, plan_shards, save_array, write_shard
 from .progress import Progress
 from .sentences import check_documents
-from .store import (
-    FORMAT,
-    MANIFEST,
-    PARTS,
-    SPLITS,
-    TOKENIZER,
-    UNIGRAMS,
-    VERSION,
-    file_entries,
-    read_manifest,
-    token_dtype,
-)
+from .store import TOKENIZER, UNIGRAMS, file_entries, token_dtype
 from .workers import Workers
 
-KINDS = ("documents", "sentences", "tokens")
 BATCH_CHARS = 2_000_000  # text of a part; several wait in the queue of every worker, so memory follows from it
 
 

@@ -6,7 +6,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ..tokenizer import Tokenizer
 from .store import Store
 
 
@@ -16,7 +15,7 @@ def show(folder: Path | str, documents: int = 3, sentences: int = 6) -> Store:
     console = Console(markup=False, highlight=False)
     for table in (_counts(store), _source(store.manifest), _settings(store.manifest["settings"])):
         console.print(table)
-    tokenizer = Tokenizer.load(store.tokenizer_folder)
+    tokenizer = store.load_tokenizer()
     shard = store.shards("train")[0]
     for document in range(min(documents, shard.n_documents)):
         first, last = (int(offset) for offset in shard.documents[document : document + 2])

@@ -23,19 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, checksum, read_json
+from ..files import InputError, checksum, shorten
+from ..tokenizer import Tokenizer
+from .manifest import REBUILD, SPLITS, read_manifest
 
-FORMAT = "bertworks-corpus"
-VERSION = 1
-MANIFEST = "manifest.json"
-PARTS = ".parts"  # the builder's working folder inside a store that is not finished
 TOKENIZER = "tokenizer"
 UNIGRAMS = "unigrams.npy"
-SPLITS = ("train", "validation")
 ARRAYS = ("tokens", "sentences", "documents")
-REBUILD = (
-    "build the store again (bertworks corpus build ... --out a new folder), or copy it again from where it is whole"
-)
+CHUNK = 1 << 20  # values of an array that are checked at a time
 
 
 @dataclass(frozen=True)
@@ -90,15 +85,26 @@ class Store:
     def open(cls, folder: Path | str, verify: bool = True) -> "Store":
         """Open the store in `folder`.
 
-        With `verify`, the checksum of every file is compared with the manifest (about a second per gigabyte); without,
-        only sizes and array headers are. Raises InputError that names the file, what was found and what was expected.
+        With `verify`, the checksum of every file is compared with the manifest and every offset and id with its bounds
+        (about a second per gigabyte); without, only sizes, array headers and the arrays' ends are. Raises InputError
+        that names the file, what was found and what was expected.
         """
         store = cls(Path(folder), read_manifest(folder))
         for name, expected in store.manifest["files"].items():
             _check_file(store.folder / name, expected, verify)
+        _check_header(store.folder / UNIGRAMS, store.vocab_size, "int64")
         for split in SPLITS:
             for shard in store.shards(split):
-                _check_headers(shard, store.manifest["dtype"])
+                for array in ARRAYS:
+                    dtype = store.manifest["dtype"] if array == "tokens" else "int64"
+                    _check_header(shard.path(array), shard.shape(array), dtype)
+                _check_offsets(shard, "documents", shard.n_sentences, verify)
+                _check_offsets(shard, "sentences", shard.n_tokens, verify)
+                if verify:
+                    _check_ids(shard, store.vocab_size)
+        counts = store.unigram_counts()
+        if counts.min() < 0 or counts.sum() != store.manifest["counts"]["train"]["tokens"]:
+            raise InputError(f"{store.folder / UNIGRAMS}: counts of other tokens than the training split's; {REBUILD}")
         return store
 
     @cached_property
@@ -113,6 +119,14 @@ class Store:
     def tokenizer_folder(self) -> Path:
         """The tokenizer that made the ids."""
         return self.folder / TOKENIZER
+
+    def load_tokenizer(self) -> Tokenizer:
+        """The tokenizer that made the ids. Raises InputError if it is damaged or has another number of tokens."""
+        tokenizer = Tokenizer.load(self.tokenizer_folder)
+        if tokenizer.vocab_size != self.vocab_size:
+            found = f"a vocabulary of {tokenizer.vocab_size:,} tokens; expected {self.vocab_size:,} after the manifest"
+            raise InputError(f"{self.tokenizer_folder}: {found}; {REBUILD}")
+        return tokenizer
 
     @property
     def vocab_size(self) -> int:
@@ -140,27 +154,6 @@ class Store:
         return float(-(p * np.log(p)).sum())
 
 
-def read_manifest(folder: Path | str) -> dict[str, Any]:
-    """The manifest of the store in `folder`. Raises InputError if this is no finished store of a version we read."""
-    folder = Path(folder)
-    path = folder / MANIFEST
-    if not path.is_file():
-        if (folder / PARTS).is_dir():
-            raise InputError(f"{folder}: this store is not finished; type the `corpus build` line again, it continues")
-        what = "a folder without manifest.json" if folder.is_dir() else "no such folder"
-        raise InputError(f"{folder}: {what}; expected a store made by `bertworks corpus build ... --out {folder}`")
-    manifest = read_json(path)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f'{path}: not a corpus store\'s manifest (its "format" is not {FORMAT!r})')
-    if manifest.get("version") != VERSION:
-        found = manifest.get("version")
-        raise InputError(f"{path}: store version {found!r}; this program reads version {VERSION}; {REBUILD}")
-    missing = [key for key in ("dtype", "tokenizer", "counts", "shards", "files") if key not in manifest]
-    if missing:
-        raise InputError(f"{path}: {', '.join(missing)} missing; {REBUILD}")
-    return manifest
-
-
 def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
     if not path.is_file():
         raise InputError(f"{path}: missing; {REBUILD}")
@@ -173,18 +166,43 @@ def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
         raise InputError(f"{path}: checksum {digest}; expected {expected['checksum']}: the file was altered; {REBUILD}")
 
 
-def _check_headers(shard: Shard, dtype: str) -> None:
-    for array in ARRAYS:
-        expected = ((shard.shape(array),), np.dtype(dtype if array == "tokens" else "int64"))
-        try:
-            with open(shard.path(array), "rb") as file:
-                np.lib.format.read_magic(file)
-                shape, _, kind = np.lib.format.read_array_header_1_0(file)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{shard.path(array)}: not a readable .npy file ({error}); {REBUILD}") from None
-        if (shape, kind) != expected:
-            found, wanted = f"{kind} {shape}", f"{expected[1]} {expected[0]}"
-            raise InputError(f"{shard.path(array)}: {found}; expected {wanted} after the manifest; {REBUILD}")
+def _check_header(path: Path, length: int, dtype: str) -> None:
+    """Raises InputError if `path` is not a .npy file of one row of `length` values of `dtype`, to its last byte."""
+    expected = ((length,), np.dtype(dtype))
+    try:
+        with open(path, "rb") as file:
+            np.lib.format.read_magic(file)
+            shape, _, kind = np.lib.format.read_array_header_1_0(file)
+            start = file.tell()
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise InputError(f"{path}: not a readable .npy file ({shorten(str(error))}); {REBUILD}") from None
+    if (shape, kind) != expected:
+        found, wanted = f"{kind} {shorten(shape)}", f"{expected[1]} {expected[0]}"
+        raise InputError(f"{path}: {found}; expected {wanted} after the manifest; {REBUILD}")
+    if path.stat().st_size != (whole := start + length * kind.itemsize):
+        raise InputError(f"{path}: {path.stat().st_size:,} bytes; expected {whole:,} after its header; {REBUILD}")
+
+
+def _check_offsets(shard: Shard, array: str, last: int, all_of_them: bool) -> None:
+    """Raises InputError if offsets do not begin at 0, rise, and end at `last`; of some only beginning and end."""
+    values: NDArray[np.int64] = getattr(shard, array)
+    if (values[0], values[-1]) != (0, last):
+        found = f"offsets from {values[0]:,} to {values[-1]:,}"
+        raise InputError(f"{shard.path(array)}: {found}; expected 0 to {last:,} after the manifest; {REBUILD}")
+    for start in range(0, len(values) - 1, CHUNK) if all_of_them else ():
+        block = values[start : start + CHUNK + 1]
+        rises = block[1:] > block[:-1]
+        if not rises.all():
+            place = start + int(rises.argmin())
+            raise InputError(f"{shard.path(array)}: offset {place + 1:,} is not above the one before; {REBUILD}")
+
+
+def _check_ids(shard: Shard, vocab_size: int) -> None:
+    """Raises InputError if a token is not in the vocabulary."""
+    for start in range(0, shard.n_tokens, CHUNK):
+        if (largest := int(shard.tokens[start : start + CHUNK].max())) >= vocab_size:
+            path = shard.path("tokens")
+            raise InputError(f"{path}: token {largest}; expected less than {vocab_size}, the vocabulary; {REBUILD}")
 
 
 def file_entry(path: Path) -> dict[str, Any]:

@@ -429,6 +429,34 @@ def test_check_warns_of_misfits(tmp_path: Path) -> None:
     assert not warnings("한 국 a", True, "한 국 A")
 
 
+@pytest.mark.parametrize("model", ["wordpiece", "unigram"])
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_trained_alphabet_has_all_of_printable_ascii(model: str, lowercase: bool) -> None:
+    config = TokenizerConfig(model=model, vocab_size=800, lowercase=lowercase)  # type: ignore[arg-type]
+    tokenizer = Tokenizer.train(["only a few letters of the alphabet and no digit here"] * 50, config)
+    text = "6 7 % @ & $ / + x9z Q q7 " + " ".join(map(chr, range(33, 127)))
+    assert tokenizer.unk_id not in tokenizer.ids_of([text])[0]
+    assert "fits" in check(tokenizer, [text]).verdict
+    small = Tokenizer.train(["abc"], TokenizerConfig(vocab_size=100, limit_alphabet=20))
+    assert small.tokenize("abc 7") == ["a", "##b", "##c", "[UNK]"]  # no room for ASCII
+    assert "missing characters: 7 ! " in check(small, ["abc 7"]).verdict
+
+
+def test_check_ends_in_a_verdict(trained: Tokenizer, tmp_path: Path) -> None:
+    def verdict(text: str) -> str:
+        return check(trained, [text]).verdict
+
+    assert verdict(f"{ENGLISH} {KOREAN}").startswith("fits (")
+    assert "0.00% of words [UNK])" in verdict(KOREAN)
+    assert verdict("中文 漢字 the").startswith("does not fit: more than 5% of the words are [UNK] (")
+    assert "missing characters: 中 字 文 漢" in verdict("中文 漢字 the 中")
+    assert "does not fit: words are spelled in subwords of 1." in verdict("zwqkjxzv qqxzvkjw vvkzxqjw")
+    assert verdict("").startswith("no verdict")
+    path = write_vocab(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, "A", "B", "C", "d"])
+    contradiction = check(Tokenizer.load(path, lowercase=True), ["d d"]).verdict
+    assert contradiction.startswith("does not fit: vocabulary and normaliser contradict each other")
+
+
 # ---- bad input
 
 

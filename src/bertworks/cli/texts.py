@@ -35,7 +35,7 @@ def tokenizer_train(argv: list[str]) -> None:
 
 
 def tokenizer_check(argv: list[str]) -> None:
-    """Judge a vocabulary on text: pieces per word and [UNK] by script, and what cannot match."""
+    """Judge a vocabulary on text: subwords per word and [UNK] by script, what cannot match, a verdict."""
     from pathlib import Path
 
     import tyro
@@ -53,7 +53,7 @@ def tokenizer_check(argv: list[str]) -> None:
         lowercase: bool | None = None,
         input: InputOptions = InputOptions(),  # noqa: B008
     ) -> None:
-        """Pieces per word and share of [UNK] by script, and warnings where vocabulary, normaliser and text do not fit.
+        """Subwords per word and share of [UNK] by script, warnings, and a verdict: does the vocabulary fit the text?
 
         Args:
             tokenizer: folder, tokenizer.json, vocab.txt, vocab.json or .model
@@ -63,12 +63,13 @@ def tokenizer_check(argv: list[str]) -> None:
         texts = (document.text for document in read_documents(inputs, input))
         report = check(Tokenizer.load(tokenizer, lowercase), texts)
         table = Table("script", title=f"{tokenizer} on {report.chars:,} characters")
-        for name in ("words", "pieces per word", "[UNK]"):
+        for name in ("words", "subwords per word", "[UNK]"):
             table.add_column(escape(name), justify="right")
         for row in [*report.scripts, report.total]:
             shares = (f"{row.pieces / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
             table.add_row(row.script, f"{row.words:,}", *shares)
         show(table, *(f"[bold yellow]warning:[/] {escape(warning)}" for warning in report.warnings), sep="\n")
+        show(f"verdict: {escape(report.verdict)}")
 
     tyro.cli(run, prog="bertworks tokenizer check", args=[CASES.get(word, word) for word in argv])
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..files import InputError
-from ..tokenizer import normalize
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # .txt is one too where a table is asked for: NSMC's files
 FIELD_LIMIT = 1 << 30  # characters of a CSV field; the standard library's own limit is 131,072

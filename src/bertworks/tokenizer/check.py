@@ -1,4 +1,4 @@
-"""Does a vocabulary fit a text and its own normaliser? Pieces per word and share of [UNK] by script, and warnings."""
+"""Does a vocabulary fit a text and its own normaliser? Subwords per word, share of [UNK] by script, and a verdict."""
 
 import collections
 import itertools
@@ -11,9 +11,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .tokenizer import Encoding, Tokenizer
+from .training import ASCII
 from .wordpiece import JAMO, SYLLABLE
 
 MAX_CHARS = 10_000_000  # of text looked at; more would not change a figure that is printed
+MAX_UNKNOWN = 0.05  # share of [UNK] among words above which a vocabulary does not fit
+MAX_SUBWORDS, MIN_LETTERS = 4, 1.5  # so many subwords a word, so short ones: words are spelled, not known
 _KANA = ("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA")
 
 
@@ -37,11 +40,26 @@ class CheckReport:
     chars: int  # characters looked at
     scripts: list[ScriptCount]
     warnings: list[str]
+    reasons: list[str]  # why the vocabulary does not fit; none: it fits
+    missing: list[str]  # characters without a subword: the text's, the most frequent first, then those of ASCII
 
     @property
     def total(self) -> ScriptCount:
         sums = (sum(getattr(row, name) for row in self.scripts) for name in ("words", "pieces", "unknown"))
         return ScriptCount("all", *sums)
+
+    @property
+    def verdict(self) -> str:
+        """One line: whether the vocabulary fits, subwords per word, share of [UNK], missing characters."""
+        total = self.total
+        if not total.words:
+            return "no verdict: there is no text to check"
+        figures = (
+            f"{total.pieces / total.words:.2f} subwords per word, {total.unknown / total.words:.2%} of words [UNK]"
+        )
+        more = f" and {len(self.missing) - 10:,} more" if len(self.missing) > 10 else ""
+        lacking = f"; missing characters: {' '.join(self.missing[:10])}{more}" if self.missing else ""
+        return f"{'does not fit: ' + '; '.join(self.reasons) if self.reasons else 'fits'} ({figures}){lacking}"
 
 
 def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS) -> CheckReport:
@@ -61,7 +79,11 @@ def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS
             row.pieces += count * pieces
             row.unknown += count * unknown
     scripts = sorted(rows.values(), key=lambda row: -row.words)
-    return CheckReport(chars, scripts, [*_misfits(tokenizer), *_text_warnings(tokenizer, chunks, scripts)])
+    misfits = _misfits(tokenizer)
+    report = CheckReport(chars, scripts, [*misfits, *_text_warnings(tokenizer, chunks, scripts)], [], [])
+    report.reasons.extend(_reasons(report.total, misfits, sum(len(chunk) * n for chunk, n in chunks.items())))
+    report.missing.extend(_missing(tokenizer, chunks))
+    return report
 
 
 def unknown_share(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) -> float:
@@ -101,6 +123,26 @@ def _words(tokenizer: Tokenizer, encoding: Encoding) -> Iterator[tuple[int, int,
     starts = [i for i in inner if i == 1 or not tokenizer.continuation[encoding.ids[i]]]
     for start, end in itertools.pairwise([*starts, inner.stop]):
         yield encoding.offsets[start][0], end - start, encoding.ids[start] == tokenizer.unk_id
+
+
+def _reasons(total: ScriptCount, misfits: list[str], letters: int) -> Iterator[str]:
+    """Why a vocabulary does not fit. letters: characters of the text without white space."""
+    if total.unknown > MAX_UNKNOWN * total.words:
+        yield f"more than {MAX_UNKNOWN:.0%} of the words are [UNK]"
+    if total.pieces > MAX_SUBWORDS * total.words and letters < MIN_LETTERS * total.pieces:
+        yield f"words are spelled in subwords of {letters / total.pieces:.1f} characters"
+    if misfits:
+        yield "vocabulary and normaliser contradict each other, see the warnings"
+
+
+def _missing(tokenizer: Tokenizer, chunks: dict[str, int]) -> list[str]:
+    """Characters that become [UNK] by themselves: those of the text by frequency, then printable ASCII."""
+    counts: collections.Counter[str] = collections.Counter()
+    for chunk, count in chunks.items():
+        for char in chunk:
+            counts[char] += count
+    chars = list(dict.fromkeys([*sorted(counts, key=lambda char: (-counts[char], char)), *ASCII]))
+    return [char for char, ids in zip(chars, tokenizer.ids_of(chars), strict=True) if tokenizer.unk_id in ids]
 
 
 def _misfits(tokenizer: Tokenizer) -> list[str]:

@@ -21,6 +21,8 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "unigram": ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
 }
 
+ASCII = "".join(map(chr, range(33, 127)))  # printable, without the space
+
 
 @dataclass(frozen=True)
 class TokenizerConfig:
@@ -31,8 +33,8 @@ class TokenizerConfig:
     lowercase: bool | None = None  # lower-case, strip accents, leave Hangul whole; left out: yes, but no for bpe
     max_chars: int = 200_000_000  # characters of text to train on; of more text an even sample of its lines is taken
     min_frequency: int = 2  # a pair of pieces seen less often is not merged; unigram merges nothing
-    character_coverage: float = 0.9999  # single characters are kept until they cover this share; bpe has all bytes
-    limit_alphabet: int = 0  # at most so many single characters; 0: a quarter of vocab_size
+    character_coverage: float = 0.9999  # printable ASCII and the characters that cover this share; bpe has all bytes
+    limit_alphabet: int = 0  # at most so many single characters, ASCII first if it fits; 0: a quarter of vocab_size
     special_tokens: tuple[str, ...] = ()  # ids 0, 1, ... in order, but bpe's <mask> last; left out: the model's five
 
     def __post_init__(self) -> None:
@@ -87,7 +89,10 @@ def _hash(number: int) -> int:
 
 
 def alphabet_of(lines: list[str], normalizer: normalizers.Normalizer, config: TokenizerConfig) -> list[str]:
-    """The most frequent characters up to coverage and limit, by code point. Raises InputError if there are none."""
+    """Printable ASCII and the most frequent characters up to coverage and limit, by code point.
+
+    ASCII is left out where the limit has no room for all of it. Raises InputError if the lines have no character.
+    """
     raw: collections.Counter[str] = collections.Counter()
     for line in lines:
         raw.update(normalize("NFC", line) if config.uncased else line)
@@ -100,7 +105,11 @@ def alphabet_of(lines: list[str], normalizer: normalizers.Normalizer, config: To
         raise no_text()
     reached = np.cumsum([counts[char] for char in ranked])
     size = 1 + int(np.searchsorted(reached, config.character_coverage * reached[-1]))
-    return sorted(ranked[: min(size, config.limit_alphabet or config.vocab_size // 4)])
+    limit = config.limit_alphabet or config.vocab_size // 4
+    always = {part for char in ASCII for part in normalizer.normalize_str(char)}
+    always = always if len(always) <= limit else set()
+    others = [char for char in ranked[:size] if char not in always]
+    return sorted([*always, *others[: limit - len(always)]])
 
 
 def no_text() -> InputError:

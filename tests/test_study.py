@@ -18,7 +18,7 @@ from scipy import stats
 
 from bertworks.cli import main
 from bertworks.config import RECIPES
-from bertworks.files import Diverged, InputError, NotWritten, read_json
+from bertworks.files import Diverged, InputError, NotWritten, read_json, write_json
 from bertworks.finetune_job import FinetuneConfig
 from bertworks.model.encoder import ModelConfig
 from bertworks.pretrain import PretrainConfig

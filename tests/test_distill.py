@@ -329,7 +329,8 @@ def test_a_resumed_run_must_have_the_same_teacher(tiny_store, teacher, trained, 
         target = tmp_path / "run" / folder.relative_to(trained)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(folder.read_bytes())
-    assert distilling.distill(config, other, tiny_store.path, tmp_path / "run", quiet=True)["kind"] == "distill"
+    with pytest.raises(InputError, match="is a finished run with other settings, data or model"):
+        distilling.distill(config, other, tiny_store.path, tmp_path / "run", quiet=True)
     (tmp_path / "run" / "results.json").unlink()
     with pytest.raises(InputError, match="belongs to a run with other settings"):
         distilling.distill(config, other, tiny_store.path, tmp_path / "run", quiet=True)

@@ -5,7 +5,17 @@ import os
 import pytest
 
 from bertworks.cli import main
-from bertworks.files import InputError, atomic_write, parse_json, read_json, read_lines, shorten, write_json
+from bertworks.files import (
+    InputError,
+    atomic_write,
+    flush_folder,
+    held,
+    parse_json,
+    read_json,
+    read_lines,
+    shorten,
+    write_json,
+)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +109,27 @@ def test_a_full_pipe_or_disk_behind_the_output_is_told(monkeypatch, capsys):
 def test_json_lines_carry_their_place():
     with pytest.raises(InputError, match=r"^log\.jsonl:7: not valid JSON"):
         parse_json(json.dumps({"a": 1})[:-1], "log.jsonl:7")
+
+
+def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
+    value = {"a": float("nan"), "b": [1.5, float("-inf"), (2, float("inf"))], "c": {"d": "NaN"}}
+    write_json(tmp_path / "a.json", value)
+    assert read_json(tmp_path / "a.json") == {"a": None, "b": [1.5, None, [2, None]], "c": {"d": "NaN"}}
+
+
+def test_a_lock_is_held_by_one_at_a_time(tmp_path):
+    path = tmp_path / "a.lock"
+    with held(path) as first:
+        with held(path) as second, held(tmp_path / "b.lock") as other:
+            assert (first, second, other) == (True, False, True)
+        with held(path) as third:
+            assert not third  # the failed attempt has not let go of it
+    with held(path) as again:
+        assert again
+
+
+def test_flushing_a_folder_is_left_out_where_it_cannot_be_done(tmp_path, monkeypatch):
+    flush_folder(tmp_path)
+    monkeypatch.setattr(os, "name", "nt")
+    monkeypatch.setattr(os, "open", lambda *_: pytest.fail("Windows opens no folder"))
+    flush_folder(tmp_path)

@@ -26,6 +26,7 @@ from bertworks.pretrain import PretrainConfig, PretrainingFeed, plateau, pretrai
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import parallel
 from bertworks.training.report import read_log
+from bertworks.training.run import locked
 from conftest import tiny_texts
 from training.sittings import write_recipe
 
@@ -51,7 +52,7 @@ def trained(tiny_store, tmp_path_factory):
 
 
 def test_the_run_folder(tiny_store, trained):
-    expected = ["curves.png", "curves.svg", "log.jsonl", "model", "recipe.toml", "results.json", "state"]
+    expected = [".lock", "curves.png", "curves.svg", "log.jsonl", "model", "recipe.toml", "results.json", "state"]
     assert sorted(p.name for p in trained.iterdir()) == expected
     results = json.loads((trained / "results.json").read_text())
     assert results["kind"] == "pretrain" and results["steps"] == 6 and results["seed"] == 12345
@@ -193,7 +194,9 @@ def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, n
     assert old in text
     recipe.write_text(text.replace(old, new))
     assert said in refused(capsys, line(recipe, tiny_store.path, tmp_path / "run"))
-    assert "no such recipe" in refused(capsys, line(tmp_path / "none.toml", tiny_store.path, tmp_path / "run"))
+    assert "none.toml: no such file, and no recipe" in refused(
+        capsys, line(tmp_path / "none.toml", tiny_store.path, tmp_path / "run")
+    )
 
 
 def test_flags_that_do_not_fit_together_are_refused(tiny_store, tmp_path, capsys):
@@ -218,6 +221,43 @@ def test_a_finished_run_is_left_alone(tiny_store, trained):
     config = load_recipe(trained / "recipe.toml", PretrainConfig)
     assert pretrain(config, tiny_store.path, trained, quiet=True) == json.loads((trained / "results.json").read_text())
     assert before == {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
+
+
+def test_a_finished_run_with_other_settings_is_refused(tiny_store, trained, tmp_path, capsys):
+    recipe, store = write_recipe(tmp_path, steps=6), tiny_store.path
+    for more in (["--optim.lr", "4e-3"], ["--optim.lr", "5e-3", "--loop.steps", "7"]):
+        assert "is a finished run with other settings" in refused(capsys, line(recipe, store, trained, *more))
+    with_init = ["--optim.lr", "5e-3", "--init", str(trained / "model")]  # other weights to begin with
+    assert "is a finished run with other settings" in refused(capsys, line(recipe, store, trained, *with_init))
+    main(line(recipe, store, trained, "--optim.lr", "5e-3", "--loop.log-every", "7"))
+    assert "is finished; see" in capsys.readouterr().err
+
+
+def test_a_run_folder_in_use_is_refused(tiny_store, trained, tmp_path, capsys):
+    recipe = write_recipe(tmp_path, steps=6)
+    with locked(tmp_path / "run"):
+        said = refused(capsys, line(recipe, tiny_store.path, tmp_path / "run"))
+    assert "run: another process is using this run folder" in said
+    assert not (tmp_path / "run" / "recipe.toml").exists()
+
+
+def test_results_are_the_last_evaluation(tiny_store, trained):
+    last = read_log(trained)[-1]
+    metrics = json.loads((trained / "results.json").read_text())["metrics"]
+    assert {key: metrics[key] for key in metrics if key != "unigram_entropy"} == {
+        key: last[key] for key in last if key not in ("kind", "step", "seconds")
+    }
+
+
+def test_a_seed_may_be_as_large_as_every_generator_allows(tiny_store, tmp_path, capsys):
+    recipe = write_recipe(tmp_path, steps=2)
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--loop.seed", str(2**63 - 1)))
+    capsys.readouterr()
+    for seed in (-1, 2**63):
+        recipe.write_text(recipe.read_text().replace("[loop]\n", f"[loop]\nseed = {seed}\n"))
+        said = refused(capsys, line(recipe, tiny_store.path, tmp_path / "other"))
+        assert f"seed = {seed}; expected a whole number from 0 to 2^63 - 1" in said
+        recipe = write_recipe(tmp_path, steps=2)
 
 
 def test_held_out_text_is_masked_the_papers_way(tiny_store):
@@ -336,11 +376,11 @@ def test_held_out_text_is_as_long_as_what_is_trained(tiny_store, tmp_path, monke
     monkeypatch.setattr(PretrainingData, "batches", batches)
     recipe = write_recipe(tmp_path, steps=10)  # of 24 tokens for six tenths, then of 40
     main(line(recipe, tiny_store.path, tmp_path / "run", "--loop.eval-every", "3"))
-    assert lengths == [24, 24, 40, 40, 40]  # after 3, 6 and 9 steps, at the end, for the results
+    assert lengths == [24, 24, 40, 40]  # after 3, 6 and 9 steps, at the end, which is what the results have
     main(line(recipe, tiny_store.path, tmp_path / "short", "--loop.steps", "1", "--loop.eval-every", "0"))
-    assert lengths[5:] == [40, 40]
+    assert lengths[4:] == [40]
     main(line(recipe, tiny_store.path, tmp_path / "best", "--loop.eval-every", "3", "--loop.keep-best", "mlm_accuracy"))
-    assert lengths[7:] == [40] * 5  # scores of different lengths could not be compared
+    assert lengths[5:] == [40] * 5  # scores of different lengths could not be compared; the kept weights again
 
 
 def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):

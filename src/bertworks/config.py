@@ -71,6 +71,13 @@ def to_toml(config: Any) -> str:
     return tomli_w.dumps(_plain(config))
 
 
+def check_seed(*seeds: int) -> None:
+    """Raises ValueError for a seed that not every generator takes (torch, NumPy, CUDA)."""
+    for seed in seeds:
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"seed = {seed}; expected a whole number from 0 to 2^63 - 1")
+
+
 def later(default: T) -> T:
     """The default of a field that the first recipes did not have: while it stands there, `identity` is silent of it."""
     value: T = dataclasses.field(default=default, metadata={"later": True})

@@ -284,7 +284,7 @@ def judge_heldout(out: Path, config: PretrainConfig, batches: int = 40) -> dict[
     length, seed = config.phases[-1].length, config.loop.seed
     data = PretrainingData(store, "train", vocabulary, length, config.instances, config.masking, seed)
     rows = list(data.batches(64, batches))
-    world = parallel.World(0, 1, parallel.join_world().device)
+    world = parallel.World(0, 1, parallel.this_device())
     model = load_model(out / "pretrain" / "model").to(world.device)
     metrics = evaluate(model, PretrainingObjective(), rows, world)
     masked = [int(n) for batch in rows for n in batch["masked_labels"].tolist() if n != IGNORED]

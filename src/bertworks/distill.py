@@ -30,11 +30,12 @@ from .model.encoder import compile_layers
 from .model.heads import Model, build_model
 from .model.inference import for_inference
 from .objectives import DistillationObjective, PretrainingObjective
-from .pretrain import Phase, PretrainConfig, Run, fingerprint, finish, finished, prepare, summary, train
+from .pretrain import Phase, PretrainConfig, Run, fingerprint, finish, left_alone, prepare, summary, train
 from .tokenizer import Tokenizer
 from .training import parallel
 from .training.loop import LoopConfig, autocast, evaluate
 from .training.optim import OptimConfig
+from .training.run import opened_run
 
 
 @dataclass(frozen=True)
@@ -177,8 +178,6 @@ def distill(
 
     Raises InputError if recipe, teacher and store do not fit together, or if `out` belongs to another run.
     """
-    if (results := finished(out, quiet)) is not None:
-        return results
     config.loop.check()
     parallel.prepare_process()
     known, store = Teacher.load(teacher, config), Store.open(corpus)
@@ -189,8 +188,10 @@ def distill(
         student = start_student(known.model, known.student, known.layers)
     else:
         student = build_model(known.student, ("mlm",), seed=config.loop.seed)
-    with parallel.joined_world() as world:
+    with parallel.joined_world() as world, opened_run(out, recipe, world) as results:
         run = Run(pretraining, store, known.tokenizer, out, world, recipe, quiet)
+        if results is not None:
+            return left_alone(run, results)
         asked = known.asked(config.loop, world.device)
         objective = DistillationObjective(asked, config.temperature, config.soft_targets == "all")
         loop = prepare(run, student, objective, config)

@@ -91,7 +91,7 @@ class Trial:
         if loaded.labels and task.kind != "regression":
             task, order = _meet(loaded, task)
         prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
-        world = parallel.World(0, 1, parallel.join_world().device)
+        world = parallel.World(0, 1, parallel.this_device())
         loaded.model.to(world.device)
         return cls(loaded, prepared, order, world, task.name, len(rows))
 

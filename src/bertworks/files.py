@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import reprlib
 import stat
 from collections.abc import Iterator
@@ -88,15 +89,71 @@ def atomic_write(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
         raise
 
 
+def remove_temporaries(folder: Path | str) -> None:
+    """Remove what `atomic_write` left in `folder` when its process was killed. Hold the folder's lock meanwhile."""
+    for path in Path(folder).glob(".*.tmp"):
+        if re.fullmatch(r"\..+\.\d+\.tmp", path.name) and path.is_file():
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def flush_folder(folder: Path | str) -> None:
+    """Flush a folder's entries to disk, so that renames in it survive a power cut. Windows cannot, and need not."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def held(path: Path | str) -> Iterator[bool]:
+    """Try to lock the file `path` (made if it is missing), without waiting; gives whether this process has the lock.
+
+    The lock ends with the block, or with the process, however that ends. The file stays: removing it would let two
+    processes hold locks of the same name.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
 def write_text(path: Path | str, text: str) -> None:
     """Write `text` as UTF-8, atomically."""
     with atomic_write(path, "w") as file:
         file.write(text)
 
 
+def to_json(value: Any, indent: int | None = None) -> str:
+    """`value` as JSON text. Numbers that are not finite become null: JSON has no word for them."""
+    try:
+        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def write_json(path: Path | str, value: Any) -> None:
-    """Write `value` as indented UTF-8 JSON, atomically."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    """Write `value` as indented UTF-8 JSON, atomically; numbers that are not finite as null."""
+    write_text(path, to_json(value, indent=1) + "\n")
 
 
 def read_json(path: Path | str, finite: bool = True, limit: int = READ_BYTES) -> Any:

@@ -6,7 +6,6 @@ of its own inside, and results.json has means and standard deviations. Whole gri
 """
 
 import contextlib
-import json
 import shutil
 import statistics
 import time
@@ -17,19 +16,19 @@ from typing import Any
 
 from .checkpoint.folder import find_model, save_folder
 from .config import to_toml
-from .files import InputError, write_json, write_text
+from .files import InputError, to_json, write_json, write_text
 from .finetune_job import OWN_TABLE_STEPS, ExampleFeed, FinetuneConfig, Job
 from .model.encoder import compile_layers
 from .model.heads import Model
-from .run_files import check, read_results
+from .run_files import RESULTS, check, read_results
 from .tasks.base import Data, Judged, Limits, Task
 from .training import parallel
 from .training.loop import Loop
 from .training.optim import Optimizer
 from .training.report import duration
-from .training.state import Progress, load_state
+from .training.run import ANEW, STATE_FOLDER, opened_run
+from .training.state import resume
 
-ANEW = "restore the file, or remove the folder to run it again"
 FORECAST_AFTER = 3.0  # seconds of training after which its length is foretold; shorter rests are not worth a line
 
 
@@ -98,20 +97,18 @@ def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
         ) from None
     config = job.config.resolved(len(job.train), seed)
     recipe = job.fingerprint(config)
-    if (out / "results.json").exists():
-        results: dict[str, Any] = read_results(out / "results.json", {"recipe?": str}, ANEW)
-        if results.get("recipe") != recipe:
-            raise InputError(f"{out} is a finished run with other settings, data or model; give another --out")
-        check(results, _finished(job), str(out / "results.json"), ANEW)
-        job.say(f"{out} is finished; see {out / 'results.json'}")
-        return results
-    model, fresh = job.start_model(config)
-    job.say(opening(job, config))
-    loop = _loop(job, config, model.to(job.world.device), recipe, out)
-    if not loop.run():
-        job.say(f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
-        return None
-    return _finish(job, config, loop, model, fresh)
+    with opened_run(out, recipe, job.world, keep_state=False) as results:
+        if results is not None:
+            check(results, _finished(job), str(out / RESULTS), ANEW)
+            job.say(f"{out} is finished; see {out / RESULTS}")
+            return results
+        model, fresh = job.start_model(config)
+        job.say(opening(job, config))
+        loop = _loop(job, config, model.to(job.world.device), recipe, out)
+        if not loop.run():
+            job.say(f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
+            return None
+        return _finish(job, config, loop, model, fresh)
 
 
 def opening(job: Job, config: FinetuneConfig) -> str:
@@ -173,8 +170,7 @@ def _finished(job: Job) -> dict[str, Any]:
 def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path) -> Loop:
     """The loop of a run, at the step where an earlier run segment left it."""
     optimizer = Optimizer(model, config.whole_warmup)
-    out.mkdir(parents=True, exist_ok=True)
-    progress = load_state(out / "state", model, optimizer, recipe) or Progress()
+    progress = resume(out / STATE_FOLDER, model, optimizer, recipe, job.world)
     if job.world.main:
         write_text(out / "recipe.toml", to_toml(config))
     if parallel.should_compile(config.loop.compile, job.world.device):
@@ -247,13 +243,13 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
     save_folder(out / "model", model, job.tokenizer, told, labels, config.max_seq_length, stored)
     for name, content in judged.files.items():
         if name.endswith(".jsonl"):
-            write_text(out / name, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content))
+            write_text(out / name, "".join(to_json(row) + "\n" for row in content))
         else:
             write_json(out / name, content)
     if judged.collapsed or judged.flat:
         job.say(f"{out}: {_failure(judged, results['steps'])}")
-    write_json(out / "results.json", results)
-    shutil.rmtree(out / "state", ignore_errors=True)
+    write_json(out / RESULTS, results)
+    shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
 
 
 def _summary(job: Job, runs: list[dict[str, Any]], out: Path) -> dict[str, Any]:

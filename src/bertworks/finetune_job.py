@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .checkpoint.folder import find_model, initial_model, load_tokenizer, parts_in, read_config
 from .checkpoint.weights import weights_checksum
-from .config import from_dict, identity, later
+from .config import check_seed, from_dict, identity, later
 from .distill_task import Taught, ask_teacher
 from .files import Diverged, InputError, read_json
 from .model.encoder import build_layer, initialise
@@ -73,6 +73,7 @@ class FinetuneConfig(Limits):
             raise ValueError(f"min_steps = {self.min_steps}; expected 0 or more")
         if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
+        check_seed(*self.seeds)
         if self.temperature <= 0 or not 0 <= self.soft_share <= 1:
             raise ValueError("expected a temperature above 0 and a soft_share from 0 to 1")
 

@@ -14,21 +14,24 @@ from typing import Any, Literal
 import torch
 
 from .checkpoint.folder import initial_model, read_config, save_folder
+from .checkpoint.weights import weights_checksum
 from .config import identity, to_toml
 from .data.batches import PretrainingData, Vocabulary
 from .data.instances import InstanceConfig, Position
 from .data.masking import MaskingConfig
 from .data.store import Store
-from .files import InputError, read_json, write_json, write_text
+from .files import InputError, write_json, write_text
 from .model.encoder import ModelConfig, compile_layers
 from .model.heads import HeadName, Model, build_model
 from .objectives import LanguageModelObjective, Objective, PairName, PretrainingObjective
+from .run_files import RESULTS
 from .tokenizer import Tokenizer
 from .training import parallel
 from .training.loop import Group, Loop, LoopConfig, evaluate
 from .training.optim import OptimConfig, Optimizer
 from .training.report import duration
-from .training.state import Progress, load_state
+from .training.run import STATE_FOLDER, opened_run
+from .training.state import Progress, resume
 
 
 @dataclass(frozen=True)
@@ -109,9 +112,10 @@ class PretrainConfig:
         instances = dataclasses.replace(self.instances, sentence_order=self.pair == "sop")
         return PretrainingData(store, split, vocabulary, length, instances, None if lm else masking, seed)
 
-    def fingerprint(self, store: Store) -> str:
-        """Hash of what must not change between the sittings of a run."""
-        return fingerprint(dataclasses.replace(self, snapshots=()), store.fingerprint)
+    def fingerprint(self, store: Store, init: Path | None = None) -> str:
+        """Hash of what must not change between the segments of a run: settings, store, weights to continue from."""
+        begun = () if init is None else (weights_checksum(init),)
+        return fingerprint(dataclasses.replace(self, snapshots=()), store.fingerprint, *begun)
 
 
 def fingerprint(config: Any, *read: str) -> str:
@@ -171,8 +175,6 @@ def pretrain(
     config: PretrainConfig, corpus: Path, out: Path, init: Path | None = None, quiet: bool = False
 ) -> dict[str, Any] | None:
     """Train or resume, and write the run folder; returns its results, or None if stopped before the end."""
-    if (results := finished(out, quiet)) is not None:
-        return results
     config.loop.check()
     parallel.prepare_process()
     store = Store.open(corpus)
@@ -185,8 +187,11 @@ def pretrain(
         )
     if init is None or config.model.family == "roberta":  # what others trained may name another one
         check_padding(config.model, tokenizer.pad_id)
-    with parallel.joined_world() as world:
-        run = Run(config, store, tokenizer, out, world, config.fingerprint(store), quiet)
+    recipe = config.fingerprint(store, init)
+    with parallel.joined_world() as world, opened_run(out, recipe, world) as results:
+        run = Run(config, store, tokenizer, out, world, recipe, quiet)
+        if results is not None:
+            return left_alone(run, results)
         loop = prepare(run, start_model(config, init), config.predicts)
         return finish(run, loop, summary("pretrain", run, loop)) if train(run, loop) else None
 
@@ -206,15 +211,6 @@ def check_padding(model: ModelConfig, pad: int) -> None:
     )
 
 
-def finished(out: Path, quiet: bool) -> dict[str, Any] | None:
-    """The results of a run that is at its end, which is said; None if it is not."""
-    if not (out / "results.json").exists():
-        return None
-    _say(quiet, f"{out} is finished; see {out / 'results.json'}")
-    results: dict[str, Any] = read_json(out / "results.json")
-    return results
-
-
 @dataclass(frozen=True)
 class Run:
     """What a run over a store is made of, beside its model and what that learns."""
@@ -224,19 +220,19 @@ class Run:
     tokenizer: Tokenizer
     out: Path
     world: parallel.World
-    recipe: str  # hash of what must not change between sittings
+    recipe: str  # hash of what must not change between the segments of a run
     quiet: bool = False
 
 
 def prepare(run: Run, model: Model, objective: Objective, resolved: Any = None) -> Loop:
-    """The loop of this run, at the step where an earlier sitting left it.
+    """The loop of this run, at the step where an earlier segment left it.
 
     resolved: the recipe as it is written to recipe.toml, if it is another one than `run.config`.
     """
     config, world, out = run.config, run.world, run.out
     optimizer = Optimizer(model.to(world.device), config.optim)
-    out.mkdir(parents=True, exist_ok=True)
-    progress = load_state(out / "state", model, optimizer, run.recipe) or Progress()
+    world.agree(corpus=run.store.fingerprint)
+    progress = resume(out / STATE_FOLDER, model, optimizer, run.recipe, world)
     if world.main:
         write_text(out / "recipe.toml", to_toml(config if resolved is None else resolved))
     if parallel.should_compile(config.loop.compile, world.device):
@@ -277,6 +273,12 @@ def prepare(run: Run, model: Model, objective: Objective, resolved: Any = None) 
     return loop
 
 
+def left_alone(run: Run, results: dict[str, Any]) -> dict[str, Any]:
+    """The results of a finished run, which is reported."""
+    _say(run, f"{run.out} is finished; see {run.out / RESULTS}")
+    return results
+
+
 def train(run: Run, loop: Loop) -> bool:
     """Say what is about to run, and run it; returns whether it came to its end."""
     if not run.quiet and run.world.main:
@@ -284,7 +286,7 @@ def train(run: Run, loop: Loop) -> bool:
             print(line, file=sys.stderr)
     ended = loop.run()
     if not ended:
-        _say(run.quiet, f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
+        _say(run, f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
     return ended
 
 
@@ -329,8 +331,9 @@ def plateau(entropy: float, kept: float) -> str:
 
 def summary(kind: str, run: Run, loop: Loop) -> dict[str, Any]:
     """What results.json says of a run over a store."""
-    progress = loop.progress
-    final = loop.evaluate() if loop.evaluate else {}
+    progress, final = loop.progress, loop.metrics
+    if loop.config.keep_best and loop.evaluate:  # the kept weights are not the last ones
+        final = loop.evaluate()
     return {
         "kind": kind,
         "metrics": final | {"unigram_entropy": run.store.unigram_entropy()},
@@ -351,11 +354,11 @@ def finish(run: Run, loop: Loop, results: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(loop.model, Model)
     if run.world.main:
         save_folder(run.out / "model", loop.model, run.tokenizer, results, None)
-        write_json(run.out / "results.json", results)
+        write_json(run.out / RESULTS, results)
     run.world.wait()
     return results
 
 
-def _say(quiet: bool, text: str) -> None:
-    if not quiet:
+def _say(run: Run, text: str) -> None:
+    if not run.quiet and run.world.main:
         print(text, file=sys.stderr)

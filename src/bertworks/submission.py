@@ -120,7 +120,7 @@ def answer(loaded: Finetuned, task: Task, test: Path) -> tuple[str, dict[str, An
     rows, indices = _read(task, test)
     task = replace(task, labels=loaded.labels, written=())
     inputs = prepare(loaded.tokenizer, rows, task, loaded.limits).inputs
-    world = parallel.World(0, 1, parallel.join_world().device)
+    world = parallel.World(0, 1, parallel.this_device())
     scores = compute_scores(loaded.model.to(world.device), inputs, world)
     told = labels_told(predictions(scores, task), task)
     facts = {"rows": len(rows), "cut": inputs.truncation()["examples"], "from": str(loaded.folder)}

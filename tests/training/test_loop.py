@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -19,6 +20,7 @@ from bertworks.model.heads import build_model
 from bertworks.objectives import PretrainingObjective, Term
 from bertworks.pretrain import Phase, PretrainConfig, PretrainingFeed
 from bertworks.training import loop as loop_module
+from bertworks.training import parallel
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
 from bertworks.training.report import read_log
@@ -325,3 +327,175 @@ def test_peak_memory_is_known_on_a_system_without_the_module_resource(monkeypatc
     monkeypatch.setitem(sys.modules, spec.name, there)  # its dataclasses look for their module
     spec.loader.exec_module(there)
     assert there.peak_memory(torch.device("cpu")) > 10_000_000
+
+
+class Shift(PretrainingObjective):
+    """The loss is infinite at some steps, its gradient is not."""
+
+    def __init__(self, when):
+        self.when, self.calls = when, -1
+
+    def __call__(self, model, batch, dropout=None):
+        self.calls += 1
+        terms, far = super().__call__(model, batch, dropout), math.inf if self.calls in self.when else 0.0
+        return {name: Term(term.loss + far, None) for name, term in terms.items()}
+
+
+def test_an_infinite_loss_with_a_finite_gradient_is_no_update(tiny_store, tmp_path):
+    groups = batches(tiny_store)
+    loop = loop_of(model_of(), groups, tmp_path / "run", objective=Shift({1, 2}), steps=6, log_every=3)
+    assert loop.run() and (loop.progress.step, loop.progress.updates) == (6, 4)
+    text = (tmp_path / "run" / "log.jsonl").read_text()
+    assert "Infinity" not in text and "NaN" not in text
+    records = read_log(tmp_path / "run")
+    assert [r["skipped"] for r in records] == [2, 2]
+    one = loop_of(model_of(), groups, tmp_path / "one", steps=1, log_every=1)  # the window's only update
+    assert one.run() and records[0]["mlm_loss"] == read_log(tmp_path / "one")[0]["mlm_loss"]
+
+
+def test_a_record_without_any_update_has_no_number_for_its_losses(tiny_store, tmp_path):
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, objective=Sick({1, 2}), steps=4, log_every=1)
+    assert loop.run()
+    records = read_log(tmp_path)
+    assert [r["mlm_loss"] is None for r in records] == [False, True, True, False]
+    assert [r["grad_norm"] is None for r in records] == [False, True, True, False]
+    assert "NaN" not in (tmp_path / "log.jsonl").read_text()
+
+
+def test_means_of_a_resumed_run_are_those_of_a_run_left_alone(tiny_store, tmp_path):
+    """The record after the resume covers steps from before it."""
+    groups, optim = batches(tiny_store), OptimConfig(lr=1e-3)
+    assert loop_of(model_of(), groups, tmp_path / "whole", optim, steps=9, log_every=5).run()
+    first = loop_of(model_of(), groups, tmp_path / "parts", optim, steps=9, log_every=5, save_every=3)
+
+    def stop(progress, share):
+        if progress.step == 4:  # after the state of step 3 was saved
+            raise KeyboardInterrupt
+        return Feed(groups)(progress, share)
+
+    first.feed = stop
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    second = loop_of(model_of(seed=2), groups, tmp_path / "parts", optim, steps=9, log_every=5)
+    second.progress = load_state(tmp_path / "parts" / "state", second.model, second.optimizer, "recipe")
+    assert second.run()
+    keys = ("step", "mlm_loss", "nsp_loss", "lr", "grad_norm", "tokens")
+    found = [[[r[key] for key in keys] for r in read_log(tmp_path / name)] for name in ("whole", "parts")]
+    assert found[0] == found[1] and [record[0] for record in found[0]] == [5, 9]
+
+
+def test_judging_is_in_float32_whatever_training_uses(tiny_store, tmp_path):
+    seen, model = [], model_of()
+
+    def judge():
+        model.eval()
+        out = model.encoder(torch.tensor([[2, 5, 3]]))
+        seen.append((torch.is_autocast_enabled("cpu"), out.last_hidden_state.dtype))
+        return {"accuracy": out.last_hidden_state.sum().item()}
+
+    loop = loop_of(model, batches(tiny_store), tmp_path, evaluate=judge, steps=4, eval_every=2, precision="bfloat16")
+    assert loop.run()
+    assert seen == [(False, torch.float32)] * 2
+    assert judge()["accuracy"] == [r for r in read_log(tmp_path) if r["kind"] == "eval"][-1]["accuracy"]
+    assert loop.metrics == judge()
+
+
+def test_the_best_loss_is_the_lowest_and_a_score_that_is_no_number_is_never_the_best(tiny_store, tmp_path):
+    scores = iter([math.nan, 3.0, 1.0, 2.0])
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, evaluate=lambda: {"mlm_loss": next(scores)}, steps=4,
+                   eval_every=1, keep_best="mlm_loss")  # fmt: skip
+    assert loop.run() and loop.progress.best == 1.0
+    assert "NaN" not in (tmp_path / "log.jsonl").read_text()
+
+
+def test_a_metric_to_choose_by_that_nobody_measures_is_refused(tiny_store, tmp_path):
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, evaluate=lambda: {"f1": 0.5}, steps=2, eval_every=1,
+                   keep_best="accuracy")  # fmt: skip
+    with pytest.raises(InputError, match=r"loop\.keep_best = 'accuracy'; expected one of f1"):
+        loop.run()
+
+
+def test_damaged_best_weights_are_refused_by_name(tiny_store, tmp_path):
+    model = model_of()
+    loop = loop_of(model, batches(tiny_store), tmp_path, evaluate=lambda: {"f1": 0.5}, steps=2, keep_best="f1")
+    best = tmp_path / "state" / loop_module.BEST
+    evaluate = loop._evaluate
+
+    def damage():
+        metrics = evaluate()
+        best.write_bytes(best.read_bytes()[:50])
+        return metrics
+
+    loop._evaluate = damage
+    with pytest.raises(InputError, match=r"best\.safetensors: not a whole state"):
+        loop.run()
+
+
+def stopped_at(step, loop):
+    """The loop with a SIGTERM while it trains this step."""
+    feed = loop.feed
+
+    def stop(progress, share):
+        if progress.step == step - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return feed(progress, share)
+
+    loop.feed = stop
+    return loop
+
+
+def test_a_stop_in_the_last_step_does_not_wait_for_the_last_evaluation(tiny_store, tmp_path):
+    groups, judged = batches(tiny_store), []
+
+    def judge():
+        judged.append(True)
+        return {"f1": 0.5}
+
+    assert not stopped_at(4, loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4)).run()
+    assert not judged
+    again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4)
+    again.progress = load_state(tmp_path / "state", again.model, again.optimizer, "recipe")
+    assert again.run() and judged == [True]
+    assert [(r["kind"], r["step"]) for r in read_log(tmp_path)] == [*(("train", i) for i in range(1, 5)), ("eval", 4)]
+
+
+@pytest.mark.parametrize("during", [True, False])
+def test_a_stop_at_the_very_end_comes_at_once_and_leaves_one_record(tiny_store, tmp_path, during):
+    """A signal in the last evaluation, or a kill after it: the rerun evaluates again, and replaces the record."""
+    groups, judged = batches(tiny_store), []
+
+    def judge():
+        if during and not judged:
+            judged.append("asked")
+            signal.raise_signal(signal.SIGTERM)
+        judged.append("answered")
+        return {"f1": 0.5}
+
+    loop = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, eval_every=2)
+    if during:
+        loop.evaluate = lambda: judge() if loop.progress.step == 4 else {"f1": 0.1}
+        with pytest.raises(KeyboardInterrupt):
+            loop.run()
+        assert judged == ["asked"]
+    else:
+        assert loop.run()
+    again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, eval_every=2)
+    again.progress = load_state(tmp_path / "state", again.model, again.optimizer, "recipe")
+    assert again.run()
+    kinds = [(r["kind"], r["step"]) for r in read_log(tmp_path)]
+    assert kinds == [("train", 1), ("train", 2), ("eval", 2), ("train", 3), ("train", 4), ("eval", 4)]
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 2**64])
+def test_a_seed_that_no_generator_takes_is_refused(seed):
+    with pytest.raises(ValueError, match=r"seed = -?\d+; expected a whole number from 0 to 2\^63 - 1"):
+        LoopConfig(steps=1, seed=seed)
+
+
+def test_the_seed_of_a_gpu_is_within_its_range(tiny_store, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch.cuda, "manual_seed", seen.append)
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=1, seed=2**63 - 1)
+    loop.world = parallel.World(0, 1, torch.device("cuda"))
+    assert [loop._dropout_key(row) for row in (0, 1)] == [None, None]
+    assert len({*seen}) == 2 and all(0 <= seed < 2**63 for seed in seen)

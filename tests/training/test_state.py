@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import safetensors
 import safetensors.torch
 import torch
 
@@ -24,7 +25,9 @@ def trained(steps=3):
 
 def test_everything_comes_back(tmp_path):
     model, optimizer = trained()
-    progress = Progress(step=5, updates=3, phase=1, window=7, offset=11, tokens=99, seconds=1.5, skipped=2, best=0.25)
+    sums = {"loss_sums": {"mlm": 0.1}, "loss_counts": {"mlm": 7}, "lr": 1e-3}
+    where = dict(step=5, updates=3, phase=1, window=7, offset=11, tokens=99)
+    progress = Progress(**where, seconds=1.5, skipped=2, best=0.25, **sums)
     save_state(tmp_path / "state", model, optimizer, progress, "abc")
     other, fresh = trained(0)
     assert load_state(tmp_path / "state", other, fresh, "abc") == progress
@@ -65,3 +68,62 @@ def test_a_state_of_another_recipe_is_refused(tmp_path):
     save_state(tmp_path / "state", *trained(), Progress(), "abc")
     with pytest.raises(InputError, match=r"other settings .*recipe\.toml.*or give another --out"):
         load_state(tmp_path / "state", *trained(0), "abd")
+
+
+def alter(path, **header):
+    """The same tensors under another header."""
+    with safetensors.safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        known = file.metadata()
+    safetensors.torch.save_file(tensors, path, known | header)
+
+
+def test_a_state_of_an_older_version_is_taken(tmp_path):
+    """It says nothing of the losses since the last record."""
+    model, optimizer = trained()
+    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), "abc")
+    known = ("step", "updates", "phase", "window", "offset", "tokens", "instances", "seconds", "skipped", "best")
+    older = {name: vars(Progress(step=3, updates=3))[name] for name in known}
+    alter(tmp_path / "state.safetensors", progress=json.dumps(older))
+    assert load_state(tmp_path, *trained(0), "abc") == Progress(step=3, updates=3)
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        "[]", "7", '{"step": "3"}', '{"step": -1}', '{"step": 1.5}', '{"step": true}', '{"seconds": null}',
+        '{"best": "0.5"}', '{"loss_sums": [1]}', '{"loss_sums": {"mlm": "x"}}', '{"seconds": NaN}', "[" * 9999,
+        '{"step": ' + "9" * 9999 + "}",
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_a_damaged_header_is_refused(tmp_path, progress):
+    model, optimizer = trained()
+    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), "abc")
+    alter(tmp_path / "state.safetensors", progress=progress)
+    with pytest.raises(InputError, match=r"state\.safetensors: not a whole state"):
+        load_state(tmp_path, *trained(0), "abc")
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("model.0.weight", None), ("model.0.weight", torch.zeros(2)), ("model.9.weight", torch.zeros(2)),
+        ("exp_avg.0.weight", None), ("exp_avg.0.weight", torch.zeros(3, 5)), ("stranger", torch.zeros(1)),
+        ("exp_avg_sq.1.bias", torch.zeros(3).half()),
+    ],
+)  # fmt: skip
+def test_a_state_with_other_tensors_is_refused_and_changes_nothing(tmp_path, name, tensor):
+    model, optimizer = trained()
+    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), "abc")
+    path = tmp_path / "state.safetensors"
+    with safetensors.safe_open(path, "pt") as file:
+        header = file.metadata()
+    tensors = {n: t for n, t in safetensors.torch.load_file(path).items() if n != name}
+    safetensors.torch.save_file(tensors if tensor is None else tensors | {name: tensor}, path, header)
+    other, fresh = trained(1)
+    before = [t.clone() for t in (*other.parameters(), *fresh.state().values())]
+    with pytest.raises(InputError, match=rf"state\.safetensors: not a whole state \({name.removeprefix('model.')} is"):
+        load_state(tmp_path, other, fresh, "abc")
+    after = (*other.parameters(), *fresh.state().values())
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))

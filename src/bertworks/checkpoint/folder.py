@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ..files import InputError, NotWritten, atomic_write, read_json, write_json, write_text
+from ..files import InputError, NotWritten, atomic_write, flush_folder, read_json, write_json, write_text
 from ..model.encoder import Encoder, ModelConfig, initialise
 from ..model.heads import BARE, HeadName, Model, build_head, build_model
 from ..model.top import Top, TopConfig
@@ -264,9 +264,7 @@ def _move_in(temporary: Path, folder: Path) -> None:
         for name in names:
             os.replace(temporary / name, folder / name)
     for directory in (folder, folder.parent):  # the renames themselves
-        handle = os.open(directory, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
+        flush_folder(directory)
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -10,7 +10,6 @@ which need the same run share it, and a study that was stopped, or carried to an
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import tomllib
@@ -21,7 +20,7 @@ from typing import Any, Literal
 
 from ..checkpoint.weights import weight_files
 from ..config import from_dict, to_toml
-from ..files import InputError, checksum, write_json
+from ..files import InputError, checksum, held, write_json
 from ..finetune_job import FinetuneConfig
 from ..pretrain import Phase, PretrainConfig
 from ..run_files import METRICS, read_results
@@ -171,27 +170,22 @@ class Cells:
     @contextlib.contextmanager
     def claimed(self, cell: Cell) -> Iterator[bool]:
         """Whether this process may work on the cell; held until the end of the block, or of the process."""
-        locks = self.folder / "locks"
-        locks.mkdir(parents=True, exist_ok=True)
-        with open(locks / f"{cell.name}.lock", "a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                yield False
-                return
-            yield True
+        self._lock(cell).parent.mkdir(parents=True, exist_ok=True)
+        with held(self._lock(cell)) as mine:
+            yield mine
 
     def busy(self, cell: Cell) -> bool:
-        """Whether a process works on it at this moment."""
-        lock = self.folder / "locks" / f"{cell.name}.lock"
-        if not lock.exists():
+        """Whether a process works on it at this moment.
+
+        Of two processes that ask at the same instant one may get True. The other gets False and goes on to take it.
+        """
+        if not self._lock(cell).exists():
             return False
-        with open(lock) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two processes that ask do not see each other
-            except OSError:
-                return True
-        return False
+        with held(self._lock(cell)) as free:
+            return not free
+
+    def _lock(self, cell: Cell) -> Path:
+        return self.folder / "locks" / f"{cell.name}.lock"
 
     def describe(self, cell: Cell) -> None:
         """Write cell.json, before its run begins."""

@@ -16,16 +16,19 @@ from types import FrameType
 from typing import Any, Literal, Protocol
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ..config import check_seed
 from ..files import Diverged, InputError, atomic_write
 from ..objectives import Batch, DropoutKey, Objective
 from .optim import Optimizer
 from .parallel import World, compute_dtype, peak_memory, return_memory
 from .report import Reporter
-from .state import Progress, save_state
+from .state import Progress, check_tensors, damaged, save_state
+from .window import Window
 
 BEST = "best.safetensors"
 
@@ -37,8 +40,9 @@ class LoopConfig:
     steps: int = 0  # budget in optimizer steps; 0: no such limit
     tokens: int = 0  # budget in real tokens; 0: no such limit
     hours: float = 0.0  # budget in hours of training, sittings added up; 0: no such limit
-    seed: int = 12345  # of everything random: initial weights, order, masks, dropout
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # of matrix products; weights are always float32
+    seed: int = 12345  # of everything random: initial weights, order, masks, dropout; 0 to 2^63 - 1
+    # of matrix products in training; weights are always float32, and so is every evaluation
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = (
         "auto"  # torch.compile; auto: on GPUs, where it pays, if a compiler is there
     )
@@ -46,7 +50,10 @@ class LoopConfig:
     eval_every: int = 500  # steps between evaluations on held-out data; 0: only at the end
     save_every: int = 500  # steps between saved states; 0: only at the end and when stopped
     max_skipped: int = 10  # updates in a row that may be skipped because loss or gradient is not finite
-    keep_best: str = ""  # evaluation metric whose best weights are kept instead of the last
+    keep_best: str = ""  # evaluation metric whose best weights are kept instead of the last; of a loss the lowest
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
     def share(self, progress: Progress) -> float:
         """How much of the budget is used, 0 to 1."""
@@ -91,7 +98,7 @@ class Step(nn.Module):
 class Loop:
     """`Loop(...).run()` trains until the budget is used or a signal comes, and says whether it finished.
 
-    A signal after the last update raises KeyboardInterrupt.
+    A signal after the last update, when all is saved, raises KeyboardInterrupt. `metrics` are of the last weights.
     """
 
     model: nn.Module
@@ -115,24 +122,22 @@ class Loop:
         self.dtype = compute_dtype(self.config.precision, self.world.device)
         step = Step(self.model, self.objective)
         self.step: nn.Module = DistributedDataParallel(step) if self.world.size > 1 else step
-        self.reporter = Reporter(self.run_folder, self.progress.step, self.quiet, self.world.main)
-        self.window = Window()
+        over = self.config.share(self.progress) >= 1
+        self.reporter = Reporter(self.run_folder, self.progress.step, self.quiet, self.world.main, over)
+        self.window = Window.of(self.progress, self.world)
         try:
             with caught_signals() as stop:
-                finished = self._train(stop)
+                return self._train(stop)
         finally:
             self.reporter.close()
-        if finished and stop:  # too late to stop this run, which is saved; not too late for what comes after it
-            raise KeyboardInterrupt
-        return finished
 
-    def _train(self, stop: list[int]) -> bool:
+    def _train(self, stop: "Stop") -> bool:
         config, progress = self.config, self.progress
         self.model.train()
         while (share := config.share(progress)) < 1:
             start = time.perf_counter()
             group = self.feed(progress, share)
-            stopped = self._update(group, share, bool(stop))
+            stopped = self._update(group, share, stop.caught)
             progress.step += 1
             progress.phase, progress.window, progress.offset = group.after
             progress.seconds += self._seconds_since(start)
@@ -146,18 +151,19 @@ class Loop:
                 self._evaluate()
             if stopped or (config.save_every and progress.step % config.save_every == 0) or now >= 1:
                 self.save()
-            if stopped and now < 1:
+            if stopped:
                 return False
-        self._evaluate()
-        best = self.run_folder / "state" / BEST
-        if config.keep_best and best.exists():
-            self.model.load_state_dict(load_file(best, device=str(self.world.device)))
+        stop.at_once()  # all is saved: nobody has to wait for the last evaluation
+        self.metrics = self._evaluate()
+        if config.keep_best and progress.best is not None:
+            self.world.ask_first(self._load_best)
+            self.world.spread(self.model.state_dict().values())
         return True
 
     def _update(self, group: Group, share: float, stop: bool) -> bool:
         """One optimizer step over all micro-batches of all processes; returns whether any process was told to stop."""
         counts = self._counts(group, stop)
-        progress, names = self.progress, [n for n in counts if n not in ("tokens", "instances", "stop")]
+        progress, terms = self.progress, []
         for i, (batch, row) in enumerate(group.micro_batches):
             batch = {name: value.to(self.world.device, non_blocking=True) for name, value in batch.items()}
             last = i == len(group.micro_batches) - 1
@@ -168,18 +174,21 @@ class Loop:
                     # processes average their gradients, so each gives `size` times its part of the sum
                     size, weigh = self.world.size, self.weights
                     loss = sum(losses[n] * (weigh.get(n, 1.0) * size / max(counts[n], 1.0)) for n in losses)
-                loss.backward()  # type: ignore[union-attr]
-            self.window.add(losses)
+                # times 1, or NaN if it is not finite: the gradient could be finite all the same, in one process or all
+                (loss * (1 + 0 * loss.detach())).backward()  # type: ignore[union-attr]
+            terms.append({name: one.detach() for name, one in losses.items()})
         norm = self.optimizer.clip()
-        self.window.count({n: counts[n] for n in names}, counts["tokens"])
         progress.tokens += int(counts["tokens"])
         progress.instances += int(counts["instances"])
-        if torch.isfinite(norm):
+        made = bool(torch.isfinite(norm))
+        if made:
             self.window.lr = self.optimizer.step(progress.updates, share)
             progress.updates, progress.skipped = progress.updates + 1, 0
         else:
             self._skip()
-        self.window.norm = float(norm)
+        names = [name for name in counts if name not in ("tokens", "instances", "stop")]
+        self.window.add(terms if made else [], {name: counts[name] if made else 0 for name in names})
+        self.window.norm, self.window.tokens = float(norm), self.window.tokens + counts["tokens"]
         return counts["stop"] > 0
 
     def _counts(self, group: Group, stop: bool) -> dict[str, float]:
@@ -205,7 +214,7 @@ class Loop:
         seed, step = self.config.seed, self.progress.step
         if self.world.device.type == "cpu":
             return DropoutKey(seed, step, row)
-        torch.cuda.manual_seed((seed * 1_000_003 + step) * 65_537 + row)
+        torch.cuda.manual_seed(((seed * 1_000_003 + step) * 65_537 + row) % 2**63)
         return None
 
     def _skip(self) -> None:
@@ -240,66 +249,50 @@ class Loop:
         if self.world.main:
             self.reporter.record("train", record)
 
-    def _evaluate(self) -> None:
+    def _evaluate(self) -> dict[str, float]:
+        """Judge in float32, whatever training uses, so that scores are those of the model that is kept."""
         if not self.evaluate:
-            return
-        with autocast(self.dtype, self.world.device):
-            metrics = self.evaluate()
+            return {}
+        metrics, best = self.evaluate(), self.config.keep_best
         self.model.train()
         return_memory()
         self.window.pause()
         if self.world.main:
             self.reporter.record("eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
-        score = metrics.get(self.config.keep_best)
-        if score is not None and (self.progress.best is None or score > self.progress.best):
-            self.progress.best = score
+        if best and best not in metrics:
+            raise InputError(f"loop.keep_best = {best!r}; expected one of {', '.join(metrics)}")
+        if best and self._is_better(metrics[best]):
+            self.progress.best = metrics[best]
             if self.world.main:
                 (self.run_folder / "state").mkdir(exist_ok=True)
                 with atomic_write(self.run_folder / "state" / BEST) as file:
                     file.write(save({n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}))
+        return metrics
+
+    def _is_better(self, score: float) -> bool:
+        """Whether an evaluation's score, lower for losses, is the best so far; one that is not finite never is."""
+        if not math.isfinite(score) or self.progress.best is None:
+            return math.isfinite(score)
+        return score < self.progress.best if self.config.keep_best.endswith("loss") else score > self.progress.best
+
+    def _load_best(self) -> None:
+        """Put the best weights into the model. Raises InputError if their file is missing or damaged."""
+        path = self.run_folder / "state" / BEST
+        try:
+            weights = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise damaged(path, error) from None
+        check_tensors(path, weights, self.model.state_dict())
+        self.model.load_state_dict(weights)
 
     def save(self) -> None:
         """Save the state (the first process; the others wait)."""
         start = time.perf_counter()
+        self.window.note(self.progress, self.world)
         if self.world.main:
             save_state(self.run_folder / "state", self.model, self.optimizer, self.progress, self.recipe)
         self.world.wait()
         self.window.start += time.perf_counter() - start
-
-
-class Window:
-    """Sums since the last record."""
-
-    def __init__(self, lr: float = 0.0) -> None:
-        self.losses: dict[str, Tensor] = {}
-        self.counts: dict[str, float] = {}
-        self.tokens, self.lr, self.norm = 0.0, lr, 0.0
-        self.start = time.perf_counter()
-
-    def add(self, losses: dict[str, Tensor]) -> None:
-        for name, loss in losses.items():
-            self.losses[name] = self.losses.get(name, 0) + loss.detach()
-
-    def count(self, counts: dict[str, float], tokens: float) -> None:
-        for name, count in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
-        self.tokens += tokens
-
-    def rate(self) -> float:
-        """Real tokens a second since the last record."""
-        return self.tokens / max(time.perf_counter() - self.start, 1e-9)
-
-    def pause(self) -> None:
-        """Begin to measure anew: what ran since the last record was not only training."""
-        self.tokens, self.start = 0.0, time.perf_counter()
-
-    def means(self, world: World) -> dict[str, float]:
-        """Mean loss of each term over the predictions of all processes."""
-        if not self.losses:
-            return {}
-        sums = world.sum(torch.stack([t.double() for t in self.losses.values()]))
-        pairs = zip(self.losses, sums.tolist(), strict=True)
-        return {f"{name}_loss": total / max(self.counts[name], 1) for name, total in pairs}
 
 
 @torch.no_grad()
@@ -329,22 +322,38 @@ def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractCon
     return torch.autocast(device.type, dtype, enabled=dtype is not torch.float32)
 
 
+@dataclass
+class Stop:
+    """Whether SIGTERM or SIGINT has come."""
+
+    caught: bool = False
+    raises: bool = False  # a signal raises KeyboardInterrupt where it comes
+
+    def at_once(self) -> None:
+        """From now on a signal, or one that has come already, raises KeyboardInterrupt."""
+        self.raises = True
+        if self.caught:
+            raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
-def caught_signals() -> Iterator[list[int]]:
-    """A list that becomes non-empty when SIGTERM or SIGINT arrives, so that a run can save before it ends."""
-    caught: list[int] = []
+def caught_signals() -> Iterator[Stop]:
+    """Note SIGTERM and SIGINT instead of dying, so that a run can save before it ends; a second one interrupts."""
+    stop = Stop()
 
     def note(number: int, frame: FrameType | None) -> None:
-        caught.append(number)
-        signal.signal(number, signal.default_int_handler)  # a second one interrupts at once
+        stop.caught = True
+        signal.signal(number, signal.default_int_handler)
+        if stop.raises:
+            raise KeyboardInterrupt
 
     try:
         old = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     except ValueError:  # not the main thread: signals are somebody else's business
-        yield caught
+        yield stop
         return
     try:
-        yield caught
+        yield stop
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)

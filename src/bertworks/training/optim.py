@@ -164,6 +164,10 @@ class Optimizer:
                     moments[f"{key}.{name}"] = value
         return moments
 
+    def expected(self) -> dict[str, torch.Tensor]:
+        """A tensor like each of those that `state` gives once an update was made, by the same names."""
+        return {f"{key}.{name}": p for name, p in self.parameters.items() for key in ("exp_avg", "exp_avg_sq")}
+
     def load(self, moments: dict[str, torch.Tensor], updates: int) -> None:
         """Take back what `state` gave after `updates` updates."""
         for name, p in self.parameters.items():

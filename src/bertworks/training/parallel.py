@@ -5,6 +5,7 @@
 
 import contextlib
 import ctypes
+import hashlib
 import os
 import platform
 import shutil
@@ -12,10 +13,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import torch
@@ -23,6 +24,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..files import InputError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,58 @@ class World:
         if self.size > 1:
             dist.barrier()
 
+    def ask_first(self, question: Callable[[], T]) -> T:
+        """What `question` returns in the first process, for all: the disks of the others are not looked at.
+
+        An InputError that it raises there is raised in every process.
+        """
+        if self.size == 1:
+            return question()
+        answer: list[Any] = [None]
+        if self.main:
+            try:
+                answer = [question()]
+            except InputError as error:
+                answer = [error]
+        dist.broadcast_object_list(answer)
+        if isinstance(answer[0], InputError):
+            raise answer[0]
+        return answer[0]
+
+    def spread(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite `tensors` with those of the first process; their checksums are compared afterwards."""
+        if self.size == 1:
+            return
+        digest = hashlib.blake2b(digest_size=16)
+        for tensor in tensors:
+            dist.broadcast(tensor, 0)
+            digest.update(tensor.detach().reshape(-1).view(torch.uint8).cpu().numpy().tobytes())
+        self.agree(weights=digest.hexdigest())
+
+    def agree(self, **facts: Any) -> None:
+        """Raises InputError in every process if the processes do not have equal `facts`."""
+        if self.size == 1:
+            return
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, facts)
+        for name in facts:
+            values = [one[name] for one in found]
+            if len(set(values)) > 1:
+                raise InputError(
+                    f"the processes of this job have different values of {name}: {', '.join(map(str, values))}; "
+                    "expected one. Start all of them with the same recipe, data and folders"
+                )
+
+
+def this_device() -> torch.device:
+    """This process's device: its GPU if there are any, else the CPU. No other process is needed to know it."""
+    local = int(os.environ.get("LOCAL_RANK", 0))
+    return torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+
 
 def join_world() -> World:
     """Read torchrun's environment, join the process group (nccl on GPUs, gloo on CPUs), pick this process's device."""
-    size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
-    local = int(os.environ.get("LOCAL_RANK", 0))
-    device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+    size, rank, device = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0)), this_device()
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("high")

@@ -1,6 +1,5 @@
 """What a run says: a bar with rate and time left on a terminal, plain lines elsewhere, and log.jsonl."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,18 +7,22 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..files import NotWritten, write_text
+from ..files import NotWritten, to_json, write_text
 from ..run_files import LOG, read_log
 
 
 class Reporter:
-    """Writes records to the run's log and shows them. `quiet`: write only. Only the `main` process does either."""
+    """Writes records to the run's log and shows them. `quiet`: write only. Only the `main` process does either.
 
-    def __init__(self, run: Path, step: int, quiet: bool = False, main: bool = True):
+    step: where the run goes on; later records of a killed run segment are dropped, since they are logged again.
+    over: nothing is left but the last evaluation, so a record of it is dropped too.
+    """
+
+    def __init__(self, run: Path, step: int, quiet: bool = False, main: bool = True, over: bool = False):
         self.path, self.quiet = run / LOG, quiet or not main
-        if main and self.path.exists():  # what a killed sitting logged after its last saved state will be logged again
-            kept = [record for record in read_log(run) if record["step"] <= step]
-            write_text(self.path, "".join(json.dumps(record) + "\n" for record in kept))
+        if main and self.path.exists():
+            kept = [r for r in read_log(run) if r["step"] < step + (r["kind"] == "train" or not over)]
+            write_text(self.path, "".join(to_json(record) + "\n" for record in kept))
         self.console = Console(stderr=True)
         self.bar: Progress | None = None
         if not self.quiet and self.console.is_terminal:
@@ -37,7 +40,7 @@ class Reporter:
         """Append one record to the log and show it as a line."""
         try:
             with open(self.path, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": kind, **values}) + "\n")
+                file.write(to_json({"kind": kind, **values}) + "\n")
         except OSError as error:
             raise NotWritten(
                 f"{self.path}: could not be written ({error.strerror}); the last saved state is whole. "

@@ -5,15 +5,19 @@ process is killed at, a whole state is in place. Nothing is pickled.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..files import InputError, NotWritten, atomic_write
+from ..files import InputError, NotWritten, atomic_write, parse_json, shorten
 from .optim import Optimizer
+from .parallel import World
 
 STATE = "state.safetensors"
 
@@ -32,6 +36,32 @@ class Progress:
     seconds: float = 0.0  # of training, over all sittings
     skipped: int = 0  # updates skipped in a row
     best: float | None = None  # best score so far, where a run keeps its best weights
+    loss_sums: dict[str, float] = field(default_factory=dict)  # of each term, since the last record of the log
+    loss_counts: dict[str, float] = field(default_factory=dict)  # predictions of each term, since then
+    lr: float = 0.0  # of the last update
+
+    @classmethod
+    def parse(cls, text: str) -> "Progress":
+        """What `json.dumps(asdict(progress))` wrote; fields that an older version did not know keep their defaults.
+
+        Raises InputError, ValueError or TypeError for anything else.
+        """
+        progress = cls(**parse_json(text, "progress"))
+        for name, default in asdict(cls()).items():
+            value = getattr(progress, name)
+            if isinstance(default, dict):
+                sound = isinstance(value, dict) and all(map(_is_number, value.values()))
+            elif isinstance(default, int):
+                sound = type(value) is int and value >= 0
+            else:
+                sound = _is_number(value) or (value is None and name == "best")
+            if not sound:
+                raise ValueError(f"{name} = {shorten(value)}")
+        return progress
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, recipe: str) -> None:
@@ -53,7 +83,7 @@ def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: P
 def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, recipe: str) -> Progress | None:
     """Put a saved state back into model and optimizer; None if there is none yet.
 
-    Raises InputError if the file is damaged or belongs to a run with other settings.
+    Raises InputError if the file is damaged or belongs to a run with other settings; then nothing is changed.
     """
     path = folder / STATE
     if not path.exists():
@@ -62,15 +92,49 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, recipe: str
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        progress = Progress(**json.loads(header["progress"]))
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not a whole state ({error}); remove the run folder and start again") from None
-    if header["recipe"] != recipe:
+        progress, written = Progress.parse(header["progress"]), header["recipe"]
+    except (SafetensorError, InputError, KeyError, TypeError, ValueError, OSError) as error:
+        raise damaged(path, error) from None
+    if written != recipe:
         raise InputError(
             f"{path} belongs to a run with other settings (see {folder.parent / 'recipe.toml'}). "
             "Type the line with which it began to resume it, or give another --out"
         )
-    model.load_state_dict({n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")})
+    weights = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
+    moments = {n: t for n, t in tensors.items() if not n.startswith("model.")}
+    check_tensors(path, weights, model.state_dict())
     if progress.updates:
-        optimizer.load({n: t for n, t in tensors.items() if not n.startswith("model.")}, progress.updates)
+        check_tensors(path, moments, optimizer.expected())
+        optimizer.load(moments, progress.updates)
+    model.load_state_dict(weights)
+    return progress
+
+
+def damaged(path: Path, why: object) -> InputError:
+    """The error for a state file that cannot be used."""
+    return InputError(f"{path}: not a whole state ({why}); remove the run folder and start again")
+
+
+def check_tensors(path: Path, found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Raises InputError if names, shapes or types in a file are not those of the model."""
+    if unlike := sorted(found.keys() ^ expected.keys()):
+        raise damaged(path, f"{unlike[0]} is {'too much' if unlike[0] in found else 'missing'}")
+    for name, tensor in found.items():
+        if (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
+            raise damaged(path, f"{name} is {tensor.dtype} of shape {list(tensor.shape)}")
+
+
+def resume(folder: Path, model: nn.Module, optimizer: Optimizer, recipe: str, world: World) -> Progress:
+    """Go on from the state in `folder`, or begin. The first process reads it; all get what it has read.
+
+    So the processes need no common disk. Raises InputError like `load_state`, and if their recipes differ.
+    """
+    world.agree(recipe=recipe)
+    progress = world.ask_first(lambda: load_state(folder, model, optimizer, recipe))
+    if progress is None:
+        return Progress()
+    if progress.updates and not world.main:
+        optimizer.load({name: torch.zeros_like(t) for name, t in optimizer.expected().items()}, progress.updates)
+    world.spread([*model.state_dict().values(), *optimizer.state().values()])
+    world.agree(step=progress.step)
     return progress

@@ -1,0 +1,141 @@
+"""What several processes must agree on: weights, steps, settings, which updates are made."""
+
+import dataclasses
+import math
+import time
+
+import pytest
+import torch
+
+from bertworks.config import load_recipe
+from bertworks.files import Diverged, InputError
+from bertworks.objectives import Term
+from bertworks.pretrain import PretrainConfig, PretrainingFeed, pretrain
+from bertworks.training import loop as loop_module
+from bertworks.training import parallel
+from training.runs import loop_of
+from training.sittings import write_recipe
+from training.together import together
+
+pytestmark = pytest.mark.heavy
+
+
+class Pull:
+    """A loss whose gradient is 1 everywhere."""
+
+    def __init__(self, sick=False):
+        self.sick = sick  # the loss is infinite, its gradient is not
+
+    def counts(self, batch):
+        return {"task": 1}
+
+    def __call__(self, model, batch, dropout=None):
+        return {"task": Term(model.weight.sum() + (math.inf if self.sick else 0.0), None)}
+
+
+def batch():
+    return {"attention_mask": torch.ones(1, 2, dtype=torch.bool), "input_ids": torch.ones(1, 2, dtype=torch.long)}
+
+
+def linear():
+    torch.manual_seed(1)
+    return torch.nn.Linear(3, 1, bias=False)
+
+
+def train_with_a_slow_disk(rank, folder):
+    """The first process takes its time to write the best weights, which are the last ones."""
+    write = loop_module.atomic_write
+
+    def slow(path):
+        time.sleep(0.3)
+        return write(path)
+
+    loop_module.atomic_write = slow
+    scores = iter([0.1, 0.2, 0.3])
+    with parallel.joined_world() as world:
+        model = linear()
+        loop = loop_of(
+            model, [batch()], folder, objective=Pull(), steps=3, eval_every=1, keep_best="accuracy",
+            evaluate=lambda: {"accuracy": next(scores)},
+        )  # fmt: skip
+        loop.world = world
+        assert loop.run()
+        return model.weight.tolist()
+
+
+def test_the_best_weights_are_equal_in_all_processes(tmp_path):
+    one, other = together(train_with_a_slow_disk, tmp_path)
+    assert one == other
+
+
+def lose_one_update(rank, folder):
+    with parallel.joined_world() as world:
+        model = linear()
+        loop = loop_of(model, [batch()], folder, objective=Pull(sick=rank == 1), steps=9, max_skipped=2)
+        loop.world = world
+        with pytest.raises(Diverged):
+            loop.run()
+        return loop.progress.step, loop.progress.updates, torch.equal(model.weight, linear().weight)
+
+
+def test_an_infinite_loss_in_one_process_skips_the_update_in_all(tmp_path):
+    assert together(lose_one_update, tmp_path) == [(2, 0, True)] * 2
+
+
+def resume_on_own_disk(rank, config, store, folder):
+    """Each process has a run folder of its own; only the first one's has a state."""
+    parallel.matmul_peak = lambda *_: 1e12
+    results = pretrain(config, store, folder / str(rank), quiet=True)
+    return results["steps"], results["tokens"], results["metrics"]
+
+
+def test_processes_without_a_common_disk_go_on_from_the_first_ones_state(tiny_store, tmp_path, monkeypatch):
+    monkeypatch.setattr(parallel, "matmul_peak", lambda *_: 1e12)
+    config = load_recipe(write_recipe(tmp_path, steps=6, micro=5), PretrainConfig)
+    config = dataclasses.replace(config, loop=dataclasses.replace(config.loop, eval_every=0))
+    whole = pretrain(config, tiny_store.path, tmp_path / "whole", quiet=True)
+    feed = PretrainingFeed.__call__
+
+    def killed(self, progress, share):
+        if progress.step == 4:
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(PretrainingFeed, "__call__", killed)
+        pretrain(config, tiny_store.path, tmp_path / "0", quiet=True)
+    one, other = together(resume_on_own_disk, config, tiny_store.path, tmp_path)
+    assert one == other and one[:2] == (6, whole["tokens"])
+    assert one[2] == pytest.approx(whole["metrics"], rel=1e-5)
+    assert not (tmp_path / "1").exists()
+
+
+def begin_with_own_settings(rank, config, store, folder):
+    parallel.matmul_peak = lambda *_: 1e12
+    rate = dataclasses.replace(config.optim, lr=1e-3 * (1 + rank))
+    try:
+        pretrain(dataclasses.replace(config, optim=rate), store, folder / "run", quiet=True)
+    except InputError as error:
+        return str(error)
+
+
+def test_processes_with_different_settings_are_refused(tiny_store, tmp_path):
+    config = load_recipe(write_recipe(tmp_path, steps=2), PretrainConfig)
+    for said in together(begin_with_own_settings, config, tiny_store.path, tmp_path):
+        assert "the processes of this job have different values of recipe" in said
+    assert not (tmp_path / "run").exists()
+
+
+def ask(rank):
+    def question():
+        raise InputError("no such folder here")
+
+    with parallel.joined_world() as world:
+        try:
+            world.ask_first(question if world.main else lambda: "not asked")
+        except InputError as error:
+            return str(error)
+
+
+def test_an_error_of_the_first_process_is_raised_in_all():
+    assert together(ask) == ["no such folder here"] * 2

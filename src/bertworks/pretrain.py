@@ -178,7 +178,8 @@ def pretrain(
     config.loop.check()
     parallel.prepare_process()
     store = Store.open(corpus)
-    tokenizer = Tokenizer.load(store.tokenizer_folder)
+    store.check_unknown()
+    tokenizer = store.load_tokenizer()
     if config.model.vocab_size != store.vocab_size:
         raise InputError(
             f"the recipe's model.vocab_size is {config.model.vocab_size}, the corpus was built with a vocabulary of "

@@ -18,6 +18,7 @@ from bertworks.data import build as build_module
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.data.encode import PartWriter
+from bertworks.data.show import show
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
@@ -336,6 +337,35 @@ def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
     with pytest.raises(InputError, match=r"finished store of something else \(inputs"):
         run(corpus, tokenizer, tmp_path / "store")
     assert content(tmp_path / "store") == before
+
+
+def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp_path, capsys, small_parts):
+    known, unknown = [document(i, 2) for i in range(40)], "\ud55c\uad6d\uc5b4 \ubb38\uc7a5\uc774\ub2e4."
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"{unknown} {unknown} {i}" for i in range(40)))
+    with pytest.raises(InputError, match=r"its beginning: [67]\d% of the tokens are \[UNK\].* --allow-unknown"):
+        run(path, tokenizer, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+    path.write_text("\n\n".join([*known * 20, *(f"{unknown * 20} {i}." for i in range(2000))]))
+    with pytest.raises(InputError, match=r"store: \d\d% of the tokens are \[UNK\]"):  # found at the end
+        run(path, tokenizer, tmp_path / "store")
+    with pytest.raises(InputError, match="not finished"):
+        Store.open(tmp_path / "store")
+    run(path, tokenizer, tmp_path / "store", allow_unknown=True)
+    store = Store.open(tmp_path / "store")
+    assert store.unknown_share() > 0.5
+    store.check_unknown()
+    del store.manifest["unknown allowed"]
+    with pytest.raises(InputError, match=r"\d\d% of the tokens are \[UNK\]"):
+        store.check_unknown()
+    show(tmp_path / "store")
+    assert "of the tokens to train on" in capsys.readouterr().out
+
+
+def test_the_share_of_unknown_tokens_is_said(corpus, tokenizer, tmp_path, capsys):
+    build([corpus], tokenizer, tmp_path / "store", BuildConfig(input=LINES, workers=1))
+    assert "store: 0.00% of the tokens are [UNK]" in capsys.readouterr().err
+    assert "unknown allowed" not in Store.open(tmp_path / "store").manifest
 
 
 def test_wrong_settings():

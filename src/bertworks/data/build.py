@@ -24,16 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, read_json, write_json
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, unknown_share
 from .corpus import InputOptions, Reader
 from .encode import Part
 from .manifest import FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
 from .merge import ShardPlan, plan_shards, save_array, write_shard
 from .progress import Progress
-from .sentences import check_documents
-from .store import TOKENIZER, UNIGRAMS, file_entries, token_dtype
+from .sentences import check_documents, first_documents
+from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 from .workers import Workers
 
+SAMPLE_CHARS = 10_000  # of a document that is looked at before a build
 BATCH_CHARS = 2_000_000  # text of a part; several wait in the queue of every worker, so memory follows from it
 
 
@@ -55,6 +56,8 @@ class BuildConfig:
     """tokens of a shard, about; a shard is held in memory once while it is written"""
     workers: int = 0
     """processes; 0 is one for every core that this process may use. The result does not depend on it"""
+    allow_unknown: bool = False
+    """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.validation_share < 1:
@@ -106,8 +109,9 @@ class _Job:
         self.parts = out / PARTS
         self.dtype = np.dtype(token_dtype(tokenizer.vocab_size))
         self.reader = Reader(inputs, config.input)
-        settings = {key: value for key, value in dataclasses.asdict(config).items() if key != "workers"}
-        del settings["input"]["max_window"]  # like the workers, it does not change what a store holds
+        settings = dataclasses.asdict(config)
+        for of, key in ((settings, "workers"), (settings, "allow_unknown"), (settings["input"], "max_window")):
+            del of[key]  # the tokens of a store do not depend on it
         files = [[str(path), path.stat().st_size] for path in self.reader.files]
         self.identity = {"version": VERSION, "tokenizer": tokenizer.fingerprint, "inputs": files, "settings": settings}
 
@@ -155,13 +159,15 @@ class _Job:
             raise InputError(f"{self.out}: {what} of something else ({'; '.join(different)}); {advice}")
 
     def _warn(self) -> None:
-        documents = Reader(self.inputs, self.config.input)
-        first = next(iter(documents), None)
-        if first is None:
-            raise InputError(
-                f"{_names(self.inputs)}: no document in it ({_counts(documents.counts)}); nothing to build"
-            )
-        for warning in check_documents(Reader(self.inputs, self.config.input), self.config.language):
+        reader = Reader(self.inputs, self.config.input)
+        documents = first_documents(reader)
+        if not documents:
+            raise InputError(f"{_names(self.inputs)}: no document in it ({_counts(reader.counts)}); nothing to build")
+        if not self.config.allow_unknown:
+            ids = self.tokenizer.ids_of([document.text[:SAMPLE_CHARS] for document in documents])
+            counts = np.bincount([i for own in ids for i in own] or [0], minlength=self.tokenizer.vocab_size)
+            refuse_unknown(unknown_share(self.tokenizer, counts), f"{_names(self.inputs)}, its beginning")
+        for warning in check_documents(documents, self.config.language):
             self.progress.say(f"warning: {warning}")
 
     def make_parts(self) -> None:
@@ -212,8 +218,15 @@ class _Job:
             for shard in plan:
                 entries.append(self._shard(shard, parts))
                 self.progress.at(len(entries))
-        save_array(self.out / UNIGRAMS, self._unigrams(entries))
+        unigrams = self._unigrams(entries)
+        share = unknown_share(self.tokenizer, unigrams)
+        self.progress.say(f"{self.out}: {share:.2%} of the tokens are [UNK]")
+        if not self.config.allow_unknown:
+            refuse_unknown(share, str(self.out))
+        save_array(self.out / UNIGRAMS, unigrams)
         manifest = self._manifest(entries, Counter(read["counts"]), parts)
+        if share > MAX_UNKNOWN:
+            manifest["unknown allowed"] = True
         write_json(self.out / MANIFEST, manifest)
         shutil.rmtree(self.parts)
         return manifest

@@ -32,19 +32,26 @@ def _segment(language: str, paragraph: str) -> list[str]:
         return [paragraph]
 
 
-def check_documents(reader: Iterable[Document], language: str = "en", limit: int = 500) -> list[str]:
-    """Warnings about the first documents, so that a wrong idea of "document" is seen before hours are spent.
+def first_documents(reader: Iterable[Document], limit: int = 500) -> list[Document]:
+    """The first documents, which are looked at before a build: `limit` of them, or 2 million characters."""
+    documents: list[Document] = []
+    size = 0
+    for document in itertools.islice(reader, limit):
+        documents.append(document)
+        if (size := size + len(document.text)) > 2_000_000:
+            break
+    return documents
 
-    Looks at `limit` documents, or 2 million characters.
-    """
+
+def check_documents(documents: Iterable[Document], language: str = "en") -> list[str]:
+    """Warnings about the first documents, so that a wrong idea of "document" is seen before hours are spent."""
     lines: list[str] = []
     sentences: list[int] = []
     size = 0
-    for document in itertools.islice(reader, limit):
+    for document in documents:
         sentences.append(len(split_sentences(document.text, language)))
         lines += document.text.split("\n")[:100]
-        if (size := size + len(document.text)) > 2_000_000:
-            break
+        size += len(document.text)
     if not sentences:
         return []
     return [warning for warning in (_check_counts(sentences, size), _check_wrapping(lines)) if warning]

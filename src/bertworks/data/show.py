@@ -13,7 +13,7 @@ def show(folder: Path | str, documents: int = 3, sentences: int = 6) -> Store:
     """Print what the store holds, how it was built, and the beginning of some training documents. Returns the store."""
     store = Store.open(folder)
     console = Console(markup=False, highlight=False)
-    for table in (_counts(store), _source(store.manifest), _settings(store.manifest["settings"])):
+    for table in (_counts(store), _source(store), _settings(store.manifest["settings"])):
         console.print(table)
     tokenizer = store.load_tokenizer()
     shard = store.shards("train")[0]
@@ -37,7 +37,8 @@ def _counts(store: Store) -> Table:
     return table
 
 
-def _source(manifest: dict[str, Any]) -> Table:
+def _source(store: Store) -> Table:
+    manifest = store.manifest
     counts, source = manifest["counts"], manifest["source"]
     tokens = sum(counts[split]["tokens"] for split in ("train", "validation"))
     sentences = sum(counts[split]["sentences"] for split in ("train", "validation"))
@@ -55,6 +56,7 @@ def _source(manifest: dict[str, Any]) -> Table:
     table.add_row(
         "means", f"{sentences / documents:.1f} sentences a document, {tokens / sentences:.1f} tokens a sentence"
     )
+    table.add_row("[UNK]", f"{store.unknown_share():.2%} of the tokens to train on")
     table.add_row("tokenizer", f"{tokenizer['vocab_size']:,} pieces, fingerprint {tokenizer['fingerprint']}")
     table.add_row("made with", ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
     return table

@@ -24,12 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, checksum, shorten
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, unknown_share
 from .manifest import REBUILD, SPLITS, read_manifest
 
 TOKENIZER = "tokenizer"
 UNIGRAMS = "unigrams.npy"
 ARRAYS = ("tokens", "sentences", "documents")
+MAX_UNKNOWN = 0.5  # share of [UNK] in a store that a model is trained on
 CHUNK = 1 << 20  # values of an array that are checked at a time
 
 
@@ -128,6 +129,15 @@ class Store:
             raise InputError(f"{self.tokenizer_folder}: {found}; {REBUILD}")
         return tokenizer
 
+    def unknown_share(self) -> float:
+        """Share of [UNK] among the tokens of the training split."""
+        return unknown_share(self.load_tokenizer(), self.unigram_counts())
+
+    def check_unknown(self) -> None:
+        """Raises InputError if the tokens are mostly [UNK], unless the build was told to allow it."""
+        if not self.manifest.get("unknown allowed"):
+            refuse_unknown(self.unknown_share(), str(self.folder))
+
     @property
     def vocab_size(self) -> int:
         """Number of entries of the vocabulary; every id in the store is below it."""
@@ -152,6 +162,15 @@ class Store:
         counts = self.unigram_counts()
         p = counts[counts > 0] / counts.sum()
         return float(-(p * np.log(p)).sum())
+
+
+def refuse_unknown(share: float, where: str) -> None:
+    """Raises InputError if this share of the tokens of `where` is [UNK] and more than MAX_UNKNOWN."""
+    if share > MAX_UNKNOWN:
+        found = f"{share:.0%} of the tokens are [UNK], so the vocabulary does not fit the text"
+        advice = "look at `bertworks tokenizer check`, and train or choose another vocabulary"
+        flag = "corpus build --allow-unknown builds such a store nevertheless"
+        raise InputError(f"{where}: {found}; expected at most {MAX_UNKNOWN:.0%}; {advice} ({flag})")
 
 
 def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:

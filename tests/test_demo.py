@@ -249,6 +249,8 @@ def test_the_whole_demo(tmp_path, capsys):
     assert set(results["task"]["sides"]) == {"pre-trained", "random"} and results["task"]["labels"] == sorted(TOPICS)
     assert results["heldout"]["mlm_loss"] < results["heldout"]["unigram_entropy"] + 0.5
     assert 0.5 <= results["heldout"]["nsp_guess"] < 0.8
+    low, high = results["task"]["gain_interval"]
+    assert low <= results["task"]["gain"] <= high
     for name in ("REPORT.md", "results.json", "plots/gain.svg", "plots/pretraining.png", "pretrain/model/config.json"):
         assert (tmp_path / "demo" / name).is_file(), name
     seen, tested = (
@@ -278,3 +280,14 @@ def test_the_embedded_recipe_is_valid():
     config = default_config()
     assert config.pretrain.phases[0].length <= config.pretrain.model.max_position_embeddings
     assert len(config.rates) == 3 and config.train_examples == 200
+
+
+def test_the_gain_is_told_with_its_interval_over_the_seeds():
+    from bertworks.demo_report import gain_of
+
+    results = {"seeds": [1, 2, 3], "task": {"gain": 0.05, "gain_interval": [-0.041, 0.14]}}
+    assert gain_of(results) == "+5.0 points (95 % over 3 seeds: -4.1 to +14.0, which shows no effect)"
+    results["task"]["gain_interval"] = [0.01, 0.09]
+    assert gain_of(results) == "+5.0 points (95 % over 3 seeds: +1.0 to +9.0)"
+    del results["task"]["gain_interval"]  # a demo of before
+    assert gain_of(results) == "+5.0 points (no interval over seeds)"

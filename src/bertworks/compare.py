@@ -8,6 +8,7 @@ examples that only one of the two has right.
 Shapes: n examples, R resamples, P pairs of runs, S numbers an example (resampling.py).
 """
 
+import math
 import re
 import statistics
 from collections.abc import Callable
@@ -295,3 +296,18 @@ def table(results: dict[str, Any]) -> Sheet:
             f"McNemar's exact p = {test['p']:.3g}"
         )
     return Sheet(f"{results['task']}: {results['examples']:,} rows of dev", header, rows, tuple(notes))
+
+
+def paired(base: dict[str, float], other: dict[str, float]) -> dict[str, Any] | None:
+    """The mean difference over the seeds that both have, its 95 % interval (Student's t) and their number.
+
+    The interval is None for a single seed; the result is None if there is no common seed.
+    """
+    found = [other[seed] - base[seed] for seed in base if seed in other]
+    if not found:
+        return None
+    mean, n = statistics.fmean(found), len(found)
+    if n < 2:
+        return {"mean": mean, "n": n, "interval": None}
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * statistics.stdev(found) / math.sqrt(n)
+    return {"mean": mean, "n": n, "interval": [mean - half, mean + half]}

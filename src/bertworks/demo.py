@@ -16,12 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from .checkpoint.folder import load_model
+from .compare import paired
 from .config import load_recipe
 from .data.batches import PretrainingData, Vocabulary
 from .data.build import BuildConfig, build
 from .data.progress import Progress
 from .data.store import Store
-from .demo_report import compared_with_guessing, next_commands, report
+from .demo_report import compared_with_guessing, gain_of, next_commands, report
 from .docstrings import (
     CollectConfig,
     collect,
@@ -218,8 +219,11 @@ class _Demo:
             sides[side] = {"rate": best, "dev": scores, "test": test, "mean": statistics.fmean(test), "sd": spread}
             self.say(f"{side}: {sides[side]['mean']:.1%} on {counts['test']} held-out documents")
         majority = max(Counter(example.label for example in rows["test"]).values()) / counts["test"]
-        gain = sides["pre-trained"]["mean"] - sides["random"]["mean"]
-        compared = {"labels": list(task.labels), "examples": counts, "majority": majority, "sides": sides, "gain": gain}
+        seeds = [str(seed) for seed in self.config.seeds]
+        random, trained = (dict(zip(seeds, sides[name]["test"], strict=True)) for name in ("random", "pre-trained"))
+        gain = paired(random, trained) or {}
+        compared = {"labels": list(task.labels), "examples": counts, "majority": majority, "sides": sides}
+        compared |= {"gain": gain["mean"], "gain_interval": gain["interval"]}
         about = {"kind": "demo", "minutes": self.config.minutes, "seeds": list(self.config.seeds)}
         return about | results | {"task": compared, "machine": parallel.facts()}
 
@@ -256,9 +260,7 @@ class _Demo:
             table.add_row(f"{name} weights", f"{side['mean']:.1%}", f"{side['sd']:.1%}", f"{side['rate']:g}")
         table.add_row("majority class", f"{task['majority']:.1%}", "", "")
         self.console.print(table)
-        self.say(
-            f"{task['gain'] * 100:+.1f} points from {results['pretraining']['seconds'] / 60:.1f} min of pre-training"
-        )
+        self.say(f"{results['pretraining']['seconds'] / 60:.1f} min of pre-training: {gain_of(results)}")
         self.console.print(f"\nreport: {self.out / 'REPORT.md'}\n\nwhat to try next:")
         for line in next_commands(self.out, results):
             self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)

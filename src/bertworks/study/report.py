@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
-from scipy import stats
 
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
-from ..compare import CONFIDENCE
+from ..compare import paired
 from ..run_files import check
 from ..sheets import Sheet
 from .cells import Cell, Cells
@@ -131,18 +130,6 @@ def _against(name: str, plan: Plan) -> str:
         return plan.base.name
     same = (other.name for other in plan.rows if other.line == plan.base.line and other.step == row.step)
     return next(same, plan.base.name)
-
-
-def paired(base: dict[str, float], other: dict[str, float]) -> dict[str, Any] | None:
-    """The mean difference over the seeds that both have, and its 95 % interval, which one seed alone does not give."""
-    found = [other[seed] - base[seed] for seed in base if seed in other]
-    if not found:
-        return None
-    mean, n = statistics.fmean(found), len(found)
-    if n < 2:
-        return {"mean": mean, "n": n, "interval": None}
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * statistics.stdev(found) / math.sqrt(n)
-    return {"mean": mean, "n": n, "interval": [mean - half, mean + half]}
 
 
 # ---- costs, and where it ran

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from .files import InputError, atomic_write
 from .predictor import Predictor
 from .tasks.base import Task
+from .tasks.lines import decoded
 from .tasks.questions import read as read_questions
-from .tasks.table import TABLES, decoded, read_table
+from .tasks.table import TABLES, read_table
 
 USUAL = {"span": ("question", "context")}  # text columns of a kind; of all others: text
 

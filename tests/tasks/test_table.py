@@ -1,7 +1,10 @@
 """Reading tables: formats, quoting, line ends, and every fault named by file and line, for every kind of table."""
 
+import contextlib
 import csv
 import json
+import random
+import unicodedata
 
 import pyarrow
 import pytest
@@ -156,7 +159,74 @@ def test_long_cells_are_read(tmp_path):
     assert len(read_rows(PLAIN, file)[0].text) == 300_000
 
 
+def test_names_of_columns_are_compared_composed(tmp_path):
+    """A file written on a Mac, a flag typed elsewhere."""
+    name = "후기"
+    for written, asked in ((name, unicodedata.normalize("NFD", name)), (unicodedata.normalize("NFD", name), name)):
+        parquet.write_table(pyarrow.table({written: ["a"]}), tmp_path / "a.parquet")
+        files = [table(tmp_path / "a.csv", f"{written}\na\n"), table(tmp_path / "a.jsonl", json.dumps({written: "a"}))]
+        for file in (*files, tmp_path / "a.parquet"):
+            assert [row[1] for row in rows(file, asked)] == ["a"]
+
+
 # ---- faults
+
+
+def test_long_lines_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("bertworks.tasks.lines.MAX_LINE", 100)
+    monkeypatch.setattr("bertworks.tasks.table.MAX_LINE", 100)
+    for name, content in (
+        ("a.csv", "text\n" + "x" * 101),
+        ("a.tsv", "text\n" + "x" * 101),
+        ("a.jsonl", "\n" + " " * 101),
+    ):
+        with pytest.raises(InputError, match=rf"{name}, line 2: more than 100 bytes"):
+            rows(table(tmp_path / name, content), "text")
+    with pytest.raises(InputError, match=r"a\.csv, the row that begins in line 2: field larger"):
+        rows(table(tmp_path / "a.csv", 'text\n"' + "xx\n" * 50), "text")
+    parquet.write_table(pyarrow.table({"text": ["a", "x" * 101]}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet, row 2: 'text' has 101 characters; expected at most 100"):
+        rows(tmp_path / "a.parquet", "text")
+
+
+def test_a_message_is_short_whatever_the_file_holds(tmp_path):
+    huge = "x" * 100_000
+    for name, content, columns in (
+        ("a.csv", f"{huge},{huge}\na,b\n", ("text",)),
+        ("a.jsonl", json.dumps({huge: 1}), ("text",)),
+        ("a.csv", f"text,label\na,{huge}\n", ("text", huge)),
+    ):
+        with pytest.raises(InputError) as error:
+            rows(table(tmp_path / name, content), *columns)
+        assert len(str(error.value)) < 1000
+    with pytest.raises(InputError) as error:
+        read_rows(PLAIN, table(tmp_path / "a.csv", f"text,label\na,{huge}\n"))
+    assert len(str(error.value)) < 1000
+
+
+def test_parquet_that_is_not_what_it_says(tmp_path):
+    """Strings that are not UTF-8, dates that are none, files with bytes changed anywhere."""
+    cells = pyarrow.array([b"a", b"\xff\xfe", b"c"])
+    strings = pyarrow.Array.from_buffers(pyarrow.string(), 3, cells.buffers())
+    parquet.write_table(
+        pyarrow.table({"text": pyarrow.Array.from_buffers(pyarrow.string(), 3, strings.buffers())}),
+        tmp_path / "a.parquet",
+    )
+    with pytest.raises(InputError, match=r"a\.parquet, after row 1: not a readable Parquet file"):
+        rows(tmp_path / "a.parquet", "text")
+    days = pyarrow.array([1, 2**62], pyarrow.timestamp("ms"))
+    parquet.write_table(pyarrow.table({"text": days}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"b\.parquet"):
+        rows(tmp_path / "b.parquet", "text")
+    parquet.write_table(pyarrow.table({"text": ["ab", "한국"] * 20, "label": ["yes"] * 40}), tmp_path / "c.parquet")
+    whole = (tmp_path / "c.parquet").read_bytes()
+    rng = random.Random(5)
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(3):
+            damaged[rng.randrange(len(whole))] = rng.randrange(256)
+        with contextlib.suppress(InputError):
+            rows(table(tmp_path / "d.parquet", bytes(damaged)), "text", "label")
 
 
 @pytest.mark.parametrize(
@@ -171,18 +241,32 @@ def test_long_cells_are_read(tmp_path):
         ("a.tsv", "text\tlabel\na\tyes\tc\n", r"a\.tsv, line 2: 3 cells"),
         ("a.csv", 'text,label\na,yes\n"b,no\nc,no\n', r"a\.csv, the row that begins in line 3: .*quote may be missing"),
         ("a.csv", b"text,label\na,yes\n\xe9t\xe9,no\n", r"a\.csv, line 3: byte 0xE9 is not UTF-8"),
-        ("a.csv", "text,label\na,yes\n".encode("utf-16"), r"a\.csv, line 1: byte 0xFF is not UTF-8"),
+        (
+            "a.csv",
+            "text,label\na,yes\n".encode("utf-16"),
+            r"a\.csv: UTF-16 text; .*save it as UTF-8",
+        ),
         ("a.csv", "text,label\na,yes\nb,\n", r"a\.csv, line 3: no label"),
         ("a.csv", "text,label\na,yes\nb,maybe\n", r"a\.csv, line 3: label 'maybe'; expected one of 'no', 'yes'"),
         ("a.csv", "text,label\n", r"a\.csv: no rows"),
         ("a.jsonl", '{"text": "a", "label": "yes"}\n{"text": "b", "la', r"a\.jsonl, line 2: not valid JSON"),
         ("a.jsonl", '["a"]\n', r"a\.jsonl, line 1: found a list; expected an object"),
-        ("a.jsonl", "[" * 100_000, r"a\.jsonl, line 1: not valid JSON"),
+        ("a.jsonl", "[" * 100_000, r"a\.jsonl, line 1: more than 100 lists and tables"),
         ("a.jsonl", '{"text": "a"}\n', r"a\.jsonl, line 1: no key 'label'; found 'text'"),
         ("a.jsonl", '{"text": "a", "label": null}\n', r"a\.jsonl, line 1: no label"),
         ("a.jsonl", '{"text": ["a"], "label": "yes"}\n', r"a\.jsonl, line 1: 'text' is a list; expected a string"),
         ("a.jsonl", '{"text": "\\ud83d", "label": "yes"}\n', r"a\.jsonl, line 1: 'text' has half a character"),
         ("a.xlsx", "", r"a\.xlsx: expected a file that ends in \.csv"),
+        (
+            "a.xlsx",
+            "PK\x03\x04...",
+            r"a\.xlsx: a zip archive, a spreadsheet .*; expected UTF-8 text",
+        ),
+        ("a.csv", "PK\x03\x04...", r"a\.csv: a zip archive, a spreadsheet"),
+        ("a.jsonl", b"\x1f\x8b\x08\x00", r"a\.jsonl: a compressed file; .*; unpack it"),
+        ("a.jsonl", '{"text": "a", "label": ' + "9" * 5000 + "}\n", r"a\.jsonl, line 1: an integer of 5,000 digits"),
+        ("a.jsonl", '{"text": "a", "label": NaN}\n', r"a\.jsonl, line 1: 'label' is nan; expected a text or a finite"),
+        ("a.jsonl", '{"text": {"a": 1}, "label": "yes"}\n', r"a\.jsonl, line 1: 'text' is a dict"),
     ],
 )
 def test_faults_by_file_and_line(tmp_path, name, content, message):
@@ -311,7 +395,7 @@ def test_numbers_of_a_regression(tmp_path):
     file = table(tmp_path / "a.jsonl", '{"text": "a", "label": 2.5}\n{"text": "a", "label": "1e2"}\n')
     assert [row.label for row in read_rows(task, file)] == ["2.5", "1e2"]
     for value in ('"1,5"', "NaN", '"inf"', "true"):
-        with pytest.raises(InputError, match=r"a\.jsonl, line 1: label .*; expected a number"):
+        with pytest.raises(InputError, match=r"a\.jsonl, line 1: .*label.*; expected a .*number"):
             read_rows(task, table(file, f'{{"text": "a", "label": {value}}}\n'))
 
 

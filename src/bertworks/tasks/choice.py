@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor, from_numpy
 from torch.nn import functional as F
 
-from ..files import InputError
+from ..files import InputError, shorten
 from ..objectives import IGNORED, ChoiceObjective
 from ..tokenizer import Tokenizer
 from .base import Judged, Kind, Limits, Task, no_names
@@ -46,12 +46,12 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Choice]:
         choices = texts[len(task.text) :]
         empty = [name for name, choice in zip(task.choices, choices, strict=True) if not choice.strip()]
         if empty:
-            raise InputError(f"{where}: nothing in {empty[0]!r}; expected a text for each choice")
+            raise InputError(f"{where}: nothing in {shorten(empty[0])}; expected a text for each choice")
         label = row.values[-1].strip() if labelled else None
         if label == "":
             raise InputError(f"{where}: no label; remove the row or give it one")
         if label is not None and label not in names:
-            raise InputError(f"{where}: label {label!r}; expected one of {', '.join(names)}")
+            raise InputError(f"{where}: label {shorten(label)}; expected one of {', '.join(names)}")
         number = None if label is None else names.index(label)
         rows.append(Choice(texts[0], tuple(begun + choice for choice in choices), number, row.line))
     if not rows:

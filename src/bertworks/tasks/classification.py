@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..files import InputError
+from ..files import InputError, shorten
 from ..objectives import IGNORED, ClassificationObjective
 from ..tokenizer import Tokenizer, cut_lengths, normalize
 from .base import Example, Judged, Kind, Limits, Task
@@ -62,7 +62,7 @@ def _label(cell: str, names: Mapping[str, str], where: str) -> str:
     if not cell:
         raise InputError(f"{where}: no label; remove the row or give it one")
     if names and cell not in names:
-        raise InputError(f"{where}: label {cell!r}; expected one of {', '.join(map(repr, names))}")
+        raise InputError(f"{where}: label {shorten(cell)}; expected one of {', '.join(map(shorten, names))}")
     return names.get(cell, cell)
 
 
@@ -83,7 +83,7 @@ def _number(cell: str, names: Mapping[str, str], where: str) -> str:
         pass
     if not cell:
         raise InputError(f"{where}: no label; remove the row or give it one")
-    raise InputError(f"{where}: label {cell!r}; expected a number")
+    raise InputError(f"{where}: label {shorten(cell)}; expected a number")
 
 
 def _check_end(task: Task, path: Path, examples: Sequence[Example]) -> None:
@@ -93,8 +93,8 @@ def _check_end(task: Task, path: Path, examples: Sequence[Example]) -> None:
     whole = sorted({name for name in names if name.startswith(last)})
     if last and whole and last not in whole and path.is_file() and path.read_bytes().endswith(last.encode()):
         raise InputError(
-            f"{place(path, examples[-1].line)}: the file ends in the label {last!r}, which is nowhere else and may be "
-            f"the beginning of {whole[0]!r}; complete the line, or end it with a line end if it is whole"
+            f"{place(path, examples[-1].line)}: the file ends in the label {shorten(last)}, which is nowhere else and may "
+            f"be the beginning of {shorten(whole[0])}; complete the line, or end it with a line end if it is whole"
         )
 
 
@@ -170,7 +170,7 @@ def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
     for line, names in cells:
         unknown = [name for name in names if name not in numbers]
         if unknown:
-            raise InputError(f"line {line}: label {unknown[0]!r}; expected one of {', '.join(task.labels)}")
+            raise InputError(f"line {line}: label {shorten(unknown[0])}; expected one of {', '.join(task.labels)}")
     if task.kind != "multilabel":
         return np.array([numbers[names[0]] if names else IGNORED for _, names in cells], np.int64)
     marked = np.zeros((len(cells), len(numbers)), np.float32)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError, read_json
+from ..files import InputError, read_json, shorten
 from .base import Task
 from .table import place, read_table
 
@@ -46,8 +46,8 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Question]:
     for where, question in _squad(path, labelled) if path.suffix == ".json" else _table(task, path, labelled):
         first = places.setdefault(question.id, where.rpartition(", ")[2])
         if len(places) == len(found):
-            raise InputError(f"{where}: the id {question.id!r} is already that of {first}; give each its own")
-        _encodable(question, f"{where}, question {question.id!r}")
+            raise InputError(f"{where}: the id {shorten(question.id)} is already that of {first}; give each its own")
+        _encodable(question, f"{where}, question {shorten(question.id)}")
         found.append(question)
     if not found:
         raise InputError(f"{path}: no questions in this file")
@@ -76,7 +76,7 @@ def _squad(path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
             context = _part(paragraph, "context", str, where)
             for item in _part(paragraph, "qas", list, where):
                 name = str(_part(item, "id", str | int, where))
-                inside = f"{where}, question {name!r}"
+                inside = f"{where}, question {shorten(name)}"
                 text = _part(item, "question", str, inside)
                 answers, impossible = _answers(item, inside) if labelled else ((), False)
                 title = str(article.get("title", ""))
@@ -126,5 +126,5 @@ def _table(task: Task, path: Path, labelled: bool) -> Iterator[tuple[str, Questi
 
 def _number(text: str, where: str) -> int:
     if not text.isdecimal():
-        raise InputError(f"{where}: answer_start {text!r}; expected a whole number of characters, or nothing")
+        raise InputError(f"{where}: answer_start {shorten(text)}; expected a whole number of characters, or nothing")
     return int(text)

@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..files import InputError
+from ..files import InputError, shorten
 from .base import Task
-from .table import as_list, decoded, place, read_table
+from .lines import decoded
+from .table import as_list, place, read_table
 from .tags import check_scheme, check_tag
 
 DOCUMENT = "-DOCSTART-"
@@ -69,8 +70,8 @@ def _check_end(found: list[Sentence], path: Path) -> None:
     whole = sorted({tag for tag in tags if tag.startswith(last)})
     if last and whole and last not in whole and path.is_file() and path.read_bytes().endswith(last.encode()):
         raise InputError(
-            f"{path}: the file ends in the tag {last!r}, which is nowhere else and may be the beginning of "
-            f"{whole[0]!r}; complete the line, or end it with a line end if it is whole"
+            f"{path}: the file ends in the tag {shorten(last)}, which is nowhere else and may be the beginning of "
+            f"{shorten(whole[0])}; complete the line, or end it with a line end if it is whole"
         )
 
 
@@ -85,12 +86,12 @@ class _Names:
     def __call__(self, cell: str, where: str) -> str:
         if cell not in self.seen:
             if self.written and cell not in self.written:
-                raise InputError(f"{where}: tag {cell!r}; expected one of {', '.join(self.written)}")
+                raise InputError(f"{where}: tag {shorten(cell)}; expected one of {', '.join(self.written)}")
             tag = self.written.get(cell, cell)
             check_tag(tag, where)
             if self.types and tag[2:] not in self.types:
                 expected = ", ".join(sorted(filter(None, self.types)))
-                raise InputError(f"{where}: tag {tag!r}; expected O, or one of the types {expected}")
+                raise InputError(f"{where}: tag {shorten(tag)}; expected O, or one of the types {expected}")
             self.seen[cell] = tag
         return self.seen[cell]
 

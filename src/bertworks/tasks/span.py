@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..files import InputError
+from ..files import InputError, shorten
 from ..objectives import IGNORED, SpanObjective
 from ..tokenizer import Tokenizer
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
@@ -72,8 +72,8 @@ class SpanRows:
         if self.skipped:
             first = self.skipped[0]
             found.append(
-                f"{len(self.skipped):,} of {len(self.questions):,} questions are not trained on: their answer is not "
-                f"in its context at answer_start; the first is {first.id!r} ({first.answer!r} at {first.start})"
+                f"{len(self.skipped):,} of {len(self.questions):,} questions are not trained on: their answer is not in "
+                f"its context at answer_start; the first is {shorten(first.id)} ({shorten(first.answer)} at {first.start})"
             )
         if self.cut:
             number = self.inputs.truncation()["examples"]
@@ -222,8 +222,8 @@ def _check_room(queries: list[list[int]], questions: Sequence[Question], limits:
         if len(ids) + specials >= limits.max_seq_length:
             where = f"line {question.line}, " if question.line else ""
             raise InputError(
-                f"{where}question {question.id!r}: its {len(ids)} tokens and {specials} special ones leave no room for "
-                f"the context in max_seq_length = {limits.max_seq_length}; raise that, or lower max_query_length = "
+                f"{where}question {shorten(question.id)}: its {len(ids)} tokens and {specials} special ones leave no room "
+                f"for the context in max_seq_length = {limits.max_seq_length}; raise that, or lower max_query_length = "
                 f"{limits.max_query_length}"
             )
 

@@ -5,22 +5,25 @@
     .jsonl     one object a line
     .parquet   row group by row group; its rows are counted from 1
 
-UTF-8 with or without a byte order mark, Unix or Windows line ends. One table can serve twice: `all.csv#dev` is about a
-fifth of its rows, `all.csv#train` the others. A hash of the row's first text decides, so that neither the order of the
-rows nor a text that occurs twice changes sides.
+UTF-8 with or without a byte order mark, Unix or Windows line ends. Names of columns are compared in their composed form
+(NFC). One table can serve twice: `all.csv#dev` is about a fifth of its rows, `all.csv#train` the others. A hash of the
+row's first text decides, so that neither the order of the rows nor a text that occurs twice changes sides.
 """
 
 import csv
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError
+from ..data.kinds import named
+from ..files import InputError, parse_json, shorten
+from ..tokenizer import normalize
+from .lines import MAX_LINE, decoded, refuse_kind
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # .txt is one too where a table is asked for: NSMC's files
-FIELD_LIMIT = 1 << 30  # characters of a CSV field; the standard library's own limit is 131,072
 PARTS = ("train", "dev")
 DEV_SHARE = 5  # one row of so many is in the dev part
 BATCH = 1024  # rows of a Parquet file held at a time
@@ -53,7 +56,11 @@ def read_table(
     """
     path, part = _part(Path(path))
     if path.suffix not in (*TABLES, ".txt"):
+        if path.is_file():
+            with open(path, "rb") as file:
+                refuse_kind(file.read(16), str(path))
         raise InputError(f"{path}: expected a file that ends in {', '.join(TABLES)}")
+    columns, optional, lists = ([normalize("NFC", name) for name in names] for names in (columns, optional, lists))
     if not path.is_file():
         raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else 'no such file'}")
     rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined)
@@ -76,23 +83,12 @@ def as_list(cell: str) -> list[str] | None:
     if not cell.lstrip().startswith("["):
         return None
     try:
-        values = json.loads(cell)
-    except (ValueError, RecursionError):
+        values = parse_json(cell, "a cell")
+    except InputError:
         return None
     if not all(isinstance(value, str | int | float) for value in values):
         return None
     return [value if isinstance(value, str) else json.dumps(value) for value in values]
-
-
-def decoded(lines: Iterable[bytes], where: str) -> Iterator[str]:
-    """Lines as text, a byte order mark removed. Raises InputError with the line that is not UTF-8."""
-    for number, line in enumerate(lines, 1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8; save the file as UTF-8"
-            ) from None
 
 
 def _part(path: Path) -> tuple[Path, str]:
@@ -118,7 +114,7 @@ def _from_records(
     with open(path, "rb") as file:
         lines = decoded(file, str(path))
         records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
-        header = header or next(records, (0, []))[1]
+        header = header or [normalize("NFC", name) for name in next(records, (0, []))[1]]
         _check_header(header, columns, optional, path)
         places = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:
@@ -131,20 +127,20 @@ def _from_records(
 
 def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[str], path: Path) -> None:
     """Raises InputError if a column is missing or not the only one of its name."""
-    found = ", ".join(repr(name[:40]) for name in header) or "nothing"
+    found = named(header) if header else "nothing"
     missing = [name for name in columns if name not in header]
     if missing:
         mark = next((mark for mark in ";\t,|" if len(header) == 1 and mark in header[0]), "")
         hint = f"; its cells seem to be separated by {mark!r}" if mark else ""
-        raise InputError(f"{path}, line 1: no column {missing[0]!r}; found {found}{hint}")
+        raise InputError(f"{path}, line 1: no column {shorten(missing[0])}; found {found}{hint}")
     double = [name for name in (*columns, *optional) if header.count(name) > 1]
     if double:
-        raise InputError(f"{path}, line 1: several columns {double[0]!r}; found {found}")
+        raise InputError(f"{path}, line 1: several columns {shorten(double[0])}; found {found}")
 
 
 def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of each record; a quoted cell may contain line ends."""
-    csv.field_size_limit(FIELD_LIMIT)
+    csv.field_size_limit(MAX_LINE)
     reader, line = csv.reader(lines, strict=True), 1
     try:
         for cells in reader:
@@ -186,10 +182,9 @@ def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                fault = getattr(error, "msg", error)
-                raise InputError(f"{path}, line {number}: not valid JSON ({fault}); is the line cut off?") from None
+                value = parse_json(line, f"{path}, line {number}", finite=False)
+            except InputError as error:
+                raise InputError(f"{error}; is the line cut off?") from None
             if not isinstance(value, dict):
                 raise InputError(f"{path}, line {number}: found a {type(value).__name__}; expected an object")
             yield number, value
@@ -200,28 +195,43 @@ def _parquet_objects(path: Path, names: Sequence[str]) -> Iterator[tuple[int, di
     import pyarrow
     from pyarrow import parquet
 
-    wanted = list(dict.fromkeys(names))
+    number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            if not set(wanted) <= set(file.schema_arrow.names):  # then all: whoever misses one wants to know the others
-                wanted = file.schema_arrow.names
-            rows = (row for batch in file.iter_batches(BATCH, columns=wanted) for row in batch.to_pylist())
-            yield from enumerate(rows, 1)
-    except (pyarrow.ArrowException, OSError) as error:
-        fault = str(error).splitlines()[0]
-        raise InputError(f"{path}: not a readable Parquet file ({fault}); is it cut off?") from None
+            ours = {normalize("NFC", name): name for name in file.schema_arrow.names}
+            # if a column is missing, all: the message lists those that there are
+            wanted = [ours[name] for name in dict.fromkeys(names)] if {*names} <= {*ours} else list(ours.values())
+            for batch in file.iter_batches(BATCH, columns=wanted):
+                for cells in _rows_of(batch):
+                    number += 1
+                    yield number, cells
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # ValueError: UTF-8, odd dates
+        fault = (str(error).splitlines() or [type(error).__name__])[0]
+        after = f", after row {number}" if number else ""
+        raise InputError(
+            f"{path}{after}: not a readable Parquet file ({shorten(fault, 200)}); is it cut off?"
+        ) from None
+
+
+def _rows_of(batch: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a batch. Where some cell cannot be read they come one by one, up to the row that has it."""
+    try:
+        rows = batch.to_pylist()
+    except (ValueError, OverflowError):
+        rows = (batch.slice(i, 1).to_pylist()[0] for i in range(batch.num_rows))
+    yield from rows
 
 
 def _from_object(
     line: int, value: dict[str, Any], columns: Sequence[str], optional: Sequence[str], lists: Sequence[str], path: Path
 ) -> Row:
     where = place(path, line)
+    value = {normalize("NFC", name): cell for name, cell in value.items()}
     missing = [name for name in columns if name not in value]
     if missing:
-        found = ", ".join(map(repr, value)) or "none"
-        raise InputError(f"{where}: no key {missing[0]!r}; found {found}")
+        raise InputError(f"{where}: no key {shorten(missing[0])}; found {named(value)}")
     wanted = (*columns, *optional)
-    return Row(line, [_text(value.get(name), name in lists, f"{where}: {name!r}") for name in wanted])
+    return Row(line, [_text(value.get(name), name in lists, f"{where}: {shorten(name)}") for name in wanted])
 
 
 def _text(value: Any, may_be_list: bool, where: str) -> str:
@@ -234,7 +244,11 @@ def _text(value: Any, may_be_list: bool, where: str) -> str:
         expected = "a string" + (", or a list of strings" if may_be_list else "")
         inside = " with a " + type(wrong[0]).__name__ + " in it" if items is value else ""
         raise InputError(f"{where} is a {type(value).__name__}{inside}; expected {expected}")
+    if any(isinstance(item, float) and not math.isfinite(item) for item in items):
+        raise InputError(f"{where} is {shorten(value)}; expected a text or a finite number")
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if len(text) > MAX_LINE:
+        raise InputError(f"{where} has {len(text):,} characters; expected at most {MAX_LINE:,}; divide it")
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         raise InputError(f"{where} has half a character (a lone surrogate); save the text as UTF-8 again")
     return text

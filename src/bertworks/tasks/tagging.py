@@ -21,7 +21,7 @@ from tokenizers import pre_tokenizers
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..files import InputError
+from ..files import InputError, shorten
 from ..objectives import IGNORED, TaggingObjective
 from ..tokenizer import Encoding, Tokenizer, compose, continues_letter
 from .base import Judged, Kind, Limits, Task
@@ -260,7 +260,7 @@ def _gold(rows: Sequence[Tagged], task: Task) -> Numbers:
     for row in rows:
         unknown = [tag for tag in row.tags or () if tag not in numbers]
         if unknown:
-            raise InputError(f"line {row.line}: tag {unknown[0]!r}; expected one of {', '.join(task.labels)}")
+            raise InputError(f"line {row.line}: tag {shorten(unknown[0])}; expected one of {', '.join(task.labels)}")
     found = (map(numbers.__getitem__, row.tags) if row.tags else [IGNORED] * len(row.units) for row in rows)
     return np.fromiter(itertools.chain.from_iterable(found), np.int64)
 

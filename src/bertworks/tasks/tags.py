@@ -13,7 +13,7 @@ one. So ill-formed sequences have entities too: in O I-LOC the I-LOC begins one.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..files import InputError
+from ..files import InputError, shorten
 
 OUTSIDE = "O"
 _BEGIN, _END = "BSU", "ESLU"
@@ -54,10 +54,10 @@ def check_tag(tag: str, where: str) -> None:
     if tag == OUTSIDE or (len(prefix) == 1 and prefix in _BEGIN + "I" + _END and kind):
         return
     if not hyphen:
-        raise InputError(f"{where}: tag {tag!r}; expected O, or a prefix, a hyphen and a type, such as B-PER")
+        raise InputError(f"{where}: tag {shorten(tag)}; expected O, or a prefix, a hyphen and a type, such as B-PER")
     if not kind:
-        raise InputError(f"{where}: tag {tag!r} has no type; expected one such as B-PER; is the line cut off?")
-    raise InputError(f"{where}: tag {tag!r}; its prefix should be B, I, E, S, L or U (IOB1, IOB2, BIOES or BILOU)")
+        raise InputError(f"{where}: tag {shorten(tag)} has no type; expected one such as B-PER; is the line cut off?")
+    raise InputError(f"{where}: tag {shorten(tag)}; its prefix should be B, I, E, S, L or U (IOB, BIOES or BILOU)")
 
 
 def check_scheme(tags: Iterable[str], where: str) -> None:

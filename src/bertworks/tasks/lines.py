@@ -1,0 +1,45 @@
+"""The lines of a file as text, checked: what kind of file it is, how long a line may be, whether it is UTF-8."""
+
+from collections.abc import Iterator
+from typing import IO
+
+from ..data.kinds import MARKUP, REFUSED_STARTS
+from ..files import InputError
+
+MAX_LINE = 16 << 20  # bytes of a line, characters of a cell; a line of 100 MB would take gigabytes of memory
+EXPECTED = "expected UTF-8 text, a line each, or a table: .csv, .tsv, .jsonl, .parquet"
+_PACKED = ("a compressed file", "unpack it")
+_KINDS = {
+    **{start: kind for start, kind in REFUSED_STARTS.items() if kind != MARKUP},  # a text may begin with <html>
+    **dict.fromkeys((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), _PACKED),
+    b"PAR1": ("a Parquet file", "give it a name that ends in .parquet"),
+    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
+}
+
+
+def refuse_kind(start: bytes, where: str) -> None:
+    """Raises InputError if a file that begins with these bytes is no text; the message names its kind."""
+    for first, (found, advice) in _KINDS.items():
+        if start.startswith(first):
+            raise InputError(f"{where}: {found}; {EXPECTED}; {advice}")
+
+
+def decoded(file: IO[bytes], where: str) -> Iterator[str]:
+    """The lines of a file with their line ends, without a byte order mark.
+
+    Raises InputError, with the line, if it is not UTF-8, is longer than MAX_LINE bytes, or the file is no text.
+    """
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if number == 1:
+            refuse_kind(line, where)
+        if len(line) > MAX_LINE:
+            raise InputError(f"{where}, line {number}: more than {MAX_LINE:,} bytes; expected shorter lines; divide it")
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8; save the file as UTF-8"
+            ) from None

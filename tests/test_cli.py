@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -35,10 +36,57 @@ def test_help_names_every_verb(arguments, capsys):
     assert all(f"\n  {verb} " in out for verb in VERBS)
 
 
-@pytest.mark.parametrize("line", ["pretrian", "probe", "probe wrod", "tokenizer trian"])
-def test_an_unknown_verb_is_named(line, capsys):
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("pretrian", "; did you mean pretrain?"),
+        ("tokenizer", "; did you mean tokenizer train or tokenizer check or tokenizer extend?"),
+        ("probe wrod", "; did you mean probe word?"),
+        ("tokenizer trian", "; did you mean tokenizer train?"),
+        ("zzz", ""),
+    ],
+)
+def test_an_unknown_verb_is_named(line, hint, capsys):
     assert status(line.split() + ["text"] * (" " in line)) == 2
-    assert capsys.readouterr().err == f"\nunknown verb: {line}\n"
+    assert capsys.readouterr().err == f"\nunknown verb: {line}{hint}\n"
+
+
+def test_an_unknown_flag_gets_the_nearest_one(capsys):
+    assert status(["finetune", "--model", "m", "--out", "o", "--optim.lrr", "1"]) == 2
+    assert "--optim.lr " in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_any_verb_without_a_traceback(capsys, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    for verb in VERBS:
+        monkeypatch.setitem(VERBS, verb, interrupted)
+        assert status(verb.split()) == 130
+        assert capsys.readouterr().err == "\nstopped\n"
+
+
+def test_exit_statuses_stand_in_the_help_and_in_the_docs(capsys):
+    assert status(["--help"]) == 0
+    out = capsys.readouterr().out
+    page = (Path(__file__).parents[1] / "docs" / "commands.md").read_text("utf-8")
+    for number in ("0", "1", "2", "3", "130"):
+        assert re.search(rf"^.* {number}  \w", out, re.M) and f"\n| {number} |" in page
+
+
+def test_the_packages_names_can_be_listed():
+    assert {*bertworks.__all__} <= {*dir(bertworks)} and "load_encoder" in bertworks.__all__
+
+
+def test_a_folder_is_given_first_or_as_model(capsys, tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\na,b\n")
+    for line in ("evaluate none --dev {}", "evaluate --dev {} --model none"):
+        assert status(line.format(tmp_path / "a.csv").split()) == 1
+        assert "none: no such folder" in capsys.readouterr().err
+    for verb, rest in (("predict", "a.txt"), ("fill-mask", "x"), ("features", "a.txt --out a.npz")):
+        for line in (f"{verb} none {rest}", f"{verb} --model none {rest}", f"{verb} {rest} --model=none"):
+            assert status(line.split()) == 1
+            assert "none: no such folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

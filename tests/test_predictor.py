@@ -18,6 +18,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.model.heads import build_model
 from bertworks.predictor import CHUNK, Predictor, _chunks
+from bertworks.tasks.base import Data, Example
 from bertworks.tasks.long_texts import windows_of
 from bertworks.tasks.tagging import from_texts
 from bertworks.tasks.tags import chunks
@@ -138,6 +139,62 @@ def test_refused(pretrained, classifier, tmp_path):
         Predictor(classifier, max_length=99)
     with pytest.raises(InputError, match="pooling = 'middle'"):
         Predictor(classifier).embed("a", pooling="middle")
+
+
+class Frame:
+    """What a DataFrame looks like; iterating over one gives the names of its columns."""
+
+    columns = ("text",)
+
+    def to_dict(self):
+        raise AssertionError
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (None, r"^texts is None; expected a text \(str\) or a list of texts"),
+        (["good", float("nan")], r"^texts\[1\] is nan; expected a text"),
+        (["good", {"text": "a"}], r"^texts\[1\] is a dict"),
+        ([("a", "b")], r"^texts\[0\] is a tuple \(\('a', 'b'\)\)"),
+        ({"text": ["a"]}, r"^texts is a dict"),
+        (b"good", r"^texts is a bytes"),
+        (Frame(), r"^texts is a Frame; .*give a column as a list: frame\['text'\].tolist"),
+        (["x", "y" * 10**6, 3], r"^texts\[2\] is a int \(3\)"),
+    ],
+)
+def test_rows_that_are_no_texts_are_named(classifier, tagger, pretrained, texts, message):
+    predictor, masks = Predictor(classifier), Predictor(pretrained)
+    for call in (predictor.classify, Predictor(tagger).tag, masks.embed):
+        with pytest.raises(InputError, match=message):
+            call(texts)
+
+
+def test_pairs_that_are_no_texts_are_named(classifier):
+    predictor = Predictor(classifier)
+    with pytest.raises(InputError, match=r"pairs\[1\] is None"):
+        predictor.classify(["a", "b"], ["c", None])
+    with pytest.raises(InputError, match=r"rows\[0\] is a str \('ab'\); expected \(text, pair or None\)"):
+        list(predictor.classify_stream(["ab"]))
+    assert len(predictor.classify(np.array(["a", "b"]))) == 2  # an array of texts is a list of texts
+
+
+def test_rows_to_train_on_are_named_too():
+    for rows, message in (
+        ([Example("a", label="x"), ("a", "x")], r"train\[1\] is a tuple .*expected an Example, Choice, Tagged or Q"),
+        ([{"text": "a", "label": "x"}], r"train\[0\] is a dict"),
+        ([Example(None, label="x")], r"train\[0\]\.text is None"),
+        ([Example("a", 3, "x")], r"train\[0\]\.pair is a int"),
+        ([Example("a", label=float("nan"))], r"train\[0\]\.label is nan; expected a name \(str\), a number, or"),
+        (Frame(), r"^train is a Frame"),
+        (None, r"^train is None"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Data(rows, [])
+    assert [row.label for row in Data([Example("a", label=1), Example("b", label="0")], []).train] == ["1", "0"]
 
 
 @pytest.mark.parametrize("kind", ["regression", "multilabel"])
@@ -417,8 +474,9 @@ def test_predict_lines_tables_and_standard_input(classifier, tmp_path, capsys, m
     lines.write_bytes("﻿a b\r\n\r\nc d e".encode())
     main(["predict", str(classifier), str(lines), "--out", str(tmp_path / "out.jsonl"), "--all-scores"])
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    expected = Predictor(classifier).classify(["a b", "", "c d e"], all_scores=True)
-    assert [row.pop("line") for row in rows] == [1, 2, 3] and rows == expected
+    expected = Predictor(classifier).classify(["a b", "c d e"], all_scores=True)
+    assert [row.pop("line") for row in rows] == [1, 2, 3] and rows == [expected[0], {"empty": True}, expected[1]]
+    assert capsys.readouterr().err.endswith("3 inputs, 1 of them empty and not predicted\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
     main(["predict", str(classifier), "-"])
     assert json.loads(capsys.readouterr().out)["label"] == expected[0]["label"]
@@ -426,6 +484,38 @@ def test_predict_lines_tables_and_standard_input(classifier, tmp_path, capsys, m
     pairs.write_text("q\ta\na b\tc d\n")
     main(["predict", str(classifier), str(pairs), "--text", "q,a"])
     assert json.loads(capsys.readouterr().out)["label"] == Predictor(classifier).classify("a b", "c d")["label"]
+
+
+def test_an_input_without_text_keeps_its_place(classifier, tmp_path, capsys):
+    """In tables too; at the beginning, at the end, and alone."""
+    for name, content, empty in (
+        ("a.txt", "\n \na\n\t\n\n", [True, True, False, True, True]),
+        ("b.txt", "\n", [True]),
+        ("c.csv", 'text\n" "\na\n', [True, False]),
+    ):
+        (tmp_path / name).write_text(content)
+        main(["predict", str(classifier), str(tmp_path / name)])
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert ["empty" in row for row in rows] == empty and all(("label" in row) != ("empty" in row) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "message"),
+    [
+        (
+            "a.xlsx",
+            b"PK\x03\x04\x14\xc7",
+            "a.xlsx: a zip archive, a spreadsheet or an office document; expected UTF-8 text",
+        ),
+        ("a.txt.gz", b"\x1f\x8b\x08", "a.txt.gz: a compressed file"),
+        ("a.txt", b"x" * (17 << 20), "a.txt, line 1: more than 16,777,216 bytes"),
+    ],
+)
+def test_what_predict_cannot_read_is_named(classifier, tmp_path, capsys, name, start, message):
+    (tmp_path / name).write_bytes(start)
+    with pytest.raises(SystemExit):
+        main(["predict", str(classifier), str(tmp_path / name)])
+    assert message in capsys.readouterr().err
 
 
 def test_predict_leaves_no_half_file(classifier, tmp_path, capsys):

@@ -23,6 +23,10 @@ _HOME = {
 __all__ = ["Encoder", "InputError", "ModelConfig", "Predictor", "Tokenizer", "load_encoder", "load_model"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'bertworks' has no attribute {name!r}")

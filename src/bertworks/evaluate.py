@@ -15,6 +15,7 @@ from .files import InputError
 from .model.heads import Model
 from .tasks.base import Judged, Limits, Prepared, Task
 from .tasks.kinds import KINDS, kind_of
+from .tasks.rows import checked_rows
 from .tasks.scores import compute_scores
 from .tokenizer import Tokenizer
 from .training import parallel
@@ -85,6 +86,7 @@ class Trial:
     def of(cls, loaded: Finetuned, task: Task, rows: Sequence[Any]) -> "Trial":
         """Raises InputError if the model is of another kind, or does not know a label of the data."""
         loaded.check(task.kind)
+        rows = checked_rows(rows, "rows")
         kind = kind_of(task)
         task = replace(task, labels=kind.labels(task, rows))
         order: list[int] = []

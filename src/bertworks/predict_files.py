@@ -1,10 +1,14 @@
-"""Predictions for files: for each line, row of a table, or question of a SQuAD file a JSON object."""
+"""Predictions for files: for each line, row of a table, or question of a SQuAD file a JSON object.
+
+An input without text is not predicted: `{"line": 3, "empty": true}` keeps its place.
+"""
 
 import contextlib
 import json
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +28,18 @@ class Given(NamedTuple):
     name: dict[str, Any]  # what tells it in the output: its line, or the id of a question
     texts: Sequence[str]  # one or two texts; of a multiple choice a text, then the choices
 
+    @property
+    def empty(self) -> bool:
+        return not any(text.strip() for text in self.texts)
+
+
+@dataclass
+class Counts:
+    """What a file held."""
+
+    inputs: int = 0
+    empty: int = 0  # inputs without text, which are not predicted
+
 
 class Columns(NamedTuple):
     """Where a table has its texts."""
@@ -34,25 +50,38 @@ class Columns(NamedTuple):
 
 def predict_file(
     predictor: Predictor, file: str, columns: Columns, out: Path | None, all_scores: bool = False, n_best: int = 1
-) -> int:
+) -> "Counts":
     """Predict for every input of a file, whatever the folder's kind, and write JSON lines; how many.
 
     file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
     that is replaced when all is done; None: standard output. Raises InputError with file and line.
     """
-    names: deque[dict[str, Any]] = deque()  # of the inputs that are under way
+    waiting: deque[Given] = deque()  # the inputs that are under way
+    counts = Counts()
 
     def texts() -> Iterator[Sequence[str]]:
         for given in read_inputs(file, predictor.kind, columns):
-            names.append(given.name)
-            yield given.texts
+            waiting.append(given)
+            if not given.empty:
+                yield given.texts
 
-    count = 0
-    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
+    def empty_ones() -> Iterator[dict[str, Any]]:
+        """Those that come before the next prediction."""
+        while waiting and waiting[0].empty:
+            counts.empty += 1
+            yield {**waiting.popleft().name, "empty": True}
+
+    def results() -> Iterator[dict[str, Any]]:
         for result in predict_texts(predictor, texts(), all_scores, n_best):
-            count += 1
-            print(json.dumps({**names.popleft(), **result}, ensure_ascii=False), file=target)
-    return count
+            yield from empty_ones()
+            yield {**waiting.popleft().name, **result}
+        yield from empty_ones()
+
+    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
+        for result in results():
+            counts.inputs += 1
+            print(json.dumps(result, ensure_ascii=False), file=target)
+    return counts
 
 
 def predict_texts(

@@ -29,6 +29,7 @@ from .tasks.classification import SEPARATOR
 from .tasks.kinds import KINDS
 from .tasks.long_texts import mean_of_windows, windows_of
 from .tasks.questions import Question
+from .tasks.rows import pairs_of, text_of, texts_of
 from .tasks.scores import compute_scores
 from .tasks.span import SpanRows
 from .tasks.tagging import Entity, TagRows, entities, from_texts
@@ -86,7 +87,7 @@ class Predictor:
             )
         if isinstance(text, str):
             return self._fill(text, top_k)
-        return [self._fill(one, top_k) for one in text]
+        return [self._fill(one, top_k) for one in texts_of(text)]
 
     @torch.no_grad()
     def _fill(self, text: str, top_k: int) -> list[list[Candidate]]:
@@ -138,14 +139,19 @@ class Predictor:
         Raises InputError if the folder has no classifier, ValueError if `pairs` has another length than `texts`.
         """
         if isinstance(texts, str):
-            return next(self.classify_stream([(texts, pairs)], all_scores))
-        rows = zip(texts, itertools.repeat(None) if pairs is None else pairs, strict=pairs is not None)
+            return next(self.classify_stream([(texts, None if pairs is None else text_of(pairs, "pairs"))], all_scores))
+        others = itertools.repeat(None) if pairs is None else texts_of(pairs, "pairs")
+        rows = zip(texts_of(texts), others, strict=pairs is not None)
         return list(self.classify_stream(rows, all_scores))
 
     def classify_stream(self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
         self._check("single")
-        for pairs, group in itertools.groupby(rows, lambda row: row[1] is not None):
+        checked = (
+            (text_of(text, f"rows[{i}][0]"), None if pair is None else text_of(pair, f"rows[{i}][1]"))
+            for i, (text, pair) in enumerate(pairs_of(rows, "rows", "(text, pair or None)"))
+        )
+        for pairs, group in itertools.groupby(checked, lambda row: row[1] is not None):
             for chunk in _chunks(group):
                 yield from self._classified_chunk(chunk, pairs, all_scores)
 
@@ -193,7 +199,7 @@ class Predictor:
         """`tag` for any number of texts, in constant memory, in their order."""
         self._check("tagging")
         characters = bool(self.loaded.settings.get("characters"))
-        for chunk in _chunks(texts):
+        for chunk in _chunks(texts_of(texts)):
             prepared = self._prepare("tagging", from_texts(self.tokenizer, chunk, characters))
             assert isinstance(prepared, TagRows)
             decoded = prepared.decode(compute_scores(self.model, prepared.inputs, self.world, BATCH))
@@ -214,7 +220,8 @@ class Predictor:
         """
         if isinstance(questions, str):
             return next(self.answer_stream([(questions, contexts)]))
-        return list(self.answer_stream(zip(questions, contexts, strict=True)))
+        rows = zip(texts_of(questions, "questions"), texts_of(contexts, "contexts"), strict=True)
+        return list(self.answer_stream(rows))
 
     def answer_stream(self, rows: Iterable[tuple[str, str]], n_best: int = 1) -> Iterator[Any]:
         """`answer` for any number of (question, context), in constant memory, in their order.
@@ -224,7 +231,11 @@ class Predictor:
         self._check("span")
         stored = self.loaded.settings
         threshold = float(stored.get("null_score_diff_threshold", 0.0))
-        for chunk in _chunks(rows):
+        checked = (
+            (text_of(question, f"rows[{i}][0]"), text_of(context, f"rows[{i}][1]"))
+            for i, (question, context) in enumerate(pairs_of(rows, "rows", "(question, context)"))
+        )
+        for chunk in _chunks(checked):
             prepared = self._prepare("span", [Question(str(i), *row) for i, row in enumerate(chunk)])
             assert isinstance(prepared, SpanRows)
             scores = compute_scores(self.model, prepared.inputs, self.world, BATCH)
@@ -245,7 +256,11 @@ class Predictor:
     def choose_stream(self, rows: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Chosen]:
         """`choose` for any number of (text, choices), all of as many choices, in constant memory, in their order."""
         self._check("choice")
-        for chunk in _chunks(rows):
+        checked = (
+            (text_of(text, f"rows[{i}][0]"), list(texts_of(choices, f"rows[{i}][1]")))
+            for i, (text, choices) in enumerate(pairs_of(rows, "rows", "(text, choices)"))
+        )
+        for chunk in _chunks(checked):
             prepared = self._prepare("choice", [Choice(text, tuple(choices)) for text, choices in chunk])
             scores = compute_scores(self.model, prepared.inputs, self.world, BATCH)
             chances = scores.view(-1, prepared.inputs.choices).softmax(-1).tolist()
@@ -272,7 +287,7 @@ class Predictor:
         )
         width = self.model.encoder.width * len(how.modes)
         parts = [np.empty((0, width), np.float32)]
-        for chunk in _chunks([texts] if isinstance(texts, str) else texts):
+        for chunk in _chunks([texts] if isinstance(texts, str) else texts_of(texts)):
             inputs = self._prepare("single", [Example(how.text(text)) for text in chunk]).inputs
             part = np.empty((len(inputs), width), np.float32)
             for batch_rows in inputs.by_length(BATCH):

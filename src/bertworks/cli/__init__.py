@@ -1,5 +1,6 @@
 """`bertworks VERB ...`: one command, a verb a function. Each verb imports what it needs, so that --help is instant."""
 
+import difflib
 import io
 import sys
 from collections.abc import Callable
@@ -46,8 +47,16 @@ VERBS: dict[str, Verb] = {
 }
 
 
+EXITS = """\
+exit status: 0  done
+             1  bad input, or a run that failed; one message says which
+             2  wrong arguments
+             3  a run was stopped (Ctrl-C, SIGTERM) and saved, or other processes still work on it; rerun the command
+           130  Ctrl-C ended any other command; whatever it had finished is kept"""
+
+
 def main(argv: list[str] | None = None) -> None:
-    """Find the verb, run it; bad input prints one message and exits with 1, wrong arguments exit with 2."""
+    """Find the verb and run it. Exit statuses: EXITS."""
     from ..files import InputError
 
     argv = sys.argv[1:] if argv is None else argv
@@ -64,7 +73,11 @@ def main(argv: list[str] | None = None) -> None:
         print(_help())
         if argv and argv[0] not in ("-h", "--help"):
             several = any(verb.startswith(f"{argv[0]} ") for verb in VERBS)  # `probe` alone is none either
-            print(f"\nunknown verb: {' '.join(argv[: 1 + several])}", file=sys.stderr)
+            asked = " ".join(argv[: 1 + several])
+            begun = [verb for verb in VERBS if verb.startswith(f"{asked} ")]
+            near = begun or difflib.get_close_matches(asked, VERBS, 1)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            print(f"\nunknown verb: {asked}{hint}", file=sys.stderr)
             raise SystemExit(2)
         raise SystemExit(0)
     try:
@@ -72,6 +85,9 @@ def main(argv: list[str] | None = None) -> None:
     except InputError as error:
         print(f"bertworks: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        raise SystemExit(130) from None
     except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
         sys.stderr.close()
         raise SystemExit(0) from None
@@ -83,4 +99,5 @@ def main(argv: list[str] | None = None) -> None:
 def _help() -> str:
     width = max(map(len, VERBS)) + 2
     lines = [f"  {name:<{width}}{(verb.__doc__ or '').splitlines()[0]}" for name, verb in VERBS.items()]
-    return "\n".join(["usage: bertworks VERB [arguments]   (bertworks VERB --help explains one)", "", *lines])
+    usage = "usage: bertworks VERB [arguments]   (bertworks VERB --help explains one)"
+    return "\n".join([usage, "", *lines, "", *EXITS.splitlines()])

@@ -37,6 +37,17 @@ def check_alone(what: str, beside: dict[str, object]) -> None:
         raise InputError(f"{what} cannot stand beside {', '.join(beside)}; leave one of them out")
 
 
+def model_first(argv: list[str]) -> list[str]:
+    """The arguments with the folder in front, for verbs that take FOLDER or --model FOLDER."""
+    model, rest = taken(argv, "--model")
+    return argv if model is None else [model, *rest]
+
+
+def model_flag(argv: list[str]) -> list[str]:
+    """The arguments with the folder as --model, for verbs that take --model FOLDER or FOLDER."""
+    return ["--model", *argv] if argv and not argv[0].startswith("-") else argv
+
+
 def taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
     """The value of `flag VALUE` or `flag=VALUE`, and the other arguments."""
     for i, word in enumerate(argv):

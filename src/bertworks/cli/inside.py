@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .arguments import model_first
+
 if TYPE_CHECKING:
     from ..tasks.base import Task
 
@@ -125,7 +127,7 @@ def features(argv: list[str]) -> None:
         long = f", {done.windowed:,} of them through windows of {extractor.max_length} tokens" if done.windowed else ""
         print(f"{done.texts:,} texts{long}, {done.vectors:,} vectors of width {done.width}: {out}", file=sys.stderr)
 
-    tyro.cli(run, prog="bertworks features", args=argv)
+    tyro.cli(run, prog="bertworks features", args=model_first(argv))
 
 
 def probe_attention(argv: list[str]) -> None:

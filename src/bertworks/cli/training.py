@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from .arguments import DevRows
+from .arguments import DevRows, model_flag
 
 
 def pretrain(argv: list[str]) -> None:
@@ -198,7 +198,7 @@ def evaluate(argv: list[str]) -> None:
         """Print the metrics of a fine-tuned folder as JSON. Labels are matched by name.
 
         Args:
-            model: run folder of `bertworks finetune`, or a model folder with a supervised head
+            model: run folder of `bertworks finetune`, or a model folder with a supervised head (or FOLDER without flag)
             out: write the JSON here too
         """
         results = judge(model, *rows.read())
@@ -206,7 +206,7 @@ def evaluate(argv: list[str]) -> None:
         if out is not None:
             write_json(out, results)
 
-    tyro.cli(run, prog="bertworks evaluate", args=argv)
+    tyro.cli(run, prog="bertworks evaluate", args=model_flag(argv))
 
 
 def compare(argv: list[str]) -> None:

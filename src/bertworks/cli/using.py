@@ -3,6 +3,8 @@
 import sys
 from typing import Annotated
 
+from .arguments import model_first
+
 
 def fill_mask(argv: list[str]) -> None:
     """Guess the words at [MASK]: FOLDER "text with [MASK]" [--top-k 5]."""
@@ -16,7 +18,7 @@ def fill_mask(argv: list[str]) -> None:
         """The likeliest pieces for each [MASK], with their probabilities.
 
         Args:
-            folder: model folder or run folder with a masked-LM head
+            folder: model folder or run folder with a masked-LM head (or --model FOLDER)
             text: text with one or more [MASK]
             top_k: candidates for each mask
         """
@@ -25,7 +27,7 @@ def fill_mask(argv: list[str]) -> None:
             for candidate in candidates:
                 print(f"{candidate['score']:8.4f}  {candidate['token']:16}  {candidate['text']}")
 
-    tyro.cli(run, prog="bertworks fill-mask", args=argv)
+    tyro.cli(run, prog="bertworks fill-mask", args=model_first(argv))
 
 
 def predict(argv: list[str]) -> None:
@@ -52,8 +54,9 @@ def predict(argv: list[str]) -> None:
         """Write a JSON object for each input: a label, entities, an answer or a choice, by the folder's kind.
 
         Args:
-            folder: run folder of `bertworks finetune`, or a model folder with a supervised head
-            file: text, a line each; .csv, .tsv, .jsonl, .parquet; questions in SQuAD's layout (.json); - for stdin
+            folder: run folder of `bertworks finetune`, or a model folder with a supervised head (or --model FOLDER)
+            file: text, a line each (empty lines are not predicted); .csv, .tsv, .jsonl, .parquet; questions in
+                SQuAD's layout (.json); - for stdin
             string: instead of a file the texts of one input: a text, a pair, question and context, text and choices
             text: text column of a table, or two of them with a comma between
             choices: columns of a multiple choice, commas between
@@ -69,12 +72,13 @@ def predict(argv: list[str]) -> None:
                 print(json.dumps(result, ensure_ascii=False))
             return
         columns = Columns(*(tuple(name for name in names.split(",") if name) for names in (text, choices)))
-        rows = predict_file(predictor, file, columns, out, all_scores, n_best)
+        counts = predict_file(predictor, file, columns, out, all_scores, n_best)
         cut = predictor.truncated
         lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
-        print(f"{rows:,} inputs{lost if cut['examples'] else ''}", file=sys.stderr)
+        empty = f", {counts.empty:,} of them empty and not predicted" if counts.empty else ""
+        print(f"{counts.inputs:,} inputs{lost if cut['examples'] else ''}{empty}", file=sys.stderr)
 
-    tyro.cli(run, prog="bertworks predict", args=argv)
+    tyro.cli(run, prog="bertworks predict", args=model_first(argv))
 
 
 def plot(argv: list[str]) -> None:

@@ -15,6 +15,7 @@ from ..model.heads import HeadName
 from ..objectives import Objective
 from ..tokenizer import Tokenizer
 from .inputs import Inputs
+from .rows import checked_rows
 
 KindName = Literal["single", "pair", "regression", "multilabel", "choice", "tagging", "span"]
 
@@ -87,6 +88,12 @@ class Data:
     dev: Sequence[Any]
     source: str = ""  # for results.json: the folder or files it came from
     more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # further development sets
+
+    def __post_init__(self) -> None:
+        """Raises InputError that names the row if one is no row of a kind."""
+        object.__setattr__(self, "train", checked_rows(self.train, "train"))
+        object.__setattr__(self, "dev", checked_rows(self.dev, "dev"))
+        object.__setattr__(self, "more", {name: checked_rows(rows, name) for name, rows in self.more.items()})
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,8 @@ def _check_end(task: Task, path: Path, examples: Sequence[Example]) -> None:
     whole = sorted({name for name in names if name.startswith(last)})
     if last and whole and last not in whole and path.is_file() and path.read_bytes().endswith(last.encode()):
         raise InputError(
-            f"{place(path, examples[-1].line)}: the file ends in the label {shorten(last)}, which is nowhere else and may "
-            f"be the beginning of {shorten(whole[0])}; complete the line, or end it with a line end if it is whole"
+            f"{place(path, examples[-1].line)}: the file ends in the label {shorten(last)}, which is nowhere else and "
+            f"may be the beginning of {shorten(whole[0])}; complete the line, or end it with a line end if it is whole"
         )
 
 

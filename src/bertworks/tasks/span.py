@@ -72,8 +72,9 @@ class SpanRows:
         if self.skipped:
             first = self.skipped[0]
             found.append(
-                f"{len(self.skipped):,} of {len(self.questions):,} questions are not trained on: their answer is not in "
-                f"its context at answer_start; the first is {shorten(first.id)} ({shorten(first.answer)} at {first.start})"
+                f"{len(self.skipped):,} of {len(self.questions):,} questions are not trained on: their answer is not "
+                f"in its context at answer_start; the first is {shorten(first.id)} "
+                f"({shorten(first.answer)} at {first.start})"
             )
         if self.cut:
             number = self.inputs.truncation()["examples"]
@@ -222,9 +223,9 @@ def _check_room(queries: list[list[int]], questions: Sequence[Question], limits:
         if len(ids) + specials >= limits.max_seq_length:
             where = f"line {question.line}, " if question.line else ""
             raise InputError(
-                f"{where}question {shorten(question.id)}: its {len(ids)} tokens and {specials} special ones leave no room "
-                f"for the context in max_seq_length = {limits.max_seq_length}; raise that, or lower max_query_length = "
-                f"{limits.max_query_length}"
+                f"{where}question {shorten(question.id)}: its {len(ids)} tokens and {specials} special ones leave no "
+                f"room for the context in max_seq_length = {limits.max_seq_length}; raise that, or lower "
+                f"max_query_length = {limits.max_query_length}"
             )
 
 

@@ -1,0 +1,75 @@
+"""Rows that a caller hands over in Python, checked: everything else is an error that names the row.
+
+Texts are strings. A list of them may be any iterable: a list, an array, a column of a table. Rows to train or judge on
+are the named tuples of the kinds of tasks: Example, Choice, Tagged, Question.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Real
+from typing import Any
+
+from ..files import InputError, shorten
+
+
+def texts_of(texts: Any, name: str = "texts") -> Iterator[str]:
+    """Each of some texts. Raises InputError if they are no iterable of strings; `name` opens the message."""
+    for i, text in enumerate(_listed(texts, name, "a text (str) or a list of texts")):
+        yield text_of(text, f"{name}[{i}]")
+
+
+def text_of(text: Any, where: str) -> str:
+    """A text. Raises InputError if it is none."""
+    if not isinstance(text, str):
+        raise InputError(f"{where} is {_what(text)}; expected a text (str); leave the row out or convert it")
+    return text
+
+
+def pairs_of(rows: Any, name: str, expected: str) -> Iterator[tuple[Any, Any]]:
+    """Each of some rows of two parts. Raises InputError if a row has not two; `expected` says which."""
+    for i, row in enumerate(_listed(rows, name, f"rows of {expected}")):
+        if not isinstance(row, tuple | list) or len(row) != 2:
+            raise InputError(f"{name}[{i}] is {_what(row)}; expected {expected}")
+        yield row[0], row[1]
+
+
+def checked_rows(rows: Any, name: str) -> Sequence[Any]:
+    """Rows to train or judge on; a number as the label of an Example becomes its text.
+
+    Raises InputError if a row is none of the named tuples, or its text is none.
+    """
+    known = "an Example, Choice, Tagged or Question of bertworks.tasks"
+    return [_checked(row, f"{name}[{i}]", known) for i, row in enumerate(_listed(rows, name, f"a list, each {known}"))]
+
+
+def _checked(row: Any, where: str, known: str) -> Any:
+    fields: tuple[str, ...] = getattr(row, "_fields", ())
+    if not fields:
+        raise InputError(f"{where} is {_what(row)}; expected {known}")
+    for name in ("text", "question", "context"):
+        if name in fields:
+            text_of(getattr(row, name), f"{where}.{name}")
+    if "pair" not in fields:
+        return row
+    if row.pair is not None:
+        text_of(row.pair, f"{where}.pair")
+    if row.label is None or isinstance(row.label, str):
+        return row
+    if not isinstance(row.label, Real) or not math.isfinite(row.label):
+        raise InputError(f"{where}.label is {_what(row.label)}; expected a name (str), a number, or None")
+    return row._replace(label=str(row.label))
+
+
+def _listed(values: Any, name: str, expected: str) -> Iterable[Any]:
+    if hasattr(values, "columns") and hasattr(values, "to_dict"):  # iterating would give the names of its columns
+        raise InputError(f"{name} is a {type(values).__name__}; expected {expected}; give a column as a list: "
+                         "frame['text'].tolist()")  # fmt: skip
+    if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
+        raise InputError(f"{name} is {_what(values)}; expected {expected}")
+    return values
+
+
+def _what(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return str(value)
+    return f"a {type(value).__name__} ({shorten(value)})"

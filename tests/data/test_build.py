@@ -5,22 +5,25 @@ import itertools
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from bertworks.cli import main
 from bertworks.data import build as build_module
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.data.encode import PartWriter
 from bertworks.data.show import show
 from bertworks.data.store import Store
-from bertworks.files import InputError
+from bertworks.files import InputError, held
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.tokenizer.bert_rules import BertRules
 
@@ -201,6 +204,7 @@ def test_a_store_of_the_same_vocabulary_with_rules_written_otherwise_is_the_same
     assert Store.open(tmp_path / "now").fingerprint == Store.open(tmp_path / "store").fingerprint
 
 
+@pytest.mark.heavy
 def test_workers_end_with_a_killed_parent(tokenizer, tmp_path):
     corpus = tmp_path / "text.txt"
     corpus.write_text("\n\n".join(document(i, 30) for i in range(20_000)))
@@ -251,6 +255,64 @@ def test_a_script_without_a_guard_builds_with_workers(corpus, tokenizer, tmp_pat
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, **given)
     assert (done.returncode, done.stdout, done.stderr) == (0, "running\n", "")
     assert content(tmp_path / "two") == content(tmp_path / "one")
+
+
+def stop(corpus, tokenizer, out):
+    """A build that is stopped when all parts are there."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(build_module, "plan_shards", Mock(side_effect=KeyboardInterrupt))
+        run(corpus, tokenizer, out)
+
+
+def test_two_builds_of_one_store(corpus, tokenizer, tmp_path, small_parts):
+    store = tmp_path / "store"
+    stop(corpus, tokenizer, store)
+    before = content(store)
+    with held(store / ".parts" / ".lock") as mine:
+        assert mine
+        with pytest.raises(InputError, match="another process builds this store"):
+            run(corpus, tokenizer, store)
+    assert content(store) == before
+
+
+def test_what_kills_left_is_removed_by_the_next_start(corpus, tokenizer, tmp_path):
+    run(corpus, tokenizer, tmp_path / "whole")
+    store = tmp_path / "store"
+    left = [store / ".parts" / f".{'0' * 32}.part.123.tmp", store / ".train-00000.tokens.npy.123.tmp"]
+    left += [store / "tokenizer" / ".tokenizer.json.123.tmp", store / ".manifest.json.123.tmp"]
+    stop(corpus, tokenizer, store)
+    for finished in (False, True):
+        for path in left:
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"left")
+        run(corpus, tokenizer, store)
+        assert content(store) == content(tmp_path / "whole"), finished
+
+
+NAMES = ["a b", "two\nlines", "\ud55c\uad6d\uc5b4", os.fsdecode(b"tr\xff\xfe")]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_names_of_every_kind(tmp_path, capsys, name):
+    folder = tmp_path / name
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this system has no such names")
+    text, vocabulary, store = folder / f"{name}.txt", folder / f"vocabulary {name}", folder / f"store {name}"
+    text.write_text("\n\n".join(document(i) for i in range(30)))
+    (vocabulary.mkdir(), (vocabulary / ".vocab.txt.99.tmp").write_text("left"))
+    main(["tokenizer", "train", str(text), "--out", str(vocabulary), "--vocab-size", "120"])
+    assert not list(vocabulary.glob(".*"))
+    words = shlex.split(capsys.readouterr().out.partition("Next: ")[2])
+    shown = [str(path).encode("utf-8", "backslashreplace").decode() for path in (vocabulary, text)]
+    assert words == ["bertworks", "tokenizer", "check", *shown]
+    for said in ("tokens in", "already built"):
+        options = ["--input.documents", "blank-line", "--workers", "1"]
+        main(["corpus", "build", str(text), "--tokenizer", str(vocabulary), "--out", str(store), *options])
+        output = capsys.readouterr()
+        assert said in output.out + output.err
+    assert Store.open(store).manifest["source"]["inputs"][0][0] == str(text)
 
 
 def test_a_full_disk_is_one_message_and_the_build_goes_on_later(corpus, tokenizer, tmp_path, small_parts, monkeypatch):

@@ -1,5 +1,6 @@
 """Verbs on text: vocabularies and corpus stores. Imports stay inside the verbs, for the sake of --help."""
 
+import shlex
 import sys
 
 CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
@@ -13,6 +14,7 @@ def tokenizer_train(argv: list[str]) -> None:
     import tyro
 
     from ..data.corpus import InputOptions, read_documents
+    from ..files import InputError, remove_temporaries
     from ..tokenizer import Tokenizer, TokenizerConfig
 
     def train(
@@ -27,9 +29,13 @@ def tokenizer_train(argv: list[str]) -> None:
             inputs: files, folders, globs or archives of text
             out: folder for tokenizer.json, the vocabulary as other software reads it, and tokenizer_config.json
         """
+        if out.exists() and not out.is_dir():
+            raise InputError(f"{out}: a file; expected a folder, or a path where there is nothing yet")
+        remove_temporaries(out)
         tokenizer = Tokenizer.train((document.text for document in read_documents(inputs, input)), config)
         tokenizer.save(out)
-        print(f"{out}: {tokenizer.vocab_size:,} pieces. Next: bertworks tokenizer check {out} {' '.join(inputs)}")
+        next_line = shlex.join(["bertworks", "tokenizer", "check", str(out), *inputs])
+        print(f"{out}: {tokenizer.vocab_size:,} pieces. Next: {next_line}")
 
     tyro.cli(train, prog="bertworks tokenizer train", args=[CASES.get(word, word) for word in argv])
 
@@ -99,7 +105,7 @@ def corpus_build(argv: list[str]) -> None:
         """
         train = build(inputs, Tokenizer.load(tokenizer), out, config)["counts"]["train"]
         print(f"{out}: {train['tokens']:,} tokens in {train['documents']:,} documents to train on")
-        print(f"Next: bertworks corpus show {out}")
+        print(f"Next: {shlex.join(['bertworks', 'corpus', 'show', str(out)])}")
 
     try:
         tyro.cli(run, prog="bertworks corpus build", args=argv)

@@ -8,6 +8,7 @@
 Every file appears whole or not at all, manifest.json last. What exists is not made again, hence "type the line again".
 """
 
+import contextlib
 import dataclasses
 import errno
 import hashlib
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, read_json, write_json
+from ..files import InputError, NotWritten, held, read_json, remove_temporaries, write_json
 from ..tokenizer import Tokenizer, unknown_share
 from .corpus import InputOptions, Reader
 from .encode import Part
@@ -34,6 +35,7 @@ from .sentences import check_documents, first_documents
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 from .workers import Workers
 
+BUILD = "build.json"  # in the working folder: what is being built
 SAMPLE_CHARS = 10_000  # of a document that is looked at before a build
 BATCH_CHARS = 2_000_000  # text of a part; several wait in the queue of every worker, so memory follows from it
 
@@ -85,13 +87,19 @@ def build(
     if (out / MANIFEST).exists():
         return job.finished()
     try:
-        job.prepare()
-        job.make_parts()
-        return job.make_store()
+        job.look()
+        with job.locked():
+            if (out / MANIFEST).exists():  # another process may have ended between the first look and the lock
+                return job.finished()
+            job.prepare()
+            job.make_parts()
+            manifest = job.make_store()
+        job.clean_up()
+        return manifest
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise InputError(
+        raise NotWritten(
             f"{out}: the disk is full; free some space and type the same line again, it continues"
         ) from None
     except BrokenProcessPool:
@@ -125,22 +133,51 @@ class _Job:
             "settings": manifest["settings"],
         }
         self._refuse(theirs, self.identity, "is a finished store")
-        shutil.rmtree(self.parts, ignore_errors=True)  # a kill may have come after the manifest, before this
+        self.clean_up()  # a kill may have come after the manifest, before this
         self.progress.say(f"{self.out}: this store is already built")
         return manifest
 
-    def prepare(self) -> None:
-        """Make sure that `out` is ours, note what is being built, and warn of documents that look wrong."""
-        path = self.parts / "build.json"
-        if not path.exists() and self.out.is_dir() and any(item != self.parts for item in self.out.iterdir()):
+    def clean_up(self) -> None:
+        """Remove what a finished store does not need. Not under the lock, which is one of these files."""
+        shutil.rmtree(self.parts, ignore_errors=True)
+        for folder in (self.out, self.out / TOKENIZER):
+            remove_temporaries(folder)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder until the block ends. Raises InputError if another process does."""
+        self.parts.mkdir(parents=True, exist_ok=True)
+        with held(self.parts / ".lock") as mine:
+            if not mine:
+                raise InputError(f"{self.out}: another process builds this store; wait for it, or give another --out")
+            yield
+
+    def look(self) -> None:
+        """Make sure that `out` is ours or new, and warn of documents that look wrong; nothing is written yet."""
+        begun = self._begun()
+        if begun is None and self.out.is_dir() and any(item != self.parts for item in self.out.iterdir()):
             raise InputError(f"{self.out}: this folder is not empty; expected a new one, or one that a build began")
-        times = [file.stat().st_mtime_ns for file in self.reader.files]
-        begun, identity = (read_json(path) if path.exists() else None), {**self.identity, "times": times}
-        if begun:
-            self._refuse(_decides_parts(begun), _decides_parts(identity), "holds an unfinished build")
-        if begun != identity:
+        if begun != self.identity_now():
             self._warn()
-            self.parts.mkdir(parents=True, exist_ok=True)
+
+    def identity_now(self) -> dict[str, Any]:
+        """What is built, and of which state of the files."""
+        return {**self.identity, "times": [file.stat().st_mtime_ns for file in self.reader.files]}
+
+    def _begun(self) -> dict[str, Any] | None:
+        """What an unfinished build in `out` is of. Raises InputError if its parts are of no use here."""
+        path = self.parts / BUILD
+        if not path.exists():
+            return None
+        begun: dict[str, Any] = read_json(path)
+        self._refuse(_decides_parts(begun), _decides_parts(self.identity), "holds an unfinished build")
+        return begun
+
+    def prepare(self) -> None:
+        """Note what is being built, and remove what an earlier start left and is of no use."""
+        path = self.parts / BUILD
+        begun, identity = self._begun(), self.identity_now()
+        if begun != identity:
             for done in [*self.parts.glob("*.json"), *self.out.glob("*.npy")]:
                 if done != path:  # which marks the folder as ours, whenever a kill comes
                     done.unlink()
@@ -148,8 +185,7 @@ class _Job:
         if begun and begun != identity:
             self.progress.say("input or settings changed since this build began; what is the same is not done again")
         for folder in (self.out, self.parts, self.out / TOKENIZER):
-            for left in folder.glob(".*.tmp"):
-                left.unlink()
+            remove_temporaries(folder)
         self.tokenizer.save(self.out / TOKENIZER)
 
     def _refuse(self, theirs: dict[str, Any], ours: dict[str, Any], what: str) -> None:
@@ -228,7 +264,6 @@ class _Job:
         if share > MAX_UNKNOWN:
             manifest["unknown allowed"] = True
         write_json(self.out / MANIFEST, manifest)
-        shutil.rmtree(self.parts)
         return manifest
 
     def _shard(self, shard: ShardPlan, parts: list[Part]) -> dict[str, Any]:

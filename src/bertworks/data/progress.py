@@ -19,7 +19,8 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line."""
         if self.show:
-            print(text, file=sys.stderr, flush=True)
+            shown = text.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
+            print(shown, file=sys.stderr, flush=True)
 
     def at(self, done: float) -> None:
         """`done` of the stage's total is done."""

@@ -483,6 +483,60 @@ def test_bad_files_are_named(tmp_path: Path, name: str, content: bytes, message:
     assert str(tmp_path) in str(error.value)
 
 
+def damaged(trained: Tokenizer, *path: str | int, value: object = None) -> str:
+    """The tokenizer.json of `trained` with another value at one place."""
+    parts = json.loads(trained.pipeline)
+    inner = parts
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return json.dumps(parts)
+
+
+REPLACE = ("normalizer", "normalizers", 0, "pattern")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("model", "type"), {"a": 1}, "its model is"),
+        (("model", "vocab"), {"[PAD]": -1}, "cannot read"),
+        (("model", "vocab"), {"[PAD]": 2**70}, "cannot read"),
+        (("model", "vocab", "e"), 77777, "do not have the ids 0 to"),
+        (("model", "max_input_chars_per_word"), "many", "cannot read"),
+        (("normalizer",), {"type": "Nonsense"}, "cannot read"),
+        (("pre_tokenizer", "pretokenizers"), 3, "cannot read"),
+        (("added_tokens",), [{"id": 1}], "cannot read"),
+        (REPLACE, {"Regex": "("}, "cannot read"),
+        (REPLACE, {"String": ""}, "step Replace has an empty pattern"),
+        (REPLACE, {"Regex": ""}, "step Replace has an empty pattern"),
+        (("post_processor", "pair"), [], "has 0 texts in a pair"),
+    ],
+)
+def test_a_hand_damaged_pipeline_is_one_message(
+    trained: Tokenizer, tmp_path: Path, path: tuple[str | int, ...], value: object, message: str
+) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_text(damaged(trained, *path, value=value), encoding="utf-8")
+    with pytest.raises(InputError, match=message) as error:
+        Tokenizer.load(tmp_path)
+    assert str(error.value).startswith(str(file))
+
+
+def test_an_endless_expression_ends_in_a_message(trained: Tokenizer, capfd: pytest.CaptureFixture[str]) -> None:
+    tokenizer = Tokenizer(damaged(trained, *REPLACE, value={"Regex": "(x+x+)+y"}), "its/tokenizer.json")
+    with pytest.raises(InputError, match="its/tokenizer.json: the tokenizers library stopped at a text"):
+        tokenizer.tokenize("x" * 40)
+    capfd.readouterr()  # the library's own words about it
+
+
+def test_a_piece_without_text(tmp_path: Path) -> None:
+    """The mark of continuation alone is a piece like any other."""
+    tokenizer = Tokenizer.load(write_vocab(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, "##", "a"]), lowercase=False)
+    assert check(tokenizer, ["A a"]).warnings
+    tokenizer.save(tmp_path / "out")
+
+
 def test_other_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         Tokenizer.load(tmp_path / "nothing")

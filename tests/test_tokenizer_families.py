@@ -412,6 +412,7 @@ def test_damaged_models_are_refused_or_usable(
         )
 
 
+@pytest.mark.heavy
 def test_damage_to_a_published_model(tmp_path: Path) -> None:
     """Bits flipped in the character map of ALBERT's: refused, or it can still be used on any text."""
     data = shared("data/vocab/albert-base-v2/spiece.model").read_bytes()
@@ -505,6 +506,14 @@ def test_a_pipeline_that_would_fail_in_use_is_refused(
     pipeline[part][key] = value
     with pytest.raises(InputError, match=said):
         Tokenizer(json.dumps(pipeline))
+
+
+def test_two_pieces_with_one_id_are_refused(bpe: Tokenizer) -> None:
+    """The library keeps one of the two when it writes the file, and then misses the other in a merge."""
+    parts = json.loads(bpe.pipeline)
+    parts["model"]["vocab"] |= {f"extra{i}": i for i in parts["model"]["vocab"].values()}
+    with pytest.raises(InputError, match="x.json: "):
+        Tokenizer(json.dumps(parts), "x.json")
 
 
 def test_settings_of_a_wrong_type_are_refused(bpe: Tokenizer, tmp_path: Path) -> None:

@@ -187,9 +187,8 @@ def _text_warnings(tokenizer: Tokenizer, chunks: dict[str, int], scripts: list[S
             out.append(f"{row.unknown / row.words:.0%} of the {row.script} words are [UNK]: the vocabulary lacks them.")
     cased = sum(count for chunk, count in chunks.items() if chunk != chunk.lower())
     special = {*tokenizer.roles.values()}
-    no_capitals = all(
-        p == p.lower() for p in map(tokenizer.readable, range(tokenizer.vocab_size)) if p[0] != "[" and p not in special
-    )
+    pieces = map(tokenizer.readable, range(tokenizer.vocab_size))
+    no_capitals = all(piece == piece.lower() for piece in pieces if piece[:1] != "[" and piece not in special)
     if cased and no_capitals and not tokenizer.lowercase:
         out.append(
             f"{cased:,} words of the text have capitals, the vocabulary has none and text is not lower-cased: "

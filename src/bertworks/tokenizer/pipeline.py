@@ -3,8 +3,9 @@
 Special tokens are known by what they do (their role), not by their text: BERT's [CLS] is RoBERTa's <s>.
 """
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,10 +42,13 @@ def check_pipeline(pipeline: str, where: str) -> str:
         kind = json.loads(pipeline)["model"]["type"]
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
-    read = _read(pipeline, where).to_str()
+    read = library_of(pipeline, where).to_str()
     parts = json.loads(read)
+    for step in [*steps(parts, "normalizer"), *steps(parts, "pre_tokenizer")]:
+        if step.get("pattern") in ({"String": ""}, {"Regex": ""}):
+            raise InputError(f"{where}: its step {step['type']} has an empty pattern; expected characters to find")
     if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer")):
         raise InputError(f"{where}: its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's")
     if parts["model"].get("dropout"):
@@ -54,16 +58,35 @@ def check_pipeline(pipeline: str, where: str) -> str:
     return read
 
 
-def _read(pipeline: str, where: str) -> tokenizers.Tokenizer:
+def library_of(pipeline: str, where: str) -> tokenizers.Tokenizer:
+    """The library's object for a tokenizer.json, without padding and truncation. Raises InputError if it has none."""
     try:
         library = tokenizers.Tokenizer.from_str(pipeline)
     except BaseException as error:  # the library raises nothing more special, and its panics are no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not isinstance(error, Exception) and not _is_panic(error):
             raise
         raise InputError(f"{where}: the tokenizers library cannot read this file ({error})") from None
     library.no_padding()
     library.no_truncation()
     return library
+
+
+@contextlib.contextmanager
+def panics_named(where: str) -> Iterator[None]:
+    """Turns a panic of the library over a text into an InputError: a regular expression of the file cannot be used."""
+    try:
+        yield
+    except BaseException as error:
+        if not _is_panic(error):
+            raise
+        raise InputError(
+            f"{where}: the tokenizers library stopped at a text ({error}); expected expressions in its normalizer and "
+            "pre_tokenizer that end on every text"
+        ) from None
+
+
+def _is_panic(error: BaseException) -> bool:
+    return type(error).__name__ == "PanicException"
 
 
 def steps(parts: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

@@ -30,8 +30,10 @@ from .pipeline import (
     SPACE,
     check_pipeline,
     layout_of,
+    library_of,
     lowercases,
     ordered,
+    panics_named,
     roles_of,
     steps,
     without_controls,
@@ -65,13 +67,13 @@ class Tokenizer:
 
     def __init__(self, pipeline: str, where: str = "tokenizer.json"):
         """`pipeline` is the text of a tokenizer.json; `where` names it in errors. Raises InputError if unusable."""
-        self._json = check_pipeline(pipeline, where)
+        self._json, self._where = check_pipeline(pipeline, where), where
         parts = json.loads(self._json)
         self.kind = KINDS[parts["model"]["type"]]
         # Two views of one pipeline: the original splits "[MASK]" in a text like any other text, fill-mask wants its id.
-        self._special = tokenizers.Tokenizer.from_str(self._json)
+        self._special = library_of(self._json, where)
         plain = without_controls(parts) if self.kind == "unigram" else self._json
-        self._plain = tokenizers.Tokenizer.from_str(plain)
+        self._plain = library_of(plain, where)
         self._plain.encode_special_tokens = True
         ids = self._special.get_vocab(with_added_tokens=True)
         self.vocab = ordered(ids, where)
@@ -88,7 +90,7 @@ class Tokenizer:
         self._known = KnownWords(self._plain, self.lowercase) if splits_like_bert(parts) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tokenizer, (self._json,)
+        return Tokenizer, (self._json, self._where)
 
     # ---- making one
 
@@ -130,13 +132,15 @@ class Tokenizer:
 
     def tokenize(self, text: str) -> list[str]:
         """The pieces of `text`, no special tokens added; a literal "[MASK]" is split as the original splits it."""
-        return [self.vocab[i] for i in self._plain.encode(text, add_special_tokens=False).ids]
+        with panics_named(self._where):
+            return [self.vocab[i] for i in self._plain.encode(text, add_special_tokens=False).ids]
 
     def ids_of(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of `tokenize(text)` for each text, quickly: what the corpus store is built with."""
-        if self._known is not None:
-            return self._known.ids_of(texts)
-        return [encoding.ids for encoding in self._plain.encode_batch_fast(texts, add_special_tokens=False)]
+        with panics_named(self._where):
+            if self._known is not None:
+                return self._known.ids_of(texts)
+            return [encoding.ids for encoding in self._plain.encode_batch_fast(texts, add_special_tokens=False)]
 
     def inside(self, text: str) -> str:
         """`text` as it has to be written to be tokenized like a text that has another one and a space before it."""
@@ -163,7 +167,8 @@ class Tokenizer:
         """`encode` for many texts, on every core. Raises ValueError if `pairs` has another length than `texts`."""
         library = self._special if specials else self._plain
         sides = [texts] if pairs is None else [texts, pairs]
-        found = [zip(side, library.encode_batch(side, add_special_tokens=False), strict=True) for side in sides]
+        with panics_named(self._where):
+            found = [zip(side, library.encode_batch(side, add_special_tokens=False), strict=True) for side in sides]
         return [self._frame(parts, max_length) for parts in zip(*found, strict=True)]
 
     def decode(self, ids: Iterable[int], skip_specials: bool = True) -> str:
@@ -172,12 +177,14 @@ class Tokenizer:
 
     def normalize(self, text: str) -> str:
         """The text as the vocabulary sees it, before it is split into words."""
-        return self._plain.normalizer.normalize_str(text) if self._plain.normalizer else text
+        with panics_named(self._where):
+            return self._plain.normalizer.normalize_str(text) if self._plain.normalizer else text
 
     def split(self, text: str) -> list[str]:
         """The words of a normalised text, before the vocabulary is asked for their pieces."""
         split = self._plain.pre_tokenizer
-        return [word for word, _ in split.pre_tokenize_str(text)] if split else [text]
+        with panics_named(self._where):
+            return [word for word, _ in split.pre_tokenize_str(text)] if split else [text]
 
     @property
     def pipeline(self) -> str:

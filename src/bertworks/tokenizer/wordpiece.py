@@ -80,6 +80,6 @@ def read_vocab(path: Path) -> list[str]:
 
 def evidently_syllables(vocab: Iterable[str]) -> bool:
     """Whether a vocabulary was made of lower-cased whole Hangul (published uncased ones have jamo)."""
-    pieces = [piece for piece in vocab if not (piece[0] == "[" and piece[-1] == "]")]
+    pieces = [piece for piece in vocab if not (piece[:1] == "[" and piece[-1:] == "]")]
     text = " ".join(pieces)
     return bool(SYLLABLE.search(text)) and not JAMO.search(text) and text == text.lower()

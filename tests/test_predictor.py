@@ -7,6 +7,7 @@ import itertools
 import json
 import sys
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -531,3 +532,48 @@ def test_fill_mask_on_the_command_line(pretrained, capsys):
     main(["fill-mask", str(pretrained), "a [MASK] film", "--top-k", "2"])
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "mask 1" and len(out) == 3 and out[1].endswith("film")
+
+
+# ---- weights and tables that are unlike others
+
+
+def test_a_padded_table_names_no_padded_id(tmp_path, pretrained, capsys):
+    """The rows beyond the tokenizer are the likeliest here; scores of tokens are what they are among all rows."""
+    model = build_model(replace(TINY, vocab_size=72), seed=1)
+    with torch.no_grad():
+        model.heads["mlm"].bias[len(VOCAB) :] = 9.0
+        model.heads["mlm"].bias[5] = 8.0
+    save_folder(tmp_path / "model", model, pretrained)
+    predictor = Predictor(tmp_path)
+    found = predictor.fill_mask("a [MASK] c", top_k=1000)[0]
+    assert len(found) == len(VOCAB) and found[0]["token"] == VOCAB[5] and found[0]["score"] < 0.1
+    ids = torch.tensor([predictor.tokenizer.encode("a [MASK] c", specials=True).ids])
+    with torch.no_grad():
+        scores = model.eval().masked_lm_logits(model.encoder(ids).last_hidden_state[0, 2]).softmax(-1)
+    assert abs(found[0]["score"] - float(scores[5])) < 1e-6
+    main(["fill-mask", str(tmp_path), "a [MASK] c"])
+    assert "the embedding table has 10 rows more than the tokenizer has tokens" in capsys.readouterr().err
+    assert Predictor(pretrained).note == ""
+
+
+def test_scores_that_are_no_numbers_are_never_given(classifier, pretrained, tmp_path, capsys):
+    model = load_model(classifier)
+    with torch.no_grad():
+        model.heads["classifier"].weight.fill_(3e38)
+        model.encoder.pooler.bias.fill_(9.0)
+    save_folder(tmp_path / "large", model, classifier, labels=["one", "two", "three"])
+    with pytest.raises(SystemExit):
+        main(["predict", str(tmp_path / "large"), "--string", "good film"])
+    said = capsys.readouterr()
+    assert said.out == "" and "is NaN or infinite, though its weights are not" in said.err
+    model = load_model(pretrained)
+    with torch.no_grad():
+        model.heads["mlm"].norm.weight.fill_(3e38)
+    save_folder(tmp_path / "mlm", model, pretrained)
+    with pytest.raises(InputError, match="is NaN or infinite"):
+        Predictor(tmp_path / "mlm").fill_mask("a [MASK]")
+    model.encoder.layers[1].output_norm.weight.data.fill_(3e38)
+    model.encoder.layers[1].output_norm.bias.data.fill_(3e38)
+    save_folder(tmp_path / "states", model, pretrained)
+    with pytest.raises(InputError, match="is NaN or infinite"):
+        Predictor(tmp_path / "states").embed("a")

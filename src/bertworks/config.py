@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import tomli_w
 
-from .files import InputError
+from .files import InputError, shorten
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def load_recipe(path: Path | str, cls: type[T], start: T | None = None) -> T:
             table = tomllib.load(file)
     except FileNotFoundError:
         raise InputError(f"{path}: no such recipe") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of an integer of thousands of digits
         raise InputError(f"{path}: not valid TOML: {error}") from None
     return from_dict(cls, table, str(path), start)
 
@@ -110,20 +110,21 @@ def _convert(kind: Any, value: Any, where: str, key: str, start: Any = None) -> 
         return tuple(_convert(arguments[0], item, where, f"{key}[{i}]") for i, item in enumerate(value))
     if origin is typing.Literal:
         if value not in arguments:
-            raise InputError(f"{where}: {key} = {value!r}; expected one of {', '.join(map(repr, arguments))}")
+            raise InputError(f"{where}: {key} = {shorten(value)}; expected one of {', '.join(map(repr, arguments))}")
         return value
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 1000:
         return float(value)
     if kind is Path and isinstance(value, str):
         return Path(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"{where}: {key} = {value!r} is of type {type(value).__name__}; expected {_name(kind)}")
+    if not isinstance(value, origin or kind) or (isinstance(value, bool) and kind is not bool):
+        found = f"{where}: {key} = {shorten(value)} is of type {type(value).__name__}"
+        raise InputError(f"{found}; expected {_name(kind)}")
     return value
 
 
 def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> Any:
     if not isinstance(value, dict):
-        raise InputError(f"{where}: {key} = {value!r}; expected a table of {cls.__name__} fields")
+        raise InputError(f"{where}: {key} = {shorten(value)}; expected a table of {cls.__name__} fields")
     kinds = typing.get_type_hints(cls)
     names = [f.name for f in dataclasses.fields(cls)]
     prefix = f"{key}." if key else ""

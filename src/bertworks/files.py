@@ -33,7 +33,7 @@ class InputError(Exception):
     """
 
     def __init__(self, message: str = ""):
-        super().__init__(_cut(message, _MESSAGE))
+        super().__init__(clip(message, _MESSAGE))
 
 
 class Diverged(InputError):
@@ -44,26 +44,26 @@ class NotWritten(InputError):
     """A file could not be written, for want of room or of rights: nothing that was given is to blame."""
 
 
+def clip(text: str, limit: int = 80) -> str:
+    """`text` in at most `limit` characters: beginning and end stay, dots stand for what is between them."""
+    half = (limit - 3) // 2
+    return text if len(text) <= limit else f"{text[: limit - 3 - half]}...{text[len(text) - half :]}"
+
+
 def shorten(value: object, limit: int = 80) -> str:
     """`repr(value)` in at most `limit` characters, for error messages; works for values of any size and nesting."""
     if isinstance(value, str):  # repr first would copy a text of any length
         whole = repr(value if len(value) <= limit else value[:limit] + value[-limit:])
-        return whole if len(value) <= limit and len(whole) <= limit else _cut(whole, limit)
+        return whole if len(value) <= limit and len(whole) <= limit else clip(whole, limit)
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length():,} bits"
     short = reprlib.Repr()
     short.maxlevel, short.maxstring, short.maxother = 4, limit, limit
     short.maxdict = short.maxlist = short.maxtuple = 8
     try:
-        return _cut(short.repr(value), limit)
+        return clip(short.repr(value), limit)
     except ValueError:  # a huge integer inside a list
         return f"a {type(value).__name__}"
-
-
-def _cut(text: str, limit: int) -> str:
-    """`text` in at most `limit` characters: beginning and end stay, dots stand for what is between them."""
-    half = (limit - 3) // 2
-    return text if len(text) <= limit else f"{text[: limit - 3 - half]}...{text[len(text) - half :]}"
 
 
 @contextlib.contextmanager
@@ -192,7 +192,7 @@ def _integer(text: str) -> int:
 
 def _number(text: str) -> float:
     if not math.isfinite(value := float(text)):
-        raise _Refused(f"the number {_cut(text, 40)} is too large; expected a 64-bit floating-point number")
+        raise _Refused(f"the number {clip(text, 40)} is too large; expected a 64-bit floating-point number")
     return value
 
 

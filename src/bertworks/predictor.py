@@ -16,8 +16,9 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from .checkpoint.folder import find_model, read_config
+from .checkpoint.folder import check_size, find_model, read_config
 from .checkpoint.pooling import Pooling, read_pooling
 from .evaluate import Finetuned
 from .files import InputError
@@ -26,6 +27,7 @@ from .predictions import Answered, Candidate, Chosen, Classified, answered
 from .tasks.base import Example, KindName, Prepared, Task
 from .tasks.choice import Choice
 from .tasks.classification import SEPARATOR
+from .tasks.inputs import Inputs
 from .tasks.kinds import KINDS
 from .tasks.long_texts import mean_of_windows, windows_of
 from .tasks.questions import Question
@@ -63,6 +65,7 @@ class Predictor:
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = str(self.loaded.settings.get("kind", ""))  # of its task; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs that were cut since this predictor was made
+        self.note = check_size(self.tokenizer, self.model.config, str(self.folder))  # "", or what a user should know
 
     # ---- masks
 
@@ -103,7 +106,9 @@ class Predictor:
         self._note(int(encoding.n_cut > 0), encoding.n_cut)
         ids = torch.tensor([encoding.ids], device=self.world.device)
         hidden = self.model.encoder(ids, hidden_states=False).packed[places]  # (M, D)
-        top = self.model.masked_lm_logits(hidden).float().softmax(-1).topk(min(top_k, self.tokenizer.vocab_size))
+        tokens = self.tokenizer.vocab_size  # a padded table has more rows, which no token has
+        chances = self._finite(self.model.masked_lm_logits(hidden).float()).softmax(-1)  # (M, V)
+        top = chances[:, :tokens].topk(min(top_k, tokens))
         pieces = top.indices.tolist()
         best = [row[0] for row in pieces]
         return [
@@ -162,7 +167,7 @@ class Predictor:
             inputs, owner = self._prepare("pair", [Example(*row) for row in chunk]).inputs, np.arange(len(chunk))
         else:
             inputs, owner = windows_of(self.tokenizer, [text for text, _ in chunk], self.max_length)
-        scores = compute_scores(self.model, inputs, self.world, BATCH)  # (S, K)
+        scores = self._scores(inputs)  # (S, K)
         if self.kind != "regression":
             scores = scores.sigmoid() if self.kind == "multilabel" else scores.softmax(-1)
         means, windows = mean_of_windows(scores.numpy(), owner), np.bincount(owner)
@@ -202,7 +207,7 @@ class Predictor:
         for chunk in _chunks(texts_of(texts)):
             prepared = self._prepare("tagging", from_texts(self.tokenizer, chunk, characters))
             assert isinstance(prepared, TagRows)
-            decoded = prepared.decode(compute_scores(self.model, prepared.inputs, self.world, BATCH))
+            decoded = prepared.decode(self._scores(prepared.inputs))
             for row, (tags, scores) in zip(prepared.rows, decoded, strict=True):
                 yield entities(row, tags, scores)
 
@@ -238,7 +243,7 @@ class Predictor:
         for chunk in _chunks(checked):
             prepared = self._prepare("span", [Question(str(i), *row) for i, row in enumerate(chunk)])
             assert isinstance(prepared, SpanRows)
-            scores = compute_scores(self.model, prepared.inputs, self.world, BATCH)
+            scores = self._scores(prepared.inputs)
             found = prepared.answers(scores, bool(stored.get("version_2")))
             cuts = np.bincount(prepared.windows.question, prepared.inputs.cut, len(chunk)).astype(int).tolist()
             for (_, context), answers, cut in zip(chunk, found, cuts, strict=True):
@@ -262,7 +267,7 @@ class Predictor:
         )
         for chunk in _chunks(checked):
             prepared = self._prepare("choice", [Choice(text, tuple(choices)) for text, choices in chunk])
-            scores = compute_scores(self.model, prepared.inputs, self.world, BATCH)
+            scores = self._scores(prepared.inputs)
             chances = scores.view(-1, prepared.inputs.choices).softmax(-1).tolist()
             for (_, choices), row, cut in zip(chunk, chances, prepared.inputs.cut.tolist(), strict=True):
                 best = row.index(max(row))
@@ -294,7 +299,7 @@ class Predictor:
                 batch = {name: value.to(self.world.device) for name, value in inputs.batch(batch_rows).items()}
                 mask = batch["attention_mask"]
                 states = self.model.encoder(batch["input_ids"], mask, hidden_states=False).last_hidden_state
-                part[batch_rows] = how.pool(states, mask).cpu().numpy()
+                part[batch_rows] = self._finite(how.pool(states, mask)).cpu().numpy()
             parts.append(part)
         vectors = np.concatenate(parts)
         return vectors[0] if isinstance(texts, str) else vectors
@@ -308,6 +313,19 @@ class Predictor:
             raise InputError(
                 f"{self.folder} has no {head}, so it cannot do this; bertworks finetune --model {self.folder} adds one"
             )
+
+    def _scores(self, inputs: Inputs) -> Tensor:
+        """Scores of the supervised head: (S, K), of a token head (T, K)."""
+        return self._finite(compute_scores(self.model, inputs, self.world, BATCH))
+
+    def _finite(self, values: Tensor) -> Tensor:
+        """The same values. Raises InputError if one is NaN or infinite, which says nothing."""
+        if not values.isfinite().all():
+            raise InputError(
+                f"{self.folder}: what the model computes is NaN or infinite, though its weights are not; they are too "
+                "large: take the model of an earlier step, or train with a lower learning rate"
+            )
+        return values
 
     def _prepare(self, kind: KindName, rows: Sequence[Any]) -> Prepared:
         """Rows featurised, what was cut noted."""

@@ -82,7 +82,7 @@ def refusal(source, out, **options) -> str:
     with pytest.raises(InputError) as caught:
         convert(source, out, ConvertOptions(**options))
     assert not out.exists() or not any(out.iterdir())
-    assert not [file for file in out.parent.iterdir() if "converting" in file.name or file.name.endswith(".tmp")]
+    assert not [file for file in out.parent.iterdir() if file.name.endswith((".new", ".tmp"))]
     return str(caught.value)
 
 
@@ -144,6 +144,37 @@ def test_an_old_pickle_by_an_explicit_flag(tmp_path):
     assert done.ignored["cls.predictions.decoder.weight"] == "equal copy of a tensor it is tied to"
     same_outputs(model, type(model).from_pretrained(tmp_path / "out"))
     assert not load_tokenizer(tmp_path / "out").lowercase
+
+
+def test_an_old_pickle_in_several_files(tmp_path):
+    """As transformers wrote them above 10 GB, with an index."""
+    model = old_pickle(tmp_path)
+    folder, out = tmp_path / "src", tmp_path / "out"
+    tensors = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    (folder / "pytorch_model.bin").unlink()
+    names = [f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)]
+    places = {name: names[i % 2] for i, name in enumerate(tensors)}
+    for file in names:
+        torch.save({name: tensor for name, tensor in tensors.items() if places[name] == file}, folder / file)
+    index = folder / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    assert f"only {index.name}, a pickle; --allow-pickle reads it" in refusal(folder, out)
+    with pytest.raises(InputError, match="a pickle can run code; bertworks convert"):
+        load_model(folder)
+    convert(folder, out, ConvertOptions(allow_pickle=True, do_lower_case=False))
+    same_outputs(model, type(model).from_pretrained(out))
+    for broken, message in (
+        ({**places, "more": names[0]}, f"{names[0]}: it and {index.name} do not agree on more"),
+        ({**places, "more": "../x.bin"}, "names ../x.bin, which is no file of this folder"),
+        ({**places, "more": "\0" * 100_000}, "which is no file of this folder"),
+        ({**places, "more": "x" * 100_000}, "which is no file of this folder"),
+    ):
+        index.write_text(json.dumps({"weight_map": broken}))
+        found = refusal(folder, tmp_path / "other", allow_pickle=True, do_lower_case=False)
+        assert message in found and len(found) < 500
+    (folder / names[0]).write_bytes(b"x")
+    index.write_text(json.dumps({"weight_map": places}))
+    assert "damaged" in refusal(folder, tmp_path / "other", allow_pickle=True, do_lower_case=False)
 
 
 class Trap:
@@ -420,7 +451,10 @@ def test_what_contradicts_itself_is_refused_by_name(saved, tmp_path):
     change(saved, model_type="bert")
     (saved / "tokenizer.json").unlink()
     (saved / "vocab.txt").write_text("\n".join(VOCAB[:-1]) + "\n")
-    assert f"vocab.txt has {len(VOCAB) - 1} tokens, the embedding table {len(VOCAB)} rows" in refusal(saved, out)
+    assert (
+        f"vocab.txt: the tokenizer has {len(VOCAB) - 1} tokens, the model's embedding table {len(VOCAB)} rows"
+        in refusal(saved, out)
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -454,6 +488,17 @@ def test_original_weights_beside_a_config_json_are_pointed_to(saved, tmp_path):
     assert f"bertworks convert {saved / 'bert_model.ckpt'} NEW-FOLDER" in refusal(saved, tmp_path / "out")
 
 
+def test_a_padded_table_is_said(tmp_path):
+    file = tmp_path / "vocab.txt"
+    file.write_text("\n".join(VOCAB) + "\n")
+    rows = -(-len(VOCAB) // 8) * 8 + 8
+    model = build_model(ModelConfig(**SHAPE | {"vocab_size": rows}), seed=1)
+    save_folder(tmp_path / "src", model, Tokenizer.load(file, lowercase=True))
+    done = convert(tmp_path / "src", tmp_path / "out")
+    assert any(f"has {rows - len(VOCAB)} rows more than the tokenizer has tokens" in note for note in done.notes)
+    assert load_model(tmp_path / "out").config.vocab_size == rows
+
+
 def test_a_place_that_is_taken_is_left_alone(saved, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("mine")
@@ -482,7 +527,7 @@ def test_a_killed_or_failed_convert_leaves_no_half_folder(saved, tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(module, "load_model", worse)
         assert "not written: read back, tensors differ by 0.0001" in refusal(saved, tmp_path / "out")
-    remains = tmp_path / ".out.converting"  # of a process that could not clean up
+    remains = tmp_path / ".out.new"  # of a process that could not clean up
     remains.mkdir()
     (remains / "config.json").write_text("{")
     convert(saved, tmp_path / "out")

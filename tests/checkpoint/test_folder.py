@@ -144,6 +144,15 @@ def test_the_card_tells_the_runs_facts(tmp_path):
     assert "bad\\|worse, good" in card and "| parameters, total |" in card
 
 
+def test_the_card_shows_labels_as_they_are(tmp_path):
+    labels = ["<script>alert(1)</script>", "a|b\n# top", "[x](http://x) ![](y) `z`", "*_really_*", "snake_case", "c\\d"]
+    save_folder(tmp_path, build_model(TINY, ("classifier",), len(labels), seed=1), None, {"title": "<b>"}, labels)
+    card = (tmp_path / "README.md").read_text()
+    row = next(line for line in card.splitlines() if line.startswith("| labels |"))
+    assert "<" not in card and "# &lt;b&gt;\n" in card and "&lt;script&gt;alert(1)&lt;/script&gt;" in row
+    assert r"a\|b \# top, \[x\](http://x) \!\[\](y) \`z\`, \*\_really\_\*, snake_case, c\\d |" in row
+
+
 def test_labels_must_fit_the_classifier(tmp_path):
     model = build_model(TINY, ("classifier",), labels=3, seed=1)
     with pytest.raises(ValueError, match="2 labels for a classifier with 3 outputs"):
@@ -235,6 +244,7 @@ def refusal(folder: Path, call=load_model) -> str:
 
 def test_missing_folder_config_and_weights(saved, tmp_path):
     assert "no such folder" in refusal(tmp_path / "nowhere")
+    saved = saved.rename(tmp_path / "other")
     assert f"there is one in {saved}" in refusal(tmp_path)
     (saved / "model.safetensors").unlink()
     assert "no model.safetensors" in refusal(saved)
@@ -295,6 +305,23 @@ def test_an_untied_decoder_is_refused(saved):
     assert f"cls.predictions.decoder.weight: differs from {WORD}" in refusal(saved)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_no_numbers_are_refused_by_name_unless_told(saved, value):
+    def change(tensors):
+        tensors["bert.pooler.dense.bias"][3] = value
+        tensors[WORD][2, 1] = value
+
+    change_weights(saved, change)
+    for load in (load_model, load_encoder, lambda folder: initial_model(folder, ("mlm", "nsp"), 0, seed=1)):
+        assert f"NaN or infinity in {WORD}, bert.pooler.dense.bias; a training that" in refusal(saved, load)
+    assert not load_model(saved, finite=False).encoder.pooler.bias.isfinite().all()
+
+
+def test_weights_beyond_float32_are_refused(saved):
+    change_weights(saved, lambda tensors: tensors.update({WORD: tensors[WORD].double() * 1e300}))
+    assert f"NaN or infinity in {WORD}" in refusal(saved)
+
+
 def test_two_spellings_of_one_tensor_are_refused(saved):
     change_weights(saved, lambda tensors: tensors.update({"pooler.dense.bias": torch.zeros(16)}))
     assert "two tensors for bert.pooler.dense.bias" in refusal(saved)
@@ -307,7 +334,7 @@ def test_two_spellings_of_one_tensor_are_refused(saved):
         ({"model_type": ["bert"]}, "model_type = ['bert']"),
         ({"model_type": "roberta"}, "roberta.embeddings.word_embeddings.weight: missing"),
         ({"model_type": None, "hidden_size": None}, "model_type = None"),
-        ({"hidden_act": "tanh"}, "hidden_act = 'tanh'; expected one of gelu"),
+        ({"hidden_act": "mish"}, "hidden_act = 'mish'; expected one of gelu"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
         ({"add_cross_attention": True}, "add_cross_attention is set"),
         ({"hidden_size": "16"}, "hidden_size = '16' is of type str"),
@@ -339,6 +366,68 @@ def test_values_of_a_wrong_kind_are_refused(saved, changes, message):
     assert message in refusal(saved)
 
 
+HUGE = 10**9
+HOSTILE = [
+    ({"num_hidden_layers": HUGE}, "num_hidden_layers = 1000000000; expected a positive number of at most 1,000"),
+    ({"num_hidden_layers": 900}, "num_hidden_layers = 900 in config.json, but only"),
+    ({"num_hidden_layers": HUGE, "model_type": "albert", "embedding_size": 16}, "num_hidden_layers = 1000000000"),
+    ({"vocab_size": HUGE}, "vocab_size = 1000000000; expected a positive number of at most 16,777,216"),
+    ({"hidden_size": 1 << 24}, "word_embeddings.weight: found 35x16 float32, expected 35x16777216"),
+    ({"intermediate_size": 10**90}, "intermediate_size = 1000"),
+    ({"pad_token_id": 1 << 40}, "pad_token_id = 1099511627776"),
+    ({"max_position_embeddings": -1}, "max_position_embeddings = -1"),
+    ({"layer_norm_eps": -1e-12}, "layer_norm_eps = -1e-12; expected a number from 0 to 1"),
+    ({"layer_norm_eps": 10**90}, "layer_norm_eps = 1e+90"),
+    ({hf.TOP: {"bilstm_layers": HUGE}}, "expected top.bilstm_layers of 0 to 100"),
+    ({hf.TOP: {"layers": "concat-last-1000000000"}}, "concat-last-1000000000"),
+    ({hf.TOP: [1]}, "config.json"),
+    ({"hidden_act": "x" * 100_000}, "hidden_act = 'xxx"),
+    ({"architectures": "x" * 100_000}, "architectures = 'xxx"),
+    ({"model_type": ["x" * 100_000]}, "model_type = ['xxx"),
+    ({"position_embedding_type": {"x": "x" * 100_000}}, "position_embedding_type = {'x'"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), HOSTILE)
+def test_a_hostile_config_ends_at_once_in_a_short_message(saved, changes, message):
+    change_config(saved, **changes)
+    found = refusal(saved)
+    assert message in found and len(found) < 3000
+
+
+def test_config_json_that_is_nested_or_has_endless_numbers(saved):
+    whole = (saved / "config.json").read_text()
+    for value, message in (("[" * 100_000, "nested"), ("9" * 5_000, "an integer of 5,000 digits"), ("NaN", "NaN is")):
+        (saved / "config.json").write_text(whole.replace('"vocab_size": 35', f'"vocab_size": {value}'))
+        assert message.replace("nested", "inside each other") in refusal(saved)
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ({"kind": "span"}, "bertworks_task.kind = 'span' of a classifier; expected single, pair"),
+        ({"kind": ["single"]}, "bertworks_task.kind = ['single'] of a classifier"),
+        ({"name": 5}, "name = 5 is of type int; expected str"),
+        ({"null_score_diff_threshold": "high"}, "null_score_diff_threshold = 'high' is of type str"),
+        ({"doc_stride": 0}, "doc_stride = 0; expected 1 or more"),
+        ({"n_best_size": 10**50}, "n_best_size = 1000"),
+    ],
+)
+def test_what_a_task_stored_is_checked(task, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        hf.task_of({"id2label": {"0": "a", "1": "b"}, hf.TASK: task}, "classifier")
+    assert hf.task_of({hf.TASK: {"kind": "pair", "other": [1]}}, "classifier") == {"kind": "pair", "other": [1]}
+
+
+@pytest.mark.parametrize(
+    "names", [{"0": "a", "00": "b"}, {"9" * 5000: "a"}, {"0": "\ud800"}, ["a"], {"1": "a" * 10**5}]
+)
+def test_labels_that_are_no_labels_are_refused(names):
+    with pytest.raises(InputError, match="id2label = ") as error:
+        hf.labels_from_hf({"id2label": names}, "config.json")
+    assert len(str(error.value)) < 200
+
+
 def test_a_tokenizer_config_that_is_no_table_is_refused(saved):
     (saved / "tokenizer_config.json").write_text("[]")
     with pytest.raises(InputError, match=r"tokenizer_config.json: found a list; expected a table"):
@@ -368,6 +457,21 @@ def test_a_tokenizer_of_another_size_or_none(saved, tmp_path, tokenizer):
     assert "tokenizer.json" in refusal(saved, load_tokenizer)
     with pytest.raises(InputError, match=re.escape(str(saved))):
         save_folder(tmp_path / "other", build_model(TINY, seed=1), saved)
+
+
+@pytest.mark.parametrize(("rows", "fits"), [(40, True), (64, True), (1056, True), (36, False), (1064, False)])
+def test_an_embedding_table_that_was_padded(rows, fits, tmp_path, tokenizer):
+    """To a multiple of 8, up to a thousand rows; any other size means that the tokenizer is another one, or was cut."""
+    model = build_model(dataclasses.replace(TINY, vocab_size=rows), seed=1)
+    if fits:
+        save_folder(tmp_path / "model", model, tokenizer)
+        assert load_tokenizer(tmp_path / "model").vocab_size == 35
+        note = folders.check_size(tokenizer, model.config, "")
+        assert note.startswith(f"the embedding table has {rows - 35} rows more than the tokenizer has tokens (35)")
+    else:
+        with pytest.raises(InputError, match=f"35 tokens, the model's embedding table {rows} rows"):
+            save_folder(tmp_path / "model", model, tokenizer)
+    assert folders.check_size(tokenizer, TINY, "") == ""
 
 
 # ---- failed and killed writes
@@ -421,6 +525,20 @@ def test_remains_of_a_killed_run_are_cleared(saved):
     (remains / "model.safetensors").write_text("half")
     save_folder(saved, build_model(TINY, seed=2), None)
     assert not remains.exists()
+
+
+@pytest.mark.parametrize("load", [load_model, load_encoder, load_tokenizer, read_config])
+def test_a_run_folder_means_its_model(saved, load):
+    assert saved.name == "model"
+    one, other = load(saved), load(saved.parent)
+    assert type(one) is type(other)
+    if isinstance(one, torch.nn.Module):
+        assert all(torch.equal(p, other.state_dict()[name]) for name, p in one.state_dict().items())
+
+
+def test_a_training_starts_from_a_run_folder(saved):
+    start = initial_model(saved.parent, ("mlm", "nsp"), labels=0, seed=9)
+    assert start.fresh == [] and same_state(start.model, load_model(saved))
 
 
 def test_load_encoder_gives_the_encoder(saved):

@@ -335,7 +335,9 @@ def test_what_other_software_pools_elsewhere_is_refused(tmp_path):
     save_folder(tmp_path / "model", build_model(shape("left"), ("classifier",), 2, seed=1), None)
     assert load_model(tmp_path / "model").config.direction == "left"
     settings = json.loads((tmp_path / "model/config.json").read_text())
-    (tmp_path / "model/config.json").write_text(json.dumps(settings | {"model_type": "bert"}))
+    (tmp_path / "model/config.json").write_text(
+        json.dumps(settings | {"model_type": "bert", "hidden_dropout_prob": 0.1})
+    )
     for load in (load_model, lambda path: initial_model(path, ("classifier",), 2, seed=1)):
         with pytest.raises(InputError, match="is_decoder is set"):
             load(tmp_path / "model")

@@ -75,7 +75,7 @@ def parameters(module: torch.nn.Module) -> int:
 @pytest.mark.parametrize(
     "change",
     [
-        {"hidden_act": "tanh"},
+        {"hidden_act": "mish"},
         {"hidden_size": 15},
         {"num_hidden_layers": -1},
         {"direction": "up"},

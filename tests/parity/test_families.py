@@ -333,7 +333,7 @@ def change(folder, **settings) -> None:
         ("AlbertModel", {"embedding_size": 16}, "word_embeddings.weight: found 97x12 float32, expected 97x16"),
         ("DistilBertForMaskedLM", {"n_layers": 6}, "distilbert.transformer.layer.3.attention.q_lin.weight: missing"),
         ("DistilBertForMaskedLM", {"n_layers": 2}, "distilbert.transformer.layer.2.attention.k_lin.bias: left over"),
-        ("DistilBertForMaskedLM", {"activation": "tanh"}, "hidden_act = 'tanh'"),
+        ("DistilBertForMaskedLM", {"activation": "mish"}, "hidden_act = 'mish'"),
         ("RobertaModel", {"pad_token_id": "1"}, "pad_token_id = '1' is of type str"),
         ("RobertaModel", {"max_position_embeddings": 2}, "position_offset = 2 leaves none"),
         ("RobertaModel", {"model_type": "xlm"}, "model_type = 'xlm'; expected one of bert, roberta, albert, distilb"),

@@ -1,12 +1,16 @@
 """Equality with transformers on random tiny models: outputs, padding of every kind, folders written by either side."""
 
+import json
+
 import pytest
 import safetensors.torch
 import torch
 from torch.nn import functional as F
 
 from bertworks.checkpoint.folder import load_encoder, load_model, save_folder
-from bertworks.model.heads import Model
+from bertworks.files import InputError
+from bertworks.model.config import ModelConfig
+from bertworks.model.heads import Model, build_model
 from bertworks.objectives import LanguageModelObjective
 
 transformers = pytest.importorskip("transformers")
@@ -247,3 +251,50 @@ def test_a_language_model_and_its_loss(shape, tmp_path):
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
     with torch.no_grad():
         close(again(ids, token_type_ids=types, attention_mask=mask.long()).logits[mask], expected.logits[mask])
+
+
+@pytest.mark.parametrize("activation", ["tanh", "linear", "gelu_python", "silu"])
+@torch.no_grad()
+def test_rarer_activations(activation, tmp_path):
+    theirs = peer("BertForMaskedLM", SHAPES[0] | {"hidden_act": activation})
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours, (ids, types) = load_model(tmp_path / "theirs"), inputs()
+    compare(ours, theirs, ids, types, masks(*ids.shape)["right"])
+    save_folder(tmp_path / "ours", ours, None)
+    back = transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").eval()
+    compare(ours, back, ids, types, masks(*ids.shape)["right"])
+
+
+OWN = {  # what no class of transformers computes, and the classes that the tensors' names are those of
+    "rotary": ({"position_embedding_type": "rotary"}, ["BertForMaskedLM", "BertModel"]),
+    "static": ({"num_hidden_layers": 0, "norm": "pre"}, ["BertModel"]),
+    "lstm": ({"layer_type": "lstm"}, ["BertForMaskedLM"]),
+    "right": ({"direction": "right"}, ["BertForMaskedLM"]),
+    "roberta": ({"family": "roberta", "norm": "pre"}, ["RobertaForMaskedLM", "RobertaModel"]),
+    "albert": ({"family": "albert", "feed_forward": "geglu"}, ["AlbertForMaskedLM"]),
+    "distilbert": ({"family": "distilbert", "type_vocab_size": 0, "norm": "pre"}, ["DistilBertForMaskedLM"]),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_no_class_of_transformers_takes_a_folder_of_our_own(name, tmp_path):
+    """Not even one that is named by the caller: it would start at random what it does not find, and only warn."""
+    changes, classes = OWN[name]
+    shape = {key: value for key, value in SHAPES[0].items() if key != "hidden_act"}
+    config = ModelConfig(**{"vocab_size": 97, "max_position_embeddings": 24, **shape, **changes})
+    model = build_model(config, ("mlm",), seed=1)
+    save_folder(tmp_path, model, None)
+    for cls in [*classes, "AutoModel"]:
+        with pytest.raises(Exception, match="bertworks"):
+            getattr(transformers, cls).from_pretrained(tmp_path)
+    assert load_model(tmp_path).config == config
+    card = (tmp_path / "README.md").read_text().split("---\n")[2].strip().splitlines()
+    assert card[2].startswith("**Load it with bertworks: no class of transformers computes this model")
+    settings = json.loads((tmp_path / "config.json").read_text())  # as they were written before
+    key = "dropout" if name == "distilbert" else "hidden_dropout_prob"
+    assert settings[key] == "0.1 (bertworks alone computes this model)"
+    (tmp_path / "config.json").write_text(json.dumps(settings | {key: 0.1}))
+    assert load_model(tmp_path).config == config
+    (tmp_path / "config.json").write_text(json.dumps(settings | {key: "0,1 (bertworks alone computes this model)"}))
+    with pytest.raises(InputError, match="hidden_dropout_prob = '0,1"):
+        load_model(tmp_path)

@@ -1,6 +1,8 @@
 """The model card: README.md of a model folder, with the front matter that model hubs read, from a run's own facts."""
 
+import html
 import json
+import re
 from typing import Any
 
 from ..model.config import ModelConfig
@@ -57,8 +59,9 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     loose = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in facts.items() if isinstance(value, dict)}
     lines = ["---", *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()), "---", ""]
-    known = f"`{architecture}` in transformers" if transformers else "no class of transformers fits"
-    lines += [f"# {title}", "", f"An encoder {made}; {known}.", ""]
+    alone = "**Load it with bertworks: no class of transformers computes this model, and none loads this folder.** "
+    known = f"`{architecture}` in transformers" if transformers else "`model_type` is `bertworks`"
+    lines += [f"# {_plain(title)}", "", f"{'' if transformers else alone}An encoder {_plain(made)}; {known}.", ""]
     lines += _section("Shape", rows)
     lines += _section("Run", loose) if loose else []
     for name, table in tables.items():
@@ -78,7 +81,7 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
 
 def _section(name: str, table: dict[str, Any]) -> list[str]:
     rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in _flat(table).items()]
-    return [f"## {name[:1].upper()}{name[1:]}", "", "| | |", "|---|---|", *rows, ""]
+    return [f"## {_plain(name[:1].upper() + name[1:])}", "", "| | |", "|---|---|", *rows, ""]
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -97,4 +100,11 @@ def _cell(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    return _plain(value).replace("|", "\\|")
+
+
+def _plain(value: Any) -> str:
+    """A value as one line of Markdown that shows it as it is, without markup or HTML of its own."""
+    line = re.sub(r"[\x00-\x1f\x7f\u2028\u2029]", " ", str(value))
+    marked = re.sub(r"[\\`*\[\]~$!#]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line)
+    return html.escape(marked, quote=False)

@@ -4,7 +4,6 @@ The folder is made beside its place and put there only when it has passed: every
 was, and both compute the same.
 """
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +14,13 @@ from torch import Tensor
 
 from ..files import InputError, read_json
 from ..model.heads import Model
-from .folder import CONFIG, assemble, load_model, save_folder
+from .folder import CONFIG, assemble, check_size, load_model, save_folder
 from .kept import kept_of
+from .places import new_folder
 from .pooling import Pooling, write_pooling
 from .sources import Source, read_source
 from .tables import with_positions, without_heads
+from .weights import check_finite
 
 TOLERANCE = 1e-5  # of what two models compute from the same weights
 LENGTH = 16  # tokens of the text they are compared on
@@ -36,7 +37,7 @@ class ConvertOptions:
     hidden_act: Literal["gelu", "gelu_new"] | None = None  # of a TensorFlow checkpoint older than February 2019: gelu
     pooling: str | None = None  # for sentence-transformers: cls, max, mean, ...; left out: the source's, or mean
     normalize: bool | None = None  # for sentence-transformers: vectors of length 1; left out: as in the source, or not
-    allow_pickle: bool = False  # read a pytorch_model.bin, by torch's restricted loader
+    allow_pickle: bool = False  # read a pytorch_model.bin or its shards, by torch's restricted loader
 
 
 class Row(NamedTuple):
@@ -67,34 +68,24 @@ def convert(source: Path | str, out: Path | str, options: ConvertOptions | None 
     options, out = options or ConvertOptions(), Path(out)
     if options.to == "folder" and (options.pooling is not None or options.normalize is not None):
         raise InputError("--pooling and --normalize are for --to sentence-transformers; add it, or leave them out")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is there already, and not empty; give a new folder")
+    with new_folder(out) as staging:
+        return _converted(source, staging, out, options)
+
+
+def _converted(source: Path | str, staging: Path, out: Path, options: ConvertOptions) -> Converted:
+    """The model is in `staging`, to be moved to `out`. Raises InputError if what is read back differs."""
     found = read_source(source, options.do_lower_case, options.hidden_act, options.allow_pickle)
-    model = assemble(found.config, found.settings, found.tensors, found.folder)
-    _check_numbers(found)
+    check_finite({found.names[name]: tensor.float() for name, tensor in found.tensors.items()}, found.folder)
+    model = assemble(found.config, found.settings, found.tensors, found.folder, finite=False)
     changed, notes = _changed(model, found, options)
-    staging = out.absolute().with_name(f".{out.absolute().name}.converting")
-    shutil.rmtree(staging, ignore_errors=True)  # of a killed run
-    try:
-        _write(staging, changed, found, options)
-        converted = _compared(model, load_model(staging), found, notes)
-        if converted.tensor_difference > 0 or converted.output_difference > TOLERANCE:
-            raise InputError(
-                f"{out}: not written: read back, tensors differ by {converted.tensor_difference:.2g} and outputs by "
-                f"{converted.output_difference:.2g}; this is an error of bertworks or of the disk"
-            )
-        staging.rename(out)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    _write(staging, changed, found, options)
+    converted = _compared(model, load_model(staging), found, notes)
+    if converted.tensor_difference > 0 or converted.output_difference > TOLERANCE:
+        raise InputError(
+            f"{out}: not written: read back, tensors differ by {converted.tensor_difference:.2g} and outputs by "
+            f"{converted.output_difference:.2g}; this is an error of bertworks or of the disk"
+        )
     return converted
-
-
-def _check_numbers(found: Source) -> None:
-    """Raises InputError for weights with which nothing can be computed, nor compared."""
-    bad = sorted(found.names[name] for name, t in found.tensors.items() if not t.to(torch.float32).isfinite().all())
-    if bad:
-        shown = ", ".join(bad[:4]) + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
-        raise InputError(f"{found.folder}: NaN or infinity in {shown}; a training that diverged, or a damaged file?")
 
 
 def _compared(model: Model, back: Model, found: Source, notes: list[str]) -> Converted:
@@ -131,6 +122,8 @@ def _changed(model: Model, found: Source, options: ConvertOptions) -> tuple[Mode
         notes.append(f"{' and '.join(sorted(kinds))} became float32; {how}")
     if found.tokenizer is None:
         notes.append("warning: there is no tokenizer beside the weights, so none is written")
+    elif spare := check_size(found.tokenizer, model.config, str(found.folder)):
+        notes.append(spare)
     had = model.config.max_length
     if options.positions not in (0, had):
         model = with_positions(model, options.positions)

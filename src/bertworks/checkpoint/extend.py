@@ -15,6 +15,7 @@ from ..files import InputError, read_lines
 from ..tokenizer import Tokenizer
 from .folder import CONFIG, find_model, load_model, read_config, save_folder
 from .kept import kept_of
+from .places import new_folder
 from .pooling import read_pooling, write_pooling
 from .tables import with_rows
 
@@ -35,12 +36,15 @@ def extend_folder(folder: Path | str, words: Path | str, out: Path | str) -> Ext
     """Write to `out` the model or tokenizer in `folder`, with the words of a file, a word a line.
 
     A model keeps its heads, labels, task and (of sentence-transformers) pooling. Raises InputError if no word is left
-    to add, the vocabulary is not a WordPiece one, or `out` is there already.
+    to add, the vocabulary is not a WordPiece one, or `out` holds anything.
     """
-    (folder, pooling), out = read_pooling(find_model(folder)), Path(out)
-    if out.exists():
-        raise InputError(f"{out} is there already; give a new folder")
-    found = extend(Tokenizer.load(folder), read_words(Path(words)), f"{words}")
+    with new_folder(out) as staging:
+        return _extended(Path(folder), Path(words), staging)
+
+
+def _extended(folder: Path, words: Path, out: Path) -> Extended:
+    folder, pooling = read_pooling(find_model(folder))
+    found = extend(Tokenizer.load(folder), read_words(words), f"{words}")
     if not (folder / CONFIG).exists():
         found.tokenizer.save(out)
         return found

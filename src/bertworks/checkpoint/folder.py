@@ -10,7 +10,7 @@ the new one, or at worst one without config.json, which nothing reads.
 import dataclasses
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ..files import InputError, NotWritten, atomic_write, flush_folder, read_json, write_json, write_text
+from ..files import InputError, NotWritten, atomic_write, read_json, write_json, write_text
 from ..model.encoder import Encoder, ModelConfig, initialise
 from ..model.heads import BARE, HeadName, Model, build_head, build_model
 from ..model.top import Top, TopConfig
@@ -27,10 +27,14 @@ from . import hf
 from .card import model_card
 from .families import family_in, family_of
 from .names import Family, heads_in
-from .weights import WEIGHTS, read_weights
+from .places import CONFIG as CONFIG
+from .places import find_model as find_model
+from .places import move_in
+from .places import run_name as run_name
+from .weights import WEIGHTS, check_finite, read_weights
 
-CONFIG = "config.json"
 _LABELLED = {"classifier", "tagger"}  # heads whose outputs have names
+SPARE, ROUND = 1_024, 8  # rows a padded embedding table may have more than its tokenizer has tokens; it has 8 n rows
 
 
 class InitialModel(NamedTuple):
@@ -42,11 +46,11 @@ class InitialModel(NamedTuple):
 
 
 def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
-    """The encoder's shape and the whole of config.json (labels: `hf.labels_from_hf`).
+    """The encoder's shape and the whole of config.json (labels: `hf.labels_from_hf`) of a model or run folder.
 
     Raises InputError if folder or file is missing, or holds a model that would be computed differently.
     """
-    path = Path(path)
+    path = find_model(path)
     if not path.is_dir():
         raise InputError(f"{path}: no such folder; expected a model folder with {CONFIG} and {WEIGHTS}")
     if not (path / CONFIG).exists():
@@ -59,43 +63,31 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
 
 
-def find_model(path: Path | str) -> Path:
-    """The model folder that `path` means: itself, or `model/` in it if it is a run folder.
+def load_model(path: Path | str, finite: bool = True) -> Model:
+    """The encoder of a model or run folder with whatever heads it has, in float32 on the CPU, in evaluation mode.
 
-    Raises InputError if it is the folder of several runs.
+    Raises InputError if a file is missing or damaged, if any tensor is missing, left over or of another shape, or, but
+    for `finite=False`, if one holds NaN or infinity.
     """
-    path = Path(path)
-    if (path / CONFIG).exists() or not path.is_dir():
-        return path
-    runs = [str(model.parent) for model in sorted(path.glob("*/model")) if (model / CONFIG).exists()]
-    if not (path / "model").exists() and runs:
-        raise InputError(f"{path} holds several runs; give one of {', '.join(runs)}")
-    return path / "model" if (path / "model").exists() else path
-
-
-def run_name(folder: Path) -> str:
-    """The name of a model folder, of the run where it is a run's `model/`."""
-    return folder.parent.name if folder.name == "model" else folder.name
-
-
-def load_model(path: Path | str) -> Model:
-    """The encoder with whatever heads the folder has, in float32 on the CPU, in evaluation mode.
-
-    Raises InputError if a file is missing or damaged, or any tensor is missing, left over or of another shape.
-    """
+    path = find_model(path)
     config, settings = read_config(path)
-    return assemble(config, settings, read_weights(Path(path)), path)
+    return assemble(config, settings, read_weights(path), path, finite)
 
 
-def assemble(config: ModelConfig, settings: dict[str, Any], tensors: dict[str, Tensor], path: Path | str) -> Model:
+def assemble(
+    config: ModelConfig, settings: dict[str, Any], tensors: dict[str, Tensor], path: Path | str, finite: bool = True
+) -> Model:
     """The model of a config.json and of tensors under its family's names; `path` names them in errors."""
     held = _Held.of(config, settings, tensors, Path(path))
     labels = held.label_count() if held.parts & _LABELLED else 0
     with torch.device("meta"):  # shapes only: the values come from the file
         top = hf.top_of(settings, str(Path(path) / CONFIG))
-        model = build_model(config, heads_in(held.parts), labels, pooler="pooler" in held.parts, top=top)
+        try:
+            model = build_model(config, heads_in(held.parts), labels, pooler="pooler" in held.parts, top=top)
+        except (InputError, ValueError) as error:  # a top or a head that an encoder of this shape cannot have
+            raise InputError(f"{Path(path) / CONFIG}: {error}") from None
     state = held.family.match(held.tensors, model.state_dict(), str(path))
-    model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, assign=True)
+    model.load_state_dict(held.own(state, finite), assign=True)
     return model.eval()
 
 
@@ -115,9 +107,22 @@ class _Held(NamedTuple):
         unread, tensors = family.unread_in(tensors), family.canonical(tensors, str(path))
         if not config.tie_word_embeddings:
             tensors = family.untied(tensors)
+        layers = config.num_hidden_layers
+        if config.shared_layers != "all" and layers > len(tensors):  # before anything is built of such a size
+            raise InputError(f"{path}: num_hidden_layers = {layers:,} in {CONFIG}, but only {len(tensors):,} tensors")
         parts = family.parts_of(tensors, settings)
         hf.check_pooling(parts, settings, str(path / CONFIG))
         return cls(family, settings, tensors, parts, unread, path)
+
+    def own(self, state: Mapping[str, Tensor], finite: bool = True) -> dict[str, Tensor]:
+        """Our tensors in float32, in memory of their own: what safetensors gives may be a view of the file.
+
+        Raises InputError, but for `finite=False`, if one holds NaN or infinity.
+        """
+        own = {name: tensor.to(torch.float32, copy=True) for name, tensor in state.items()}
+        if finite:
+            check_finite({self.family.their_name(name): tensor for name, tensor in own.items()}, self.path)
+        return own
 
     def labels(self) -> list[str] | None:
         return hf.labels_from_hf(self.settings, str(self.path / CONFIG))
@@ -131,15 +136,16 @@ class _Held(NamedTuple):
 
 
 def load_encoder(path: Path | str) -> Encoder:
-    """The encoder of a model folder in evaluation mode; heads are read and dropped. Errors: see `load_model`."""
+    """The encoder of a model or run folder in evaluation mode; heads are read and dropped. Errors: see `load_model`."""
     return load_model(path).encoder
 
 
 def load_tokenizer(path: Path | str) -> Tokenizer:
-    """The tokenizer of a model folder. Raises InputError if it is missing or does not fit the embedding table."""
+    """The tokenizer of a model or run folder. Raises InputError if it is missing, or `check_size` refuses it."""
+    path = find_model(path)
     config, _ = read_config(path)
     tokenizer = Tokenizer.load(path)
-    _check_size(tokenizer, config, str(path))
+    check_size(tokenizer, config, str(path))
     return tokenizer
 
 
@@ -151,26 +157,27 @@ def initial_model(
     dropout: float | None = None,
     top: TopConfig = BARE,
 ) -> InitialModel:
-    """A model with these heads to train on: weights from a folder where it has them, else initialised by `seed`.
+    """A model with these heads to train on: weights from a model or run folder where it has them, else by `seed`.
 
     `labels` are the classes of a classifier or tagger, or their number; the folder's own head is taken only if it has
     the same ones, its outputs put in the order of these. `dropout`,
     if given, replaces both rates. `top` stands between encoder and heads; if the folder has another one, that and its
     heads are left. The encoder itself must be complete. Raises InputError like `load_model`.
     """
+    path = find_model(path)
     config, settings = read_config(path)
     if dropout is not None:
         config = dataclasses.replace(
             config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, classifier_dropout=None
         )
-    held = _Held.of(config, settings, read_weights(Path(path)), Path(path))
+    held = _Held.of(config, settings, read_weights(path), path)
     family, tensors, has = held.family, held.tensors, held.parts
     count, theirs = labels if isinstance(labels, int) else len(labels), held.labels() or []
     if has & _LABELLED:
         same = isinstance(labels, int) or {*theirs} == {*labels}
         if not same or held.label_count() != count:
             has = has - _LABELLED
-    if hf.top_of(settings, str(Path(path) / CONFIG)) != top:
+    if hf.top_of(settings, str(path / CONFIG)) != top:
         has = has & {"mlm", "nsp", "sop", "pooler"}
     with torch.device("meta"):
         model = build_model(config, heads, count, top=top)
@@ -182,7 +189,7 @@ def initial_model(
     if not isinstance(labels, int):
         for name in (name for name in state if _our_part(name) in _LABELLED):
             state[name] = state[name][[theirs.index(label) for label in labels]]
-    model.load_state_dict({name: _own(tensor) for name, tensor in state.items()}, strict=False, assign=True)
+    model.load_state_dict(held.own(state), strict=False, assign=True)
     _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
     left = {part_of[name] if part_of[name] in family.parts else name for name in tensors.keys() - taken.keys()}
     return InitialModel(model, sorted(wants - has), sorted({*left, *held.unread}))
@@ -228,7 +235,7 @@ def save_folder(
     folder = Path(os.path.abspath(folder))
     tokenizer = tokenizer_source if isinstance(tokenizer_source, Tokenizer | None) else Tokenizer.load(tokenizer_source)
     if tokenizer is not None:
-        _check_size(tokenizer, model.config, "save_folder")
+        check_size(tokenizer, model.config, "save_folder")
     top = None if model.top is None else model.top.config
     config = hf.config_to_hf(model.config, parts_in(model), _labels(model, labels), task, top)
     temporary = folder.with_name(f".{folder.name}.tmp")
@@ -241,34 +248,11 @@ def save_folder(
             tokenizer.save(temporary, model_max_length=max_length or model.config.max_length)
         write_text(temporary / "README.md", model_card(config, model.config, _sizes(model), facts or {}))
         write_json(temporary / CONFIG, config)
-        _move_in(temporary, folder)
+        move_in(temporary, folder)
     except OSError as error:
         raise NotWritten(f"{folder}: could not write the model folder: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _move_in(temporary: Path, folder: Path) -> None:
-    """Put a finished folder in place: in one step if there is none, else file by file.
-
-    Where more than weights and card change, a kill between two files would leave a folder that mixes two models; so
-    config.json goes first and comes back last.
-    """
-    if not folder.exists():
-        temporary.rename(folder)
-    else:
-        names = sorted((file.name for file in temporary.iterdir()), key=lambda name: name == CONFIG)
-        changed = [name for name in names if not _same(temporary / name, folder / name)]
-        if set(changed) - {WEIGHTS, "README.md"}:
-            (folder / CONFIG).unlink(missing_ok=True)
-        for name in names:
-            os.replace(temporary / name, folder / name)
-    for directory in (folder, folder.parent):  # the renames themselves
-        flush_folder(directory)
-
-
-def _same(one: Path, other: Path) -> bool:
-    return other.exists() and one.name != WEIGHTS and one.read_bytes() == other.read_bytes()
 
 
 def _their_tensors(model: Model) -> dict[str, Tensor]:
@@ -304,17 +288,21 @@ def _sizes(model: Model) -> dict[str, int]:
     return {**counts, "total": sum(counts.values())}
 
 
-def _own(tensor: Tensor) -> Tensor:
-    """In float32, in memory of its own: what safetensors gives may be a view of the file."""
-    return tensor.to(torch.float32, copy=True)
+def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
+    """What is to be said about an embedding table with more rows than the tokenizer has tokens; "" if they are equal.
 
-
-def _check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> None:
-    if tokenizer.vocab_size != config.vocab_size:
+    Raises InputError if it has fewer, over a thousand more, or a number that tables are not padded to: then the
+    tokenizer is another model's, or its file was cut.
+    """
+    rows, tokens = config.vocab_size, tokenizer.vocab_size
+    padded = rows % ROUND == 0 and tokens < rows <= tokens + SPARE
+    if rows != tokens and not padded:
         raise InputError(
-            f"{where}: the tokenizer has {tokenizer.vocab_size} tokens, the model's embedding table "
-            f"{config.vocab_size} rows; use the tokenizer the model was trained with"
+            f"{where}: the tokenizer has {tokens} tokens, the model's embedding table {rows} rows; use the tokenizer "
+            "the model was trained with"
         )
+    spare = f"the embedding table has {rows - tokens} rows more than the tokenizer has tokens ({tokens:,}); "
+    return f"{spare}no token has them, and no prediction names them" if rows > tokens else ""
 
 
 def _our_part(name: str) -> str:

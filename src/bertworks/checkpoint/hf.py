@@ -1,11 +1,12 @@
 """config.json of the four families, both ways. Names of tensors: names.py and families.py."""
 
+import contextlib
 import dataclasses
 from collections.abc import Container, Mapping
 from typing import Any
 
 from ..config import from_dict
-from ..files import InputError
+from ..files import InputError, shorten
 from ..model.config import ACTIVATIONS, ModelConfig
 from ..model.top import TopConfig
 from .families import FAMILIES, family_of
@@ -59,7 +60,10 @@ _DEFAULTS: dict[str, dict[str, Any]] = {  # of transformers, for keys that a con
 }
 _SHORT = {"position_embedding_type": "positions", "layer_type": "layers"}  # of our own keys
 _PROBLEMS = {"regression": "regression", "multilabel": "multi_label_classification"}  # of all other kinds: single_label
-_SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
+_SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu", "swish": "silu"}
+_ALONE = " (bertworks alone computes this model)"  # behind a number, so that classes of transformers refuse the folder
+_KINDS = {"classifier": ("single", "pair", "regression", "multilabel"), "choice": ("choice",)}  # tasks of a head
+_KINDS |= {"tagger": ("tagging",), "span": ("span",)}
 _SAME_AS = {"xlm-roberta": ("XLMRoberta", "roberta"), "camembert": ("Camembert", "roberta")}  # classes; family
 
 
@@ -97,18 +101,18 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     family = settings.get(own_key("family"), "bert") if kind == "bertworks" else kind
     if not isinstance(family, str) or family not in FAMILIES:
         raise InputError(
-            f"{where}: model_type = {kind!r}; expected one of {', '.join([*FAMILIES, *_SAME_AS])} (or bertworks)"
+            f"{where}: model_type = {shorten(kind)}; expected one of {', '.join([*FAMILIES, *_SAME_AS])} (or bertworks)"
         )
     positions = settings.get("position_embedding_type", "absolute")
     if positions != "absolute":
-        raise InputError(f"{where}: position_embedding_type = {positions!r}; expected absolute")
+        raise InputError(f"{where}: position_embedding_type = {shorten(positions)}; expected absolute")
     if settings.get("add_cross_attention"):
         raise InputError(f"{where}: add_cross_attention is set; only encoders are read")
-    values = _values(family, settings, where)
+    values = _values(family, _with_number(settings, family) if kind == "bertworks" else settings, where)
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _SYNONYMS.get(activation, activation) if isinstance(activation, str) else activation
     if not isinstance(activation, str) or values["hidden_act"] not in ACTIVATIONS:
-        raise InputError(f"{where}: hidden_act = {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
+        raise InputError(f"{where}: hidden_act = {shorten(activation)}; expected one of {', '.join(ACTIVATIONS)}")
     if settings.get("is_decoder") and FAMILIES[family].causal:  # of transformers: a token sees what stands left of it
         values["direction"] = "left"
     ours = {f.name: settings.get(own_key(f.name)) for f in dataclasses.fields(ModelConfig)}
@@ -120,9 +124,9 @@ def _check_types(settings: Mapping[str, Any], where: str) -> None:
     for key, kind in (("architectures", list), ("problem_type", str), (TASK, dict)):
         value = settings.get(key)
         if value is not None and not isinstance(value, kind):
-            raise InputError(f"{where}: {key} = {value!r}; expected a {kind.__name__}")
+            raise InputError(f"{where}: {key} = {shorten(value)}; expected a {kind.__name__}")
     if not all(isinstance(name, str) for name in settings.get("architectures") or ()):
-        raise InputError(f"{where}: architectures = {settings['architectures']!r}; expected names of classes")
+        raise InputError(f"{where}: architectures = {shorten(settings['architectures'])}; expected names of classes")
 
 
 def _values(family: str, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -148,8 +152,8 @@ def _shared(settings: Mapping[str, Any], layers: int, where: str) -> str:
     groups, inner = settings.get("num_hidden_groups", 1), settings.get("inner_group_num", 1)
     if inner != 1 or groups not in (1, layers):
         raise InputError(
-            f"{where}: num_hidden_groups = {groups!r}, inner_group_num = {inner!r}; expected 1 group (all layers "
-            f"share) or {layers} (none do), and 1 layer in each"
+            f"{where}: num_hidden_groups = {shorten(groups)}, inner_group_num = {shorten(inner)}; expected 1 group "
+            f"(all layers share) or {shorten(layers)} (none do), and 1 layer in each"
         )
     return "all" if groups == 1 else "none"
 
@@ -170,6 +174,9 @@ def config_to_hf(
     adds one), recurrent layers, a top, a right context, everything that came after BERT's relatives. A left context
     alone is its `is_decoder`, unless a head reads the pooler, which is on the last token here. Sinusoidal positions are
     a table like learned ones to whoever reads the folder; only our key tells them apart, for training.
+
+    A class of transformers that is named by the caller would read a `bertworks` folder too, with a warning, and start
+    the weights it does not find by chance. So a rate of dropout, which every class takes, is written as a text.
     """
     plain = _plain_settings(config)
     read = {**vars(ModelConfig()), **_values(config.family, plain, "config.json")}
@@ -186,8 +193,11 @@ def config_to_hf(
         **plain,
         **{own_key(name): value for name, value in own.items() if value is not None},
     }
-    if not known and config.family != "bert":
-        out[own_key("family")] = config.family
+    if not known:
+        rate = _KEYS.get(config.family, {}).get("hidden_dropout_prob", "hidden_dropout_prob")
+        out[rate] = f"{config.hidden_dropout_prob!r}{_ALONE}"
+        if config.family != "bert":
+            out[own_key("family")] = config.family
     if causal:
         out["is_decoder"] = True
     if top is not None:
@@ -197,6 +207,17 @@ def config_to_hf(
     if task:
         out[TASK] = dict(task)
     return out
+
+
+def _with_number(settings: Mapping[str, Any], family: str) -> Mapping[str, Any]:
+    """The settings of a folder for bertworks alone, with the number that `config_to_hf` wrote as a text."""
+    key = _KEYS.get(family, {}).get("hidden_dropout_prob", "hidden_dropout_prob")
+    value = settings.get(key)
+    if not isinstance(value, str) or not value.endswith(_ALONE):
+        return settings
+    with contextlib.suppress(ValueError):  # else it is refused for its type
+        value = float(value.removesuffix(_ALONE))
+    return {**settings, key: value}
 
 
 def _plain_settings(config: ModelConfig) -> dict[str, Any]:
@@ -239,25 +260,54 @@ def top_of(settings: Mapping[str, Any], where: str) -> TopConfig:
     return from_dict(TopConfig, settings.get(TOP, {}), where)
 
 
-def task_of(settings: Mapping[str, Any], head: str) -> dict[str, Any]:
+def task_of(settings: Mapping[str, Any], head: str, where: str = "config.json") -> dict[str, Any]:
     """What a folder was fine-tuned for: `kind` and whatever else the run stored, such as a tuned threshold.
 
-    A folder of other software has none: then `kind` is told from its head and its `problem_type`.
+    A folder of other software has none: then `kind` is told from its head and its `problem_type`. Raises InputError if
+    something stored is not of its type, or the kind not one of this head.
     """
-    kinds = {"choice": "choice", "tagger": "tagging", "span": "span"}
     problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
     one = "regression" if len(settings.get("id2label") or ()) == 1 else "single"
-    kind = kinds.get(head) or problems.get(settings.get("problem_type") or "", one)
-    return {"kind": kind, **(settings.get(TASK) or {})}
+    kind = problems.get(settings.get("problem_type") or "", one) if head == "classifier" else _KINDS[head][0]
+    task = {"kind": kind, **(settings.get(TASK) or {})}
+    if task["kind"] not in _KINDS[head]:
+        expected = ", ".join(_KINDS[head])
+        raise InputError(f"{where}: {TASK}.kind = {shorten(task['kind'])} of a {head}; expected {expected}")
+    from_dict(_Task, {key: value for key, value in task.items() if key in vars(_Task())}, f"{where}: {TASK}")
+    return task
+
+
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    """What a task's settings may hold that is read again, and of which type."""
+
+    name: str = ""
+    version_2: bool = False
+    null_score_diff_threshold: float = 0.0
+    characters: bool = False
+    doc_stride: int = 1
+    max_query_length: int = 1
+    n_best_size: int = 1
+    max_answer_length: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("doc_stride", "max_query_length", "n_best_size", "max_answer_length"):
+            if not 1 <= getattr(self, name) < 1 << 31:
+                raise ValueError(f"{name} = {shorten(getattr(self, name))}; expected 1 or more")
 
 
 def labels_from_hf(settings: Mapping[str, Any], where: str) -> list[str] | None:
-    """Names of a classifier's classes in order, None if config.json names none. Raises InputError if they have gaps."""
+    """Names of a classifier's classes in order, None if config.json names none.
+
+    Raises InputError if their numbers have gaps, or a name is no text that can be written.
+    """
     names = settings.get("id2label")
     if not names:
         return None
     try:
         by_number = {int(number): str(label) for number, label in names.items()}
-        return [by_number[i] for i in range(len(by_number))]
+        labels = [by_number[i] for i in range(len(names))]
+        "".join(labels).encode()
     except (KeyError, ValueError, AttributeError):
-        raise InputError(f"{where}: id2label = {names!r}; expected one label for each number from 0") from None
+        raise InputError(f"{where}: id2label = {shorten(names)}; expected one label for each number from 0") from None
+    return labels

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 
 from torch import Tensor
 
-from ..files import InputError
+from ..files import InputError, clip
 from ..model.heads import HeadName
 
 T = TypeVar("T")
@@ -61,7 +61,9 @@ class Family:
             bare = full.startswith(("embeddings.", "encoder.", "transformer.", "pooler."))
             full = f"{self.prefix}.{full}" if bare else full
             if full in out:
-                raise InputError(f"{where}: two tensors for {full}, with and without prefix or in old and new spelling")
+                raise InputError(
+                    f"{where}: two tensors for {clip(full)}, with and without prefix or in old and new spelling"
+                )
             out[full] = tensor
         return out
 
@@ -125,12 +127,19 @@ class Family:
                 )
         faults += [f"{name}: left over, no part of the model takes it" for name in left]
         if faults:
-            shown = faults[:8] + ([f"... and {len(faults) - 8} more"] if len(faults) > 8 else [])
+            shown = [clip(fault, 300) for fault in faults[:8]]
+            shown += [f"... and {len(faults) - 8} more"] if len(faults) > 8 else []
             raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))
         return taken
 
 
 _REASONS = {"encoder.embeddings.word.weight": " (vocab_size and the width of embeddings in config.json)"}
+
+
+def listed(names: Collection[str], most: int = 8) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(clip(name, 120) for name in [*names][:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _form(tensor: Tensor) -> str:

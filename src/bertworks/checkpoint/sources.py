@@ -11,19 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import InputError
+from ..files import InputError, clip
 from ..model.config import ModelConfig
 from ..tokenizer import Tokenizer
 from . import hf
 from .families import family_in
-from .folder import CONFIG, find_model, read_config
+from .folder import CONFIG, check_size, find_model, read_config
 from .names import Family
 from .pooling import Pooling, read_pooling
 from .tf import read_original
 from .tf_files import prefixes
-from .weights import INDEX, WEIGHTS, read_weights
+from .weights import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS, read_shards, read_weights
 
-PICKLE = "pytorch_model.bin"
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 
@@ -49,7 +48,7 @@ def read_source(
     """The model that `path` means: a model, run or sentence-transformers folder, or a TensorFlow checkpoint.
 
     do_lower_case: of a vocab.txt that does not say it. hidden_act: see `tf.read_original`. allow_pickle: read a
-    pytorch_model.bin, by torch's restricted loader. Raises InputError if it is none of these, or damaged.
+    pytorch_model.bin or its shards, by torch's restricted loader. Raises InputError if it is none of these, or damaged.
     """
     folder, pooling = read_pooling(find_model(path))
     if not (folder / CONFIG).exists():
@@ -92,15 +91,16 @@ def _original(path: Path | str, do_lower_case: bool | None, hidden_act: str | No
 
 def _weights(folder: Path, allow_pickle: bool) -> tuple[str, Mapping[str, Tensor]]:
     """What kind of folder it is, and its tensors by their own names."""
-    safe = next((name for name in (WEIGHTS, INDEX) if (folder / name).exists()), None)
-    if safe or not (folder / PICKLE).exists():
-        return f"folder with {safe}", read_weights(folder)
+    found = next((name for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (folder / name).exists()), None)
+    if found not in (PICKLE, PICKLE_INDEX):
+        return f"folder with {found}", read_weights(folder)
     if not allow_pickle:
         raise InputError(
-            f"{folder}: no {WEIGHTS}, only {PICKLE}, a pickle; --allow-pickle reads it by torch's restricted loader, "
+            f"{folder}: no {WEIGHTS}, only {found}, a pickle; --allow-pickle reads it by torch's restricted loader, "
             "which makes tensors and executes nothing else"
         )
-    return f"folder with {PICKLE}", read_pickle(folder / PICKLE)
+    whole = read_pickle(folder / PICKLE) if found == PICKLE else read_shards(folder, PICKLE_INDEX, read_pickle)
+    return f"folder with {found}", whole
 
 
 def read_pickle(file: Path) -> dict[str, Tensor]:
@@ -113,7 +113,7 @@ def read_pickle(file: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
     except Exception as error:  # a damaged one ends in whatever the loader trips over: IndexError, struct.error, ...
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        why = clip(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
         raise InputError(f"{file}: not tensors alone, or damaged; nothing in it was executed ({why})") from None
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
         raise InputError(f"{file}: found a {type(found).__name__}; expected tensors by their names (a state dict)")
@@ -133,9 +133,5 @@ def _tokenizer(folder: Path, config: ModelConfig, do_lower_case: bool | None) ->
                 f"{folder}: its vocab.txt does not say whether it is cased; add --do-lower-case (uncased) or --cased"
             ) from None
         raise
-    if tokenizer.vocab_size != config.vocab_size:
-        raise InputError(
-            f"{folder}: {found[0]} has {tokenizer.vocab_size} tokens, the embedding table {config.vocab_size} rows; "
-            "use the tokenizer the model was trained with"
-        )
+    check_size(tokenizer, config, f"{folder / found[0]}")
     return tokenizer

@@ -1,15 +1,20 @@
 """The files of a folder that hold its weights: model.safetensors, or several that an index names; never a pickle."""
 
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
-from ..files import InputError, checksum, read_json
+from ..files import InputError, checksum, clip, read_json
+from .names import listed
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-_FOREIGN = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
+PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+_FOREIGN = (PICKLE, PICKLE_INDEX, "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -19,7 +24,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """
     file = path / WEIGHTS
     if not file.exists() and (path / INDEX).exists():
-        return _read_shards(path)
+        return read_shards(path, INDEX, _read_safetensors)
     if not file.exists():
         foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), None)
         if foreign:
@@ -30,29 +35,38 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return _read_safetensors(file)
 
 
-def _read_shards(path: Path) -> dict[str, Tensor]:
-    """The tensors of a model that was written in several files."""
+def read_shards(path: Path, index: str, read: Callable[[Path], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors of a model that was written in several files, which `index` names and `read` reads.
+
+    Raises InputError if a file is missing, or holds other tensors than the index says.
+    """
     tensors: dict[str, Tensor] = {}
-    for file, names in _shards(path).items():
-        shard = _read_safetensors(file)
+    for file, names in _shards(path, index).items():
+        shard = read(file)
         if wrong := sorted(shard.keys() ^ names):
-            raise InputError(f"{file}: it and {INDEX} do not agree on {wrong[0]}; copy or download both again")
+            raise InputError(f"{file}: it and {index} do not agree on {clip(wrong[0])}; copy or download both again")
         tensors |= shard
     return tensors
 
 
-def _shards(path: Path) -> dict[Path, set[str]]:
+def _shards(path: Path, index: str = INDEX) -> dict[Path, set[str]]:
     """The files of such a model, and the tensors that each should have."""
-    table = read_json(path / INDEX)
+    table = read_json(path / index)
     places = table.get("weight_map") if isinstance(table, dict) else None
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise InputError(f"{path / INDEX}: no weight_map from tensors to files; copy or download it again")
+        raise InputError(f"{path / index}: no weight_map from tensors to files; copy or download it again")
     found: dict[Path, set[str]] = {}
     for tensor, name in sorted(places.items(), key=lambda pair: pair[1]):
-        if Path(name).name != name or not (path / name).is_file():
-            raise InputError(f"{path / INDEX}: names {name}, which is no file of this folder; copy or download it")
+        if not _is_name(name) or not (path / name).is_file():
+            told = clip(name)
+            raise InputError(f"{path / index}: names {told}, which is no file of this folder; copy or download it")
         found.setdefault(path / name, set()).add(tensor)
     return found
+
+
+def _is_name(name: str) -> bool:
+    """Whether it is a file's name that this system takes, and no path."""
+    return Path(name).name == name and "\0" not in name and len(os.fsencode(name)) < 256
 
 
 def weight_files(path: Path) -> list[Path]:
@@ -67,17 +81,25 @@ def weights_checksum(path: Path) -> str:
     return "".join(map(checksum, weight_files(path)))
 
 
+def check_finite(tensors: Mapping[str, Tensor], where: Path | str) -> None:
+    """Raises InputError that names the tensors with NaN or infinity; reads each once and needs no memory."""
+    edges = {name: torch.stack(tensor.aminmax()) for name, tensor in tensors.items() if tensor.numel()}
+    if bad := sorted(name for name, edge in edges.items() if not edge.isfinite().all()):
+        raise InputError(f"{where}: NaN or infinity in {listed(bad, 4)}; a training that diverged, or a damaged file?")
+
+
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load_file(file)
     except (safetensors.SafetensorError, ValueError, KeyError, OSError) as error:
-        raise InputError(f"{file}: damaged or not a safetensors file ({error}); copy or download it again") from None
+        why = clip(str(error), 200)
+        raise InputError(f"{file}: damaged or not a safetensors file ({why}); copy or download it again") from None
 
 
 def _way_to_read(foreign: str, path: Path) -> str:
     """How weights of other software become readable."""
     if foreign.endswith(".index"):
         return f"bertworks convert {path / foreign.removesuffix('.index')} NEW-FOLDER reads it"
-    if foreign == "pytorch_model.bin":
+    if foreign in (PICKLE, PICKLE_INDEX):
         return f"a pickle can run code; bertworks convert {path} NEW-FOLDER --allow-pickle reads tensors alone"
     return "convert it, for instance with transformers: AutoModel.from_pretrained(...).save_pretrained(...)"

@@ -22,7 +22,10 @@ def fill_mask(argv: list[str]) -> None:
             text: text with one or more [MASK]
             top_k: candidates for each mask
         """
-        for number, candidates in enumerate(Predictor(folder).fill_mask(text, top_k), 1):
+        predictor = Predictor(folder)
+        if predictor.note:
+            print(predictor.note, file=sys.stderr)
+        for number, candidates in enumerate(predictor.fill_mask(text, top_k), 1):
             print(f"mask {number}")
             for candidate in candidates:
                 print(f"{candidate['score']:8.4f}  {candidate['token']:16}  {candidate['text']}")
@@ -67,6 +70,8 @@ def predict(argv: list[str]) -> None:
         if bool(file) == bool(string):
             raise InputError("give a FILE, - for standard input, or --string with the texts of one input")
         predictor = Predictor(folder)
+        if predictor.note:
+            print(predictor.note, file=sys.stderr)
         if string:
             for result in predict_texts(predictor, [string], all_scores, n_best):
                 print(json.dumps(result, ensure_ascii=False))

@@ -8,6 +8,7 @@ alternation with global (Beltagy et al. 2020; Warner et al. 2024).
 from dataclasses import dataclass, fields
 from typing import Literal, get_args, get_origin
 
+import torch
 from torch.nn import functional as F
 
 from ..config import later
@@ -17,6 +18,8 @@ ACTIVATIONS = {
     "gelu_new": lambda x: F.gelu(x, approximate="tanh"),  # the tanh form of the original code since February 2019
     "relu": F.relu,
     "silu": F.silu,
+    "tanh": torch.tanh,
+    "linear": lambda x: x,  # none
 }
 DIRECTIONS = ("both", "left", "right", "pair")
 LAYERS = ("attention", "lstm", "gru")
@@ -29,6 +32,9 @@ _MAY_BE_ZERO = (  # numbers that turn something off
     "position_offset",
     "attention_window",
 )
+_LARGEST = 1 << 24  # of any number but these: beyond it a config is a slip or an attack
+_LARGEST_OF = {"num_hidden_layers": 1_000, "attention_window": 1 << 31, "global_every": 1 << 31}
+_RANGES = {"layer_norm_eps": (0.0, 1.0), "initializer_range": (0.0, 1e3), "rope_theta": (1.0, 1e12)}
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class ModelConfig:
     num_hidden_layers: int = 12  # Transformer layers; 0: word-piece embeddings alone
     num_attention_heads: int = 12  # heads N a layer; D must be divisible by it
     intermediate_size: int = 3072  # width of the feed-forward layer
-    hidden_act: str = "gelu"  # gelu (exact), gelu_new (tanh form), relu, silu
+    hidden_act: str = "gelu"  # gelu (exact), gelu_new (tanh form), relu, silu, tanh, linear (none)
     hidden_dropout_prob: float = 0.1  # on embeddings and on each sub-layer's output
     attention_probs_dropout_prob: float = 0.1  # on attention weights
     max_position_embeddings: int = 512  # rows of the position table; without a table the longest sequence
@@ -71,8 +77,12 @@ class ModelConfig:
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(choices)}")
         for name in (f.name for f in fields(self) if f.type is int):
-            if getattr(self, name) < (0 if name in _MAY_BE_ZERO else 1):
-                raise ValueError(f"{name} = {getattr(self, name)}; expected a positive number")
+            least, most = 0 if name in _MAY_BE_ZERO else 1, _LARGEST_OF.get(name, _LARGEST)
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} = {getattr(self, name)}; expected a positive number of at most {most:,}")
+        for name, (lowest, highest) in _RANGES.items():
+            if not lowest <= getattr(self, name) <= highest:
+                raise ValueError(f"{name} = {getattr(self, name)}; expected a number from {lowest:g} to {highest:g}")
         for name in (f.name for f in fields(self) if f.name.endswith(("dropout", "dropout_prob"))):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}; expected a rate from 0, below 1")

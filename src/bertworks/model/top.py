@@ -30,8 +30,8 @@ class TopConfig:
     def __post_init__(self) -> None:
         if self.cell not in CELLS:
             raise ValueError(f"top.cell = {self.cell!r}; expected one of {', '.join(CELLS)}")
-        if self.bilstm_layers < 0 or self.bilstm_width < 1:
-            raise ValueError("expected top.bilstm_layers of 0 or more, top.bilstm_width of 1 or more")
+        if not 0 <= self.bilstm_layers <= 100 or not 1 <= self.bilstm_width <= 1 << 16:
+            raise ValueError("expected top.bilstm_layers of 0 to 100, top.bilstm_width of 1 to 65,536")
 
     @property
     def needs_pooler(self) -> bool:

@@ -282,6 +282,8 @@ def test_what_cannot_be_compared(tmp_path):
     (tmp_path / "b/predictions.jsonl").write_text('{"line": 2, "lab')
     with pytest.raises(InputError, match=r"predictions.jsonl, line [0-9]+: not valid JSON"):
         compare(good, tmp_path / "b")
+    with pytest.raises(InputError, match="seed = -1; expected 0 or more"):
+        compare(tmp_path, tmp_path, seed=-1)
     with pytest.raises(InputError, match="10 samples; expected 100"):
         compare(good, good, samples=10)
 

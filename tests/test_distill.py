@@ -25,6 +25,7 @@ from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import parallel
 from bertworks.training.loop import evaluate
 from bertworks.training.report import read_log
+from bertworks.training.run import locked
 from bertworks.vocabulary_loss import Scorer, Term, linear_divergence
 from conftest import tiny_texts
 from test_objectives import batch, problem
@@ -334,6 +335,17 @@ def test_a_resumed_run_must_have_the_same_teacher(tiny_store, teacher, trained, 
     (tmp_path / "run" / "results.json").unlink()
     with pytest.raises(InputError, match="belongs to a run with other settings"):
         distilling.distill(config, other, tiny_store.path, tmp_path / "run", quiet=True)
+
+
+def test_a_finished_run_with_other_settings_is_refused(tiny_store, teacher, trained, tmp_path, capsys):
+    argv = line(tmp_path, tiny_store, teacher)
+    argv[argv.index("--out") + 1] = str(trained)
+    assert "is a finished run with other settings" in refused(capsys, [*argv, "--temperature", "3"])
+    main(argv)
+    assert "is finished; see" in capsys.readouterr().err
+    with locked(tmp_path / "busy"):
+        argv[argv.index("--out") + 1] = str(tmp_path / "busy")
+        assert "busy: another process is using this run folder" in refused(capsys, argv)
 
 
 def test_a_stopped_run_may_go_on_at_another_rhythm(tiny_store, teacher, trained, tmp_path):

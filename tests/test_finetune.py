@@ -31,6 +31,7 @@ from bertworks.tasks.kinds import own_table, own_task, read_rows
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig, learning_rate
 from bertworks.training.report import read_log
+from bertworks.training.run import locked
 from tiny_task import TINY, tiny_folder, tiny_table
 
 CONFIG = FinetuneConfig(
@@ -271,6 +272,55 @@ def test_the_best_weights_on_dev_are_kept(place, table, tmp_path):
         finetune(changed(keep_best="f1"), *table, place / "model", tmp_path / "other", quiet=True)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_path, precision):
+    config = dataclasses.replace(changed(keep_best="accuracy", eval_every=2, precision=precision), epochs=1)
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    judged = [record for record in read_log(tmp_path / "run") if record["kind"] == "eval"]
+    best = max(judged, key=lambda record: record["accuracy"])
+    assert len(judged) > 3 and {name: best[name] for name in results["metrics"]} == results["metrics"]
+    assert "loss" in results["metrics"]  # of more digits than the accuracy of a few rows
+
+
+def test_a_classifier_whose_loss_overflows_is_not_trained(place, table, tmp_path, monkeypatch):
+    """The encoder is frozen, so the gradients are finite although the loss is not."""
+    start = Job.start_model
+
+    def far_off(self, config):
+        model, fresh = start(self, config)
+        torch.nn.init.constant_(model.heads["classifier"].bias, 2e38)
+        model.heads["classifier"].bias.data[0] *= -1
+        return model, fresh
+
+    monkeypatch.setattr(Job, "start_model", far_off)
+    config = dataclasses.replace(changed(max_skipped=3), frozen=True)
+    with pytest.raises(Diverged, match="loss or gradient not finite in 4 steps in a row"):
+        finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_a_run_killed_before_it_dropped_its_state_is_tidied(finished, place, table, tmp_path):
+    run, results = finished
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "state").mkdir()
+    (tmp_path / "run" / ".results.json.77.tmp").write_text("half")
+    config = dataclasses.replace(CONFIG, epochs=6)
+    assert finetune(config, *table, place / "model", tmp_path / "run", quiet=True) == results
+    assert not (tmp_path / "run" / "state").exists() and not list((tmp_path / "run").glob(".*.tmp"))
+
+
+def test_two_jobs_in_one_run_folder(place, table, tmp_path):
+    with locked(tmp_path / "run"), pytest.raises(InputError, match="another process is using this run folder"):
+        finetune(CONFIG, *table, place / "model", tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "recipe.toml").exists()
+
+
+def test_seeds_are_checked(place):
+    with pytest.raises(ValueError, match="seed = -2; expected a whole number from 0"):
+        dataclasses.replace(CONFIG, seeds=(1, -2))
+    assert dataclasses.replace(CONFIG, seeds=(2**63 - 1,)).resolved(100, 2**63 - 1).loop.seed == 2**63 - 1
+
+
 def test_keyed_dropout_of_the_classifier():
     model = build_model(TINY, ("classifier",), labels=3, seed=1).train()
     head, pooled = model.heads["classifier"], torch.ones(200, TINY.hidden_size)
@@ -377,6 +427,17 @@ def test_evaluation_meets_labels_by_name(finished, place, tmp_path):
     judged = evaluate(run, swapped, dev)
     assert judged["metrics"] == pytest.approx(results["metrics"])
     assert judged["predicted"] == results["predicted"] and judged["truncation"] == results["truncation"]["dev"]
+
+
+def test_judging_joins_no_other_processes(finished, place, monkeypatch):
+    """Under torchrun each process judges alone: nobody waits for anybody."""
+    task = own_task("", ("text",), "label")
+    rows = read_rows(task, place / "dev.csv")
+    alone = evaluate(finished[0], task, rows)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_: pytest.fail("joined"))
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    assert evaluate(finished[0], task, rows) == alone
 
 
 def test_rows_of_one_label_are_judged_too(finished, place):

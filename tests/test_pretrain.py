@@ -8,9 +8,10 @@ import shutil
 import pytest
 import torch
 
+from bertworks import estimate as estimating
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
-from bertworks.config import identity, load_recipe
+from bertworks.config import RECIPES, identity, load_recipe
 from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.build import BuildConfig
 from bertworks.data.build import build as build_store
@@ -151,7 +152,50 @@ def test_the_estimate_follows_the_budget(tiny_store, tmp_path):
             dataclasses.replace(config, loop=dataclasses.replace(config.loop, **budget)), tiny_store.path, 2
         )
         assert found["tokens"] == pytest.approx(found["hours"] * 3600 * found["tokens_per_second"])
-        assert found["tokens"] == 10**6 if "tokens" in budget else found["hours"] == 2
+        assert found["tokens"] == pytest.approx(10**6) if "tokens" in budget else found["hours"] == 2
+
+
+def test_the_estimate_measures_every_phase(tiny_store, tmp_path, monkeypatch):
+    """Also of a recipe whose snapshots come after the few steps."""
+    lengths = []
+    original = PretrainingData.take
+
+    def take(self, *arguments):
+        lengths.append(self.length)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(PretrainingData, "take", take)
+    config = dataclasses.replace(load_recipe(write_recipe(tmp_path), PretrainConfig), snapshots=(20, 40))
+    found = estimate(config, tiny_store.path, 2)
+    assert {*lengths} == {24, 40}
+    parts = [found[f"phase_{name}_hours"] for name in ("1_length_24", "2_length_40")]
+    assert found["hours"] == pytest.approx(sum(parts)) and min(parts) > 0 and found["memory"] > 10**7
+    rates = [found[f"phase_{name}_tokens_per_second"] for name in ("1_length_24", "2_length_40")]
+    assert found["tokens"] == pytest.approx(3600 * sum(h * r for h, r in zip(parts, rates, strict=True)))
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "pretrain").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_can_be_estimated(path, tmp_path, monkeypatch):
+    """Its phases as short runs of their own; how fast these are is made up."""
+    seen = []
+
+    def run(config, corpus, out, init, quiet):
+        seen.append(config)
+        memory, rate = 10**9, 1000 * len(seen)
+        record = {"kind": "train", "step": 8, "tokens": 800, "tokens_per_second": rate, "memory": memory}
+        (out / "log.jsonl").write_text(json.dumps(record) + "\n")
+        return {}
+
+    monkeypatch.setattr(estimating, "pretrain", run)
+    config = load_recipe(path, PretrainConfig)
+    found = estimate(config, tmp_path)
+    assert [one.phases[0].length for one in seen] == [phase.length for phase in config.phases]
+    rates = [1000 * (i + 1) for i in range(len(seen))]
+    loop, shares = config.loop, [phase.share for phase in config.phases]
+    tokens = loop.tokens or 100 * loop.steps
+    if not loop.hours:
+        hours = sum(share * tokens / rate / 3600 for share, rate in zip(shares, rates, strict=True))
+        assert found["hours"] == pytest.approx(hours) and found["tokens"] == pytest.approx(tokens)
 
 
 def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path, capsys):

@@ -46,6 +46,8 @@ def compare(first: Path | str, second: Path | str, samples: int = 10_000, seed: 
     """
     if samples < 100:
         raise InputError(f"{samples} samples; expected 100 or more")
+    if seed < 0:
+        raise InputError(f"seed = {seed}; expected 0 or more")
     sides = [read_runs(Path(folder)) for folder in (first, second)]
     seeds = _shared_seeds(sides)
     pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]

@@ -108,7 +108,7 @@ def _word2vec(sentences: "_Sentences", config: StaticConfig) -> Any:
         sg=1,
         epochs=config.epochs,
         min_count=config.min_count,
-        seed=config.seed,
+        seed=config.seed % 2**32,  # gensim takes no larger one
         workers=config.threads,
         hashfxn=lambda text: int(text) if text.isdigit() else len(text),  # Python's own differs from run to run
     )

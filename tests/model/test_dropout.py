@@ -1,12 +1,13 @@
 """Keyed dropout: masks are a function of seed, step, place and row, and of nothing else."""
 
 import dataclasses
+import hashlib
 
 import pytest
 import torch
 
 from bertworks.model.attention import keyed_attention
-from bertworks.model.dropout import DropoutKey, dropped_bytes, rescale
+from bertworks.model.dropout import DropoutKey, rescale, used_rate
 from bertworks.model.encoder import Encoder, ModelConfig, initialise
 
 CONFIG = ModelConfig(
@@ -46,19 +47,33 @@ def test_masks_differ_by_seed_step_place_and_row():
             assert abs((one == other).float().mean() - 0.5) < 5 * 0.5 / 4096**0.5
 
 
-@pytest.mark.parametrize("rate", [0.001, 0.1, 0.5])
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.99, 0.999, 1 - 2**-40])
 def test_rate_and_expectation(rate):
     n = 1 << 20
     mask = DropoutKey(seed=1, step=1).mask(0, rate, (64, n // 64))
-    p = dropped_bytes(rate) / 256
-    assert abs(p - rate) <= max(0.5 / 256, 1 / 256 - rate)
+    p = used_rate(rate)
+    assert abs(p - rate) <= (0.5 / 256 if 1 / 32 < rate < 31 / 32 else 1 / 65536) and 0 < p < 1
     assert torch.equal(mask.unique().float(), torch.tensor([0.0, 1.0]))
     assert abs((mask == 0).float().mean() - p) < 5 * (p * (1 - p) / n) ** 0.5
     assert abs((mask.double() * rescale(rate)).mean() - 1) < 5 * (p / (1 - p) / n) ** 0.5
 
 
+def test_usual_rates_are_decided_by_one_byte_as_ever():
+    """So that runs from before small rates were made exact go on with the same masks."""
+    assert [used_rate(rate) * 256 for rate in (1 / 32, 0.05, 0.1, 0.3, 0.5, 31 / 32)] == [8, 13, 26, 77, 128, 248]
+    mask = DropoutKey(seed=1, step=2, row=3).mask(4, 0.1, (5, 67))
+    assert hashlib.sha256(mask.view(torch.int16).numpy().tobytes()).hexdigest()[:16] == "a181a549d04ae0c5"
+
+
+def test_small_masks_do_not_depend_on_how_rows_are_divided():
+    key = DropoutKey(seed=7, step=3)
+    whole = key.mask(5, 0.01, (8, 33))
+    rest = dataclasses.replace(key, row=3)
+    assert torch.equal(torch.cat([key.mask(5, 0.01, (3, 33)), rest.mask(5, 0.01, (5, 33))]), whole)
+
+
 def test_rate_zero_drops_nothing():
-    assert dropped_bytes(0.0) == 0 and rescale(0.0) == 1
+    assert used_rate(0.0) == 0 and rescale(0.0) == 1
     assert DropoutKey(1, 1).mask(0, 0.0, (4, 300)).all()
 
 

@@ -94,8 +94,11 @@ def _parse(argv: list[str], recipe: str | None, task: Task | None) -> Command:
     if command.restarts < 0 or command.recipe.seeds:
         raise InputError(f"--restarts {command.restarts}: expected 1 or more, and no --seeds beside it")
     first = command.recipe.loop.seed
-    seeds = tuple(range(first, first + command.restarts))
-    return replace(command, recipe=replace(command.recipe, seeds=seeds))
+    try:
+        several = replace(command.recipe, seeds=tuple(range(first, first + command.restarts)))
+    except ValueError as error:  # a seed beyond the last one
+        raise InputError(str(error)) from None
+    return replace(command, recipe=several)
 
 
 def _length_given(recipe: Path | None, argv: list[str]) -> bool:

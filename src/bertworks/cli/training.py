@@ -33,8 +33,9 @@ def pretrain(argv: list[str]) -> None:
 
     command = _parse(Command, PretrainConfig, argv, "pretrain")
     if command.estimate:
-        for name, value in estimate_run(command.recipe, command.corpus).items():
-            print(f"{name:18} {value:,.2f}")
+        found = estimate_run(command.recipe, command.corpus, init=command.init)
+        for name, value in found.items():
+            print(f"{name:{max(map(len, found))}} {value:,.2f}")
         return
     _run_to_its_end(lambda: run(command.recipe, command.corpus, command.out, command.init))
     _plot_quietly(command.out)

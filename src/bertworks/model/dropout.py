@@ -5,7 +5,8 @@ On a CPU torch draws dropout masks one element at a time on one thread, which ca
 the masks come from NumPy's Philox, a counter-based generator: the place in the network and the step are its key, the
 row of the global batch is its counter, so any process can make just its own rows. One random byte decides one
 element; the rate is therefore rounded to 1/256 (0.1 becomes 26/256 = 0.1016) and the scale uses the rounded rate,
-which keeps the expectation exact.
+which keeps the expectation exact. Below 1/32 and above 31/32, where a rate would be rounded far (0.001 to 0.0039) or to
+1, two bytes decide and the rate is rounded to 1/65,536.
 
 On a GPU the fused kernels of torch are kept: a generator seeded from (seed, step, row) serves them (training/loop.py).
 
@@ -14,6 +15,7 @@ Shapes: B rows (sequences).
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,26 +37,39 @@ class DropoutKey:
 
     def mask(self, place: int, rate: float, shape: tuple[int, ...]) -> Tensor:
         """(B, ...) = `shape`, bfloat16: 0 where dropped, else 1. `place`: a number for each dropout."""
-        size = math.prod(shape[1:])
-        blocks = -(-size // (8 * _WORDS))  # every row starts on a counter of its own
+        size, kind = math.prod(shape[1:]), _drawn(rate)
+        blocks = -(-size * kind.itemsize // (8 * _WORDS))  # every row starts on a counter of its own
         key = np.array([self.seed, (self.step << 16) + place], np.uint64)
         counter = np.array([self.row * blocks, 0, 0, 0], np.uint64)
         generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
         # all 64 bits: the raw words as they come, in less time than `random_raw` takes
         words = generator.integers(0, _LAST, shape[0] * blocks * _WORDS, np.uint64, endpoint=True)
-        kept = words.view(np.uint8).reshape(shape[0], -1)[:, :size] >= dropped_bytes(rate)
+        kept = words.view(kind).reshape(shape[0], -1)[:, :size] >= _dropped(rate)[0]
         # NumPy multiplies bits several times faster than torch selects by a condition
         return torch.from_numpy(kept * _ONE).view(torch.bfloat16).view(shape)
 
 
-def dropped_bytes(rate: float) -> int:
-    """How many of the 256 values of a byte drop an element; never none for a rate above 0."""
-    return max(1, round(rate * 256)) if rate > 0 else 0
+def _drawn(rate: float) -> np.dtype[Any]:
+    """The random number that decides one element: a byte, or two where a byte is too coarse."""
+    return np.dtype(np.uint8 if rate == 0 or 1 / 32 <= rate <= 31 / 32 else np.uint16)
+
+
+def _dropped(rate: float) -> tuple[int, int]:
+    """How many values of the random number drop an element, of how many; never none for a rate above 0, never all."""
+    values = int(np.iinfo(_drawn(rate)).max) + 1
+    return (min(max(1, round(rate * values)), values - 1) if rate > 0 else 0), values
+
+
+def used_rate(rate: float) -> float:
+    """The share of elements that a keyed mask drops: `rate`, rounded."""
+    dropped, values = _dropped(rate)
+    return dropped / values
 
 
 def rescale(rate: float) -> float:
     """What kept elements are multiplied with, so that the expectation does not change."""
-    return 256 / (256 - dropped_bytes(rate))
+    dropped, values = _dropped(rate)
+    return values / (values - dropped)
 
 
 def drop(x: Tensor, key: DropoutKey | None, place: int, rate: float, training: bool) -> Tensor:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import load_recipe
+from ..config import check_seed, load_recipe
 from ..files import InputError
 
 HELD_OUT = {  # metrics of a pre-training, by the tasks it may have
@@ -102,6 +102,7 @@ class Study:
                 raise ValueError(f"{what} {', '.join(names) or 'none'}; expected one or more, and names that differ")
         if not self.seeds or len({*self.seeds}) < len(self.seeds):
             raise ValueError("expected one seed or more, and seeds that differ")
+        check_seed(*self.seeds)
         rows = tuple(variant for variant in self.variants if variant.row)
         if self.base not in (variant.name for variant in rows):
             raise ValueError(f"base = {self.base!r} is no variant with a row; expected one of {_names(rows)}")

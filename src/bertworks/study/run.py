@@ -131,6 +131,11 @@ class Worker:
 
     def work(self, after: Callable[[], object]) -> bool:
         """Run cells until none is left for this process; `after` is called when one is finished. False if stopped."""
+        for cell in self.plan.cells:  # whose process was killed before it could tidy up
+            if self.cells.state(cell) == "done" and (self.cells.place(cell) / "state").exists():
+                with self.cells.claimed(cell) as mine:
+                    if mine:
+                        self._tidy(cell, self.cells.place(cell))
         for cell in self.plan.cells if self.options.retry else ():
             with self.cells.claimed(cell) as mine:
                 if mine:

@@ -2,11 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager
 
-from bertworks import plots
+from bertworks import fonts, plots
 from bertworks.files import InputError
 from bertworks.plots import plot_groups, plot_runs, read_run
+from bertworks.probing import pictures
 
 
 def fake_run(folder, start=7.0, results=True):
@@ -45,6 +50,62 @@ def test_the_legend_of_long_names_fits_the_figure(columns, names):
     figure.draw_without_rendering()
     box = figure.legends[0].get_window_extent()
     assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and len(figure.legends[0].texts) == names
+
+
+@pytest.mark.parametrize(
+    "word", ["bank", "electroencephalographically", "은행에서부터의대출이자율변동표", "pneumono" * 8]
+)
+def test_the_pictures_of_probes_cut_nothing(tmp_path, monkeypatch, word):
+    figures = []
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, *_, **__: figures.append(figure) or [])
+    layers = ["static", "emb.", *"123456"]
+    pictures.lines(layers, {f"{word!r} in the two sentences": [0.5] * 8}, {"random": [0.2] * 8}, "cosine", tmp_path)
+    title = f"{word!r} at layer 4, random words 0.39"
+    pictures.heat_map(np.eye(3), ["1: a", "2: b", "3: c"], list("123"), title, tmp_path)
+    for figure in figures:
+        with fonts.plain_texts(figure):
+            figure.draw_without_rendering()
+        for artist in (*figure.legends, figure._suptitle):
+            if artist is not None:
+                box = artist.get_window_extent()
+                assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
+
+
+@pytest.mark.parametrize("name", ["a$_$b", "$x$", "_hidden", "100% $5 and \\frac$"])
+def test_names_are_drawn_as_they_are_written(tmp_path, monkeypatch, name):
+    found = []
+    monkeypatch.setattr(plots, "save_figure", lambda figure, out: found.append(figure) or [])
+    runs = [fake_run(tmp_path / name), fake_run(tmp_path / "other")]
+    plot_runs(runs, tmp_path / "out.svg")
+    (legend,) = found[0].legends
+    assert [text.get_text().strip() for text in legend.texts][:2] == [name, "other"]
+    monkeypatch.undo()
+    plots.save_figure(found[0], tmp_path / "out.svg")  # nothing was taken for a formula
+    assert not any(text.get_parse_math() for text in legend.texts)
+
+
+def test_letters_are_drawn_in_an_installed_font_that_has_them(tmp_path, monkeypatch):
+    """One that was installed after matplotlib had made its list of fonts; and none for letters that nobody has."""
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0)), pen.lineTo((0, 700)), pen.lineTo((700, 700)), pen.closePath()
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder([".notdef", "ga"])
+    builder.setupCharacterMap({ord("가"): "ga"})
+    builder.setupGlyf({".notdef": pen.glyph(), "ga": pen.glyph()})
+    builder.setupHorizontalMetrics({".notdef": (1000, 0), "ga": (1000, 0)})
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Only Ga", "styleName": "Regular"})
+    builder.setupOS2(usWeightClass=400)
+    builder.setupPost()
+    builder.save(tmp_path / "ga.ttf")
+    own = [entry for entry in font_manager.fontManager.ttflist if "site-packages" in entry.fname]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(tmp_path / "ga.ttf")])
+    fonts._add_new.cache_clear()
+    assert fonts.fallbacks(frozenset("abc é")) == []
+    assert fonts.fallbacks(frozenset("a가")) == fonts.fallbacks(frozenset("a가\U000f0000")) == ["Only Ga"]
+    plot_groups({"가": [0.7], "\U000f0000": [0.4]}, tmp_path / "gain.png", "가", "\U000f0000", {"가": 0.2})
+    fonts._add_new.cache_clear()
 
 
 @pytest.mark.parametrize("x, label", [("step", "step"), ("tokens", "training tokens"), ("seconds", "minutes of")])

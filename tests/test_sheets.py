@@ -26,3 +26,10 @@ def test_on_a_narrow_terminal_names_are_broken_and_numbers_stay_whole(columns, m
 
 def test_as_markdown():
     assert SHEET.markdown().splitlines()[2:4] == ["| run | state | took |", "| --- | ---: | ---: |"]
+
+
+def test_names_end_no_cell_and_are_no_html():
+    sheet = Sheet("a <b>\ntitle", ("task", "mean"), [("x|y <script>alert(1)</script>", "1.0")], ("R&D <i>",))
+    text = sheet.markdown()
+    assert "# a \\<b> title" in text and "| x\\|y \\<script>alert(1)\\</script> | 1.0 |" in text
+    assert "R&D \\<i>" in text and text.count("\n") == 7

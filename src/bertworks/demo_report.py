@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from .sheets import no_tags
+
 
 def compared_with_guessing(held: dict[str, float]) -> list[tuple[str, str, str, str]]:
     """(what, the model's number, the number of guessing, how that guesses)."""
@@ -27,8 +29,8 @@ def report(results: dict[str, Any]) -> str:
         "",
         f"## Telling packages apart after {examples['train']} labelled examples",
         "",
-        f"{len(task['labels'])} packages: {', '.join(task['labels'])}. Their names and usual abbreviations are "
-        f"removed from the texts. {examples['test']} test documents, {len(results['seeds'])} seeds, each side at "
+        f"{len(task['labels'])} packages: {no_tags(', '.join(task['labels']))}. Their names and usual abbreviations "
+        f"are removed from the texts. {examples['test']} test documents, {len(results['seeds'])} seeds, each side at "
         f"its best of {len(task['sides']['random']['dev'])} learning rates on {examples['dev']} other documents.",
         "",
         "| fine-tuned from | test accuracy | sd over seeds | learning rate | dev accuracy of each rate |",
@@ -57,7 +59,7 @@ def report(results: dict[str, Any]) -> str:
         "",
         "## Filling masks",
         "",
-        *(f"- {sentence} **{', '.join(words)}**" for sentence, words in results["masks"].items()),
+        *(f"- {sentence} **{no_tags(', '.join(words))}**" for sentence, words in results["masks"].items()),
     ]
     return "\n".join(lines) + "\n"
 

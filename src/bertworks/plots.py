@@ -7,7 +7,7 @@ in training is thin, what is held out thick. Colours: Okabe and Ito, which colou
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from .files import InputError, atomic_write
+from .fonts import plain_texts, text_width
 from .run_files import LOG, METRICS, RESULTS, read_log, read_results
 
 X = Literal["step", "tokens", "seconds"]
@@ -126,12 +127,18 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
 def _add_legend(figure: Figure, title: str | None) -> None:
     """One legend for all panels, above them: it would hide lines in each."""
     lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
-    longest = 50 + 7 * max(map(len, lines))  # points, with the line's sample
-    fitting = max(1, int(figure.get_figwidth() * 72 / longest))
     figure.legend(
-        [*lines.values()], [*lines], loc="outside upper center", ncols=min(len(lines), fitting), edgecolor="none",
+        [*lines.values()], [*lines], loc="outside upper center", ncols=legend_columns(figure, lines), edgecolor="none",
         title=title,
     )  # fmt: skip
+
+
+def legend_columns(figure: Figure, labels: Collection[str]) -> int:
+    """How many columns of these labels a legend may have; a figure that is too narrow for one is made wider."""
+    sizes = [(50 + 6.5 * text_width(label)) / 72 for label in labels]  # inches, with the line's sample
+    figure.set_figwidth(max(figure.get_figwidth(), 1.15 * max(sizes)))
+    columns = range(len(sizes), 0, -1)  # each as wide as its widest label
+    return next(n for n in columns if n == 1 or sum(map(max, np.array_split(sizes, n))) <= figure.get_figwidth())
 
 
 def _panels(runs: list[Run]) -> tuple[list[str], list[str]]:
@@ -152,7 +159,8 @@ def _draw(axes: Axes, runs: list[Run], metric: str, x: X) -> None:
         position = _positions(run, x)
         for records, width, what in ((_whole(run.train), 1.0, "training"), (run.held_out, 2.2, "held-out")):
             points = [(position(r), r[metric]) for r in records if isinstance(r.get(metric), int | float)]
-            label = (run.name if what == "held-out" or not run.held_out else None) if several else what
+            name = f" {run.name}" if run.name.startswith("_") else run.name  # which matplotlib would keep to itself
+            label = (name if what == "held-out" or not run.held_out else None) if several else what
             if points:
                 thick = what == "held-out"
                 axes.plot(
@@ -247,6 +255,6 @@ def save_figure(figure: Figure, out: Path, open_axes: bool = True) -> list[Path]
     files = [out] if out.suffix in (".png", ".svg") else [out.with_name(out.name + end) for end in (".png", ".svg")]
     out.parent.mkdir(parents=True, exist_ok=True)
     for file in files:
-        with atomic_write(file) as target:
+        with plain_texts(figure), atomic_write(file) as target:
             figure.savefig(target, format=file.suffix[1:], dpi=150)
     return files

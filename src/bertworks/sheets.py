@@ -31,9 +31,21 @@ class Sheet:
 
     def markdown(self) -> str:
         """The same as a Markdown file."""
-        lines = [self.header, ("---", *("---:" for _ in self.header[1:])), *self.rows]
-        table = (f"| {' | '.join(cells)} |" for cells in lines)
-        return "\n".join([f"# {self.title}", "", *table, *(line for note in self.notes for line in ("", note)), ""])
+        lines = [self.header, *self.rows]
+        table = [f"| {' | '.join(map(cell_text, cells))} |" for cells in lines]
+        table.insert(1, f"| {' | '.join(['---', *('---:' for _ in self.header[1:])])} |")
+        notes = (line for note in self.notes for line in ("", no_tags(note)))
+        return "\n".join([f"# {no_tags(self.title)}", "", *table, *notes, ""])
+
+
+def cell_text(text: str) -> str:
+    """A text as a cell of a Markdown table: it ends no cell and no line, and is no HTML."""
+    return no_tags(text).replace("|", "\\|")
+
+
+def no_tags(text: str) -> str:
+    """A text in one line of Markdown, in which names of labels, tasks and folders are no HTML."""
+    return " ".join(text.splitlines()).replace("<", "\\<")
 
 
 def points(value: Any) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, write_json
-from ..plots import COLOURS, GREY, new_figure, save_figure
+from ..fonts import text_width
+from ..plots import COLOURS, GREY, legend_columns, new_figure, save_figure
 
 
 def lines(
@@ -31,7 +32,8 @@ def lines(
     for (name, values), dash in zip(dotted.items(), (":", "--", "-."), strict=False):
         axes.plot(places, values, color=GREY, linewidth=1.5, linestyle=dash, label=name)
     axes.set(xticks=places, xticklabels=list(names), xlabel="layer", ylabel=ylabel)
-    figure.legend(loc="outside upper left", ncols=2, frameon=False)
+    columns = legend_columns(figure, [*curves, *dotted])
+    figure.legend(loc="outside upper left", ncols=columns, frameon=False)
     return save_figure(figure, out)
 
 
@@ -48,7 +50,8 @@ def heat_map(
     xlabel: str = "",
 ) -> list[Path]:
     """A cell a number, written in it. `diverging`: white is 0, orange below and purple above it."""
-    figure = new_figure(1.6 + 0.62 * len(columns) + 0.06 * max(map(len, rows)), 1.2 + 0.42 * len(rows))
+    wide = 1.6 + 0.62 * len(columns) + 0.06 * max(map(text_width, rows))
+    figure = new_figure(max(wide, 0.4 + 0.095 * text_width(title)), 1.2 + 0.42 * len(rows))
     axes = figure.add_subplot()
     if diverging:
         high = max(float(np.abs(values).max()), 1e-9)
@@ -61,7 +64,7 @@ def heat_map(
         axes.text(j, i, told, ha="center", va="center", fontsize=8, color="w" if dark else "k")
     axes.set(xticks=range(len(columns)), xticklabels=list(columns), yticks=range(len(rows)), yticklabels=list(rows))
     axes.set_xlabel(xlabel)
-    axes.set_title(title, fontsize=10)
+    figure.suptitle(title, fontsize=10)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     return save_figure(figure, out, open_axes=False)

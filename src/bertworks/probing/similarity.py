@@ -183,7 +183,8 @@ def plot(results: dict[str, Any], out: Path) -> list[Path]:
         curves = {f"{results['word']!r} in the two sentences": pair_means(results)}
         return lines(names, curves, {"random pairs of words": results["baseline"]}, "cosine", out)
     layer = results["matrix_layer"]
-    numbers = [f"{i + 1}: {text[:28]}" for i, text in enumerate(results["sentences"])]
+    shown = (text if len(text) <= 28 else f"{text[:27]}…" for text in results["sentences"])
+    numbers = [f"{i + 1}: {text}" for i, text in enumerate(shown)]
     values = np.array(results["similarity"][layer + 1])
     short = [str(i + 1) for i in range(len(numbers))]
     title = f"{results['word']!r} at layer {layer}, random words {results['baseline'][layer + 1]:.2f}"

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
 from ..files import InputError, read_json
+from ..fonts import text_width
 from ..plots import COLOURS, GREY, new_figure, save_figure
 from ..run_files import METRICS, check
 from .report import FORMAT
@@ -90,7 +91,7 @@ def _draw_differences(results: dict[str, Any], out: Path) -> list[Path]:
         return []
     wide, names = min(PANELS, len(columns)), [row["name"] for row in results["rows"] if row["name"] != results["base"]]
     high = -(-len(columns) // wide)
-    figure = new_figure(1.2 + 0.09 * max(map(len, names)) + 3.2 * wide, high * (1.3 + 0.38 * len(names)))
+    figure = new_figure(1.2 + 0.09 * max(map(text_width, names)) + 3.2 * wide, high * (1.3 + 0.38 * len(names)))
     for number, column in enumerate(columns):
         axes = figure.add_subplot(high, wide, number + 1)
         _draw_column(axes, results, column, names, labelled=number % wide == 0)

@@ -165,15 +165,19 @@ class Planner:
         config.loop.check()
         if unknown := [step for step in variant.snapshots if step not in config.snapshots]:
             raise InputError(f"step {unknown[0]} is none of the recipe's snapshots {list(config.snapshots)}")
+        self._check_store(config, self.store)
         if self.sources.minute:
             config = minute.pretraining(config, self.store.vocab_size)
-        if config.model.vocab_size != self.store.vocab_size:
-            self.problems.append(  # once, although every variant has it
-                f"model.vocab_size is {config.model.vocab_size}, {self.store.folder} was built with a vocabulary of "
-                f"{self.store.vocab_size}; change the recipe, or build the corpus with the other tokenizer"
-            )
         cell = pretrain_cell(config, self.store.fingerprint, f"{variant.name}: pre-training")
         return Start(cell.key, Path(cell.name), (cell,)), config.model, config
+
+    def _check_store(self, config: PretrainConfig, store: Store) -> None:
+        """Note a store that the recipe does not fit; with --minute too, which must find what the study refuses."""
+        if config.model.vocab_size != store.vocab_size:
+            self.problems.append(  # once, although every variant has it
+                f"model.vocab_size is {config.model.vocab_size}, {store.folder} was built with a vocabulary of "
+                f"{store.vocab_size}; change the recipe, or build the corpus with the other tokenizer"
+            )
 
     def _side_by_side(self, variant: Variant) -> tuple[Start, ModelConfig, None]:
         """Two models as one of twice the width."""

@@ -1,0 +1,104 @@
+"""Letters in pictures: fonts for every script that is installed, and texts that are drawn as they are written.
+
+matplotlib draws a box for a letter that its font lacks, though another installed font has it, and takes what stands
+between two dollar signs for a formula. Names of runs, words and labels are neither.
+"""
+
+import contextlib
+import unicodedata
+import warnings
+from collections.abc import Iterator
+from functools import cache
+
+import matplotlib
+from matplotlib import font_manager
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+# Fonts with many of the letters of East Asia, in the order of choice: sans serif, of regular weight. Others come after.
+PREFERRED = (
+    "Noto Sans CJK KR",
+    "Noto Sans CJK JP",
+    "Noto Sans KR",
+    "Source Han Sans KR",
+    "Pretendard",
+    "NanumGothic",
+    "NanumBarunGothic",
+    "Malgun Gothic",
+    "Apple SD Gothic Neo",
+    "AppleGothic",
+    "UnDotum",
+    "WenQuanYi Zen Hei",
+    "Hiragino Sans",
+    "Yu Gothic",
+    "Microsoft YaHei",
+    "Arial Unicode MS",
+)
+PLACEHOLDERS = "Last Resort"  # a font that has a box for every letter
+
+
+@contextlib.contextmanager
+def plain_texts(figure: Figure) -> Iterator[None]:
+    """Draw inside the block: every text as it is written, each letter in a font that has it, and no warnings."""
+    texts: list[Text] = figure.findobj(Text)  # type: ignore[assignment]
+    families = ["sans-serif", *fallbacks(frozenset("".join(text.get_text() for text in texts)))]
+    for text in texts:
+        text.set_parse_math(False)
+        text.set_fontfamily(families)
+    with matplotlib.rc_context({"font.family": families, "text.parse_math": False}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # of a letter that no installed font has
+        yield
+
+
+def fallbacks(letters: frozenset[str]) -> list[str]:
+    """Names of installed fonts that have what matplotlib's own font lacks of these letters; [] if it lacks none."""
+    missing = {ord(letter) for letter in letters if letter.isprintable()} - _letters(_default())
+    chosen = []
+    for name, path in _candidates() if missing else ():
+        if found := missing & _letters(path):
+            chosen.append(name)
+            missing -= found
+        if not missing:
+            break
+    return chosen
+
+
+def text_width(text: str) -> int:
+    """Columns that a text takes, about: letters of East Asia are twice as wide as Latin ones."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def _default() -> str:
+    """The file of matplotlib's own font."""
+    return str(font_manager.findfont(font_manager.FontProperties(family=["sans-serif"])))
+
+
+def _candidates() -> list[tuple[str, str]]:
+    """(name, file) of upright fonts of regular weight, the preferred ones first."""
+    _add_new()
+    fonts = {
+        entry.name: entry.fname
+        for entry in font_manager.fontManager.ttflist
+        if entry.style == "normal" and entry.weight in (400, "normal", "regular") and PLACEHOLDERS not in entry.name
+    }
+    rank = {name: number for number, name in enumerate(PREFERRED)}
+    return sorted(fonts.items(), key=lambda font: (rank.get(font[0], len(rank)), font[0]))
+
+
+@cache
+def _add_new() -> None:
+    """Tell matplotlib of fonts that were installed after it made its list."""
+    known = {entry.fname for entry in font_manager.fontManager.ttflist}
+    for path in font_manager.findSystemFonts():
+        if path not in known:
+            with contextlib.suppress(Exception):  # a damaged font is no concern of a picture
+                font_manager.fontManager.addfont(path)
+
+
+@cache
+def _letters(path: str) -> frozenset[int]:
+    """The code points that a font has."""
+    try:
+        return frozenset(font_manager.get_font(path).get_charmap())
+    except (OSError, RuntimeError):
+        return frozenset()

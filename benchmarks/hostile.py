@@ -20,18 +20,14 @@ Results go to --out. --work has a progress file a reader: a rerun on the same co
 import argparse
 import contextlib
 import functools
-import gc
-import importlib
 import json
 import os
-import pkgutil
 import random
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,88 +35,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]  # the inputs are made with helpers of the tests
 
-from bertworks.cli import VERBS  # noqa: E402
-from bertworks.cli import main as main_of_verbs  # noqa: E402
 from bertworks.files import write_json  # noqa: E402
 from box import OK, Files, Verdict, call, run_case  # noqa: E402
 from common import RESULTS, machine  # noqa: E402
+from forks import forked, make_base, prepare  # noqa: E402
 from hostile_inputs import READERS, Reader, attacked, files_of  # noqa: E402
 
 EXAMPLES = 5  # reproducible cases that a finding names
-IMPORTED = [
-    "tyro",
-    "tyro._backends",
-    "tyro.constructors",
-    "typeguard",
-    "rich.table",
-    "matplotlib.backends.backend_agg",
-    "pyarrow.parquet",
-    "scipy.stats",
-    "sklearn.metrics",
-    "sentencex",
-    "zstandard",
-    "tokenizers",
-    "tomli_w",
-    "gensim.models",
-    "torch._inductor",
-    "torch.profiler",
-    "ctypes.util",
-    "encodings.utf_8_sig",
-    "encodings.latin_1",
-    "encodings.utf_16",
-    "PIL.PngImagePlugin",
-]
-
-
-def prepare() -> None:
-    """Import all that a command may import, and leave one thread: a fork then costs little and is safe."""
-    os.environ |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "COLUMNS": "200"}
-    import torch
-
-    import bertworks
-
-    for module in pkgutil.walk_packages(bertworks.__path__, "bertworks."):
-        if not module.name.endswith("__main__"):
-            with contextlib.suppress(ImportError):  # of an extra
-                importlib.import_module(module.name)
-    for name in IMPORTED:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    torch.set_num_threads(1)
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        for verb in VERBS:  # what argument parsing keeps for the next time
-            with contextlib.suppress(SystemExit):
-                main_of_verbs([*verb.split(), "--help"])
-    gc.freeze()
-
-
-def forked(work: Callable[[], None]) -> int:
-    """Call `work` in a child; returns its process id. What fails there is printed, and its exit status is 1."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    return pid
-
-
-def make_base(folder: Path) -> Path:
-    """The valid inputs, made in a child, so that this process stays with one thread."""
-
-    def quietly() -> None:
-        from hostile_base import make
-
-        with open(os.devnull, "w") as no, contextlib.redirect_stdout(no), contextlib.redirect_stderr(no):
-            make(folder)
-
-    if not (folder / "whole").exists() and os.waitpid(forked(quietly), 0)[1]:
-        raise SystemExit(f"{folder}: the valid inputs could not be made")
-    return folder
 
 
 def run(command: str) -> None:

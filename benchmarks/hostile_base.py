@@ -17,6 +17,7 @@ from hostile_tables import write_odd_parquet, write_tables, write_tasks, write_t
 CLOCK = {
     "seconds",
     "tokens_per_second",
+    "sequences_per_second",
     "share_of_peak",
     "memory",
     "left",
@@ -230,17 +231,18 @@ def _original_names(base: Path) -> dict[str, Any]:
 
 def _without_clock(path: Path) -> None:
     """Numbers of clocks and the machine's facts become constants, here and below."""
-
-    def settled(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: _constant(v) if k in CLOCK else settled(v) for k, v in value.items()}
-        return [settled(one) for one in value] if isinstance(value, list) else value
-
     if path.suffix == ".jsonl":
         lines = [json.dumps(settled(json.loads(line))) for line in path.read_text().splitlines()]
         path.write_text("\n".join(lines) + "\n")
     else:
         path.write_text(json.dumps(settled(json.loads(path.read_text())), indent=1) + "\n")
+
+
+def settled(value: Any) -> Any:
+    """JSON in which numbers of clocks and the machine's facts are constants."""
+    if isinstance(value, dict):
+        return {k: _constant(v) if k in CLOCK or k.endswith("_seconds") else settled(v) for k, v in value.items()}
+    return [settled(one) for one in value] if isinstance(value, list) else value
 
 
 def _constant(value: Any) -> Any:

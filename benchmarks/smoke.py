@@ -8,7 +8,8 @@ import sys
 import time
 
 SCRIPTS = (
-    "hostile",  # first: it forks, and no other benchmark has started threads yet
+    "hostile",  # these first: they fork, and no other benchmark has started threads yet
+    "kills",
     "pretraining",
     "corpus",
     "features",

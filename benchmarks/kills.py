@@ -1,0 +1,332 @@
+"""Kills commands of bertworks with SIGKILL at random moments, reruns them, and compares what they end in. Needs Linux.
+
+    OMP_NUM_THREADS=1 python benchmarks/kills.py [--commands NAME ...] [--kills 20] [--seed 1]
+    OMP_NUM_THREADS=1 python benchmarks/kills.py --smoke                  two kills of one command
+
+Every command is run once to its end: its files are the reference, its duration the span of the moments. Then it is run
+again and again in fresh folders: started, killed with its whole process group at a moment drawn from 0 to the duration,
+and the same command again, until it has been killed four times (then nothing stops it) or has ended before its moment.
+At the end these count:
+
+    mismatch   a file that differs from the reference (clocks, machine, plots and the model card aside), or is missing
+    leftover   a file that the reference does not have, in the output or beside it
+    refused    a rerun that ended with another status than 0, and its message
+
+The commands are tiny, and their processes are forked from this one, which has imported everything: so a kill hits the
+command's work and not the import of torch. Two processes are forked in the same way, with the environment that torchrun
+gives its workers (gloo), and killed together. The machine's peak is not measured. All else is as on the command line.
+
+Results go to --out; --work has a progress file a command, and a rerun on the same commit continues where it stopped.
+"""
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import random
+import re
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]  # the inputs are made with helpers of the tests
+
+from bertworks.files import write_json  # noqa: E402
+from box import call  # noqa: E402
+from common import RESULTS, machine  # noqa: E402
+from forks import forked, make_base, prepare  # noqa: E402
+from hostile_base import settled  # noqa: E402
+
+MOST = 4  # kills of one run
+TRIES = 3  # runs for each kill that is wanted: some end before their moment
+PATIENCE = 120  # seconds that a command may take that nothing stops
+UNCOMPARED = re.compile(r"(\.png|\.svg|README\.md)$")
+LOCKS = re.compile(r"(^|/)\.?[^/]*\.lock$")  # stay behind: removing a lock file is a race
+TABLES = "--train {base}/single.csv --dev {base}/single.csv --model {base}/model --out out --max-seq-length 24"
+COMMANDS = {
+    "tokenizer train": "tokenizer train {base}/text.txt {base}/corpus-text --out out --vocab-size 120",
+    "corpus build": "corpus build {base}/corpus-text --tokenizer {base}/tok --out out --workers 2 --shard-tokens 500 "
+    "--input.documents blank-line",
+    "pretrain": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 --loop.save-every 3",
+    "pretrain, 2 processes": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 "
+    "--loop.save-every 3",
+    "finetune, keep_best": f"finetune {TABLES} --batch-size 4 --epochs 6 --loop.eval-every 3 --loop.save-every 2 "
+    "--loop.keep-best accuracy",
+    "finetune, seeds": f"finetune {TABLES} --batch-size 4 --epochs 2 --loop.save-every 2 --seeds 1 2 3",
+    "sweep": f"finetune {TABLES} --sweep glue",
+    "distill": "distill {base}/distill.toml --teacher {base}/run-pretrain --corpus {base}/store --out out",
+    "study": "study {base}/study/study.toml --corpus {base}/store --data {base}/data --out out",
+    "features": "features {base}/model {base}/long.txt --out out.safetensors",
+    "predict": "predict {base}/run-single {base}/long.txt --out out.jsonl",
+    "convert": "convert {base}/model out",
+}
+DISTILL = """
+eval_batches = 2
+[optim]
+lr = 2e-3
+[loop]
+steps = 24
+log_every = 1
+eval_every = 10
+save_every = 3
+precision = "float32"
+compile = "off"
+[[phases]]
+length = 24
+batch_size = 8
+"""
+
+
+# ---- one process group
+
+
+def sit(command: str, folder: Path, environment: dict[str, str]) -> None:
+    """The command in this process, a leader of a new group; what it prints goes to a file beside `folder`."""
+    os.setsid()
+    os.chdir(folder)
+    os.environ.update(environment)
+    said = os.open(folder.with_suffix(".said"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+    from bertworks.training import parallel
+
+    parallel.matmul_peak = lambda *_: 1e12  # type: ignore[assignment]
+    try:
+        call(command)
+    except SystemExit as error:
+        sys.stderr.flush()
+        os._exit(error.code if isinstance(error.code, int) else 1)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+class Sitting:
+    """The processes of one start of a command."""
+
+    def __init__(self, command: str, folder: Path, processes: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = str(server.getsockname()[1])
+        together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+        several = {**together, "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
+        ranks = [{**several, "RANK": str(i), "LOCAL_RANK": str(i)} for i in range(processes)]
+        self.pids = [forked(functools.partial(sit, command, folder, r if processes > 1 else {})) for r in ranks]
+        self.handles = [os.pidfd_open(pid) for pid in self.pids]
+
+    def wait(self, seconds: float) -> bool:
+        """Whether all processes have ended before so many seconds had passed."""
+        deadline = time.monotonic() + seconds
+        for handle in self.handles:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                return False
+        return True
+
+    def end(self) -> int:
+        """Kill what is left of the groups; the first exit status that is not 0, negative for a signal."""
+        for pid in self.pids:
+            for kill in (os.killpg, os.kill):  # the process may not lead its group yet
+                with contextlib.suppress(ProcessLookupError):
+                    kill(pid, signal.SIGKILL)
+        found = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in self.pids]
+        for handle in self.handles:
+            os.close(handle)
+        return next((status for status in found if status), 0)
+
+
+# ---- what a run leaves
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """A digest of every file, by its path; clocks and the machine are taken out of JSON, what is drawn is not read."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and not LOCKS.search(name):
+            found[name] = "" if UNCOMPARED.search(name) else hashlib.blake2b(_bytes(path), digest_size=16).hexdigest()
+    return found
+
+
+def _bytes(path: Path) -> bytes:
+    if path.suffix == ".json":
+        return json.dumps(settled(json.loads(path.read_text()))).encode()
+    if path.suffix == ".jsonl":
+        return "\n".join(json.dumps(settled(json.loads(line))) for line in path.read_text().splitlines()).encode()
+    data = path.read_bytes()
+    if path.name == "state.safetensors":  # its progress counts seconds
+        size = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:size])
+        header["__metadata__"]["progress"] = settled(json.loads(header["__metadata__"]["progress"]))
+        return json.dumps(header, sort_keys=True).encode() + data[size:]
+    return data
+
+
+def differences(reference: dict[str, str], found: dict[str, str]) -> dict[str, list[str]]:
+    """Names of files that differ or are missing, and of those that should not be there."""
+    mismatches = sorted(name for name in reference if found.get(name) != reference[name])
+    return {"mismatches": mismatches, "leftovers": sorted(found.keys() - reference.keys())}
+
+
+# ---- the program
+
+
+@dataclass(frozen=True)
+class Killing:
+    """A command that is killed: its name, a seed, and the folder of inputs and progress."""
+
+    name: str
+    seed: int
+    folder: Path
+
+    @property
+    def place(self) -> Path:
+        """Its folder."""
+        return self.folder / re.sub(r"\W+", "-", self.name)
+
+    @property
+    def progress(self) -> Path:
+        """A line for every run that is done."""
+        return self.folder / f"{self.place.name}-{self.seed}.jsonl"
+
+    def start(self, folder: Path) -> Sitting:
+        """Start the command in a folder."""
+        return Sitting(COMMANDS[self.name].format(base=self.folder / "base"), folder, 1 + ("2 processes" in self.name))
+
+    def reference(self) -> tuple[dict[str, str], float]:
+        """What an uninterrupted run leaves, and the shorter duration of two."""
+        durations, found = list[float](), dict[str, str]()
+        for _ in range(2):
+            folder = fresh(self.place)
+            begun = time.monotonic()
+            sitting = self.start(folder)
+            whole = sitting.wait(PATIENCE)
+            durations.append(time.monotonic() - begun)
+            if sitting.end() or not whole:
+                raise SystemExit(f"{self.name}: fails uninterrupted\n{self.said()}")
+            if found and found != contents(folder):
+                raise SystemExit(f"{self.name}: two uninterrupted runs differ: {differences(found, contents(folder))}")
+            found = contents(folder)
+        return found, min(durations)
+
+    def said(self) -> str:
+        """The end of what the last run printed."""
+        path = self.place.with_suffix(".said")
+        return path.read_text(errors="replace")[-2000:] if path.exists() else ""
+
+    def one_run(self, number: int, reference: dict[str, str], duration: float) -> dict[str, Any]:
+        """Kill and rerun in a fresh folder until the command ends by itself."""
+        rng = random.Random(f"{self.seed}/{self.name}/{number}")
+        folder, moments, refused = fresh(self.place), list[float](), list[str]()
+        for i in range(MOST + 1):
+            moment = rng.uniform(0, duration) if i < MOST else PATIENCE
+            sitting = self.start(folder)
+            ended = sitting.wait(moment)
+            status = sitting.end()
+            if ended and status == 0:
+                break
+            if ended or i == MOST:
+                refused.append(f"status {status}: {self.said()[-500:]}")
+                break
+            moments.append(round(moment, 4))
+        found = differences(reference, contents(folder))
+        return {"run": number, "kills": len(moments), "moments": moments, "refused": refused, **found}
+
+    def results(self, kills: int) -> dict[str, Any]:
+        """Run until there are so many kills; what is done already counts."""
+        done = list(read_lines(self.progress))
+        count, duration = sum(run["kills"] for run in done), 0.0
+        if count < kills:
+            reference, duration = self.reference()
+            with open(self.progress, "a", encoding="utf-8") as file:
+                while count < kills and len(done) < TRIES * kills:
+                    done.append(self.one_run(len(done), reference, duration))
+                    count += done[-1]["kills"]
+                    file.write(json.dumps(done[-1]) + "\n")
+                    file.flush()
+        bad = [run for run in done if run["mismatches"] or run["leftovers"] or run["refused"]]
+        counts = {key: sum(bool(run[key]) for run in done) for key in ("mismatches", "leftovers", "refused")}
+        return {"command": COMMANDS[self.name].replace("{base}", "BASE"), "seconds": round(duration, 2),
+                "runs": len(done), "kills": count, **counts, "findings": bad[:10]}  # fmt: skip
+
+
+def fresh(folder: Path) -> Path:
+    """An empty folder, and no file beside it of what was said in it before."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.with_suffix(".said").unlink(missing_ok=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The runs that are done."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        with contextlib.suppress(ValueError):  # the last line of a killed program
+            yield json.loads(line)
+
+
+def more_inputs(base: Path) -> None:
+    """What the commands read beside the inputs of hostile.py."""
+    if not (base / "distill.toml").exists():
+        (base / "long.txt").write_text((base / "text.txt").read_text() * 20)
+        shutil.copytree(base / "cola", base / "data/cola", dirs_exist_ok=True)
+        (base / "distill.toml").write_text(DISTILL)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Kill and compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--commands", nargs="+", default=[], help=f"names, or their beginnings: {', '.join(COMMANDS)}")
+    parser.add_argument("--kills", type=int, default=20, help="of every command (default 20)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--smoke", action="store_true", help="two kills of one command; keeps no result")
+    work = Path(tempfile.gettempdir()) / "bertworks-kills"
+    parser.add_argument("--work", type=Path, default=work, help="folder of inputs and progress, one a commit inside")
+    parser.add_argument("--out", type=Path, default=RESULTS / "kills.json", help="where the result is written")
+    options = parser.parse_args(argv)
+    if sys.platform != "linux":
+        raise SystemExit("kills.py needs Linux: fork and process groups")
+    prepare()
+    with contextlib.ExitStack() as stack:
+        if options.smoke:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            vars(options).update(
+                commands=options.commands or ["predict"], kills=2, work=folder, out=folder / "kills.json"
+            )
+        facts = machine()
+        folder = options.work.resolve() / str(facts["commit"])
+        more_inputs(make_base(folder / "base"))
+        chosen = [name for name in COMMANDS if not options.commands or name.startswith(tuple(options.commands))]
+        report(options.out, [Killing(name, options.seed, folder) for name in chosen], options.kills, facts)
+
+
+def report(out: Path, killings: Sequence[Killing], kills: int, facts: dict[str, Any]) -> None:
+    """Kill the commands, print and write what was found."""
+    found = {}
+    for killing in killings:
+        one = found[killing.name] = killing.results(kills)
+        counts = "  ".join(f"{key} {one[key]}" for key in ("runs", "kills", "mismatches", "leftovers", "refused"))
+        print(f"{killing.name:24}{counts}", flush=True)
+        for finding in one["findings"][:3]:
+            print(f"    {finding}")
+    keys = ("runs", "kills", "mismatches", "leftovers", "refused")
+    totals = {key: sum(one[key] for one in found.values()) for key in keys}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_json(out, {**totals, "seed": killings[0].seed, "machine": facts, "commands": found})
+    print(f"{out}: {totals}")
+
+
+if __name__ == "__main__":
+    main()

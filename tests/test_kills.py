@@ -1,0 +1,88 @@
+"""The program that kills commands and compares what they end in."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertworks.files import read_json
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and process groups")
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def kills(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import kills
+
+    return kills
+
+
+def write(folder: Path, seconds: float, loss: float, more: str = "") -> Path:
+    """What a run leaves, in miniature."""
+    (folder / "out").mkdir(parents=True)
+    (folder / "out/results.json").write_text(json.dumps({"seconds": seconds, "loss": loss, "machine": {"cpu": "x"}}))
+    (folder / "out/log.jsonl").write_text(json.dumps({"step": 1, "seconds": seconds, "loss": loss}) + "\n")
+    (folder / "out/curves.png").write_text(str(seconds))
+    (folder / "out/.lock").write_text("")
+    if more:
+        (folder / "out" / more).write_text("")
+    return folder
+
+
+def test_clocks_plots_and_locks_do_not_count(kills, tmp_path: Path) -> None:
+    one, other = (kills.contents(write(tmp_path / str(s), s, 0.5)) for s in (1.0, 2.5))
+    assert kills.differences(one, other) == {"mismatches": [], "leftovers": []}
+
+
+def test_other_bytes_missing_files_and_temporaries_count(kills, tmp_path: Path) -> None:
+    reference = kills.contents(write(tmp_path / "a", 1.0, 0.5))
+    changed = write(tmp_path / "b", 1.0, 0.25, ".state.safetensors.77.tmp")
+    (changed / "out/curves.png").unlink()
+    found = kills.differences(reference, kills.contents(changed))
+    assert found["mismatches"] == ["out/curves.png", "out/log.jsonl", "out/results.json"]
+    assert found["leftovers"] == ["out/.state.safetensors.77.tmp"]
+
+
+def test_a_group_that_ignores_signals_is_killed(kills, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own children die with it."""
+    import os
+    import signal
+    import subprocess
+    import time
+
+    def deaf(command: str) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen(["sleep", "60"])
+        Path("child").write_text(str(child.pid))
+        time.sleep(60)
+
+    monkeypatch.setattr(kills, "call", deaf)
+    sitting = kills.Sitting("", kills.fresh(tmp_path / "case"), 1)
+    file = tmp_path / "case/child"
+    deadline = time.monotonic() + 20
+    while not file.exists() or not file.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not sitting.wait(0.01) and sitting.end() == -signal.SIGKILL
+    status = Path(f"/proc/{file.read_text()}/status")
+    assert not status.exists() or "zombie" in status.read_text()
+    assert os.getpid()
+
+
+@pytest.mark.heavy
+def test_the_program_kills_and_goes_on(tmp_path: Path) -> None:
+    """As a person runs it, on one command; a rerun has nothing left to do."""
+    import subprocess
+
+    out = tmp_path / "kills.json"
+    command = [sys.executable, str(BENCHMARKS / "kills.py"), "--commands", "pretrain", "--kills", "2"]
+    command += ["--work", str(tmp_path), "--out", str(out)]
+    subprocess.run(command, check=True, capture_output=True)
+    first = read_json(out)
+    assert [*first["commands"]] == ["pretrain", "pretrain, 2 processes"] and first["kills"] >= 4
+    assert not first["mismatches"] and not first["refused"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert read_json(out)["runs"] == first["runs"]

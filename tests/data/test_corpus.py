@@ -13,12 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sentencex
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertworks.data.corpus import Document, InputOptions, Reader, read_documents
-from bertworks.data.sentences import check_documents, split_sentences
+from bertworks.data.sentences import BLOCK_CHARS, check_documents, split_sentences
 from bertworks.data.streams import open_streams
 from bertworks.files import InputError
 
@@ -307,6 +308,17 @@ def test_a_megabyte_long_line_is_a_paragraph(tmp_path):
     line = "A sentence of some words. " * 100_000
     (found,) = texts(put(tmp_path / "a.txt", line))
     assert len(split_sentences(found)) == 100_000
+
+
+def test_long_paragraphs_are_split_in_blocks_with_the_same_sentences(monkeypatch):
+    given, segment = [], sentencex.segment
+    monkeypatch.setattr(sentencex, "segment", lambda language, text: given.append(text) or segment(language, text))
+    text = " ".join(f"He said \u201cnumber {i}.\u201d It is {i % 7}.5, e.g. of the U.S. kind." for i in range(3000))
+    assert split_sentences(text) == [sentence.strip() for sentence in segment("en", text)]
+    for long in ("a" * 200_000, "(a. b " * 40_000, "No end " * 40_000, "Short. " + "no end " * 40_000):
+        assert "".join("".join(split_sentences(long)).split()) == "".join(long.split())
+    assert len(text) > 3 * BLOCK_CHARS
+    assert max(map(len, given)) <= 2 * BLOCK_CHARS  # the library takes quadratic time for quotes that are never closed
 
 
 def test_length_filters_are_counted(tmp_path):

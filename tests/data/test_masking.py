@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertworks.data.instances import generator
-from bertworks.data.masking import IGNORED, Draws, MaskingConfig, _run_lengths, mask, predictions_per_sequence
+from bertworks.data.masking import (
+    IGNORED,
+    Draws,
+    MaskingConfig,
+    _choose_runs,
+    _run_lengths,
+    mask,
+    predictions_per_sequence,
+)
 
 V, MASK = 500, 4
 SPECIAL = 5  # ids below are special
@@ -139,6 +147,8 @@ def albert_choice(words, wanted, order, spans):
     words: lists of cells. order: the shuffle. spans: the n drawn for each start. Returns the chosen cells.
     """
     ngrams = [[[*chain(*words[i : i + n])] for n in range(1, max(spans) + 1)] for i in range(len(words))]
+    # ALBERT renormalises the chances to the runs that a start has. Each start has all, those at a row's end cut short.
+    assert {len(runs) for runs in ngrams} == {max(spans)}
     covered: set[int] = set()
     for i in sorted(range(len(words)), key=lambda i: order[words[i][0]]):
         if len(covered) >= wanted:
@@ -174,6 +184,16 @@ def test_ngrams_are_chosen_as_albert_does(n, length, seed, ngrams, whole_word):
         spans = [1 + int((draws.spans[row, word[0]] >= chances[:-1] / chances[-1]).sum()) for word in words]
         expected = albert_choice(words, wanted, draws.order[row], spans)
         assert set(positions[row][labels[row] != IGNORED].tolist()) == expected
+
+
+def test_a_run_at_a_rows_end_is_cut_short_as_in_albert():
+    """A start whose run would leave the row draws n as any other does: its longer runs become one."""
+    candidates, spans = np.ones((1, 4), bool), np.array([[1, 1, 1, 3]])
+    for order, expected in (([3, 2, 1, 0], [False, True, True, True]), ([0, 1, 2, 3], [True, True, True, False])):
+        found = _choose_runs(candidates, ~candidates, np.array([3]), np.array([order], np.float32), spans)
+        assert found[0].tolist() == expected
+    last_only = _choose_runs(candidates, ~candidates, np.array([1]), np.array([[3, 2, 1, 0]], np.float32), spans)
+    assert last_only[0].tolist() == [False, False, False, True]
 
 
 def test_how_long_ngrams_are_and_how_much_they_cover():

@@ -8,6 +8,8 @@ import sentencex
 
 from .corpus import Document
 
+BLOCK_CHARS = 50_000  # of a paragraph; nearly all have fewer
+
 
 def split_sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a document's text, in order, without surrounding space; a paragraph's end ends a sentence.
@@ -24,6 +26,23 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
 
 
 def _segment(language: str, paragraph: str) -> list[str]:
+    """The sentences of a paragraph; of a very long one block by block, the last sentence of each carried to the next.
+
+    The library's time is quadratic in the number of quotation marks that are not closed.
+    """
+    sentences: list[str] = []
+    last, start = "", 0
+    while start < len(paragraph):
+        stop = start + BLOCK_CHARS
+        if stop < len(paragraph):
+            stop = paragraph.rfind(" ", start, stop) + 1 or stop
+        sentences += _sentences(language, last + paragraph[start:stop])
+        last = sentences.pop() if stop < len(paragraph) and len(sentences[-1]) <= BLOCK_CHARS else ""
+        start = stop
+    return sentences
+
+
+def _sentences(language: str, paragraph: str) -> list[str]:
     try:
         return list(sentencex.segment(language, paragraph))
     except BaseException as error:  # the library's panics are no Exception; hours of building must not end in one

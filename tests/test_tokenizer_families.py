@@ -512,7 +512,7 @@ def test_two_pieces_with_one_id_are_refused(bpe: Tokenizer) -> None:
     """The library keeps one of the two when it writes the file, and then misses the other in a merge."""
     parts = json.loads(bpe.pipeline)
     parts["model"]["vocab"] |= {f"extra{i}": i for i in parts["model"]["vocab"].values()}
-    with pytest.raises(InputError, match="x.json: "):
+    with pytest.raises(InputError, match=r"x\.json: "):
         Tokenizer(json.dumps(parts), "x.json")
 
 

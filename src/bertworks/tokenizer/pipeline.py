@@ -39,11 +39,13 @@ BERT_LAYOUT = Layout()
 def check_pipeline(pipeline: str, where: str) -> str:
     """`pipeline` as the library writes it, without padding and truncation (both are ours). Raises InputError."""
     try:
-        kind = json.loads(pipeline)["model"]["type"]
+        found = json.loads(pipeline)
+        kind = found["model"]["type"]
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
+    _check_ids(found, where)
     read = library_of(pipeline, where).to_str()
     parts = json.loads(read)
     for step in [*steps(parts, "normalizer"), *steps(parts, "pre_tokenizer")]:
@@ -56,6 +58,17 @@ def check_pipeline(pipeline: str, where: str) -> str:
     if kind == "Unigram" and parts["model"]["unk_id"] is None:
         raise InputError(f"{where}: its model.unk_id is null; expected the id of the unknown piece")
     return read
+
+
+def _check_ids(parts: Mapping[str, Any], where: str) -> None:
+    """Raise InputError if a piece has an id far above the others: the library counts from 0 to it, for minutes."""
+    vocab, added = parts["model"].get("vocab"), parts.get("added_tokens")
+    if not isinstance(vocab, dict):
+        return  # Unigram's is a list
+    highest = len(vocab) + (len(added) if isinstance(added, list) else 0) - 1
+    for piece, number in vocab.items():
+        if isinstance(number, int) and number > highest:
+            raise InputError(f"{where}: the piece {piece!r} has the id {number}; expected at most {highest}")
 
 
 def library_of(pipeline: str, where: str) -> tokenizers.Tokenizer:

@@ -13,7 +13,7 @@ from bertworks.cli import VERBS, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = {"--nproc-per-node", "--side"}  # torchrun's, and that of a script in benchmarks/
+TORCHRUN = {"--nproc-per-node"}
 NAMES = {"pretrain NAME": "pretrain cpu", "distill NAME": "distill cpu", "--task NAME": "--task mrpc", " N": " 2"}
 
 
@@ -70,7 +70,7 @@ def test_the_commands_of_a_page_parse(page, monkeypatch, capsys, tmp_path):
 
 @pytest.fixture(scope="module")
 def flags():
-    """Every flag that the help of a verb names."""
+    """Every flag that the help of a verb names, or a script in benchmarks/ has."""
     import contextlib
     import io
 
@@ -78,13 +78,19 @@ def flags():
     for verb in VERBS:
         with contextlib.redirect_stdout(told), pytest.raises(SystemExit):
             main([*verb.split(), "--help"])
-    return set(re.findall(r"--[a-z][a-z0-9.-]*[a-z0-9]", told.getvalue()))
+    return set(re.findall(r"--[a-z][a-z0-9.-]*[a-z0-9]", told.getvalue())) | TORCHRUN | flags_of_benchmarks()
+
+
+def flags_of_benchmarks():
+    """The flags that the scripts in benchmarks/ add."""
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py"))
+    return {flag for source in sources for flag in re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source)}
 
 
 def test_every_flag_that_a_page_names_is_a_flag(flags):
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]", page.read_text(encoding="utf-8")))
-        assert named - flags - ELSEWHERE == set(), page.name
+        assert named - flags == set(), page.name
 
 
 def test_a_flag_that_does_not_exist_is_found(tmp_path, flags):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import InputError, read_json, write_json
+from ..files import InputError, clip, read_json, shorten, write_json
 
 MODES = {  # of a text's vectors: the key that turns each on; joined in this order, unless the newer `pooling_mode` says
     "cls": "pooling_mode_cls_token",
@@ -42,11 +42,10 @@ class Pooling:
     prompt: str = ""  # put before every text
 
     def __post_init__(self) -> None:
-        unknown = [mode for mode in self.modes if mode not in MODES]
-        if unknown or not self.modes:
-            raise InputError(
-                f"pooling = {', '.join(map(repr, unknown)) or 'nothing'}; expected one of {', '.join(MODES)}"
-            )
+        known = all(isinstance(mode, str) and mode in MODES for mode in self.modes)
+        if not known or not self.modes or len({*self.modes}) < len(self.modes):
+            shown = " and ".join(map(shorten, self.modes[:8])) or "nothing"
+            raise InputError(f"pooling = {shown}; expected some of {', '.join(MODES)}, each once")
 
     def text(self, text: str) -> str:
         """What is tokenized in place of `text`."""
@@ -90,21 +89,24 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
     kinds = [_kind(str(module["type"])) for module in modules]
     if kinds not in (list(_MODULES[:2]), list(_MODULES)):
         raise InputError(
-            f"{folder / MODULES}: its modules are {', '.join(kinds) or 'none'}; expected {', '.join(_MODULES[:2])} and "
-            f"perhaps {_MODULES[2]}; others are not computed here"
+            f"{folder / MODULES}: its modules are {clip(', '.join(kinds), 200) or 'none'}; expected "
+            f"{', '.join(_MODULES[:2])} and perhaps {_MODULES[2]}; others are not computed here"
         )
-    places = [folder / str(module["path"]) for module in modules]
+    places = [_inside(folder, module["path"]) for module in modules]
     modes = _modes(places[1] / "config.json")
     if len(places) > 2:
         _check_normalize(places[2] / "config.json")
     settings = _table(places[0] / _TRANSFORMER)
     length = settings.get("max_seq_length")
     if length is not None and (type(length) is not int or length < 3):
-        raise InputError(f"{places[0] / _TRANSFORMER}: max_seq_length = {length!r}; expected a number of tokens")
+        raise InputError(f"{places[0] / _TRANSFORMER}: max_seq_length = {shorten(length)}; expected a number of tokens")
     lower, prompt = bool(settings.get("do_lower_case")), _prompt(folder / _OTHERS)
     if prompt and not _table(places[1] / "config.json").get("include_prompt", True):
         raise InputError(f"{places[1] / 'config.json'}: include_prompt is false, which is not computed here")
-    return places[0], Pooling(modes, len(places) > 2, length, lower, prompt)
+    try:
+        return places[0], Pooling(modes, len(places) > 2, length, lower, prompt)
+    except InputError as error:
+        raise InputError(f"{places[1] / 'config.json'}: {error}") from None
 
 
 def write_pooling(folder: Path, pooling: Pooling, width: int) -> None:
@@ -133,6 +135,14 @@ def _kind(name: str) -> str:
     return kind if package.startswith("sentence_transformers.") and kind in _MODULES else name
 
 
+def _inside(folder: Path, path: Any) -> Path:
+    """A module's folder. Raises InputError if it is not inside `folder`."""
+    outside = not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts
+    if outside or "\0" in path or len(path) > 200:
+        raise InputError(f"{folder / MODULES}: path = {shorten(path)}; expected a folder inside this one")
+    return folder / path
+
+
 def _table(file: Path) -> Mapping[str, Any]:
     """The settings in a file; none if there is no such file."""
     settings = read_json(file) if file.exists() else {}
@@ -147,12 +157,12 @@ def _modes(file: Path) -> tuple[str, ...]:
     settings = _table(file)
     newer = settings.get("pooling_mode")
     if newer is not None:
-        return tuple(newer) if isinstance(newer, list) else (str(newer),)
+        return tuple(newer) if isinstance(newer, list) else (newer,)
     unknown = [
         key for key in settings if key.startswith("pooling_mode") and key not in MODES.values() and settings[key]
     ]
     if unknown:
-        raise InputError(f"{file}: {', '.join(unknown)} is set; expected one of {', '.join(MODES.values())}")
+        raise InputError(f"{file}: {clip(', '.join(unknown), 200)} is set; expected one of {', '.join(MODES.values())}")
     return tuple(mode for mode, key in MODES.items() if settings.get(key)) or ("mean",)
 
 
@@ -160,7 +170,7 @@ def _check_normalize(file: Path) -> None:
     settings = _table(file)
     for key in ("module_input_name", "module_output_name"):
         if settings.get(key, "sentence_embedding") != "sentence_embedding":
-            raise InputError(f"{file}: {key} = {settings[key]!r}; only sentence_embedding is computed here")
+            raise InputError(f"{file}: {key} = {shorten(settings[key])}; only sentence_embedding is computed here")
 
 
 def _prompt(file: Path) -> str:
@@ -169,8 +179,9 @@ def _prompt(file: Path) -> str:
     name, prompts = settings.get("default_prompt_name"), settings.get("prompts") or {}
     if name is None:
         return ""
-    if name not in prompts:
+    if not isinstance(prompts, dict) or not isinstance(name, str) or not isinstance(prompts.get(name), str):
         raise InputError(
-            f"{file}: default_prompt_name = {name!r}; prompts has {', '.join(map(str, prompts)) or 'none'}"
+            f"{file}: default_prompt_name = {shorten(name)}, prompts = {shorten(prompts)}; expected the name of a "
+            "prompt, and its text among the prompts"
         )
     return str(prompts[name])

@@ -1,0 +1,49 @@
+"""What a sentence-transformers folder says may be damaged or hostile; parity has tests of its own."""
+
+import json
+import re
+
+import pytest
+
+from bertworks.checkpoint.pooling import MODULES, Pooling, read_pooling, write_pooling
+from bertworks.files import InputError
+
+LONG = "x" * 100_000
+TYPES = [{"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling")]
+
+
+def modules(*paths):
+    return [{**kind, "path": path} for kind, path in zip(TYPES, paths, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        (MODULES, modules("", "../other"), "path = '../other'; expected a folder inside this one"),
+        (MODULES, modules("/etc", "1_Pooling"), "path = '/etc'"),
+        (MODULES, modules(["a"], "1_Pooling"), "path = ['a']"),
+        (MODULES, modules("", "a\0b"), "path = 'a\\x00b'"),
+        (MODULES, modules("", LONG), "path = 'xxx"),
+        (MODULES, [{"type": LONG, "path": ""}], "its modules are xxx"),
+        (MODULES, [{"type": {}, "path": ""}], "its modules are {}"),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean"] * 10_000}, "pooling = 'mean' and"),
+        ("1_Pooling/config.json", {"pooling_mode": [["mean"], {}]}, "pooling = ['mean'] and {}; expected some of cls"),
+        ("1_Pooling/config.json", {"pooling_mode": 5}, "pooling = 5"),
+        ("1_Pooling/config.json", {f"pooling_mode_{LONG}": True}, "pooling_mode_xxx"),
+        ("sentence_bert_config.json", {"max_seq_length": LONG}, "max_seq_length = 'xxx"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "a", "prompts": "abc"}, "prompts = 'abc'"),
+        ("config_sentence_transformers.json", {"default_prompt_name": ["a"], "prompts": {}}, "name = ['a']"),
+        (
+            "config_sentence_transformers.json",
+            {"default_prompt_name": "a", "prompts": {"a": 5}},
+            "expected the name of",
+        ),
+    ],
+)
+def test_hostile_settings_end_in_a_short_message_with_the_file(file, content, message, tmp_path):
+    write_pooling(tmp_path, Pooling(("cls", "mean")), 16)
+    assert read_pooling(tmp_path) == (tmp_path, Pooling(("cls", "mean")))
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        read_pooling(tmp_path)
+    assert str(tmp_path / file) in str(caught.value) and len(str(caught.value)) < 600

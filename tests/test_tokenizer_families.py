@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from bertworks.data.sentences import split_sentences
 from bertworks.files import InputError
 from bertworks.tasks.windows import find_answer, narrow_span, tokenize_contexts
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from bertworks.tokenizer import Tokenizer, TokenizerConfig, spiece
 from bertworks.tokenizer.check import check
 from bertworks.tokenizer.spiece import read_model
 from shared_data import shared
@@ -523,3 +523,16 @@ def test_settings_of_a_wrong_type_are_refused(bpe: Tokenizer, tmp_path: Path) ->
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({key: "no"}))
         with pytest.raises(InputError, match=f"tokenizer_config.json: {key} = 'no'; expected true, false or null"):
             Tokenizer.load(tmp_path)
+
+
+def test_a_sentencepiece_file_without_an_end_or_with_endless_pieces(tmp_path, monkeypatch):
+    """A device says that it has no bytes, and gives them for ever; a piece costs five bytes."""
+    with monkeypatch.context() as patch:
+        patch.setattr(spiece, "MAX_BYTES", 1 << 16)
+        (tmp_path / "spiece.model").symlink_to("/dev/zero")
+        with pytest.raises(InputError, match=r"spiece.model: more than 65,536 bytes; expected a SentencePiece model"):
+            read_model(tmp_path / "spiece.model")
+    monkeypatch.setattr(spiece, "MAX_PIECES", 100)
+    (tmp_path / "many.model").write_bytes(b"\x0a\x03\x0a\x01a" * 101)
+    with pytest.raises(InputError, match=r"many.model: more than 100 pieces"):
+        read_model(tmp_path / "many.model")

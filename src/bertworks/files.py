@@ -158,7 +158,7 @@ def write_json(path: Path | str, value: Any) -> None:
 
 def read_json(path: Path | str, finite: bool = True, limit: int = READ_BYTES) -> Any:
     """Read a UTF-8 JSON file of at most `limit` bytes. Raises InputError that names the file; see `parse_json`."""
-    return parse_json(_read_bytes(path, "a JSON file", limit), str(path), finite)
+    return parse_json(read_bytes(path, "a JSON file", limit), str(path), finite)
 
 
 def parse_json(data: bytes | str, where: str, finite: bool = True) -> Any:
@@ -215,7 +215,7 @@ def _deeper_than(depth: int, value: Any) -> bool:
     return bool(level)
 
 
-def _read_bytes(path: Path | str, expected: str, limit: int) -> bytes:
+def read_bytes(path: Path | str, expected: str, limit: int) -> bytes:
     """The bytes of a file. Raises InputError that names it if it is missing, too large or cannot be read."""
     try:
         with open(path, "rb") as file:
@@ -237,7 +237,7 @@ def read_lines(path: Path | str, expected: str, limit: int = READ_BYTES) -> list
     Raises InputError, which says what was `expected`, if the file is missing, larger than `limit` bytes, or not UTF-8.
     """
     try:
-        lines = _read_bytes(path, expected, limit).decode("utf-8").split("\n")
+        lines = read_bytes(path, expected, limit).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; expected {expected}") from None
     return lines if lines[-1].strip() else lines[:-1]

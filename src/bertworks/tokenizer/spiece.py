@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError
+from ..files import InputError, read_bytes
 
-MAX_BYTES = 1 << 28  # of a file; the largest published ones have some 20 MB
+MAX_BYTES, MAX_PIECES = 1 << 26, 1 << 22  # of a file; the largest published ones have some 20 MB, 500,000 pieces
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # types of pieces
 MODELS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
@@ -48,14 +48,7 @@ class SentencePieceModel:
 def read_model(path: Path) -> SentencePieceModel:
     """Read a Unigram .model. Raises InputError naming file and byte if it is damaged, or what is not supported."""
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(f"{path}: {size:,} bytes; expected a SentencePiece model of at most {MAX_BYTES:,}")
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    try:
-        found = _Proto(data).model()
+        found = _Proto(read_bytes(path, "a SentencePiece model", MAX_BYTES)).model()
     except _Damage as damage:
         raise InputError(f"{path}: byte {damage.place}: {damage.args[0]}; not a whole SentencePiece model") from None
     except _Unsupported as reason:
@@ -102,6 +95,8 @@ class _Proto:
                 piece, score, kind = self.piece(self.message(field))
                 pieces.append((piece, score))
                 types.append(kind)
+                if len(pieces) > MAX_PIECES:
+                    raise _Unsupported(f"more than {MAX_PIECES:,} pieces")
             elif field.number in (2, 3):
                 names = known["trainer" if field.number == 2 else "normalizer"]
                 for inner in self.fields(*self.message(field)):

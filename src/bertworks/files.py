@@ -22,14 +22,14 @@ from typing import IO, Any
 READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
 _DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have fewer than ten
 _DIGITS = 100  # of an integer; tokenizer_config.json may have one of 31
-_MESSAGE = 4_000  # characters of an error message
+_MESSAGE = 1_900  # characters of an error message: a screen
 
 
 class InputError(Exception):
     """What the user gave cannot be used. The message says what was found, what was expected, and what to do.
 
     The command line prints the message alone and exits with status 1; library users can catch it. A message of more
-    than 4,000 characters is cut in its middle.
+    than 1,900 characters is cut in its middle.
     """
 
     def __init__(self, message: str = ""):

@@ -127,7 +127,7 @@ class Family:
                 )
         faults += [f"{name}: left over, no part of the model takes it" for name in left]
         if faults:
-            shown = [clip(fault, 300) for fault in faults[:8]]
+            shown = [clip(fault, 200) for fault in faults[:8]]
             shown += [f"... and {len(faults) - 8} more"] if len(faults) > 8 else []
             raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))
         return taken

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..files import InputError, read_json
+from .names import listed
 from .tf_files import BFLOAT16, Bundle, find_prefix, open_bundle
 
 CONFIGS = {"bert_config.json": "bert", "albert_config.json": "albert"}  # file beside a checkpoint: its family
@@ -110,10 +111,9 @@ def read_original(path: Path | str, hidden_act: str | None = None) -> OriginalCh
     names = {name: hf_name(name, settings["model_type"]) for name in bundle.variables.keys() - ignored.keys()}
     unknown = sorted(name for name, theirs in names.items() if theirs is None)
     if unknown:
-        shown = ", ".join(unknown[:8]) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
         raise InputError(
             f"{prefix}: {len(unknown)} variables that are no part of {settings['model_type'].upper()} as "
-            f"google-research/{settings['model_type']} names them: {shown}"
+            f"google-research/{settings['model_type']} names them: {listed(unknown)}"
         )
     known = {theirs: name for name in sorted(names) if (theirs := names[name]) is not None}
     if len(known) < len(names):

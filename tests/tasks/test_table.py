@@ -390,6 +390,20 @@ def test_several_labels(tmp_path):
             read_rows(task, tmp_path / "a.jsonl")
 
 
+def test_several_labels_as_columns_of_0_and_1(tmp_path):
+    task = own_task("multilabel", ("text",), "law,art,war")
+    assert task.labels == ("law", "art", "war")
+    file = table(tmp_path / "a.csv", "text,law,art,war\na,1,0,1\nb,0,,0.0\nc,0,1.0,0\n")
+    assert [row.label for row in read_rows(task, file)] == ["law|war", "", "art"]
+    file = table(tmp_path / "a.jsonl", '{"text": "a", "law": true, "art": 0, "war": 1}\n')
+    assert [row.label for row in read_rows(task, file)] == ["law|war"]
+    file = table(tmp_path / "b.csv", "text,law,art,war\na,1,0,yes\n")
+    with pytest.raises(InputError, match=r"b\.csv, line 2: 'yes' in column 'war'; expected 0 or 1, a column a label"):
+        read_rows(task, file)
+    own, data = own_table(task, tmp_path / "a.csv", tmp_path / "a.jsonl")
+    assert own.labels == ("law", "art", "war") and len(data.dev) == 1
+
+
 def test_numbers_of_a_regression(tmp_path):
     task = own_task("regression", ("text",), "label")
     file = table(tmp_path / "a.jsonl", '{"text": "a", "label": 2.5}\n{"text": "a", "label": "1e2"}\n')

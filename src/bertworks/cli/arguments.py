@@ -72,7 +72,7 @@ class DevRows:
     dev: Path | None = None  # a table of your own instead (.csv, .tsv, .jsonl, .parquet)
     kind: str = ""  # of your own table: single, pair, regression, multilabel, choice, tagging, span
     text: str = "text"  # its text column, or two of them with a comma between
-    label: str = "label"  # its label column
+    label: str = "label"  # its label column; multilabel: or several with commas between, of 0 and 1
     choices: str = ""  # its columns of a multiple choice, commas between
 
     def read(self) -> tuple["Task", Sequence[Any]]:

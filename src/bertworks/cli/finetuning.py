@@ -49,7 +49,7 @@ class Command:
     dev: Path | None = None  # your own table to judge on
     kind: str = ""  # of your own table: single, pair, regression, multilabel, choice, tagging, span
     text: str = "text"  # its text column, or two of them with a comma between
-    label: str = "label"  # its label column
+    label: str = "label"  # its label column; multilabel: or several with commas between, of 0 and 1
     choices: str = ""  # its columns of a multiple choice, commas between
     restarts: int = 0  # so many seeds, counted up from loop.seed: new head, order and dropout (instead of --seeds)
     sweep: Literal["paper", "glue"] | None = None  # the paper's grid of batch_size, optim.lr and epochs (A.3; 4.1)

@@ -42,13 +42,15 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Example]:
     """
     if path.is_dir() and not task.train:
         raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks submit")
-    columns = (*task.text, task.label) if labelled else task.text
+    marks = task.label.split(",") if task.kind == "multilabel" and "," in task.label else []  # a column a label
+    columns = (*task.text, *(marks or [task.label])) if labelled else task.text
     names = dict(zip(task.written or task.labels, task.labels, strict=True))
     check = {"regression": _number, "multilabel": _several}.get(task.kind, _label)
     lists = (task.label,) if task.kind == "multilabel" else ()
     examples = []
     for row in read_table(path, columns, task.header, lists=lists, joined=bool(names) and task.kind != "regression"):
-        label = check(row.values[-1].strip(), names, place(path, row.line)) if labelled else None
+        cells, where = [cell.strip() for cell in row.values[len(task.text) :]], place(path, row.line)
+        label = None if not labelled else _marked(cells, marks, where) if marks else check(cells[0], names, where)
         examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
     if not examples:
         raise InputError(f"{path}: no rows in this file")
@@ -73,6 +75,15 @@ def _several(cell: str, names: Mapping[str, str], where: str) -> str:
     if any(SEPARATOR in name for name in found):
         raise InputError(f"{where}: label {cell}; expected names without {SEPARATOR}, which stands between them")
     return SEPARATOR.join(_label(name, names, where) for name in found)
+
+
+def _marked(cells: Sequence[str], names: Sequence[str], where: str) -> str:
+    """The names of the columns that have a 1; the others have a 0 or nothing."""
+    values = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}
+    for cell, name in zip(cells, names, strict=True):
+        if cell.lower() not in values:
+            raise InputError(f"{where}: {shorten(cell)} in column {shorten(name)}; expected 0 or 1, a column a label")
+    return SEPARATOR.join(name for cell, name in zip(cells, names, strict=True) if values[cell.lower()])
 
 
 def _number(cell: str, names: Mapping[str, str], where: str) -> str:

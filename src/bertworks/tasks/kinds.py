@@ -79,7 +79,8 @@ def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: t
     kind = kind or ("single", "pair")[min(len(text), 2) - 1]
     if kind not in KINDS:
         raise InputError(f"kind {kind!r}; expected one of {', '.join(KINDS)}")
+    labels = tuple(label.split(",")) if kind == "multilabel" and "," in label else ()  # a column of 0 and 1 for each
     try:
-        return Task("table", text, label, kind, metrics=KINDS[kind].metrics[:2], choices=choices)  # type: ignore[arg-type]
+        return Task("table", text, label, kind, labels, metrics=KINDS[kind].metrics[:2], choices=choices)  # type: ignore[arg-type]
     except ValueError as error:
         raise InputError(f"{error}; give them with --text{' and --choices' if kind == 'choice' else ''}") from None

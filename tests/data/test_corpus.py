@@ -98,6 +98,16 @@ def test_jsonl_and_its_errors(tmp_path):
     assert texts(tmp_path / "b.jsonl", InputOptions(invalid="repair")) == ["One.", "a"]
 
 
+def test_lines_without_the_field_are_skipped_and_counted(tmp_path):
+    content = '{"text": "One."}\n{"body": "x"}\n[1]\n{"text": 3}\n{"text": ""}\n{"text": "Two."}\n'
+    path = put(tmp_path / "a.jsonl", content)
+    with pytest.raises(InputError, match=r"line 2: no text in field 'text'; .*--input\.text-field .* missing skip"):
+        texts(path)
+    reader = Reader([path], InputOptions(missing="skip"))
+    assert [document.text for document in reader] == ["One.", "Two."]
+    assert dict(reader.counts) == {"files": 1, "documents": 2, "no field": 3, "empty": 1}
+
+
 def test_parquet_also_inside_an_archive(tmp_path):
     pq.write_table(pa.table({"text": ["One.", None, "Zwei."]}), tmp_path / "a.parquet")
     assert texts(tmp_path / "a.parquet") == ["One.", "Zwei."]
@@ -207,7 +217,7 @@ def test_a_window_has_a_limit(tmp_path, ending):
     zst = compressor.compress(b"One.") + compressor.flush()
     path = put(tmp_path / f"a.txt.{ending}", zst if ending == "zst" else lzma.compress(b"One.", preset=8))
     assert texts(path) == ["One."]
-    with pytest.raises(InputError, match=r"needs a window of more than 1,048,576 bytes .*; set max_window"):
+    with pytest.raises(InputError, match=r"needs a window of more than 1,048,576 bytes .*; raise --input.max-window"):
         texts(path, InputOptions(max_window=1 << 20))
 
 

@@ -103,8 +103,11 @@ def corpus_build(argv: list[str]) -> None:
             tokenizer: folder made by `bertworks tokenizer train`, or any with a tokenizer.json
             out: folder for the store, a new one
         """
-        train = build(inputs, Tokenizer.load(tokenizer), out, config)["counts"]["train"]
+        counts = build(inputs, Tokenizer.load(tokenizer), out, config)["counts"]
+        train = counts["train"]
         print(f"{out}: {train['tokens']:,} tokens in {train['documents']:,} documents to train on")
+        if left_out := ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count):
+            print(f"left out: {left_out}")
         print(f"Next: {shlex.join(['bertworks', 'corpus', 'show', str(out)])}")
 
     try:

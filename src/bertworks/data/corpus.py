@@ -47,6 +47,8 @@ class InputOptions:
     """plain text: each line is a paragraph, or lines are wrapped and blank lines separate paragraphs"""
     text_field: str = "text"
     """JSONL and Parquet: the field or column that holds the text"""
+    missing: Literal["refuse", "skip"] = "refuse"
+    """JSONL: lines without text in that field: stop and name the line, or leave them out and count them"""
     invalid: Literal["refuse", "repair"] = "refuse"
     """invalid UTF-8 and NUL bytes: stop and name file and line, or replace (U+FFFD) and remove (NUL) them"""
     min_document_chars: int = 0
@@ -74,10 +76,13 @@ class Document:
     source: str
 
 
+NO_FIELD = Document("", "")  # a line without the field that holds the text
+
+
 class Reader:
     """Iterates over the documents of `inputs` and counts what it leaves out. Use it once.
 
-    `counts`: files, documents (kept), empty, short, long. `position` of `size`: bytes of the input files read so far.
+    `counts`: files, documents (kept), empty, short, long, no field. `position` of `size`: bytes of files read so far.
     """
 
     def __init__(self, inputs: Sequence[str | Path], options: InputOptions = InputOptions()) -> None:
@@ -109,7 +114,7 @@ class Reader:
                     raise
                 if "memory" in str(error).lower():
                     advice = f"needs a window of more than {self.options.max_window:,} bytes ({error})"
-                    raise InputError(f"{where}: {advice}; set max_window if there is memory for it") from None
+                    raise InputError(f"{where}: {advice}; raise --input.max-window if there is memory for it") from None
                 detail = f"{type(error).__name__}: {error}"
                 raise InputError(f"{where}: cannot be read to its end ({detail}); the file is cut or damaged") from None
 
@@ -120,13 +125,16 @@ class Reader:
         else:
             found = PARSERS[kind](_Lines(name, stream, self.options), self.options)
         for document in found:
-            if (reason := self._dropped(document.text)) is None:
+            if (reason := self._dropped(document)) is None:
                 self.counts["documents"] += 1
                 yield _composed(document)
             else:
                 self.counts[reason] += 1
 
-    def _dropped(self, text: str) -> str | None:
+    def _dropped(self, document: Document) -> str | None:
+        text = document.text
+        if document is NO_FIELD:
+            return "no field"
         if not text or text.isspace():
             return "empty"
         if len(text) < self.options.min_document_chars:
@@ -161,7 +169,7 @@ class _Lines:
         for raw in iter(partial(self.stream.readline, limit + 1), b""):
             self.number += 1
             if len(raw) > limit:
-                raise self.error(f"a line of more than {limit:,} bytes", "raise max_line_bytes if this is text")
+                raise self.error(f"a line of more than {limit:,} bytes", "raise --input.max-line-bytes if this is text")
             blank = blank + len(raw) if raw.isspace() else 0
             if blank > MAX_BLANK:
                 raise self.error(f"more than {MAX_BLANK:,} bytes of blank lines", "expected text; leave the file out")
@@ -180,13 +188,13 @@ class _Lines:
     def _without_nul(self, raw: bytes) -> bytes:
         if self.options.invalid == "refuse":
             what = "UTF-16 text" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "a NUL byte"
-            raise self.error(what, "expected UTF-8 text; convert it, leave the file out, or set invalid to repair")
+            raise self.error(what, "expected UTF-8 text; convert it, leave the file out, or set --input.invalid repair")
         return raw.replace(b"\0", b"")
 
     def _repaired(self, raw: bytes, error: UnicodeDecodeError) -> str:
         if self.options.invalid == "refuse":
             found = f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not valid UTF-8"
-            raise self.error(found, "convert the file to UTF-8, or set invalid to repair")
+            raise self.error(found, "convert the file to UTF-8, or set --input.invalid repair")
         return raw.decode(errors="replace")
 
 
@@ -288,9 +296,13 @@ def _jsonl(lines: _Lines, options: InputOptions) -> Iterator[Document]:
         except InputError as error:
             raise InputError(f"{error}; expected one JSON object a line") from None
         field = record.get(options.text_field) if isinstance(record, dict) else None
+        if not isinstance(field, str) and options.missing == "skip":
+            yield NO_FIELD
+            continue
         if not isinstance(field, str):
             keys = named(record) if isinstance(record, dict) else type(record).__name__
-            raise lines.error(f"no text in field {options.text_field!r}; found {keys}", "set text_field")
+            advice = "give its name with --input.text-field, or leave such lines out with --input.missing skip"
+            raise lines.error(f"no text in field {options.text_field!r}; found {keys}", advice)
         yield Document(_value(field, options, lines.error), where)
 
 
@@ -302,9 +314,9 @@ def _value(text: str, options: InputOptions, error: Callable[[str, str], InputEr
         try:
             text.encode()
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
-            raise error("a lone surrogate (\\ud800 to \\udfff)", "set invalid to repair") from None
+            raise error("a lone surrogate (\\ud800 to \\udfff)", "set --input.invalid repair") from None
         if "\0" in text:
-            raise error("a NUL character", "remove it, or set invalid to repair")
+            raise error("a NUL character", "remove it, or set --input.invalid repair")
     return text
 
 
@@ -344,4 +356,4 @@ def _utf8(value: bytes, options: InputOptions, error: Callable[[str, str], Input
         if options.invalid == "repair":
             return value.decode(errors="replace")
         found = f"byte {fault.start + 1} (0x{value[fault.start]:02x}) is not valid UTF-8"
-        raise error(found, "set invalid to repair") from None
+        raise error(found, "set --input.invalid repair") from None

@@ -9,9 +9,9 @@ from .streams import bare_name
 
 FORMATS = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 EXPECTED = "expected plain text, WikiExtractor, Markdown, JSONL or Parquet, as it is, compressed or in a tar archive"
-TABLE = "a table", "save its texts as a column of Parquet, as JSONL or as plain text, or set format to text"
+TABLE = "a table", "save its texts as a column of Parquet, as JSONL or as plain text, or set --input.format text"
 OFFICE = "a zip archive, a spreadsheet or an office document", "unpack it, or save the text in it as plain text"
-MARKUP = "HTML or XML", "extract its text first (WikiExtractor for a dump of Wikipedia), or set format to text"
+MARKUP = "HTML or XML", "extract its text first (WikiExtractor for a dump of Wikipedia), or set --input.format text"
 BINARY = "not text", "save the text in it as plain text"
 REFUSED_NAMES = {
     **dict.fromkeys((".csv", ".tsv"), TABLE),

@@ -19,11 +19,11 @@ def text_cells(name: str, file: BinaryIO, text_field: str) -> Iterator[bytes]:
     table = pq.ParquetFile(file)
     schema = table.schema_arrow
     if text_field not in schema.names:
-        raise InputError(f"{name}: no column {text_field!r}; found {named(schema.names)}; set text_field")
+        raise InputError(f"{name}: no column {text_field!r}; found {named(schema.names)}; set --input.text-field")
     kind = schema.field(text_field).type
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not (pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_null(plain)):
-        raise InputError(f"{name}: column {text_field!r} holds {kind}; expected text; set text_field")
+        raise InputError(f"{name}: column {text_field!r} holds {kind}; expected text; set --input.text-field")
     for batch in table.iter_batches(batch_size=64, columns=[text_field]):
         column = batch.column(0).cast(plain) if plain != kind else batch.column(0)
         yield from (value or b"" for value in column.cast(pa.large_binary()).to_pylist())

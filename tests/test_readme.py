@@ -156,11 +156,3 @@ def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
         assert (tmp_path / name).exists(), name
     for name in ("bert-base/config.json", "runs/student/model", "vectors.safetensors", "attention.html"):
         assert (tmp_path / name).exists(), name
-
-
-def test_readmes_lines_name_verbs_that_exist():
-    from bertworks.cli import VERBS
-
-    for line in lines():
-        typed = shlex.split(line, comments=True)
-        assert typed[0] == "bertworks" and (typed[1] in VERBS or " ".join(typed[1:3]) in VERBS), line

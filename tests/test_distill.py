@@ -402,6 +402,7 @@ def test_a_teacher_that_does_not_fit_is_refused(tiny_store, teacher, tmp_path, c
         (["--temperature", "0"], "temperature = 0.0"),
         (["--soft-weight", "-1"], "weights -1.0, 2.0, 1.0"),
         (["--loop.steps", "0"], "no budget"),
+        (["--loop.keep-best", "nsp_loss"], "expected one of soft_loss, mlm_loss, mlm_accuracy, cosine_loss"),
     ],
 )
 def test_settings_that_cannot_be_right_are_refused(tiny_store, teacher, tmp_path, capsys, more, said):

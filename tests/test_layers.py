@@ -115,6 +115,13 @@ def test_what_must_not_meet():
     assert not any(other.startswith(("data", "tasks", "model")) for other in ours("training.loop"))
 
 
+def test_modules_of_one_operating_system_are_imported_where_they_are_used():
+    for name, path in FILES.items():
+        top = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Import)]
+        found = {alias.name for node in top for alias in node.names} & {"fcntl", "resource", "pwd", "grp", "termios"}
+        assert not found, f"{name} imports {found} for all systems"
+
+
 def test_importing_and_help_load_nothing_heavy():
     heavy = (
         "[m for m in ('torch', 'numpy', 'tokenizers', 'transformers', 'pyarrow', 'rich', 'tyro') if m in sys.modules]"

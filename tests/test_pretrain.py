@@ -323,6 +323,20 @@ def test_useful_operations_count_the_encoder_and_the_masked_share_of_the_vocabul
     assert useful_flops(config) == pytest.approx(6 * (body + head))
 
 
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [
+        ([], "mlm_loss, mlm_accuracy, nsp_loss, nsp_accuracy"),
+        (["--objective", "ltr", "--model.direction", "left"], "ltr_loss, ltr_accuracy"),
+    ],
+)
+def test_a_metric_to_keep_the_best_by_that_nobody_measures_is_refused(tiny_store, tmp_path, capsys, more, known):
+    """Before hours are spent: the choice is a setting that a resumed run must share."""
+    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--loop.keep-best", "accuracy", *more)
+    assert f"loop.keep_best = 'accuracy'; expected one of {known}\n" in refused(capsys, argv)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_without_budget_says_so():
     with pytest.raises(InputError, match="no budget"):
         PretrainConfig().loop.check()

@@ -37,6 +37,8 @@ from .training.loop import LoopConfig, autocast, evaluate
 from .training.optim import OptimConfig
 from .training.run import opened_run
 
+METRICS = ("soft_loss", "mlm_loss", "mlm_accuracy", "cosine_loss")  # of an evaluation
+
 
 @dataclass(frozen=True)
 class DistillConfig:
@@ -178,7 +180,7 @@ def distill(
 
     Raises InputError if recipe, teacher and store do not fit together, or if `out` belongs to another run.
     """
-    config.loop.check()
+    config.loop.check(METRICS)
     parallel.prepare_process()
     known, store = Teacher.load(teacher, config), Store.open(corpus)
     known.check(store)

@@ -102,6 +102,12 @@ class PretrainConfig:
             return LanguageModelObjective("left" if self.objective == "ltr" else "right")
         return PretrainingObjective(self.pair)
 
+    @property
+    def metrics(self) -> list[str]:
+        """What an evaluation measures."""
+        terms = (self.objective,) if self.objective in SIDES else self.heads
+        return [f"{term}_{what}" for term in terms for what in ("loss", "accuracy")]
+
     def data(self, store: Store, split: str, vocabulary: Vocabulary, length: int) -> PretrainingData:
         """The instances of one split at one length; without masks for a language model.
 
@@ -175,7 +181,7 @@ def pretrain(
     config: PretrainConfig, corpus: Path, out: Path, init: Path | None = None, quiet: bool = False
 ) -> dict[str, Any] | None:
     """Train or resume, and write the run folder; returns its results, or None if stopped before the end."""
-    config.loop.check()
+    config.loop.check(config.metrics)
     parallel.prepare_process()
     store = Store.open(corpus)
     store.check_unknown()

@@ -9,7 +9,7 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -64,10 +64,12 @@ class LoopConfig:
         ]
         return min(1.0, max(shares))
 
-    def check(self) -> None:
-        """Raises InputError if the run would never end."""
+    def check(self, metrics: Sequence[str] = ()) -> None:
+        """Raises InputError if the run would never end, or if `keep_best` is none of the `metrics`, where given."""
         if not (self.steps or self.tokens or self.hours):
             raise InputError("no budget: give one of loop.steps, loop.tokens, loop.hours")
+        if self.keep_best and metrics and self.keep_best not in metrics:
+            raise InputError(f"loop.keep_best = {self.keep_best!r}; expected one of {', '.join(metrics)}")
 
 
 @dataclass(frozen=True)
@@ -259,8 +261,7 @@ class Loop:
         self.window.pause()
         if self.world.main:
             self.reporter.record("eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
-        if best and best not in metrics:
-            raise InputError(f"loop.keep_best = {best!r}; expected one of {', '.join(metrics)}")
+        self.config.check([*metrics])
         if best and self._is_better(metrics[best]):
             self.progress.best = metrics[best]
             if self.world.main:

@@ -1,6 +1,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -15,6 +17,7 @@ from bertworks.files import (
     read_lines,
     shorten,
     write_json,
+    write_text,
 )
 
 
@@ -133,3 +136,33 @@ def test_flushing_a_folder_is_left_out_where_it_cannot_be_done(tmp_path, monkeyp
     monkeypatch.setattr(os, "name", "nt")
     monkeypatch.setattr(os, "open", lambda *_: pytest.fail("Windows opens no folder"))
     flush_folder(tmp_path)
+
+
+def test_what_a_killed_process_left_of_a_file_is_removed_by_the_next_that_writes_it(tmp_path):
+    """Files that are still written to stay, and so do those of other names."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    names = [".a.json.99.tmp", f".a.json.{gone.pid}.tmp", ".a.json.x.tmp", ".ab.json.99.tmp", ".b.99.tmp"]
+    for name, text in zip(names, ("half", "", "own", "half", "half"), strict=True):
+        (tmp_path / name).write_text(text)
+    with atomic_write(tmp_path / "a.json", "w") as file:
+        file.write("1")
+        file.flush()
+        written = tmp_path / f".a.json.{os.getpid()}.tmp"
+        written.rename(tmp_path / ".a.json.98.tmp")  # as if another process wrote it
+        write_text(tmp_path / "a.json", "2")
+        (tmp_path / ".a.json.98.tmp").rename(written)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[2:], "a.json"])
+    assert (tmp_path / "a.json").read_text() == "1"
+
+
+def test_a_file_system_without_locks_keeps_what_was_left(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    (tmp_path / ".a.json.99.tmp").write_text("half")
+    write_text(tmp_path / "a.json", "2")
+    assert (tmp_path / ".a.json.99.tmp").exists() and (tmp_path / "a.json").read_text() == "2"

@@ -8,6 +8,7 @@ value from filling the screen.
 """
 
 import contextlib
+import glob
 import hashlib
 import json
 import math
@@ -18,6 +19,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
+
+import psutil
 
 READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
 _DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have fewer than ten
@@ -67,17 +70,22 @@ def shorten(value: object, limit: int = 80) -> str:
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
+def atomic_write(path: Path | str, mode: str = "wb", clean: bool = True) -> Iterator[IO[Any]]:
     """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it.
 
+    Temporary files of the same `path` that killed processes left are removed first, unless `clean` is false: looking
+    for them takes long in folders of thousands of files, which have a lock and `remove_temporaries` instead.
     In text, the bytes of a file name that are not UTF-8 are escaped: JSON gives the same name back when it is read.
     An OSError names `path`: that of a full disk names no file of its own.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
+    if clean:
+        _remove_abandoned(path)
     try:
         with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
+            _locked(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -87,6 +95,36 @@ def atomic_write(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove temporary files of `path` that nobody writes any more."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        process = left.name.removeprefix(f".{path.name}.").removesuffix(".tmp")
+        with contextlib.suppress(OSError):  # another process has removed or renamed it, or Windows has it open
+            if process.isdecimal() and _abandoned(left, int(process)):
+                left.unlink()
+
+
+def _abandoned(temporary: Path, process: int) -> bool:
+    with open(temporary, "rb") as file:
+        if not _locked(file):
+            return False
+        # An empty file may have been opened just now, and not be locked yet.
+        return os.fstat(file.fileno()).st_size > 0 or not psutil.pid_exists(process)
+
+
+def _locked(file: IO[Any]) -> bool:
+    """Lock an open file until it is closed; whether that could be done. Windows locks every open file by itself."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process has the lock, or this file system has none
+        return False
+    return True
 
 
 def remove_temporaries(folder: Path | str) -> None:

@@ -321,12 +321,12 @@ def test_a_full_disk_is_one_message_and_the_build_goes_on_later(corpus, tokenize
         original = sys.modules[where].atomic_write
         calls = 0
 
-        def full(path, mode="wb", original=original):
+        def full(path, original=original, **options):
             nonlocal calls
             calls += 1
             if calls > 2:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return original(path, mode)
+            return original(path, **options)
 
         with monkeypatch.context() as patch:
             patch.setattr(f"{where}.atomic_write", full)

@@ -164,6 +164,6 @@ def save_array(path: Path, values: NDArray[Any]) -> None:
 
 def _save(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], write: Callable[[Any], object]) -> None:
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    with atomic_write(path) as file:
+    with atomic_write(path, clean=False) as file:
         np.lib.format.write_array_header_1_0(file, header)
         write(file)

@@ -6,7 +6,11 @@ import textwrap
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
+from bertworks.checkpoint.folder import save_folder
+from bertworks.demo import DemoConfig, _Demo, default_config, demo, judge_heldout
+from bertworks.demo_clock import Clock
 from bertworks.docstrings import (
     STDLIB,
     CollectConfig,
@@ -19,7 +23,12 @@ from bertworks.docstrings import (
     read_source,
     split_by_name,
 )
-from bertworks.files import InputError
+from bertworks.files import InputError, write_json
+from bertworks.model.encoder import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.tasks.base import Example, Task
+from bertworks.tokenizer import Tokenizer
+from tiny_task import TINY
 
 MODULE = '''
 """Tools for rivers and what swims in them. Bridges are found elsewhere, in a module of their own."""
@@ -221,11 +230,75 @@ def topic_tree(root, each=90):
     return [(root, "")]
 
 
+def test_the_clock_says_how_long_it_takes_and_limits_each_stage(tmp_path):
+    now = [0.0]
+    clock = Clock(5.0, tmp_path, lambda: now[0])
+    assert clock.share_of_epochs == 1 and clock.plan().startswith("about 7 min 37 s in all, 5 min 00 s of them")
+    clock.begin("reading")
+    now[0] = 250.0  # ten times as long as on a machine without other work
+    clock.begin("store")
+    assert not clock.over()
+    assert clock.left() == "15 min 20 s"  # 200 s, pre-training, 120 s, and 300 s, which is the limit
+    now[0] += 301
+    assert clock.over()
+    clock.cut("reading"), clock.cut("reading"), clock.cut("judging")
+    assert Clock(5.0, tmp_path).cuts() == ["reading", "judging"]
+    short = Clock(0.2, tmp_path)
+    assert short.limit == 60 and short.share_of_epochs == 0.3  # so that not time decides, where the machine is free
+
+
+def test_reading_stops_when_it_is_told_to(tmp_path):
+    roots = topic_tree(tmp_path, each=10)
+    sources = find_sources(roots, 100)
+    whole = list(collect(sources, CollectConfig(), workers=1))
+    cut = list(collect(sources, CollectConfig(), workers=1, at=lambda done: done >= 12))
+    assert cut == whole[: len(cut)] and 0 < len(cut) <= 12 < len(whole)
+
+
+def test_a_slow_machine_cuts_fine_tuning_and_judging_short(tmp_path, tiny_store):
+    shape = replace(TINY, vocab_size=tiny_store.vocab_size)
+    model = build_model(shape, seed=1)
+    save_folder(tmp_path / "pretrain/model", model, Tokenizer.load(tiny_store.path / "tokenizer"))
+    for name in ("heldout", "store"):
+        (tmp_path / name).symlink_to(tiny_store.path)
+    config = replace(default_config(), rates=(1e-3,), seeds=(1,))
+    config = replace(config, finetune=replace(config.finetune, max_seq_length=16))
+    now = [0.0]
+    clock = Clock(5.0, tmp_path, lambda: now[0])
+    run = _Demo(config, tmp_path, [], Console(quiet=True), True, clock)
+    task = Task("packages", labels=("a", "b"))
+    rows = {name: [Example(f"river {label}", None, label) for label in "abab"] for name in ("train", "dev")}
+    clock.limit = 1e-6
+    assert run.tune("random", 1e-3, 1, task, rows)["steps"] == 1
+    phases = (replace(config.pretrain.phases[0], length=16),)
+    clock.begin("judging")
+    now[0] = 1.0
+    found = judge_heldout(tmp_path, replace(config.pretrain, phases=phases), clock)
+    assert found["pairs"] == 4 * 64
+    assert clock.cuts() == ["fine-tuning, by 0 seconds a run", "judging, after 4 of 40 batches"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": 3}, "field task is 3; expected a table"),
+        ({"seeds": ["x"]}, r"field seeds\[0\] is 'x'; expected an int"),
+    ],
+)
+def test_results_of_a_demo_that_were_changed_are_named(tmp_path, change, message):
+    side = {"rate": 1.0, "dev": {}, "test": [], "mean": 0.5, "sd": 0.1}
+    results = {"task": {"sides": {"pre-trained": side, "random": side}, "majority": 0.2, "gain": 0.1}}
+    results |= {"pretraining": {"seconds": 3.0}, "masks": {"a [MASK]": ["b"]}, "seeds": [1]}
+    write_json(tmp_path / "demo.json", {"minutes": DemoConfig().minutes})
+    write_json(tmp_path / "results.json", results)
+    assert demo(DemoConfig(), tmp_path, quiet=True) == results
+    write_json(tmp_path / "results.json", results | change)
+    with pytest.raises(InputError, match=f"results.json: {message}"):
+        demo(DemoConfig(), tmp_path, quiet=True)
+
+
 @pytest.mark.slow
 def test_the_whole_demo(tmp_path, capsys):
-    from bertworks.demo import default_config, demo
-    from bertworks.model.encoder import ModelConfig
-
     config = default_config()
     model = ModelConfig(
         vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
@@ -266,8 +339,6 @@ def test_the_whole_demo(tmp_path, capsys):
 
 
 def test_somebody_elses_folder_is_refused(tmp_path):
-    from bertworks.demo import DemoConfig, demo
-
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match="not an empty folder"):
         demo(DemoConfig(), tmp_path, quiet=True)
@@ -275,8 +346,6 @@ def test_somebody_elses_folder_is_refused(tmp_path):
 
 
 def test_the_embedded_recipe_is_valid():
-    from bertworks.demo import default_config
-
     config = default_config()
     assert config.pretrain.phases[0].length <= config.pretrain.model.max_position_embeddings
     assert len(config.rates) == 3 and config.train_examples == 200

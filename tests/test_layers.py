@@ -19,7 +19,8 @@ FLOORS = [
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
     {"pretrain", "static", "finetune", "evaluate"},
-    {"predictor", "features", "plots", "demo_report", "compare"} | {"sweep"},  # read what runs wrote; many runs
+    {"predictor", "features", "plots", "demo_report", "demo_clock", "compare"}
+    | {"sweep"},  # read what runs wrote; many runs
     {"probing"},  # looks into models, draws with the colours of plots
     {"feature_files"} | {"suite", "submission", "study", "demo", "export", "serve", "doctor"},
     {"cli"},

@@ -8,6 +8,7 @@ number shown comes from the other.
 
 import statistics
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from .data.batches import PretrainingData, Vocabulary
 from .data.build import BuildConfig, build
 from .data.progress import Progress
 from .data.store import Store
-from .demo_report import compared_with_guessing, gain_of, next_commands, report
+from .demo_clock import Clock
+from .demo_report import FINISHED, compared_with_guessing, gain_of, next_commands, report
 from .docstrings import (
     CollectConfig,
     collect,
@@ -34,12 +36,13 @@ from .docstrings import (
     write_rows,
 )
 from .evaluate import evaluate as judge
-from .files import InputError, read_json, write_json, write_text
+from .files import InputError, write_json, write_text
 from .finetune import FinetuneConfig, finetune
-from .objectives import IGNORED, PretrainingObjective
+from .objectives import IGNORED, Batch, PretrainingObjective
 from .plots import plot_groups, plot_runs
 from .predictor import Predictor
 from .pretrain import PretrainConfig, pretrain
+from .run_files import read_results
 from .tasks.base import Data, Example, Task
 from .tokenizer import Tokenizer, TokenizerConfig
 from .training import parallel
@@ -51,6 +54,8 @@ SENTENCES = (
     "If True, the result is a [MASK] of the input.",
     "Compute the shortest path between two [MASK] of the graph.",
 )
+FEWEST_FILES = 3000  # to read, however slowly: of fewer the task could not be made
+FEWEST_BATCHES = 4  # of held-out text
 SIDES = {"pre-trained": False, "random": True}  # whether the weights are fresh
 
 
@@ -58,7 +63,7 @@ SIDES = {"pre-trained": False, "random": True}  # whether the weights are fresh
 class DemoConfig:
     """What the demo does."""
 
-    minutes: float = 5.0  # of pre-training; everything else takes two or three more
+    minutes: float = 5.0  # of pre-training; the rest takes two or three more, on a busy machine up to this a stage
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
     finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
     collect: CollectConfig = field(default_factory=CollectConfig)
@@ -90,11 +95,12 @@ def demo(
     Raises InputError if `out` holds anything else, or there is too little to read.
     """
     out = Path(out)
-    run = _Demo(config, out, roots or installed_roots(), Console(quiet=quiet), quiet)
+    run = _Demo(config, out, roots or installed_roots(), Console(quiet=quiet), quiet, Clock(config.minutes, out))
     run.claim_folder()
     if (out / "results.json").exists():
-        results: dict[str, Any] = read_json(out / "results.json")
+        results: dict[str, Any] = read_results(out / "results.json", FINISHED, "remove the file to go on from the runs")
     else:
+        run.say(run.clock.plan())
         run.gather()
         run.make_store()
         if (pretrained := run.pretrain()) is None:
@@ -116,9 +122,14 @@ class _Demo:
     roots: list[tuple[Path, str]]
     console: Console
     quiet: bool
+    clock: Clock
 
-    def step(self, number: int, text: str) -> None:
-        self.console.print(f"[bold cyan]\\[{number}/7][/] {text}")
+    def step(self, number: int, text: str, stage: str = "") -> None:
+        """Say what comes next; with the `stage` that begins, also how long it and the rest will take."""
+        if stage:
+            self.clock.begin(stage)
+        left = f" [dim](about {self.clock.left()} to go)[/]" if stage else ""
+        self.console.print(f"[bold cyan]\\[{number}/7][/] {text}{left}", highlight=False)
 
     def say(self, text: str) -> None:
         self.console.print(f"      {text}", highlight=False, markup=False)
@@ -127,8 +138,8 @@ class _Demo:
         """Note whose folder this is. Raises InputError if it is somebody else's, or a demo's with another budget."""
         path, mine = self.out / "demo.json", {"minutes": self.config.minutes}
         if path.exists():
-            if (found := read_json(path)) != mine:
-                raise InputError(f"{self.out} is a demo of {found.get('minutes')} minutes; give that, or another --out")
+            if (found := read_results(path, {"minutes": float})) != mine:
+                raise InputError(f"{self.out} is a demo of {found['minutes']} minutes; give that, or another --out")
             return
         if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
             raise InputError(f"{self.out}: not an empty folder; give another --out")
@@ -139,13 +150,21 @@ class _Demo:
 
     def gather(self) -> None:
         """Documents of both sides of the split, and the tables of the task."""
-        self.step(1, "collecting documentation strings of the standard library and installed packages")
+        self.step(1, "collecting documentation strings of the standard library and installed packages", "reading")
         folder = self.out / "documents"
         if not (folder / "train.jsonl").exists():
             sources = find_sources(self.roots, self.config.collect.max_files)
             progress = Progress(not self.quiet)
             with progress.stage("reading", len(sources), "files"):
-                documents = list(collect(sources, self.config.collect, self.config.workers, progress.at))
+
+                def at(done: int) -> bool:
+                    progress.at(done)
+                    stop = done >= FEWEST_FILES and done < len(sources) and self.clock.over()
+                    if stop:
+                        self.clock.cut(f"reading, after {done:,} of {len(sources):,} files")
+                    return stop
+
+                documents = list(collect(sources, self.config.collect, self.config.workers, at))
             train, held_out = split_by_name(documents, self.config.held_out)
             counts = {n: getattr(self.config, f"{n}_examples") for n in ("train", "dev", "test")}
             for name, rows in make_task(held_out, counts, self.config.labels).items():
@@ -158,11 +177,11 @@ class _Demo:
 
     def make_store(self) -> None:
         """Vocabulary and stores."""
-        self.step(2, "training a vocabulary and building the corpus store")
+        self.step(2, "training a vocabulary and building the corpus store", "store")
         text, folder = self.out / "documents", self.out / "tokenizer"
         if not (folder / "tokenizer_config.json").exists():
             wanted = TokenizerConfig(vocab_size=self.config.pretrain.model.vocab_size)
-            Tokenizer.train((d.text for d in read_rows(text / "train.jsonl")), wanted).save(folder)
+            Tokenizer.train(self.texts(text / "train.jsonl"), wanted).save(folder)
         tokenizer = Tokenizer.load(folder)
         for name, source, share in (("store", "train", 0.02), ("heldout", "heldout", 0.0)):
             settings = BuildConfig(validation_share=share, workers=self.config.workers)
@@ -171,11 +190,22 @@ class _Demo:
         tokens = Store.open(self.out / "store").manifest["counts"]["train"]["tokens"]
         self.say(f"{tokenizer.vocab_size:,} pieces, {tokens:,} tokens")
 
+    def texts(self, path: Path) -> Iterator[str]:
+        """The texts to train the vocabulary on: all, or those that are read within half of the stage's limit."""
+        documents = read_rows(path)
+        for number, document in enumerate(documents):
+            if number >= FEWEST_FILES and self.clock.over(0.5):
+                self.clock.cut(f"the vocabulary, after {number:,} of {len(documents):,} documents")
+                return
+            yield document.text
+
     # ---- store to encoder
 
     def pretrain(self) -> dict[str, Any] | None:
         """The encoder; None if stopped."""
-        self.step(3, f"pre-training for {self.config.minutes:g} minutes: masked words and next sentences")
+        self.step(
+            3, f"pre-training for {self.config.minutes:g} minutes: masked words and next sentences", "pre-training"
+        )
         recipe = self.config.pretrain
         vocab_size = Store.open(self.out / "store").vocab_size  # of little text fewer pieces are made than asked for
         model = replace(recipe.model, vocab_size=vocab_size)
@@ -186,8 +216,8 @@ class _Demo:
 
     def judge(self, pretrained: dict[str, Any]) -> dict[str, Any]:
         """What the encoder knows of held-out documents, beside what guessing gives."""
-        self.step(4, "held-out documents: what the encoder knows, and what guessing gives")
-        heldout = judge_heldout(self.out, self.config.pretrain)
+        self.step(4, "held-out documents: what the encoder knows, and what guessing gives", "judging")
+        heldout = judge_heldout(self.out, self.config.pretrain, self.clock)
         table = Table("", "BERT", "guessing", "")
         for row in compared_with_guessing(heldout):
             table.add_row(*row)
@@ -205,7 +235,9 @@ class _Demo:
         """Fine-tune both sides, each at its best rate on dev; judge every seed on test."""
         task, rows = read_task(self.out / "task")
         counts = {name: len(examples) for name, examples in rows.items()}
-        self.step(6, f"which package is it from? {counts['train']} examples, {len(task.labels)} packages")
+        self.step(
+            6, f"which package is it from? {counts['train']} examples, {len(task.labels)} packages", "fine-tuning"
+        )
         sides: dict[str, Any] = {}
         for side in SIDES:
             dev = {rate: self.tune(side, rate, self.config.seeds[0], task, rows) for rate in self.config.rates}
@@ -225,7 +257,7 @@ class _Demo:
         compared = {"labels": list(task.labels), "examples": counts, "majority": majority, "sides": sides}
         compared |= {"gain": gain["mean"], "gain_interval": gain["interval"]}
         about = {"kind": "demo", "minutes": self.config.minutes, "seeds": list(self.config.seeds)}
-        return about | results | {"task": compared, "machine": parallel.facts()}
+        return about | results | {"task": compared, "cut": self.clock.cuts(), "machine": parallel.facts()}
 
     def folder_of(self, side: str, rate: float, seed: int) -> Path:
         return self.out / "finetune" / side / f"lr-{rate:g}" / f"seed-{seed}"
@@ -233,13 +265,18 @@ class _Demo:
     def tune(self, side: str, rate: float, seed: int, task: Task, rows: dict[str, list[Example]]) -> dict[str, Any]:
         """One fine-tuning run; finished ones are read."""
         recipe = self.config.finetune
+        recipe = replace(recipe, epochs=recipe.epochs * self.clock.share_of_epochs)
+        steps = recipe.loop.steps or recipe.steps_of(len(rows["train"]))
+        hours = self.clock.limit / 3600 / (len(SIDES) * (len(self.config.rates) + len(self.config.seeds) - 1))
         # Judged once, at the end: the last epoch is as good as any with a rate that decays to zero.
-        loop = replace(recipe.loop, seed=seed, eval_every=10**9, save_every=10**9)
+        loop = replace(recipe.loop, seed=seed, eval_every=10**9, save_every=10**9, steps=steps, hours=hours)
         recipe = replace(recipe, random_init=SIDES[side], loop=loop, optim=replace(recipe.optim, lr=rate))
         data = Data(rows["train"], rows["dev"], "docstrings")
         results = finetune(recipe, task, data, self.out / "pretrain", self.folder_of(side, rate, seed), quiet=True)
         if results is None:
             raise KeyboardInterrupt
+        if results["steps"] < steps:
+            self.clock.cut(f"fine-tuning, by {hours * 3600:.0f} seconds a run")
         return results
 
     # ---- telling
@@ -261,6 +298,8 @@ class _Demo:
         table.add_row("majority class", f"{task['majority']:.1%}", "", "")
         self.console.print(table)
         self.say(f"{results['pretraining']['seconds'] / 60:.1f} min of pre-training: {gain_of(results)}")
+        for what in results.get("cut", []):
+            self.say(f"cut short by the time limit: {what}")
         self.console.print(f"\nreport: {self.out / 'REPORT.md'}\n\nwhat to try next:")
         for line in next_commands(self.out, results):
             self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
@@ -279,16 +318,25 @@ def read_task(folder: Path) -> tuple[Task, dict[str, list[Example]]]:
 # ---- numbers
 
 
-def judge_heldout(out: Path, config: PretrainConfig, batches: int = 40) -> dict[str, float]:
+def judge_heldout(out: Path, config: PretrainConfig, clock: Clock, batches: int = 40) -> dict[str, float]:
     """Loss and accuracy of both objectives on documents never seen, and what guessing gives on the same ones."""
     store, seen = Store.open(out / "heldout"), Store.open(out / "store")
     vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
     length, seed = config.phases[-1].length, config.loop.seed
     data = PretrainingData(store, "train", vocabulary, length, config.instances, config.masking, seed)
-    rows = list(data.batches(64, batches))
+    rows: list[Batch] = []
+
+    def within_limit() -> Iterator[Batch]:
+        for batch in data.batches(64, batches):
+            if len(rows) >= FEWEST_BATCHES and clock.over():
+                clock.cut(f"judging, after {len(rows)} of {batches} batches")
+                return
+            rows.append(batch)
+            yield batch
+
     world = parallel.World(0, 1, parallel.this_device())
     model = load_model(out / "pretrain" / "model").to(world.device)
-    metrics = evaluate(model, PretrainingObjective(), rows, world)
+    metrics = evaluate(model, PretrainingObjective(), within_limit(), world)
     masked = [int(n) for batch in rows for n in batch["masked_labels"].tolist() if n != IGNORED]
     pairs = Counter(int(n) for batch in rows for n in batch["pair_labels"].tolist())
     frequent = int(seen.unigram_counts().argmax())

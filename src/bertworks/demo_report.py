@@ -5,6 +5,16 @@ from typing import Any
 
 from .sheets import no_tags
 
+_SIDE = {"rate": float, "dev": {str: float}, "test": [float], "mean": float, "sd": float}
+_TASK = {"sides": {"pre-trained": _SIDE, "random": _SIDE}, "majority": float, "gain": float}
+FINISHED = {  # of a demo's results.json, what is shown again
+    "task": _TASK | {"gain_interval?": ([float, float], None)},
+    "pretraining": {"seconds": float},
+    "masks": {str: [str]},
+    "seeds": [int],
+    "cut?": [str],
+}
+
 
 def compared_with_guessing(held: dict[str, float]) -> list[tuple[str, str, str, str]]:
     """(what, the model's number, the number of guessing, how that guesses)."""
@@ -44,6 +54,7 @@ def report(results: dict[str, Any]) -> str:
         "",
         f"Effect of pre-training: **{gain_of(results)}**.",
         "",
+        *(f"Cut short by the time limit: {what}.\n" for what in results.get("cut", [])),
         "![test accuracy](plots/gain.png)",
         "",
         "## Held-out documents",

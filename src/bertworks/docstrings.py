@@ -87,9 +87,15 @@ def unit_hash(text: str) -> float:
 
 
 def collect(
-    sources: list[Source], config: CollectConfig, workers: int = 0, at: Callable[[float], None] = lambda done: None
+    sources: list[Source],
+    config: CollectConfig,
+    workers: int = 0,
+    at: Callable[[int], bool | None] = lambda done: None,
 ) -> Iterator[Document]:
-    """The documents of all sources, each paragraph once. `workers`: 0 for one a core; `at` is told the files done."""
+    """The documents of all sources, each paragraph once. `workers`: 0 for one a core.
+
+    `at` is handed the number of files that are read, after each; when it returns True, no more are.
+    """
     seen: set[bytes] = set()
     size = 0
     for done, documents in enumerate(_read_all(sources, workers), 1):
@@ -99,8 +105,7 @@ def collect(
             if len(text) >= config.min_document_chars and (len(fresh) > 1 or ". " in text):
                 size += len(text)
                 yield document._replace(text=text)
-        at(done)
-        if size > config.max_chars:
+        if at(done) or size > config.max_chars:
             return
 
 

@@ -30,7 +30,7 @@ ROOMS |= dict.fromkeys(("finetune_job", "distill_task"), ROOMS["finetune"])  # s
 ROOMS["distill"] = ROOMS["estimate"] = ROOMS["pretrain"]
 ROOMS["vocabulary_loss"] = ROOMS["objectives"]
 ROOMS["predict_files"] = ROOMS["predictions"] = ROOMS["predictor"]
-ROOMS |= dict.fromkeys(("training.run", "training.window"), ROOMS["training.state"])
+ROOMS |= dict.fromkeys(("training.run", "training.signals", "training.window"), ROOMS["training.state"])
 ROOMS["files"] = ROOMS["run_files"] = ROOMS["fonts"] = ROOMS["config"]
 
 

@@ -7,12 +7,10 @@ gradients, clip, update. Budgets are steps, tokens or hours; whichever is used u
 
 import contextlib
 import math
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal, Protocol
 
 import torch
@@ -27,6 +25,7 @@ from ..objectives import Batch, DropoutKey, Objective
 from .optim import Optimizer
 from .parallel import World, compute_dtype, peak_memory, return_memory
 from .report import Reporter
+from .signals import Stop, caught_signals
 from .state import Progress, check_tensors, damaged, save_state
 from .window import Window
 
@@ -133,7 +132,7 @@ class Loop:
         finally:
             self.reporter.close()
 
-    def _train(self, stop: "Stop") -> bool:
+    def _train(self, stop: Stop) -> bool:
         config, progress = self.config, self.progress
         self.model.train()
         while (share := config.share(progress)) < 1:
@@ -321,40 +320,3 @@ def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], w
 def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """The context of a forward pass: matrix products in `dtype`, weights in float32."""
     return torch.autocast(device.type, dtype, enabled=dtype is not torch.float32)
-
-
-@dataclass
-class Stop:
-    """Whether SIGTERM or SIGINT has come."""
-
-    caught: bool = False
-    raises: bool = False  # a signal raises KeyboardInterrupt where it comes
-
-    def at_once(self) -> None:
-        """From now on a signal, or one that has come already, raises KeyboardInterrupt."""
-        self.raises = True
-        if self.caught:
-            raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def caught_signals() -> Iterator[Stop]:
-    """Note SIGTERM and SIGINT instead of dying, so that a run can save before it ends; a second one interrupts."""
-    stop = Stop()
-
-    def note(number: int, frame: FrameType | None) -> None:
-        stop.caught = True
-        signal.signal(number, signal.default_int_handler)
-        if stop.raises:
-            raise KeyboardInterrupt
-
-    try:
-        old = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    except ValueError:  # not the main thread: signals are somebody else's business
-        yield stop
-        return
-    try:
-        yield stop
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)

@@ -453,3 +453,11 @@ def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):
     vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
     streams = [config.data(store, split, vocabulary, 24).stream.config for split in ("train", "validation")]
     assert all(one.sentence_order for one in streams) and not config.instances.sentence_order
+
+
+def test_a_store_of_unknown_words_is_refused(tiny_store, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Store, "unknown_share", lambda store: 0.7)
+    with pytest.raises(SystemExit):
+        main(line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run"))
+    assert "70% of the tokens are [UNK]" in (said := capsys.readouterr().err) and "--allow-unknown" in said
+    assert not (tmp_path / "run").exists()

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from bertworks.data.corpus import InputOptions
 from bertworks.data.encode import PartWriter
 from bertworks.data.show import show
 from bertworks.data.store import Store
-from bertworks.files import InputError, held
+from bertworks.files import InputError, held, write_json
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.tokenizer.bert_rules import BertRules
 
@@ -287,6 +288,34 @@ def test_what_kills_left_is_removed_by_the_next_start(corpus, tokenizer, tmp_pat
             path.write_bytes(b"left")
         run(corpus, tokenizer, store)
         assert content(store) == content(tmp_path / "whole"), finished
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("build.json", []),
+        ("build.json", {"version": "1"}),
+        ("read.json", {"parts": 3}),
+        ("read.json", {"parts": [None]}),
+    ],
+)
+def test_notes_of_an_unfinished_build_that_were_changed(corpus, tokenizer, tmp_path, name, value):
+    stop(corpus, tokenizer, tmp_path / "store")
+    write_json(tmp_path / "store" / ".parts" / name, value)
+    with pytest.raises(InputError, match=rf"{name}: .* is .*; expected .*; delete .*store and start the build again"):
+        run(corpus, tokenizer, tmp_path / "store")
+    shutil.rmtree(tmp_path / "store")
+    run(corpus, tokenizer, tmp_path / "store")
+
+
+def test_a_part_that_was_changed(corpus, tokenizer, tmp_path):
+    stop(corpus, tokenizer, tmp_path / "store")
+    (part,) = (tmp_path / "store" / ".parts").glob("*.part")
+    content = part.read_bytes()
+    for head in ([-1, 5, 5, 5], [2**62, 2**62, 2**62, 2**62], [0, 0, 0, 0]):
+        part.write_bytes(np.array(head, np.int64).tobytes() + content[32:])
+        with pytest.raises(InputError, match=r"\.part: [\d,]+ bytes; not a whole part"):
+            run(corpus, tokenizer, tmp_path / "store")
 
 
 NAMES = ["a b", "two\nlines", "\ud55c\uad6d\uc5b4", os.fsdecode(b"tr\xff\xfe")]

@@ -190,6 +190,9 @@ def test_headers_of_a_tar_have_a_limit(tmp_path, kind):
 
 def test_a_long_name_in_a_tar_is_read(tmp_path):
     assert texts(put(tmp_path / "a.tar", archive_of({"folder/" * 50 + "a.txt": b"One."}))) == ["One."]
+    put(tmp_path / "c.tar", archive_of({"folder/" * 50_000 + "a.md": b"# One\n\nTwo."}))
+    (found,) = read_documents([tmp_path / "c.tar"])
+    assert found.text == "Two." and found.source.endswith("folder/a.md") and len(found.source) < 1200
     (tmp_path / "folder").mkdir()
     with tarfile.open(tmp_path / "b.tar", "w") as archive:
         archive.add(tmp_path / "folder", "folder")

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, NotWritten, held, read_json, remove_temporaries, write_json
+from ..files import InputError, NotWritten, held, read_json, remove_temporaries, shorten, write_json
 from ..tokenizer import Tokenizer, unknown_share
 from .corpus import InputOptions, Reader
 from .encode import Part
-from .manifest import FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
+from .manifest import FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, check_shape, read_manifest
 from .merge import ShardPlan, plan_shards, save_array, write_shard
 from .progress import Progress
 from .sentences import check_documents, first_documents
@@ -36,6 +36,8 @@ from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknow
 from .workers import Workers
 
 BUILD = "build.json"  # in the working folder: what is being built
+BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": int}, "inputs": list}
+ENTRY = {"name": str, **dict.fromkeys((*KINDS, "duplicates"), int), "files": {"*": {"bytes": int, "checksum": str}}}
 SAMPLE_CHARS = 10_000  # of a document that is looked at before a build
 BATCH_CHARS = 2_000_000  # text of a part; several wait in the queue of every worker, so memory follows from it
 
@@ -171,7 +173,7 @@ class _Job:
         path = self.parts / BUILD
         if not path.exists():
             return None
-        begun: dict[str, Any] = read_json(path)
+        begun: dict[str, Any] = self._read(BUILD, BEGUN)
         self._refuse(_decides_parts(begun), _decides_parts(self.identity), "holds an unfinished build")
         return begun
 
@@ -242,7 +244,7 @@ class _Job:
 
     def make_store(self) -> dict[str, Any]:
         """Pass 2: shards, unigram counts, manifest; then the parts go."""
-        read = read_json(self.parts / "read.json")
+        read = self._read("read.json", {"parts": [str], "counts": {"*": int}})
         parts = [Part(self.parts / name, self.dtype) for name in read["parts"]]
         plan = plan_shards(
             parts, self.config.validation_share, self.config.min_validation_documents, self.config.shard_tokens
@@ -275,8 +277,14 @@ class _Job:
             unigrams, entry = write_shard(shard, parts, self.out, self.tokenizer.vocab_size)
             save_array(self.parts / f"{shard.name}.unigrams.npy", unigrams)
             write_json(done, entry)
-        entry = read_json(done)
-        return entry
+        found: dict[str, Any] = self._read(done.name, ENTRY)
+        return found
+
+    def _read(self, name: str, shape: dict[str, Any]) -> Any:
+        """What an earlier start noted in the working folder. Raises InputError if it is damaged."""
+        value = read_json(self.parts / name)
+        check_shape(value, shape, str(self.parts / name), f"delete {self.out} and start the build again")
+        return value
 
     def _unigrams(self, entries: list[dict[str, Any]]) -> NDArray[np.int64]:
         counts = np.zeros(self.tokenizer.vocab_size, np.int64)
@@ -339,7 +347,12 @@ def _difference(key: str, theirs: Any, ours: Any) -> str:
         return ", ".join(_difference(k, theirs.get(k), ours[k]) for k in ours if theirs.get(k) != ours[k])
     if key == "inputs":
         return f"inputs of {len(theirs or [])} files, now {len(ours)}, or other names or sizes"
-    return f"{key} {theirs}, now {ours}"
+    return f"{key} {_plain(theirs)}, now {_plain(ours)}"
+
+
+def _plain(value: Any) -> str:
+    """A value for a message: short, a text without its quotes."""
+    return shorten(value).strip("'\"")
 
 
 def _names(inputs: Sequence[str | Path]) -> str:

@@ -108,7 +108,8 @@ class Part:
         self.documents, self.sentences, self.tokens, self.counts_bytes = (
             map(int, head) if len(head) == HEAD else [0] * 4
         )
-        if len(head) < HEAD or size != self._start("tokens") + self.tokens * dtype.itemsize:
+        possible = len(head) == HEAD and head.min() >= 0 and head.max() <= size
+        if not possible or size != self._start("tokens") + self.tokens * dtype.itemsize:
             raise InputError(f"{path}: {size:,} bytes; not a whole part of a build. Delete it and type the line again")
 
     def _start(self, array: str) -> int:

@@ -52,17 +52,24 @@ def read_manifest(folder: Path | str) -> dict[str, Any]:
     missing = [key for key in _SHAPE if key not in manifest]
     if missing:
         raise InputError(f"{path}: {', '.join(missing)} missing; {REBUILD}")
-    if found := _misshapen(manifest, _SHAPE) or _contradiction(manifest):
+    check_shape(manifest, _SHAPE, str(path), REBUILD)
+    if found := _contradiction(manifest):
         raise InputError(f"{path}: {found}; {REBUILD}")
     return manifest
 
 
-def _misshapen(value: Any, shape: Any, place: str = "the manifest") -> str:
+def check_shape(value: Any, shape: Any, where: str, advice: str) -> None:
+    """Raises InputError if the JSON value of the file `where` is not of this shape (see `_SHAPE`)."""
+    if found := _misshapen(value, shape, ""):
+        raise InputError(f"{where}: {found}; {advice}")
+
+
+def _misshapen(value: Any, shape: Any, place: str) -> str:
     """What is not of this shape in `value`, in words; "" if all is."""
     kind = type(shape) if isinstance(shape, dict | list | tuple) else shape
     if not isinstance(value, list if kind is tuple else kind) or isinstance(value, bool):
         names = {dict: "an object", list: "a list", tuple: "a list", str: "a string", int: "an integer"}
-        return f"{place} is {shorten(value, 40)}; expected {names[kind]}"
+        return f"{place[2:] or 'the whole'} is {shorten(value, 40)}; expected {names[kind]}"
     inner: list[tuple[Any, Any, str]] = []
     if isinstance(value, dict) and isinstance(shape, dict) and "*" in shape:
         inner = [(item, shape["*"], f"{place}, {shorten(key, 40)}") for key, item in value.items()]
@@ -72,10 +79,10 @@ def _misshapen(value: Any, shape: Any, place: str = "the manifest") -> str:
         inner = [(item, shape[0], f"{place}, {number}") for number, item in enumerate(value)]
     elif isinstance(shape, tuple):
         if len(value) != len(shape):
-            return f"{place} has {len(value)} entries; expected {len(shape)}"
+            return f"{place[2:]} has {len(value)} entries; expected {len(shape)}"
         inner = [(item, part, place) for item, part in zip(value, shape, strict=True)]
     elif isinstance(value, int) and not 0 <= value < LARGEST:
-        return f"{place} is {shorten(value, 40)}; expected 0 or more"
+        return f"{place[2:]} is {shorten(value, 40)}; expected 0 or more"
     return next((found for part in inner if (found := _misshapen(*part))), "")
 
 

@@ -25,6 +25,7 @@ BUFFER = 1 << 20
 CHUNK = 1 << 10  # compressed bytes at a time: zstd makes at most 32 MiB of 1 KiB (a block of 4 bytes can say 128 KiB)
 MAX_DEPTH = 8  # compressions and archives inside each other
 MAX_HEADERS = 1 << 20  # bytes between two members of a tar archive; long names and attributes have some thousand
+MAX_NAME = 1000  # last characters of a member's name that are kept; every document carries it
 MAX_WINDOW = 1 << 27  # bytes that `zstd --long` (without a number) needs, and the limit of the zstd program
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".tbz2", ".txz", ".tzst")
 
@@ -170,7 +171,7 @@ def open_streams(
         return
     for member, content in _members(name, stream):
         if not _hidden(Path(member)):
-            yield from open_streams(f"{name}:{member}", content, max_window, _deeper(depth, name))
+            yield from open_streams(f"{name}:{member[-MAX_NAME:]}", content, max_window, _deeper(depth, name))
 
 
 def _deeper(depth: int, name: str) -> int:

@@ -75,7 +75,7 @@ def tokenizer_check(argv: list[str]) -> None:
             shares = (f"{row.pieces / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
             table.add_row(row.script, f"{row.words:,}", *shares)
         show(table, *(f"[bold yellow]warning:[/] {escape(warning)}" for warning in report.warnings), sep="\n")
-        show(f"verdict: {escape(report.verdict)}")
+        print(f"verdict: {report.verdict}")
 
     tyro.cli(run, prog="bertworks tokenizer check", args=[CASES.get(word, word) for word in argv])
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
 
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions, read_documents
@@ -75,15 +74,7 @@ def need(*paths: Path) -> None:
 
 def machine() -> Result:
     """Processor and its kind, cores, versions, commit ("-dirty" after it: with uncommitted changes), date."""
-    return {**parallel.facts(), "kind": processor_kind(), "date": datetime.date.today().isoformat()}
-
-
-def processor_kind() -> str:
-    """The fastest matrix products of the processor: "AMX", "AVX-512 bf16", or torch's name of what it has."""
-    for name, kind in (("_is_amx_tile_supported", "AMX"), ("_is_avx512_bf16_supported", "AVX-512 bf16")):
-        if getattr(torch.cpu, name, bool)():
-            return kind
-    return str(torch.backends.cpu.get_cpu_capability())
+    return {**parallel.facts(), "date": datetime.date.today().isoformat()}
 
 
 def fresh(

@@ -168,7 +168,7 @@ def parameters(folder: Path) -> int | None:
 
 def _machines(plan: Plan, cells: Cells) -> list[dict[str, Any]]:
     """Where the cells ran, each machine once."""
-    keys, found = ("cpu", "gpu", "threads", "torch", "bertworks", "commit"), {}
+    keys, found = ("cpu", "kind", "gpu", "threads", "torch", "bertworks", "commit"), {}
     for cell in plan.cells:
         machine = (cells.results(cell) or {}).get("machine", {})
         some = {key: machine[key] for key in keys if key in machine}

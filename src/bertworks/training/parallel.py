@@ -206,6 +206,14 @@ def peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def processor_kind() -> str:
+    """The fastest matrix products of the processor: "AMX", "AVX-512 bf16", or torch's name for what it has."""
+    for name, kind in (("_is_amx_tile_supported", "AMX"), ("_is_avx512_bf16_supported", "AVX-512 bf16")):
+        if getattr(torch.cpu, name, bool)():
+            return kind
+    return str(torch.backends.cpu.get_cpu_capability())
+
+
 def facts() -> dict[str, Any]:
     """What a result depends on besides its recipe: machine, versions, commit."""
     import bertworks
@@ -216,6 +224,7 @@ def facts() -> dict[str, Any]:
         cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), cpu)
     return {
         "cpu": cpu,
+        "kind": processor_kind(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -64,6 +65,28 @@ def test_ctrl_c_ends_any_verb_without_a_traceback(capsys, monkeypatch):
         monkeypatch.setitem(VERBS, verb, interrupted)
         assert status(verb.split()) == 130
         assert capsys.readouterr().err == "\nstopped\n"
+
+
+def test_ctrl_c_that_a_library_turns_into_another_error(capsys, monkeypatch):
+    """As numpy does while it is being imported."""
+
+    def interrupted(_):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RecursionError from None
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setitem(VERBS, "features", interrupted)
+    assert status(["features"]) == 130 and capsys.readouterr().err == "\nstopped\n"
+    assert signal.getsignal(signal.SIGINT) is before
+
+    def failing(_):
+        raise RecursionError
+
+    monkeypatch.setitem(VERBS, "features", failing)
+    with pytest.raises(RecursionError):  # a defect of ours is shown
+        main(["features"])
 
 
 def test_exit_statuses_stand_in_the_help_and_in_the_docs(capsys):

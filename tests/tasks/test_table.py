@@ -189,6 +189,15 @@ def test_long_lines_are_refused(tmp_path, monkeypatch):
         rows(tmp_path / "a.parquet", "text")
 
 
+def test_long_contexts_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("bertworks.tasks.questions.MAX_LINE", 100)
+    answers = [{"text": "x", "answer_start": 0}]
+    whole = {"data": [{"paragraphs": [{"context": "x" * 101, "qas": [{"id": 1, "question": "", "answers": answers}]}]}]}
+    file = table(tmp_path / "a.json", json.dumps(whole))
+    with pytest.raises(InputError, match=r"a\.json, paragraph 1, question '1': 101 characters; expected at most 100"):
+        read_rows(Task("quiz", ("question", "context"), kind="span"), file)
+
+
 def test_a_message_is_short_whatever_the_file_holds(tmp_path):
     huge = "x" * 100_000
     for name, content, columns in (

@@ -1,9 +1,14 @@
 """`bertworks VERB ...`: one command, a verb a function. Each verb imports what it needs, so that --help is instant."""
 
+import contextlib
 import difflib
 import io
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import NoReturn
 
 from .. import __version__
 from .bridges import convert, tokenizer_extend
@@ -65,35 +70,59 @@ def main(argv: list[str] | None = None) -> None:
     if argv == ["--version"]:
         print(f"bertworks {__version__}")
         return
-    for words in (2, 1):
-        verb = VERBS.get(" ".join(argv[:words]))
-        if verb:
-            break
-    else:
-        print(_help())
-        if argv and argv[0] not in ("-h", "--help"):
-            several = any(verb.startswith(f"{argv[0]} ") for verb in VERBS)  # `probe` alone is none either
-            asked = " ".join(argv[: 1 + several])
-            begun = [verb for verb in VERBS if verb.startswith(f"{asked} ")]
-            near = begun or difflib.get_close_matches(asked, VERBS, 1)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            print(f"\nunknown verb: {asked}{hint}", file=sys.stderr)
-            raise SystemExit(2)
-        raise SystemExit(0)
+    words = next((words for words in (2, 1) if " ".join(argv[:words]) in VERBS), 0)
+    if not words:
+        _explain(argv)
+    with _noted_interrupt() as noted:
+        try:
+            VERBS[" ".join(argv[:words])](argv[words:])
+        except InputError as error:
+            print(f"bertworks: {error}", file=sys.stderr)
+            raise SystemExit(1) from None
+        except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
+            sys.stderr.close()
+            raise SystemExit(0) from None
+        except OSError as error:  # a full disk, a folder that may not be written: nothing half-written is left in place
+            print(f"bertworks: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
+            raise SystemExit(1) from None
+        except (KeyboardInterrupt, Exception) as error:
+            if not noted and not isinstance(error, KeyboardInterrupt):
+                raise
+            print("\nstopped", file=sys.stderr)
+            raise SystemExit(130) from None
+
+
+@contextlib.contextmanager
+def _noted_interrupt() -> Iterator[list[int]]:
+    """A list that has an item once Ctrl-C was typed: a library may turn it into another error while it is imported."""
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.default_int_handler(number, frame)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    before = signal.signal(signal.SIGINT, note)
     try:
-        verb(argv[words:])
-    except InputError as error:
-        print(f"bertworks: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
-        raise SystemExit(130) from None
-    except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
-        sys.stderr.close()
-        raise SystemExit(0) from None
-    except OSError as error:  # a full disk, a folder that may not be written: nothing half-written is left in place
-        print(f"bertworks: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _explain(argv: list[str]) -> NoReturn:
+    """Print the help; of an unknown verb also the nearest one."""
+    print(_help())
+    if not argv or argv[0] in ("-h", "--help"):
+        raise SystemExit(0)
+    several = any(verb.startswith(f"{argv[0]} ") for verb in VERBS)  # `probe` alone is none either
+    asked = " ".join(argv[: 1 + several])
+    begun = [verb for verb in VERBS if verb.startswith(f"{asked} ")]
+    near = begun or difflib.get_close_matches(asked, VERBS, 1)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    print(f"\nunknown verb: {asked}{hint}", file=sys.stderr)
+    raise SystemExit(2)
 
 
 def _help() -> str:

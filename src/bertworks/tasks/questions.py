@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, shorten
 from .base import Task
+from .lines import MAX_LINE
 from .table import place, read_table
 
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
@@ -55,7 +56,10 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Question]:
 
 
 def _encodable(question: Question, where: str) -> None:
-    """JSON may hold halves of characters, which no tokenizer takes."""
+    """Raises InputError for what no tokenizer takes: halves of characters, which JSON may hold, and endless texts."""
+    if len(question.question) + len(question.context) > MAX_LINE:
+        size = len(question.question) + len(question.context)
+        raise InputError(f"{where}: {size:,} characters; expected at most {MAX_LINE:,}; divide the context")
     try:
         "".join((question.question, question.context, *(text for text, _ in question.answers))).encode()
     except UnicodeEncodeError as error:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import textwrap
 from dataclasses import replace
 
@@ -292,6 +293,8 @@ def test_results_of_a_demo_that_were_changed_are_named(tmp_path, change, message
     write_json(tmp_path / "demo.json", {"minutes": DemoConfig().minutes})
     write_json(tmp_path / "results.json", results)
     assert demo(DemoConfig(), tmp_path, quiet=True) == results
+    shutil.copytree(tmp_path, tmp_path / "[/b]")
+    demo(DemoConfig(), tmp_path / "[/b]")  # a folder's name is no markup
     write_json(tmp_path / "results.json", results | change)
     with pytest.raises(InputError, match=f"results.json: {message}"):
         demo(DemoConfig(), tmp_path, quiet=True)

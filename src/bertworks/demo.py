@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .checkpoint.folder import load_model
@@ -54,7 +55,7 @@ SENTENCES = (
     "If True, the result is a [MASK] of the input.",
     "Compute the shortest path between two [MASK] of the graph.",
 )
-FEWEST_FILES = 3000  # to read, however slowly: of fewer the task could not be made
+FEWEST_FILES = 1500  # to read, however slowly: of fewer the task could not be made
 FEWEST_BATCHES = 4  # of held-out text
 SIDES = {"pre-trained": False, "random": True}  # whether the weights are fresh
 
@@ -129,10 +130,10 @@ class _Demo:
         if stage:
             self.clock.begin(stage)
         left = f" [dim](about {self.clock.left()} to go)[/]" if stage else ""
-        self.console.print(f"[bold cyan]\\[{number}/7][/] {text}{left}", highlight=False)
+        self.console.print(f"[bold cyan]\\[{number}/7][/] {escape(text)}{left}", highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
-        self.console.print(f"      {text}", highlight=False, markup=False)
+        self.console.print(f"      {text}", highlight=False, markup=False, soft_wrap=True)
 
     def claim_folder(self) -> None:
         """Note whose folder this is. Raises InputError if it is somebody else's, or a demo's with another budget."""
@@ -300,7 +301,7 @@ class _Demo:
         self.say(f"{results['pretraining']['seconds'] / 60:.1f} min of pre-training: {gain_of(results)}")
         for what in results.get("cut", []):
             self.say(f"cut short by the time limit: {what}")
-        self.console.print(f"\nreport: {self.out / 'REPORT.md'}\n\nwhat to try next:")
+        self.console.print(f"\nreport: {self.out / 'REPORT.md'}\n\nwhat to try next:", markup=False, soft_wrap=True)
         for line in next_commands(self.out, results):
             self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 

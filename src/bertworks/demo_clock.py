@@ -57,7 +57,7 @@ class Clock:
         """What is to be expected, in one line."""
         return (
             f"about {self.left()} in all, {duration(self.expected['pre-training'])} of them pre-training; on a busy "
-            f"machine more, but no stage goes on for longer than {duration(self.limit)}"
+            f"machine more, but every stage is cut short after {duration(self.limit)}"
         )
 
     def cut(self, what: str) -> None:

@@ -95,7 +95,7 @@ def find_runs(runs: Sequence[Path | str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     wanted = sorted({entry.task for entry in ENTRIES})
     for run in map(Path, runs):
-        name = read_config(find_model(run))[1].get(TASK, {}).get("name")
+        name = (read_config(find_model(run))[1].get(TASK) or {}).get("name")
         if name not in wanted:
             raise InputError(f"{run} is fine-tuned on {name or 'no task'}; expected one of {', '.join(wanted)}")
         if name in found:

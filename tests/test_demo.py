@@ -3,6 +3,8 @@
 import json
 import random
 import shutil
+import subprocess
+import sys
 import textwrap
 from dataclasses import replace
 
@@ -254,6 +256,19 @@ def test_reading_stops_when_it_is_told_to(tmp_path):
     whole = list(collect(sources, CollectConfig(), workers=1))
     cut = list(collect(sources, CollectConfig(), workers=1, at=lambda done: done >= 12))
     assert cut == whole[: len(cut)] and 0 < len(cut) <= 12 < len(whole)
+
+
+def test_a_script_without_a_guard_reads_with_workers(tmp_path):
+    """Two chunks of files, so that there are processes; they must not run the script again."""
+    topic_tree(tmp_path / "tree", each=50)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\nfrom bertworks.docstrings import CollectConfig, collect, find_sources\n"
+        f"sources = find_sources([(Path({str(tmp_path / 'tree')!r}), '')], 1000)\n"
+        "print(len(list(collect(sources, CollectConfig(), workers=2))))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "150\n" and not done.stderr
 
 
 def test_a_slow_machine_cuts_fine_tuning_and_judging_short(tmp_path, tiny_store):

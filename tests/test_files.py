@@ -3,9 +3,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from bertworks import files
 from bertworks.cli import main
 from bertworks.files import (
     InputError,
@@ -15,6 +17,7 @@ from bertworks.files import (
     parse_json,
     read_json,
     read_lines,
+    read_table,
     shorten,
     write_json,
     write_text,
@@ -49,6 +52,26 @@ def test_json_is_read_as_it_was_written(tmp_path):
     with pytest.raises(InputError, match=r"a\.json: more than 20 bytes"):
         read_json(tmp_path / "a.json", limit=20)
     assert str(parse_json(b"[NaN, Infinity]", "old.jsonl:3", finite=False)) == "[nan, inf]"
+
+
+def test_what_has_no_end_is_read_to_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "PIPE_BYTES", 1000)
+    with pytest.raises(InputError, match=r"^/dev/zero: more than 1,000 bytes; expected a JSON file"):
+        read_json("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    sender = threading.Thread(target=lambda: (tmp_path / "pipe").write_text('{"a": 1}'))
+    sender.start()
+    assert read_table(tmp_path / "pipe") == {"a": 1}
+    sender.join()
+
+
+def test_settings_are_a_small_table(tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"a.json: found a list; expected a table of settings"):
+        read_table(tmp_path / "a.json")
+    monkeypatch.setattr(files, "TABLE_BYTES", 2)
+    with pytest.raises(InputError, match=r"a.json: more than 2 bytes"):
+        read_table(tmp_path / "a.json")
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):

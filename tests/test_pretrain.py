@@ -92,8 +92,11 @@ def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     begun, before = start_model(config, trained / "model"), load_model(trained / "model")
     assert all(torch.equal(a, b) for a, b in zip(begun.parameters(), before.parameters(), strict=True))
     recipe = write_recipe(tmp_path, steps=2)
-    main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained / "model")))
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained)))  # a run folder means its model
     assert (tmp_path / "run" / "results.json").exists()
+    store = Store.open(tiny_store.path)
+    hashes = {config.fingerprint(store, path) for path in (None, trained, trained / "model", tmp_path / "run")}
+    assert len(hashes) == 3
 
 
 def refused(capsys, argv):

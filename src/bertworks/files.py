@@ -23,6 +23,8 @@ from typing import IO, Any
 import psutil
 
 READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
+PIPE_BYTES = 1 << 26  # the same of what is no file: a pipe, a device without an end
+TABLE_BYTES = 1 << 24  # the largest JSON file of settings
 _DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have fewer than ten
 _DIGITS = 100  # of an integer; tokenizer_config.json may have one of 31
 _MESSAGE = 1_900  # characters of an error message: a screen
@@ -199,6 +201,14 @@ def read_json(path: Path | str, finite: bool = True, limit: int = READ_BYTES) ->
     return parse_json(read_bytes(path, "a JSON file", limit), str(path), finite)
 
 
+def read_table(path: Path | str) -> dict[str, Any]:
+    """Read a small JSON file that holds settings by their names. Raises InputError, see `read_json`, if it does not."""
+    table = read_json(path, limit=TABLE_BYTES)
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: found a {type(table).__name__}; expected a table of settings")
+    return table
+
+
 def parse_json(data: bytes | str, where: str, finite: bool = True) -> Any:
     """The value of a JSON text. `where`, a file or file:line, opens every error message.
 
@@ -258,7 +268,9 @@ def read_bytes(path: Path | str, expected: str, limit: int) -> bytes:
     try:
         with open(path, "rb") as file:
             about = os.fstat(file.fileno())
-            size = about.st_size if stat.S_ISREG(about.st_mode) else limit  # pipes and devices do not say theirs
+            regular = stat.S_ISREG(about.st_mode)
+            limit = limit if regular else min(limit, PIPE_BYTES)
+            size = about.st_size if regular else limit  # pipes and devices do not say theirs
             data = file.read(size + 1) if size <= limit else b""
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; expected {expected}") from None

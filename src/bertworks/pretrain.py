@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from .checkpoint.folder import initial_model, read_config, save_folder
+from .checkpoint.folder import find_model, initial_model, read_config, save_folder
 from .checkpoint.weights import weights_checksum
 from .config import identity, to_toml
 from .data.batches import PretrainingData, Vocabulary
@@ -120,7 +120,7 @@ class PretrainConfig:
 
     def fingerprint(self, store: Store, init: Path | None = None) -> str:
         """Hash of what must not change between the segments of a run: settings, store, weights to continue from."""
-        begun = () if init is None else (weights_checksum(init),)
+        begun = () if init is None else (weights_checksum(find_model(init)),)
         return fingerprint(dataclasses.replace(self, snapshots=()), store.fingerprint, *begun)
 
 

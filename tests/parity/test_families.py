@@ -367,7 +367,8 @@ def test_weights_in_several_files(tmp_path):
     for broken, message in (
         (whole.replace(files[1].name, outside), f"names {outside}, which is no file"),
         (whole.replace(files[1].name, files[0].name), f"{files[0].name}: it and model.safetensors.index.json do not"),
-        ("[]", "no weight_map"),
+        ("[]", "found a list; expected a table"),
+        ("{}", "no weight_map"),
     ):
         index.write_text(broken)
         with pytest.raises(InputError, match=message.replace("..", r"\.\.")):

@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ..files import InputError, NotWritten, atomic_write, read_json, write_json, write_text
+from ..files import InputError, NotWritten, atomic_write, read_table, write_json, write_text
 from ..model.encoder import Encoder, ModelConfig, initialise
 from ..model.heads import BARE, HeadName, Model, build_head, build_model
 from ..model.top import Top, TopConfig
@@ -56,10 +56,7 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     if not (path / CONFIG).exists():
         inner = next((f"; there is one in {p.parent}" for p in sorted(path.glob(f"*/{CONFIG}"))), "")
         raise InputError(f"{path}: no {CONFIG} in this folder, so it is not (or not yet) a model folder{inner}")
-    settings = read_json(path / CONFIG)
-    if not isinstance(settings, dict):
-        raise InputError(f"{path / CONFIG}: found a {type(settings).__name__}; expected a table of settings")
-    settings = hf.by_family(settings)
+    settings = hf.by_family(read_table(path / CONFIG))
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ..files import InputError, read_json
+from ..files import read_table
 from ..model.heads import Model
 from . import hf
 from .folder import CONFIG
@@ -31,8 +31,6 @@ def input_length(folder: Path, positions: int) -> int:
     Raises InputError if its tokenizer_config.json is no table.
     """
     file = folder / "tokenizer_config.json"
-    settings = read_json(file) if file.exists() else {}
-    if not isinstance(settings, dict):
-        raise InputError(f"{file}: found a {type(settings).__name__}; expected a table of settings")
+    settings = read_table(file) if file.exists() else {}
     length = settings.get("model_max_length")
     return min(length, positions) if isinstance(length, int) and length > 2 else positions

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import InputError, clip, read_json, shorten, write_json
+from ..files import TABLE_BYTES, InputError, clip, read_json, read_table, shorten, write_json
 
 MODES = {  # of a text's vectors: the key that turns each on; joined in this order, unless the newer `pooling_mode` says
     "cls": "pooling_mode_cls_token",
@@ -83,7 +83,7 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
     folder = Path(folder)
     if not (folder / MODULES).exists():
         return folder, None
-    modules = read_json(folder / MODULES)
+    modules = read_json(folder / MODULES, limit=TABLE_BYTES)
     if not isinstance(modules, list) or not all(isinstance(m, dict) and {"type", "path"} <= m.keys() for m in modules):
         raise InputError(f"{folder / MODULES}: expected a list of modules, each with a type and a path")
     kinds = [_kind(str(module["type"])) for module in modules]
@@ -145,10 +145,7 @@ def _inside(folder: Path, path: Any) -> Path:
 
 def _table(file: Path) -> Mapping[str, Any]:
     """The settings in a file; none if there is no such file."""
-    settings = read_json(file) if file.exists() else {}
-    if not isinstance(settings, dict):
-        raise InputError(f"{file}: found a {type(settings).__name__}; expected a table of settings")
-    return settings
+    return read_table(file) if file.exists() else {}
 
 
 def _modes(file: Path) -> tuple[str, ...]:

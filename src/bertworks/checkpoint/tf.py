@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..files import InputError, read_json
+from ..files import InputError, read_table
 from .names import listed
 from .tf_files import BFLOAT16, Bundle, find_prefix, open_bundle
 
@@ -130,9 +130,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     if len(found) != 1:
         what = " and ".join(found) or "no config file"
         raise InputError(f"{folder}: {what}; expected one of {', '.join(CONFIGS)} beside the checkpoint")
-    settings = read_json(folder / found[0])
-    if not isinstance(settings, dict):
-        raise InputError(f"{folder / found[0]}: found a {type(settings).__name__}; expected a table of settings")
+    settings = read_table(folder / found[0])
     activation = settings.get("hidden_act", "gelu")
     settings["hidden_act"] = "gelu_new" if activation == "gelu" else activation
     return {"layer_norm_eps": 1e-12, **settings, "model_type": CONFIGS[found[0]]}

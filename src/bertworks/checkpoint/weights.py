@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..files import InputError, checksum, clip, read_json
+from ..files import InputError, checksum, clip, read_table
 from .names import listed
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -51,8 +51,7 @@ def read_shards(path: Path, index: str, read: Callable[[Path], dict[str, Tensor]
 
 def _shards(path: Path, index: str = INDEX) -> dict[Path, set[str]]:
     """The files of such a model, and the tensors that each should have."""
-    table = read_json(path / index)
-    places = table.get("weight_map") if isinstance(table, dict) else None
+    places = read_table(path / index).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise InputError(f"{path / index}: no weight_map from tensors to files; copy or download it again")
     found: dict[Path, set[str]] = {}

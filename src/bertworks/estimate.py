@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .pretrain import Phase, PretrainConfig, pretrain
 from .run_files import read_log
+from .training.parallel import joined_world
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | 
     Of processes that train together only the first one gets them; the others get {}.
     """
     config.loop.check()
-    paces = [_measure(config, phase, corpus, steps, init) for phase in config.phases]
+    with joined_world():  # once for all phases
+        paces = [_measure(config, phase, corpus, steps, init) for phase in config.phases]
     measured = [pace for pace in paces if pace]
     if len(measured) < len(paces):
         return {}

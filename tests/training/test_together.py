@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from bertworks.config import load_recipe
+from bertworks.estimate import estimate
 from bertworks.files import Diverged, InputError
 from bertworks.objectives import Term
 from bertworks.pretrain import PretrainConfig, PretrainingFeed, pretrain
@@ -139,3 +140,14 @@ def ask(rank):
 
 def test_an_error_of_the_first_process_is_raised_in_all():
     assert together(ask) == ["no such folder here"] * 2
+
+
+def estimate_together(rank, config, store):
+    parallel.matmul_peak = lambda *_: 1e12
+    return estimate(config, store, 2)
+
+
+def test_an_estimate_of_several_processes_is_the_first_ones(tiny_store, tmp_path):
+    config = load_recipe(write_recipe(tmp_path, micro=5), PretrainConfig)
+    one, other = together(estimate_together, config, tiny_store.path)
+    assert one["hours"] > 0 and one["phase_2_length_40_hours"] > 0 and other == {}

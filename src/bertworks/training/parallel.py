@@ -120,12 +120,14 @@ def leave_world() -> None:
 
 @contextlib.contextmanager
 def joined_world() -> Iterator[World]:
-    """Join the other processes, if any, and leave them at the end."""
+    """Join the other processes, if any, and leave them at the end. Inside another such block they stay joined."""
+    joined = dist.is_initialized()
     world = join_world()
     try:
         yield world
     finally:
-        leave_world()
+        if not joined:
+            leave_world()
 
 
 def prepare_process() -> None:

@@ -190,6 +190,17 @@ def test_an_array_that_is_cut_with_a_matching_checksum(store, name, verify):
             Store.open(store, verify)
 
 
+@pytest.mark.parametrize(
+    "change", [(b"(", b"\n"), (b"{", b"("), (b"\x01\x00", b"\x01\x54"), (b"'descr'", b"((((((("), (b"}", b" ")]
+)
+def test_an_array_with_a_damaged_header_and_a_matching_checksum(store, change):
+    path = store / "train-00000.tokens.npy"
+    path.write_bytes(path.read_bytes().replace(*change, 1))
+    entered(store, path)
+    with pytest.raises(InputError, match=r"train-00000\.tokens\.npy: .*build the store again"):
+        Store.open(store)
+
+
 @pytest.mark.parametrize("change", [(-1, 1), (1, 0)])
 def test_unigrams_of_other_text(store, change):
     values = np.load(store / "unigrams.npy")

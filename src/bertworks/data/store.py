@@ -14,6 +14,7 @@ no copy in a store; training instances are computed from the offsets. A folder w
 
 import hashlib
 import json
+import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -190,10 +191,11 @@ def _check_header(path: Path, length: int, dtype: str) -> None:
     expected = ((length,), np.dtype(dtype))
     try:
         with open(path, "rb") as file:
-            np.lib.format.read_magic(file)
+            if (version := np.lib.format.read_magic(file)) != (1, 0):
+                raise ValueError(f"version {version}")
             shape, _, kind = np.lib.format.read_array_header_1_0(file)
             start = file.tell()
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+    except (OSError, ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
         raise InputError(f"{path}: not a readable .npy file ({shorten(str(error))}); {REBUILD}") from None
     if (shape, kind) != expected:
         found, wanted = f"{kind} {shorten(shape)}", f"{expected[1]} {expected[0]}"

@@ -74,6 +74,19 @@ def odd_names(rng: random.Random, files: Files) -> Files:
     return {**files, **dict(rng.sample(odd, rng.choice((1, 1, 2))))}
 
 
+def long_lines(rng: random.Random, files: Files) -> Files:
+    """A text file or table with a line, a cell or a run of marks of 100 kB to 100 MB, or ten thousand short lines."""
+    name = rng.choice([name for name in files if name in ("text.txt", "single.csv", "single.jsonl")])
+    unit = rng.choice(
+        ("a", "a ", "word. ", "é", "\u0301", "\u0301\u0327", "가", "龍", "!", "[MASK] ", "\u200b", "\n", "a\n")
+    )
+    size = 20_000 if "\n" in unit else rng.choice((100_000, 300_000, 1_000_000, 100_000_000))
+    text = unit * (size // len(unit.encode()))
+    start = {"single.csv": "text,label\n", "single.jsonl": '{"text": "a"}\n{"text": "', "text.txt": "a b\n"}[name]
+    end = {"single.csv": ",good\n", "single.jsonl": '"}\n', "text.txt": "\nc\n"}[name]
+    return {**files, name: (start + text + end).encode()}
+
+
 def checksummed(rng: random.Random, files: Files) -> Files:
     """A store's manifest with the sizes and checksums of its changed files, so that validation is reached."""
     import hashlib
@@ -267,12 +280,14 @@ READERS = [
         "run-single=run text.txt",
         "text.txt",
         (PREDICT.format("text.txt"), FEATURES.format("run"), "probe neighbours in/run good --corpus in/text.txt"),
+        long_lines,
     ),
     Reader(
         "predict-table",
         "run-single=run single.csv single.jsonl",
         "single",
         (PREDICT.format("single.csv"), PREDICT.format("single.jsonl")),
+        long_lines,
     ),
     Reader("predict-questions", "run-span=run squad/dev-v2.0.json=q.json", "q.json", (PREDICT.format("q.json"),)),
     Reader("predict-tagging", "run-tagging=run single.jsonl", "single", (PREDICT.format("single.jsonl"),)),

@@ -48,7 +48,6 @@ def test_other_bytes_missing_files_and_temporaries_count(kills, tmp_path: Path) 
 
 def test_a_group_that_ignores_signals_is_killed(kills, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own children die with it."""
-    import os
     import signal
     import subprocess
     import time
@@ -69,7 +68,6 @@ def test_a_group_that_ignores_signals_is_killed(kills, tmp_path: Path, monkeypat
     assert not sitting.wait(0.01) and sitting.end() == -signal.SIGKILL
     status = Path(f"/proc/{file.read_text()}/status")
     assert not status.exists() or "zombie" in status.read_text()
-    assert os.getpid()
 
 
 @pytest.mark.heavy

@@ -211,7 +211,21 @@ def test_groups(tmp_path):
     png, svg = plot_groups(
         {"pre-trained": [0.7, 0.8], "random": [0.4]}, tmp_path / "gain", "accuracy", "t", {"majority": 0.2}
     )
-    assert png.stat().st_size > 5_000 and "majority 20.0%" in words(svg)
+    assert png.stat().st_size > 5_000 and "majority" in words(svg) and "20.0%" in words(svg)
+
+
+def test_a_level_hides_no_number(tmp_path, monkeypatch):
+    """A mean that is as high as the majority class, and ticks between whole hundredths."""
+    found = []
+    monkeypatch.setattr(plots, "save_figure", lambda figure, out: found.append(figure) or [])
+    plot_groups({"pre-trained": [0.143] * 3, "random": [0.143] * 3}, tmp_path, "accuracy", "t", {"majority": 0.143})
+    found[0].draw_without_rendering()
+    (axes,) = found[0].axes
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 3 and not any(boxes[2].overlaps(box) for box in boxes[:2])
+    assert boxes[2].x1 <= found[0].bbox.x1
+    ticks = [(tick.get_text(), place) for tick, place in zip(axes.get_yticklabels(), axes.get_yticks(), strict=True)]
+    assert all(float(text.rstrip("%")) / 100 == pytest.approx(place) for text, place in ticks)
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path):

@@ -224,19 +224,16 @@ def plot_groups(
         axes.annotate(f"{mean:.1%}", (i, max(values)), xytext=(0, 6), textcoords="offset points", ha="center")
     for label, value in levels.items():
         axes.axhline(value, color=GREY, linestyle=":", linewidth=1.5)
+        # beside the axes: a level may be as high as a group's mean, whose number is above its bar
         axes.annotate(
-            f"{label} {value:.1%}",
-            (len(groups) - 0.55, value),
-            xytext=(0, 4),
-            textcoords="offset points",
-            ha="right",
-            color=GREY,
-        )
+            f"{label}\n{value:.1%}", (1, value), xycoords=axes.get_yaxis_transform(), xytext=(5, 0),
+            textcoords="offset points", va="center", color=GREY,
+        )  # fmt: skip
     axes.set(
         xticks=range(len(groups)), xticklabels=list(groups), ylabel=ylabel, title=title, xlim=(-0.6, len(groups) - 0.4)
     )
     axes.set_ylim(0, min(1.1, 1.2 * max(value for values in groups.values() for value in values) + 0.02))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
     return save_figure(figure, Path(out))
 
 

@@ -45,6 +45,24 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
+# ---- rows
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (None, r"^texts is None"),
+        (["a", None], r"^texts\[1\] is None; expected a text"),
+        ([("a", 3)], r"^texts\[0\]\[1\] is a int"),
+        (SimpleNamespace(columns=["text"], to_dict=None), r"^texts is a SimpleNamespace; .*frame\['text'\]"),
+        ("ab", r"^texts is a str"),
+    ],
+)
+def test_rows_that_are_neither_text_nor_pair_are_named(folder, texts, message):
+    with pytest.raises(InputError, match=message):
+        list(extract(folder, texts))
+
+
 # ---- vectors
 
 

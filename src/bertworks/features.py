@@ -28,6 +28,7 @@ from .model.inference import for_inference
 from .model.layer_choice import LayerChoice
 from .objectives import IGNORED
 from .tasks.inputs import Inputs, Rows
+from .tasks.rows import texts_or_pairs_of
 from .tasks.windows import Contexts, Windows, edges_of, stretches, tokenize_contexts
 from .tokenizer import Tokenizer
 
@@ -139,10 +140,11 @@ class Extractor:
     def chunks(self, texts: Iterable[Text]) -> Iterator[Chunk]:
         """The same, many texts at a time: what files are written from.
 
-        Raises InputError if the first text of a pair leaves no room for the second, or a value exceeds float16.
+        Raises InputError if a row is neither text nor pair, the first text of a pair leaves no room for the second, or
+        a value exceeds float16.
         """
         characters = CHARACTERS if self.config.pool else min(CHARACTERS, 2 * VALUES // self.width)
-        for pairs, group in groupby(texts, lambda text: not isinstance(text, str)):
+        for pairs, group in groupby(texts_or_pairs_of(texts), lambda text: not isinstance(text, str)):
             for some in _together(group, characters):
                 yield self._chunk(some, 2 if pairs else 1)
 

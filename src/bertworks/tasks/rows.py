@@ -18,6 +18,15 @@ def texts_of(texts: Any, name: str = "texts") -> Iterator[str]:
         yield text_of(text, f"{name}[{i}]")
 
 
+def texts_or_pairs_of(rows: Any, name: str = "texts") -> Iterator[str | tuple[str, str]]:
+    """Each of some rows that are texts or pairs of texts. Raises InputError for any other row."""
+    for i, row in enumerate(_listed(rows, name, "texts (str) or pairs of texts")):
+        if isinstance(row, tuple | list) and len(row) == 2:
+            yield text_of(row[0], f"{name}[{i}][0]"), text_of(row[1], f"{name}[{i}][1]")
+        else:
+            yield text_of(row, f"{name}[{i}]")
+
+
 def text_of(text: Any, where: str) -> str:
     """A text. Raises InputError if it is none."""
     if not isinstance(text, str):

@@ -6,7 +6,17 @@ from typing import Literal
 
 import pytest
 
-from bertworks.config import RECIPES, find_recipe, from_dict, identity, later, load_recipe, recipe_names, to_toml
+from bertworks.config import (
+    RECIPE_BYTES,
+    RECIPES,
+    find_recipe,
+    from_dict,
+    identity,
+    later,
+    load_recipe,
+    recipe_names,
+    to_toml,
+)
 from bertworks.files import InputError
 
 
@@ -71,8 +81,11 @@ def test_a_mistake_is_named(tmp_path, text, said):
 
 
 def test_a_recipe_that_is_not_there_or_no_text(tmp_path):
-    with pytest.raises(InputError, match=r"none\.toml: no such recipe"):
+    with pytest.raises(InputError, match=r"none\.toml: no such file; expected a recipe"):
         load_recipe(tmp_path / "none.toml", Outer)
+    (tmp_path / "long.toml").write_bytes(b"# " + b"a" * RECIPE_BYTES)
+    with pytest.raises(InputError, match=r"long\.toml: more than 1,048,576 bytes; expected a recipe"):
+        load_recipe(tmp_path / "long.toml", Outer)
     (tmp_path / "r.toml").write_bytes(b"name = '\xff'")
     with pytest.raises(InputError, match="not valid TOML"):
         load_recipe(tmp_path / "r.toml", Outer)

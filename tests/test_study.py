@@ -605,7 +605,7 @@ def test_a_paired_difference():
         ('["left", "right"]', '["left", "middle"]', "concat = 'middle' is no variant"),
         ('"left" = { SST-2', '"lefd" = { SST-2', "paper: 'lefd' is no variant"),
         ("SST-2 = 92.1", "SST = 92.1", "paper: 'left' has 'SST'"),
-        ('"pretrain.toml"', '"none.toml"', "none.toml: no such recipe"),
+        ('"pretrain.toml"', '"none.toml"', "none.toml: no such file"),
         ("seeds = [1, 2]", "seeds = [1, 1]", "seeds that differ"),
         ('name = "right"', 'name = "left"', "names that differ"),
         ("mlm_perplexity", "mlm_perplexty", "pretrain = 'mlm_perplexty'; expected "),

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 import tomli_w
 
-from .files import InputError, shorten
+from .files import InputError, read_bytes, shorten
 
 T = TypeVar("T")
+RECIPE_BYTES = 1 << 20  # the largest recipe; ours have some thousand
 
 RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks: KIND/NAME.toml
 
@@ -50,11 +51,9 @@ def load_recipe(path: Path | str, cls: type[T], start: T | None = None) -> T:
 
     Raises InputError with file and key on any mistake.
     """
+    data = read_bytes(path, "a recipe", RECIPE_BYTES)
     try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such recipe") from None
+        table = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of an integer of thousands of digits
         raise InputError(f"{path}: not valid TOML: {error}") from None
     return from_dict(cls, table, str(path), start)

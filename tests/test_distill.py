@@ -16,6 +16,7 @@ from bertworks.config import load_recipe
 from bertworks.data.build import BuildConfig
 from bertworks.data.build import build as build_store
 from bertworks.data.corpus import InputOptions
+from bertworks.data.store import Store
 from bertworks.distill import DistillConfig, every_second, start_student, student_config
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
@@ -378,6 +379,12 @@ def refused(capsys, argv):
     said = capsys.readouterr().err
     assert end.value.code == 1 and said.startswith("bertworks: ") and "Traceback" not in said
     return said
+
+
+def test_a_store_of_unknown_words_is_refused(tiny_store, teacher, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Store, "unknown_share", lambda store: 0.7)
+    assert "70% of the tokens are [UNK]" in refused(capsys, line(tmp_path, tiny_store, teacher))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_teacher_that_does_not_fit_is_refused(tiny_store, teacher, tmp_path, capsys):

@@ -6,6 +6,7 @@ import torch
 
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer
 from bertworks.cli import main
+from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.static import StaticConfig, read_static, train_static
 from bertworks.tokenizer import Tokenizer
@@ -87,3 +88,10 @@ def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
         with pytest.raises(SystemExit):
             main([*line, str(tmp_path / "no"), *more.split()])
         assert said in capsys.readouterr().err
+
+
+def test_word2vec_of_a_store_of_unknown_words_is_refused(tiny_store, tmp_path, monkeypatch):
+    monkeypatch.setattr(Store, "unknown_share", lambda store: 0.7)
+    with pytest.raises(InputError, match=r"70% of the tokens are \[UNK\]"):
+        train_static(tiny_store.path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

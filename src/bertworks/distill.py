@@ -183,6 +183,7 @@ def distill(
     config.loop.check(METRICS)
     parallel.prepare_process()
     known, store = Teacher.load(teacher, config), Store.open(corpus)
+    store.check_unknown()
     known.check(store)
     pretraining = config.pretraining(known.student)
     recipe = fingerprint(config, store.fingerprint, known.fingerprint())

@@ -4,7 +4,6 @@ An input without text is not predicted: `{"line": 3, "empty": true}` keeps its p
 """
 
 import contextlib
-import json
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .files import InputError, atomic_write
+from .files import InputError, atomic_write, to_json
 from .predictor import Predictor
 from .tasks.base import Task
 from .tasks.lines import decoded
@@ -80,7 +79,7 @@ def predict_file(
     with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
         for result in results():
             counts.inputs += 1
-            print(json.dumps(result, ensure_ascii=False), file=target)
+            print(to_json(result), file=target)
     return counts
 
 

@@ -183,13 +183,12 @@ def finetune(argv: list[str]) -> None:
 
 def evaluate(argv: list[str]) -> None:
     """Judge a fine-tuned folder: --model FOLDER --task NAME --data DIR, or --dev FILE --text --label."""
-    import json
     from pathlib import Path
 
     import tyro
 
     from ..evaluate import evaluate as judge
-    from ..files import write_json
+    from ..files import to_json, write_json
 
     def run(
         model: Path,
@@ -203,7 +202,7 @@ def evaluate(argv: list[str]) -> None:
             out: write the JSON here too
         """
         results = judge(model, *rows.read())
-        print(json.dumps(results, indent=1, ensure_ascii=False))
+        print(to_json(results, indent=1))
         if out is not None:
             write_json(out, results)
 

@@ -35,12 +35,11 @@ def fill_mask(argv: list[str]) -> None:
 
 def predict(argv: list[str]) -> None:
     """Predict for every line or row of a file, whatever the folder does: FOLDER FILE [--out FILE]; `-` is stdin."""
-    import json
     from pathlib import Path
 
     import tyro
 
-    from ..files import InputError
+    from ..files import InputError, to_json
     from ..predict_files import Columns, predict_file, predict_texts
     from ..predictor import Predictor
 
@@ -74,7 +73,7 @@ def predict(argv: list[str]) -> None:
             print(predictor.note, file=sys.stderr)
         if string:
             for result in predict_texts(predictor, [string], all_scores, n_best):
-                print(json.dumps(result, ensure_ascii=False))
+                print(to_json(result))
             return
         columns = Columns(*(tuple(name for name in names.split(",") if name) for names in (text, choices)))
         counts = predict_file(predictor, file, columns, out, all_scores, n_best)

@@ -1,14 +1,17 @@
 """Building a corpus store, side by side with the `datasets` route: load text, map the fast tokenizer, group in chunks.
 
-    python benchmarks/corpus.py [--data ../shared/data] [--megabytes 60] [--out FILE] [--smoke]
+    python benchmarks/corpus.py [--data ../shared/data] [--megabytes 60] [--before SRC] [--out FILE] [--smoke]
 
 Both sides read the same text file (one paragraph a line) and use the same vocabulary and number of processes; ours also
 finds sentences and duplicates. They take turns, each in a fresh process. Neither side counts special tokens. Memory is
 the sum over a side's processes of their resident memory, sampled ten times a second (pages that processes share count
-more than once). Needs `pip install -e '.[bench]'`.
+more than once). `--before` adds a third side: the builder of an older checkout, whose src/ folder it names.
+`--language ko` measures Korean text with the multilingual vocabulary. Needs `pip install -e '.[bench]'`.
 """
 
+import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -21,13 +24,18 @@ import common
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.tokenizer import Tokenizer
+from bertworks.training import parallel
 
-SMOKE = {"megabytes": 0.005, "repeats": 1, "workers": 1, "work": None}
+TEXTS = {  # by language: text, vocabulary
+    "en": (common.TEXT, common.VOCAB),
+    "ko": (Path("text", "kowiki.tar.zst"), Path("vocab", "bert-base-multilingual-cased.txt")),
+}
+SMOKE = {"language": "en", "before": None, "megabytes": 0.005, "repeats": 1, "workers": 1, "work": None}
 
 
 def one_side(side: str, text: str, tokenizer: str, work: str, workers: int) -> common.Result:
     """One build in this process and an empty folder."""
-    run = {"ours": ours, "peer": peer}[side]
+    run = {"ours": ours, "before": ours, "peer": peer}[side]
     with tempfile.TemporaryDirectory(dir=work) as folder:
         return run(Path(text), Path(tokenizer), Path(folder), workers)
 
@@ -35,12 +43,26 @@ def one_side(side: str, text: str, tokenizer: str, work: str, workers: int) -> c
 def ours(text: Path, tokenizer: Path, work: Path, workers: int) -> common.Result:
     """Build a store; seconds and tokens."""
     config = BuildConfig(input=InputOptions(format="text", documents="blank-line"), workers=workers)
-    loaded = Tokenizer.load(tokenizer)
+    loaded = Tokenizer.load(tokenizer / "vocab.txt", lowercase=is_uncased(tokenizer))
     begun = time.perf_counter()
     manifest = build([text], loaded, work / "store", config, progress=False)
     seconds = time.perf_counter() - begun
     tokens = sum(manifest["counts"][split]["tokens"] for split in ("train", "validation"))
-    return {"seconds": seconds, "tokens": tokens, "tokenizers": metadata.version("tokenizers")}
+    versions = {"tokenizers": metadata.version("tokenizers"), "commit": str(parallel.facts()["commit"])}
+    return {"seconds": seconds, "tokens": tokens, **versions}
+
+
+def write_vocabulary(vocabulary: Path, folder: Path) -> None:
+    """Write the files of a stock BERT tokenizer into `folder`: each side then applies its own rules."""
+    folder.mkdir()
+    shutil.copy(vocabulary, folder / "vocab.txt")
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": "uncased" in vocabulary.name}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def is_uncased(folder: Path) -> bool:
+    """Whether the stock tokenizer in `folder` lowers letters."""
+    return bool(json.loads((folder / "tokenizer_config.json").read_text())["do_lower_case"])
 
 
 def peer(text: Path, tokenizer: Path, work: Path, workers: int) -> common.Result:
@@ -84,27 +106,33 @@ def compare(options: Any) -> common.Result:
     """All runs, interleaved, and their comparison."""
     with tempfile.TemporaryDirectory(dir=options.work) as work:
         tokenizer, text, larger = (Path(work) / name for name in ("tokenizer", "text.txt", "larger.txt"))
-        Tokenizer.load(options.data / common.VOCAB, lowercase=True).save(tokenizer)
-        common.write_slice(options.data / common.TEXT, options.megabytes, text)
-        common.write_slice(options.data / common.TEXT, 3 * options.megabytes, larger)
+        source, vocabulary = (options.data / path for path in TEXTS[options.language])
+        write_vocabulary(vocabulary, tokenizer)
+        common.write_slice(source, options.megabytes, text)
+        common.write_slice(source, 3 * options.megabytes, larger)
 
         def measure(side: str, text: Path) -> common.Result:
             given = {"side": side, "text": text, "tokenizer": tokenizer, "work": work, "workers": options.workers}
-            return common.fresh(one_side, given, options.smoke, {"HF_HOME": work})
+            path = {"PYTHONPATH": str(options.before)} if side == "before" else {}
+            return common.fresh(one_side, given, options.smoke, {"HF_HOME": work, **path})
 
         runs: dict[str, list[common.Result]] = {"ours": [], "peer": []}
+        if options.before:
+            runs["before"] = []
         for _ in range(options.repeats):
             for side, done in runs.items():
                 done.append(measure(side, text))
         big = measure("ours", larger)
     tokens = runs["ours"][0]["tokens"]
     result = {side: summary(done, tokens) for side, done in runs.items()}
-    ratio = result["ours"]["tokens_per_second"] / result["peer"]["tokens_per_second"]
+    ratios = {side: result["ours"]["tokens_per_second"] / result[side]["tokens_per_second"] for side in result}
     return {
         "what": "tokens a second from a text file to a corpus store, against datasets + fast tokenizer + group_texts",
         **result,
-        "ratio": round(ratio, 2),
+        "ratio": round(ratios["peer"], 2),
+        **({"ratio_to_before": round(ratios["before"], 2)} if options.before else {}),
         "ours_on_3x_the_text": summary([big], big["tokens"]),
+        "language": options.language,
         "megabytes": options.megabytes,
         "tokens": tokens,
         "workers": options.workers,
@@ -118,11 +146,13 @@ def main(argv: list[str] | None = None) -> None:
         return
     parser = common.parser(__doc__, "corpus.json")
     parser.add_argument("--megabytes", type=float, default=60, help="of text; ours also on three times as much")
+    parser.add_argument("--language", choices=TEXTS, default="en", help="of the text")
+    parser.add_argument("--before", type=Path, default=None, help="src/ of an older checkout, measured as a third side")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--work", type=Path, default=None, help="folder for temporary files (default: the system's)")
     with common.parsed(parser, argv, SMOKE) as options:
-        common.need(options.data / common.TEXT, options.data / common.VOCAB)
+        common.need(*(options.data / path for path in TEXTS[options.language]))
         common.finish(options, compare(options))
 
 

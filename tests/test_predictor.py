@@ -20,6 +20,7 @@ from bertworks.files import InputError
 from bertworks.model.heads import build_model
 from bertworks.predictor import CHUNK, Predictor, _chunks
 from bertworks.tasks.base import Data, Example
+from bertworks.tasks.choice import Choice
 from bertworks.tasks.long_texts import windows_of
 from bertworks.tasks.tagging import from_texts
 from bertworks.tasks.tags import chunks
@@ -100,8 +101,9 @@ def test_one_text_a_pair_and_pairs(classifier):
     both = predictor.classify(["a b", "x"], ["c d", "y"])
     assert both[0]["label"] == pair["label"] and both[0]["score"] == pytest.approx(pair["score"], abs=1e-5)
     assert predictor.classify([]) == []
-    with pytest.raises(ValueError, match="shorter"):
-        predictor.classify(["a", "b"], ["c"])
+    for texts, pairs, found in ((["a", "b"], ["c"], "2 texts and 1 pairs"), (["a"], ["b", "c"], "1 texts and 2 pairs")):
+        with pytest.raises(InputError, match=f"^{found}; expected as many of both"):
+            predictor.classify(texts, pairs)
 
 
 def test_a_result_does_not_depend_on_its_neighbours(classifier):
@@ -165,6 +167,10 @@ class Frame:
         (b"good", r"^texts is a bytes"),
         (Frame(), r"^texts is a Frame; .*give a column as a list: frame\['text'\].tolist"),
         (["x", "y" * 10**6, 3], r"^texts\[2\] is a int \(3\)"),
+        (
+            ["good", "\ud800 good"],
+            r"^texts\[1\] has half a character \(a lone surrogate\); save the text as UTF-8 again",
+        ),
     ],
 )
 def test_rows_that_are_no_texts_are_named(classifier, tagger, pretrained, texts, message):
@@ -189,7 +195,9 @@ def test_rows_to_train_on_are_named_too():
         ([{"text": "a", "label": "x"}], r"train\[0\] is a dict"),
         ([Example(None, label="x")], r"train\[0\]\.text is None"),
         ([Example("a", 3, "x")], r"train\[0\]\.pair is a int"),
+        ([Example("a", "\udfff", "x")], r"train\[0\]\.pair has half a character"),
         ([Example("a", label=float("nan"))], r"train\[0\]\.label is nan; expected a name \(str\), a number, or"),
+        ([Choice("a", ("b", "\ud800"), 0)], r"train\[0\]\.choices\[1\] has half a character"),
         (Frame(), r"^train is a Frame"),
         (None, r"^train is None"),
     ):
@@ -307,6 +315,10 @@ def test_answer_gives_places_in_the_callers_text(pretrained, tmp_path, monkeypat
     found = predictor.answer("a b", context)
     assert found["text"] == "Good\n film" == context[found["start"] : found["end"]] and 0.9 < found["score"] <= 1
     assert predictor.answer(["a b"], [context]) == [found]
+    with pytest.raises(InputError, match=r"^1 questions and 2 contexts; expected as many of both"):
+        predictor.answer(["a b"], [context, context])
+    with pytest.raises(InputError, match=r"^n_best = 0; expected 1 or more"):
+        next(predictor.answer_stream([("a b", context)], n_best=0))
     several = next(predictor.answer_stream([("a b", context)], n_best=3))
     assert len(several) == 3 and several[0] == found and several[0]["score"] > several[1]["score"]
 
@@ -432,6 +444,21 @@ def test_texts_that_cannot_be_filled(pretrained):
         predictor.fill_mask("a [mask]")
     with pytest.raises(InputError, match=r"text of 53 tokens loses a \[MASK\] when cut to 32"):
         predictor.fill_mask("a " * 50 + "[MASK]")
+    for number in (0, -1):
+        with pytest.raises(InputError, match=f"^top_k = {number}; expected 1 or more"):
+            predictor.fill_mask("a [MASK]", top_k=number)
+
+
+def test_half_a_character_is_no_text(classifier, pretrained, capsys):
+    """What the command line makes of a byte that is not UTF-8, and what JSON can spell."""
+    half = "x\udcff good"
+    for call in (Predictor(classifier).classify, Predictor(pretrained).fill_mask, Predictor(pretrained).embed):
+        with pytest.raises(InputError, match=r"^(text|texts|rows\[0\]\[0\]) has half a character"):
+            call(half)
+    for line in (["predict", str(classifier), "--string", half], ["fill-mask", str(pretrained), f"{half} [MASK]"]):
+        with pytest.raises(SystemExit) as exit:
+            main(line)
+        assert exit.value.code == 1 and "has half a character" in capsys.readouterr().err
 
 
 # ---- vectors

@@ -16,6 +16,7 @@ from .predictor import Predictor
 from .tasks.base import Task
 from .tasks.lines import decoded
 from .tasks.questions import read as read_questions
+from .tasks.rows import check_count
 from .tasks.table import TABLES, read_table
 
 USUAL = {"span": ("question", "context")}  # text columns of a kind; of all others: text
@@ -90,6 +91,7 @@ def predict_texts(
 
     Raises InputError if a row has not as many texts as the kind needs, or the folder has no supervised head.
     """
+    check_count(n_best, "n_best")
     kind = predictor.kind
     rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
     if kind == "tagging":

@@ -31,7 +31,7 @@ from .tasks.inputs import Inputs
 from .tasks.kinds import KINDS
 from .tasks.long_texts import mean_of_windows, windows_of
 from .tasks.questions import Question
-from .tasks.rows import pairs_of, text_of, texts_of
+from .tasks.rows import check_count, pairs_of, text_of, text_pairs_of, texts_of
 from .tasks.scores import compute_scores
 from .tasks.span import SpanRows
 from .tasks.tagging import Entity, TagRows, entities, from_texts
@@ -77,8 +77,10 @@ class Predictor:
         """The `top_k` likeliest pieces for every literal [MASK] (or <mask>) of a text: one list a mask, best first.
 
         A list of texts gives a list of these. Each mask is judged with all others still masked, as in pre-training.
-        Raises InputError if the folder has no masked-LM head, or a text has no [MASK] or loses one by being cut.
+        Raises InputError if the folder has no masked-LM head, a text has no [MASK] or loses one by being cut, or top_k
+        is below 1.
         """
+        check_count(top_k, "top_k")
         if "mlm" not in self.model.heads:
             raise InputError(
                 f"{self.folder} has no masked-LM head, so it cannot fill masks; pre-trained folders have one"
@@ -89,7 +91,7 @@ class Predictor:
                 "predicts neighbours and fills no masks"
             )
         if isinstance(text, str):
-            return self._fill(text, top_k)
+            return self._fill(text_of(text, "text"), top_k)
         return [self._fill(one, top_k) for one in texts_of(text)]
 
     @torch.no_grad()
@@ -141,13 +143,13 @@ class Predictor:
         """The label of a text, or of a pair of texts; lists give lists. Regressions and several labels: see Classified.
 
         A single text that is too long is judged through overlapping windows, and the probabilities are averaged.
-        Raises InputError if the folder has no classifier, ValueError if `pairs` has another length than `texts`.
+        Raises InputError if the folder has no classifier, or `pairs` has another length than `texts`.
         """
         if isinstance(texts, str):
             return next(self.classify_stream([(texts, None if pairs is None else text_of(pairs, "pairs"))], all_scores))
-        others = itertools.repeat(None) if pairs is None else texts_of(pairs, "pairs")
-        rows = zip(texts_of(texts), others, strict=pairs is not None)
-        return list(self.classify_stream(rows, all_scores))
+        if pairs is None:
+            return list(self.classify_stream(((text, None) for text in texts_of(texts)), all_scores))
+        return list(self.classify_stream(text_pairs_of(texts, pairs, ("texts", "pairs")), all_scores))
 
     def classify_stream(self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
@@ -221,12 +223,11 @@ class Predictor:
         """The stretch of a context of any length that answers a question; lists give lists.
 
         A folder that was fine-tuned with unanswerable questions may say that there is no answer, by its own threshold.
-        Raises InputError if the folder has no span head.
+        Raises InputError if the folder has no span head, or there are not as many contexts as questions.
         """
         if isinstance(questions, str):
             return next(self.answer_stream([(questions, contexts)]))
-        rows = zip(texts_of(questions, "questions"), texts_of(contexts, "contexts"), strict=True)
-        return list(self.answer_stream(rows))
+        return list(self.answer_stream(text_pairs_of(questions, contexts, ("questions", "contexts"))))
 
     def answer_stream(self, rows: Iterable[tuple[str, str]], n_best: int = 1) -> Iterator[Any]:
         """`answer` for any number of (question, context), in constant memory, in their order.
@@ -234,6 +235,7 @@ class Predictor:
         n_best: more than 1 gives lists of the best answers instead, best first.
         """
         self._check("span")
+        check_count(n_best, "n_best")
         stored = self.loaded.settings
         threshold = float(stored.get("null_score_diff_threshold", 0.0))
         checked = (
@@ -292,7 +294,7 @@ class Predictor:
         )
         width = self.model.encoder.width * len(how.modes)
         parts = [np.empty((0, width), np.float32)]
-        for chunk in _chunks([texts] if isinstance(texts, str) else texts_of(texts)):
+        for chunk in _chunks([text_of(texts, "texts")] if isinstance(texts, str) else texts_of(texts)):
             inputs = self._prepare("single", [Example(how.text(text)) for text in chunk]).inputs
             part = np.empty((len(inputs), width), np.float32)
             for batch_rows in inputs.by_length(BATCH):

@@ -28,10 +28,35 @@ def texts_or_pairs_of(rows: Any, name: str = "texts") -> Iterator[str | tuple[st
 
 
 def text_of(text: Any, where: str) -> str:
-    """A text. Raises InputError if it is none."""
+    """A text. Raises InputError if it is none, or has half a character."""
     if not isinstance(text, str):
         raise InputError(f"{where} is {_what(text)}; expected a text (str); leave the row out or convert it")
+    check_characters(text, where)
     return text
+
+
+def check_characters(text: str, where: str) -> None:
+    """Raises InputError for half a character, which no tokenizer takes: JSON and file names may hold one."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{where} has half a character (a lone surrogate); save the text as UTF-8 again") from None
+
+
+def text_pairs_of(texts: Any, others: Any, names: tuple[str, str]) -> list[tuple[str, str]]:
+    """Each text with its other one. Raises InputError if one is no text, or there are more of one than of the other."""
+    first, second = list(texts_of(texts, names[0])), list(texts_of(others, names[1]))
+    if len(first) != len(second):
+        raise InputError(f"{len(first):,} {names[0]} and {len(second):,} {names[1]}; expected as many of both")
+    return list(zip(first, second, strict=True))
+
+
+def check_count(count: int, name: str) -> None:
+    """Raises InputError for a number of results below 1."""
+    if count < 1:
+        raise InputError(f"{name} = {count}; expected 1 or more")
 
 
 def pairs_of(rows: Any, name: str, expected: str) -> Iterator[tuple[Any, Any]]:
@@ -58,6 +83,8 @@ def _checked(row: Any, where: str, known: str) -> Any:
     for name in ("text", "question", "context"):
         if name in fields:
             text_of(getattr(row, name), f"{where}.{name}")
+    if "choices" in fields:
+        list(texts_of(row.choices, f"{where}.choices"))
     if "pair" not in fields:
         return row
     if row.pair is not None:

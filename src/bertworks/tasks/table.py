@@ -22,6 +22,7 @@ from ..data.kinds import named
 from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
 from .lines import MAX_LINE, decoded, refuse_kind
+from .rows import check_characters
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # .txt is one too where a table is asked for: NSMC's files
 PARTS = ("train", "dev")
@@ -249,6 +250,5 @@ def _text(value: Any, may_be_list: bool, where: str) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(text) > MAX_LINE:
         raise InputError(f"{where} has {len(text):,} characters; expected at most {MAX_LINE:,}; divide it")
-    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-        raise InputError(f"{where} has half a character (a lone surrogate); save the text as UTF-8 again")
+    check_characters(text, where)
     return text

@@ -155,6 +155,35 @@ def test_a_reader_that_has_seen_enough_ends_a_verb_quietly(tmp_path):
         assert process.stderr.read() == b"" and process.wait() == 0
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_work_goes_on_when_nobody_reads_what_it_says(tmp_path, stream):
+    """Only verbs that make nothing but their output may end early with status 0."""
+    line = f"""
+import sys, pathlib
+from bertworks.cli import VERBS, main
+def train(_):
+    for _ in range(999):
+        print("x" * 999, file=sys.{stream}, flush=True)
+    pathlib.Path("done").touch()
+VERBS["pretrain"] = train
+main(["pretrain"])"""
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", line], cwd=tmp_path, **streams) as process:
+        reader = getattr(process, stream)
+        reader.readline()
+        reader.close()
+        assert process.wait() == 0
+    assert (tmp_path / "done").exists()
+
+
+def test_output_that_is_never_read_is_no_failure():
+    for argv in (["recipes"], ["--help"]):
+        line = f"from bertworks.cli import main\nmain({argv})"
+        with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.close()
+            assert process.stderr.read() == b"" and process.wait() == 0
+
+
 def test_recipes_are_listed_and_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(["recipes"])

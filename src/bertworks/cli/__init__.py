@@ -13,6 +13,7 @@ from typing import NoReturn
 from .. import __version__
 from .bridges import convert, tokenizer_extend
 from .inside import features, probe_attention, probe_heads, probe_layers, probe_neighbours, probe_word
+from .streams import lasting_output, to_nowhere
 from .studies import study
 from .tasks import recipes, submit, tasks
 from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
@@ -52,6 +53,9 @@ VERBS: dict[str, Verb] = {
 }
 
 
+# verbs that make nothing but what they print: they end when its reader has seen enough; all others finish their work
+PRINTERS = {"tokenizer check", "corpus show", "tasks", "recipes", "fill-mask", "predict"}
+
 EXITS = """\
 exit status: 0  done
              1  bad input, or a run that failed; one message says which
@@ -71,18 +75,20 @@ def main(argv: list[str] | None = None) -> None:
         print(f"bertworks {__version__}")
         return
     words = next((words for words in (2, 1) if " ".join(argv[:words]) in VERBS), 0)
-    if not words:
-        _explain(argv)
-    with _noted_interrupt() as noted:
+    name = " ".join(argv[:words])
+    with lasting_output(stdout=name not in PRINTERS), _noted_interrupt() as noted:
         try:
-            VERBS[" ".join(argv[:words])](argv[words:])
+            try:
+                VERBS[name](argv[words:]) if words else _explain(argv)
+            finally:
+                sys.stdout.flush()  # here, where a reader that went away is understood
         except InputError as error:
             print(f"bertworks: {error}", file=sys.stderr)
             raise SystemExit(1) from None
-        except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
-            sys.stderr.close()
-            raise SystemExit(0) from None
         except OSError as error:  # a full disk, a folder that may not be written: nothing half-written is left in place
+            if isinstance(error, BrokenPipeError) and name in PRINTERS:  # `head`, say, has seen enough
+                to_nowhere(sys.stdout)
+                raise SystemExit(0) from None
             print(f"bertworks: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
             raise SystemExit(1) from None
         except (KeyboardInterrupt, Exception) as error:

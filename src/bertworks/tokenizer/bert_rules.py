@@ -22,7 +22,8 @@ CHINESE = "3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B73F 2B740-2B81F 2B8
 def characters(ranges: str) -> str:
     """Ranges of code points ("0041-005A 00DF") as the inside of a regular expression's [...].
 
-    The escapes are those that Oniguruma (the library's engine), Python and JavaScript have in common.
+    The escapes are those that Oniguruma (the library's engine), Python and JavaScript have in common. The expressions
+    of this file are read by Oniguruma and by JavaScript (flags "gu", as in transformers.js).
     """
     return re.sub("[0-9A-F]+", lambda code: _escaped(int(code[0], 16)), ranges).replace(" ", "").replace("\n", "")
 
@@ -39,9 +40,15 @@ def _remove(ranges: str) -> Step:
     return _replace({"Regex": f"[{characters(ranges)}]"}, "")
 
 
-_CASED, _BETWEEN = f"[{characters(CASED)}]", f"[{characters(CASE_IGNORABLE)}]*+"
+_CASED, _BETWEEN = characters(CASED), characters(CASE_IGNORABLE)
 # Python lower-cases a capital sigma to the final form after a cased letter, unless another one follows in the word.
-_FINAL_SIGMA = _replace({"Regex": f"{_CASED}{_BETWEEN}\\K\u03a3(?!{_BETWEEN}{_CASED})"}, "\u03c2")
+# The lookbehind ends at the first character to the left that is not "between". If that is a letter, group 1 is empty;
+# if not, group 1 is that character and fails to match the sigma. A lookbehind for the letter alone would search on to
+# the text's beginning, at every sigma.
+_AFTER_CASED = f"(?=\u03a3)(?<=([^{_CASED}{_BETWEEN}]|(?<=[{_CASED}]))[{_BETWEEN}]*)\\1"
+_FINAL_SIGMA = _replace({"Regex": f"{_AFTER_CASED}\u03a3(?![{_BETWEEN}]*[{_CASED}])"}, "\u03c2")
+# The same step as bertworks wrote it before; JavaScript has no *+ and no \\K.
+_OLD_FINAL_SIGMA = _replace({"Regex": f"[{_CASED}][{_BETWEEN}]*+\\K\u03a3(?![{_BETWEEN}]*+[{_CASED}])"}, "\u03c2")
 # The one character whose decomposition is newer than the library's tables (Dives Akuru, vowel sign O).
 _NEW_DECOMPOSITION = _replace({"String": "\U00011938"}, "\U00011935\U00011930")
 _CLEAN, _STRIP_MARKS = _remove(CONTROL), _remove(NONSPACING_MARK)
@@ -71,7 +78,7 @@ class BertRules:
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> "BertRules | None":
         """The rules of a tokenizer.json with the steps of this file or the library's own; None if it has others."""
-        found = steps(parts, "normalizer")
+        found = [_FINAL_SIGMA if step == _OLD_FINAL_SIGMA else step for step in steps(parts, "normalizer")]
         kinds = [step["type"] for step in found]
         if kinds in (["BertNormalizer"], ["BertNormalizer", "NFC"]):
             bert = found[0]
@@ -79,8 +86,10 @@ class BertRules:
         else:
             lowercase, strip = "Lowercase" in kinds, "NFD" in kinds
             rules = cls(lowercase, "NFC" in kinds, None if strip == lowercase else strip)
-        same = {**parts, **rules.steps} == parts or {**parts, **rules.library_steps} == parts
-        return rules if same else None
+        if {**parts, **rules.library_steps} == parts:
+            return rules
+        now = {**parts, "normalizer": {"type": "Sequence", "normalizers": found}}
+        return rules if {**parts, **rules.steps} == now else None
 
     @cached_property
     def steps(self) -> dict[str, Step]:

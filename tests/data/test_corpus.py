@@ -22,6 +22,7 @@ from bertworks.data.corpus import Document, InputOptions, Reader, read_documents
 from bertworks.data.sentences import BLOCK_CHARS, check_documents, split_sentences
 from bertworks.data.streams import open_streams
 from bertworks.files import InputError
+from bertworks.tasks.lines import refuse_kind
 
 WIKI = """<doc id="1" url="x" title="Cats &amp; dogs">
 Cats &amp; dogs
@@ -211,6 +212,87 @@ def test_zstd_run_length_blocks_take_little_memory(tmp_path):
     blank = (b" " * 1023 + b"\n") * 1025
     with pytest.raises(InputError, match=r"a\.gz, line 1026: more than 1,048,576 bytes of blank lines"):
         texts(put(tmp_path / "a.gz", gzip.compress(b"One.\n" + blank)))
+
+
+def packed(unit: bytes, count: int) -> bytes:
+    """`unit` `count` times, as zstd packs it."""
+    compressor = zstandard.ZstdCompressor().compressobj()
+    return compressor.compress(unit * count) + compressor.flush()
+
+
+def header(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+BLANK = b"\n" * 100_000 + b"a\n"
+NO_TEXT = {
+    "a.txt.zst": (BLANK, BLANK),
+    "a.md.zst": (BLANK, BLANK),
+    "a.jsonl.zst": (b'{"text":""}\n',) * 2,
+    "wiki_00.zst": (b"<doc x>\n</doc>\n",) * 2,
+    "folders.tar.zst": (header("a", tarfile.DIRTYPE),) * 2,
+    "empty.tar.zst": (header("a"),) * 2,
+    "hidden.tar.zst": (header(".a", size=1 << 40), bytes(1 << 16)),
+}
+
+
+@pytest.mark.parametrize("name", NO_TEXT)
+def test_what_a_file_unpacks_to_without_text_has_a_limit(tmp_path, name, monkeypatch):
+    monkeypatch.setattr("bertworks.data.streams.FREE", 1 << 17, raising=False)
+    first, rest = NO_TEXT[name]
+    path = put(tmp_path / name, zstandard.compress(first) + packed(rest, (1 << 22) // len(rest)))
+    with pytest.raises(InputError, match=rf"{name}: unpacks to more than 131,072 bytes and 100 times its own size"):
+        texts(path)
+
+
+def test_a_sparse_member_of_a_tar_is_no_text(tmp_path):
+    sparse = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.name": "a.txt", "GNU.sparse.size": "9" * 12}
+    info = tarfile.TarInfo("a.txt")
+    info.pax_headers = {**sparse, "GNU.sparse.map": "0,0", "GNU.sparse.numblocks": "1"}
+    path = put(tmp_path / "a.tar", info.tobuf(tarfile.PAX_FORMAT) + bytes(1024))
+    with pytest.raises(InputError, match=r"a\.tar: unpacks to more than"):
+        texts(path, InputOptions(invalid="repair", max_line_bytes=1 << 30))
+
+
+def test_many_small_files_and_well_packed_text_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("bertworks.data.streams.FREE", 1 << 17, raising=False)
+    small = archive_of({f"{i % 50}/{i * 7919}.txt": b"File %d.\n" % i for i in range(1500)})
+    assert len(texts(put(tmp_path / "a.tar.zst", zstandard.compress(small)))) == 1500
+    (found,) = texts(put(tmp_path / "a.txt.zst", packed(b"The same again.\n", 100_000)))
+    assert found.count("again") == 100_000
+    assert texts(put(tmp_path / "a.jsonl", b'{"text":""}\n' * 20_000)) == []  # is as large as it says
+
+
+@pytest.mark.parametrize("width", [1, 7, 100_000])
+def test_many_blank_lines_are_passed_over_at_once(tmp_path, width):
+    blank = (b" " * (width - 1) + b"\n") * (300_000 // width)
+    path = put(tmp_path / "a.txt", b"One.\n" + blank + b"  Two.\n" + blank + b"Three \xff.")
+    options = InputOptions(documents="blank-line", invalid="repair")
+    assert texts(path, options) == ["One.", "Two.", "Three \ufffd."]
+    with pytest.raises(InputError, match=rf"line {3 + 2 * blank.count(10)}: byte 7"):
+        texts(path)
+
+
+def test_headers_of_a_tar_are_counted_without_the_content(tmp_path):
+    long = header("././@LongLink", tarfile.GNUTYPE_LONGNAME, (1 << 20) - 1024) + b"x" * ((1 << 20) - 1024)
+    assert len(long) + 512 == 1 << 20  # with the header of the member itself: the most there may be
+    first = archive_of({"a.txt": b"One."})[:1024]
+    end = header("b", size=9000) + b"Two ".ljust(9216, b"\0") + bytes(1024)
+    assert len(texts(put(tmp_path / "a.tar", first + long + end), InputOptions(invalid="repair"))) == 2
+    with pytest.raises(InputError, match="headers of more than 1,048,576 bytes before one member"):
+        texts(put(tmp_path / "b.tar", first + header("././@LongLink", tarfile.GNUTYPE_LONGNAME, 1) + bytes(512) + long))
+
+
+def test_zstd_may_begin_with_a_frame_to_skip(tmp_path):
+    for number in range(16):
+        frame = bytes([0x50 + number]) + b"\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"\0\1\2\3"
+        path = put(tmp_path / "a.txt.zst", frame + zstandard.compress(b"One.\n") + frame + zstandard.compress(b"Two."))
+        assert texts(path) == ["One.\nTwo."]
+        with pytest.raises(InputError, match="a compressed file"):
+            refuse_kind(path.read_bytes(), "a")
+    assert texts(put(tmp_path / "b.txt", "P*M\x17 is text.")) == ["P*M\x17 is text."]
 
 
 @pytest.mark.parametrize("ending", ["zst", "xz"])

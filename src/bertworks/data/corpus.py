@@ -29,10 +29,11 @@ from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
 from .kinds import guess_format, named
 from .parquet import text_cells
-from .streams import MAX_WINDOW, find_files, open_streams
+from .streams import MAX_WINDOW, Allowance, find_files, open_streams
 
 DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zstandard.ZstdError)
 MAX_BLANK = 1 << 20  # bytes of blank lines in a row; a small compressed file can hold 50 GB of them
+MANY_BLANK = 16  # blank lines in a row, after which they are passed over a buffer at a time
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,10 @@ class Reader:
             where = str(path)
             try:
                 with open(path, "rb", buffering=0) as self._file:
-                    for where, stream in open_streams(str(path), self._file, self.options.max_window):
+                    allowance = Allowance(where)
+                    for where, stream in open_streams(str(path), self._file, self.options.max_window, allowance):
                         self.counts["files"] += 1
-                        yield from self._documents(where, stream)
+                        yield from self._documents(where, stream, allowance)
                     self._before += path.stat().st_size
             except PermissionError:
                 raise InputError(f"{where}: no permission to read this file") from None
@@ -118,12 +120,12 @@ class Reader:
                 detail = f"{type(error).__name__}: {error}"
                 raise InputError(f"{where}: cannot be read to its end ({detail}); the file is cut or damaged") from None
 
-    def _documents(self, name: str, stream: io.BufferedReader) -> Iterator[Document]:
+    def _documents(self, name: str, stream: io.BufferedReader, allowance: Allowance) -> Iterator[Document]:
         kind = self.options.format if self.options.format != "auto" else guess_format(name, stream)
         if kind == "parquet":
             found = _parquet(name, stream, self.options)
         else:
-            found = PARSERS[kind](_Lines(name, stream, self.options), self.options)
+            found = PARSERS[kind](_Lines(name, stream, self.options, allowance.earn), self.options)
         for document in found:
             if (reason := self._dropped(document)) is None:
                 self.counts["documents"] += 1
@@ -159,18 +161,28 @@ def _composed(document: Document) -> Document:
 
 
 class _Lines:
-    """The lines of a stream as text, checked; `number` is that of the last one, `name` the stream's."""
+    """The lines of a stream as text, checked; `number` is that of the last one, `name` the stream's.
 
-    def __init__(self, name: str, stream: io.BufferedReader, options: InputOptions) -> None:
-        self.name, self.stream, self.options, self.number = name, stream, options, 0
+    Of very many blank lines in a row only the first are given. `found`: called with the characters of text in a line.
+    """
+
+    def __init__(
+        self, name: str, stream: io.BufferedReader, options: InputOptions, found: Callable[[int], None]
+    ) -> None:
+        self.name, self.stream, self.options, self.found, self.number = name, stream, options, found, 0
 
     def __iter__(self) -> Iterator[str]:
-        limit, blank = self.options.max_line_bytes, 0
+        limit, blank, first = self.options.max_line_bytes, 0, 0
         for raw in iter(partial(self.stream.readline, limit + 1), b""):
             self.number += 1
             if len(raw) > limit:
                 raise self.error(f"a line of more than {limit:,} bytes", "raise --input.max-line-bytes if this is text")
-            blank = blank + len(raw) if raw.isspace() else 0
+            if not raw.isspace():
+                blank, first = 0, self.number
+            else:
+                blank += len(raw)
+                if self.number - first > MANY_BLANK:
+                    blank += self._pass_over_blank()
             if blank > MAX_BLANK:
                 raise self.error(f"more than {MAX_BLANK:,} bytes of blank lines", "expected text; leave the file out")
             if b"\0" in raw:
@@ -180,6 +192,13 @@ class _Lines:
             except UnicodeDecodeError as error:
                 line = self._repaired(raw, error)
             yield (line.removeprefix("\ufeff") if self.number == 1 else line).rstrip("\r\n")
+
+    def _pass_over_blank(self) -> int:
+        """Pass over the whole blank lines that come next in the buffer; gives the number of their bytes."""
+        ahead = self.stream.peek()
+        end = ahead.rfind(b"\n", 0, len(ahead) - len(ahead.lstrip())) + 1
+        self.number += ahead.count(b"\n", 0, end)
+        return len(self.stream.read(end))
 
     def error(self, found: str, advice: str) -> InputError:
         """An error that names file and line."""
@@ -201,12 +220,13 @@ class _Lines:
 class _Paragraphs:
     """Collects a document's paragraphs; stops keeping them once the document is longer than any that is kept."""
 
-    def __init__(self, options: InputOptions) -> None:
-        self.limit = options.max_document_chars
+    def __init__(self, options: InputOptions, found: Callable[[int], None]) -> None:
+        self.limit, self.found = options.max_document_chars, found
         self.lines: list[str] = []
         self.size = 0
 
     def add(self, line: str) -> None:
+        self.found(len(line))
         if line and self.size <= self.limit:
             self.lines.append(line)
             self.size += len(line) + 1
@@ -218,8 +238,8 @@ class _Paragraphs:
 
 
 def _text(lines: _Lines, options: InputOptions) -> Iterator[Document]:
-    paragraphs, first = _Paragraphs(options), 0
-    for line in _unwrapped(lines, options) if options.paragraphs == "blank-line" else lines:
+    paragraphs, first = _Paragraphs(options, lines.found), 0
+    for line in _unwrapped(lines, options, lines.found) if options.paragraphs == "blank-line" else lines:
         line = line.strip()
         paragraphs.add(line)
         if line:
@@ -233,11 +253,11 @@ def _text(lines: _Lines, options: InputOptions) -> Iterator[Document]:
         yield paragraphs.take(f"{lines.name}, line {first}")
 
 
-def _unwrapped(lines: Iterable[str], options: InputOptions) -> Iterator[str]:
+def _unwrapped(lines: Iterable[str], options: InputOptions, found: Callable[[int], None]) -> Iterator[str]:
     """The paragraphs of hard-wrapped text, in which blank lines separate them; cut where no document may be longer."""
     for blank, group in itertools.groupby(lines, key=lambda line: not line.strip()):
         if not blank:
-            paragraph = _Paragraphs(options)
+            paragraph = _Paragraphs(options, found)
             for line in group:
                 paragraph.add(line.strip())
             yield " ".join(paragraph.lines)
@@ -250,15 +270,15 @@ EMPHASIS = re.compile(r"(?<!\w)[_*]{1,3}(?=\S)|(?<=\S)[_*]{1,3}(?!\w)")  # at th
 
 
 def _markdown(lines: _Lines, options: InputOptions) -> Iterator[Document]:
-    paragraphs = _Paragraphs(options)
+    paragraphs = _Paragraphs(options, lines.found)
     kept = ("" if line.startswith("#") or RULE.match(line) else line for line in lines)
-    for paragraph in _unwrapped(kept, options):
+    for paragraph in _unwrapped(kept, options, lines.found):
         paragraphs.add(EMPHASIS.sub("", paragraph) if "_" in paragraph or "*" in paragraph else paragraph)
     yield paragraphs.take(lines.name)
 
 
 def _wikiextractor(lines: _Lines, options: InputOptions) -> Iterator[Document]:
-    paragraphs, begun, title = _Paragraphs(options), 0, ""
+    paragraphs, begun, title = _Paragraphs(options, lines.found), 0, ""
     for line in lines:
         line = line.strip()
         if line.startswith("<doc "):
@@ -303,6 +323,7 @@ def _jsonl(lines: _Lines, options: InputOptions) -> Iterator[Document]:
             keys = named(record) if isinstance(record, dict) else type(record).__name__
             advice = "give its name with --input.text-field, or leave such lines out with --input.missing skip"
             raise lines.error(f"no text in field {options.text_field!r}; found {keys}", advice)
+        lines.found(len(field))
         yield Document(_value(field, options, lines.error), where)
 
 

@@ -3,8 +3,9 @@
 Compression and tar are recognised by content, not by name, and may be nested (a tar of .bz2 files in a .zst). Nothing
 is unpacked on disk. Names inside archives read `enwiki.tar.zst:text/AA/wiki_00`, so that errors can point at the file.
 
-A small file can claim to be a large one. So the nesting, the headers of an archive and the window of a decompressor
-have limits, and a decompressor gets so little at a time that it cannot return more than some 30 MiB.
+A small file can claim to be a large one. So the nesting, the headers of an archive, the window of a decompressor and
+what a file unpacks to without text (`Allowance`) have limits, and a decompressor gets so little at a time that it
+cannot return more than some 30 MiB.
 """
 
 import bz2
@@ -21,26 +22,55 @@ import zstandard
 
 from ..files import InputError
 
-BUFFER = 1 << 20
+BUFFER = 1 << 16  # small enough to be looked through for the end of many blank lines again and again
 CHUNK = 1 << 10  # compressed bytes at a time: zstd makes at most 32 MiB of 1 KiB (a block of 4 bytes can say 128 KiB)
 MAX_DEPTH = 8  # compressions and archives inside each other
-MAX_HEADERS = 1 << 20  # bytes between two members of a tar archive; long names and attributes have some thousand
+FREE = 1 << 22  # bytes that any file may unpack to
+SHARE = (
+    100  # bytes more for each byte of the file, and for each character of text in it; text is packed some 3 to 10 times
+)
+MAX_HEADERS = 1 << 20  # bytes of headers of one member of a tar archive; long names and attributes have some thousand
 MAX_NAME = 1000  # last characters of a member's name that are kept; every document carries it
 MAX_WINDOW = 1 << 27  # bytes that `zstd --long` (without a number) needs, and the limit of the zstd program
+ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))  # or a frame to skip
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".tbz2", ".txz", ".tzst")
+
+
+class Allowance:
+    """How much an input file may still unpack to: FREE bytes, and SHARE more for each byte of it and character of text.
+
+    All that a file unpacks to counts: blank lines, empty documents, headers, members that are passed over. Hence each
+    of these may be as large as it likes beside as much text, and a file that is not packed can never get here.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.left = name, FREE
+
+    def earn(self, count: int) -> None:
+        """`count` bytes of the file were read, or characters of text found."""
+        self.left += SHARE * count
+
+    def spend(self, count: int) -> None:
+        """`count` bytes were unpacked. Raises InputError if they are too many."""
+        self.left -= count
+        if self.left < 0:
+            found = f"unpacks to more than {FREE:,} bytes and {SHARE} times its own size and the text in it"
+            raise InputError(f"{self.name}: {found}; expected text; leave it out, or unpack it first")
 
 
 class _Borrowed(io.RawIOBase):
     """The bytes of another stream, which stays open when this one is closed. Only a file can be read out of order."""
 
-    def __init__(self, source: Any) -> None:
-        self.source = source
+    def __init__(self, source: Any, count: Callable[[int], None]) -> None:
+        """count: called with the number of bytes of each reading."""
+        self.source, self.count = source, count
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: Any) -> int:
         count: int = self.source.readinto(target)
+        self.count(count)
         return count
 
     def seekable(self) -> bool:
@@ -97,15 +127,26 @@ class _TarBytes:
 
     def __init__(self, stream: io.BufferedReader) -> None:
         self.stream = stream
-        self.left: int | None = None  # no bound
+        self.position = 0
+        self.left: int | None = None  # bytes of headers; None: the content of a member, without a bound
 
     def read(self, size: int) -> bytes:
-        block = self.stream.read(size)
-        if self.left is not None:
-            self.left -= len(block)
+        if self.left is not None and size > 1:  # a single byte is the last of what `seek` passed over
+            self.left -= size
             if self.left < 0:
                 raise tarfile.ReadError(f"headers of more than {MAX_HEADERS:,} bytes before one member")
+        block = self.stream.read(size)
+        self.position += len(block)
         return block
+
+    def tell(self) -> int:
+        return self.position
+
+    def seek(self, position: int) -> int:
+        """Forwards only, which is all that reading in order asks for."""
+        while self.position < position and (block := self.stream.read(min(BUFFER, position - self.position))):
+            self.position += len(block)
+        return self.position
 
 
 class _Header(tarfile.TarInfo):
@@ -155,23 +196,26 @@ def _hidden(path: Path) -> bool:
 
 
 def open_streams(
-    name: str, file: Any, max_window: int = MAX_WINDOW, depth: int = 0
+    name: str, file: Any, max_window: int = MAX_WINDOW, allowance: Allowance | None = None, depth: int = 0
 ) -> Iterator[tuple[str, io.BufferedReader]]:
     """The plain streams inside `file`, with names: itself, decompressed, or each regular file of a tar archive.
 
-    max_window: bytes of window that a .zst or .xz file may ask for. depth: compressions and archives around `file`.
-    Raises InputError for more than MAX_DEPTH of them inside each other.
+    max_window: bytes of window that a .zst or .xz file may ask for. allowance: what the file may unpack to; the reader
+    of the streams says what text it found. depth: compressions and archives around `file`. Raises InputError for more
+    than MAX_DEPTH of them inside each other, and for a file that unpacks to more than it is allowed to.
     """
-    stream: io.BufferedReader = io.BufferedReader(_Borrowed(file), BUFFER)
+    allowance = allowance or Allowance(name)
+    stream: io.BufferedReader = io.BufferedReader(_Borrowed(file, allowance.spend if depth else allowance.earn), BUFFER)
     while (inner := _decompress(stream, max_window)) is not None:
-        stream = io.BufferedReader(inner, BUFFER)
+        stream = io.BufferedReader(_Borrowed(inner, allowance.spend), BUFFER)
         depth = _deeper(depth, name)
     if stream.peek(262)[257:262] != b"ustar":
         yield name, stream
         return
     for member, content in _members(name, stream):
         if not _hidden(Path(member)):
-            yield from open_streams(f"{name}:{member[-MAX_NAME:]}", content, max_window, _deeper(depth, name))
+            inside = f"{name}:{member[-MAX_NAME:]}"
+            yield from open_streams(inside, content, max_window, allowance, _deeper(depth, name))
 
 
 def _deeper(depth: int, name: str) -> int:
@@ -186,15 +230,13 @@ def _members(name: str, stream: io.BufferedReader) -> Iterator[tuple[str, Any]]:
     source = _TarBytes(stream)
     source.left = MAX_HEADERS
     try:
-        with tarfile.open(fileobj=source, mode="r|", tarinfo=_Header) as archive:  # type: ignore[call-overload]
+        with tarfile.open(fileobj=source, mode="r:", tarinfo=_Header) as archive:  # type: ignore[call-overload]
             while member := archive.next():
                 source.left = None
                 if member.isreg() or member.type not in tarfile.SUPPORTED_TYPES:
                     content = archive.extractfile(member)
                     assert content is not None  # which it is for folders and links alone
                     yield member.name, content
-                    while content.read(BUFFER):  # what the caller left, so that only headers follow
-                        pass
                 source.left = MAX_HEADERS
                 # Both would grow with the archive. tarfile still works with only the last member in its list.
                 archive.members = []  # type: ignore[attr-defined]
@@ -214,7 +256,7 @@ def _decompress(stream: io.BufferedReader, max_window: int) -> Any:
     if magic.startswith(b"\xfd7zXZ\x00"):
         memory = max_window + (8 << 20)  # the decoder's own beside the window
         return _Decompressed(stream, lambda: lzma.LZMADecompressor(memlimit=memory), b"\0")
-    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+    if magic.startswith(ZSTD):
         decompressor = zstandard.ZstdDecompressor(max_window_size=max_window)
         return _Decompressed(stream, decompressor.decompressobj)
     return None

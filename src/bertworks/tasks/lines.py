@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from ..data.kinds import MARKUP, REFUSED_STARTS
+from ..data.streams import ZSTD
 from ..files import InputError
 
 MAX_LINE = 16 << 20  # bytes of a line, characters of a cell; a line of 100 MB would take gigabytes of memory
@@ -11,7 +12,7 @@ EXPECTED = "expected UTF-8 text, a line each, or a table: .csv, .tsv, .jsonl, .p
 _PACKED = ("a compressed file", "unpack it")
 _KINDS = {
     **{start: kind for start, kind in REFUSED_STARTS.items() if kind != MARKUP},  # a text may begin with <html>
-    **dict.fromkeys((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), _PACKED),
+    **dict.fromkeys((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", *ZSTD), _PACKED),
     b"PAR1": ("a Parquet file", "give it a name that ends in .parquet"),
     b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),

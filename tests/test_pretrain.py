@@ -229,7 +229,16 @@ def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path
         ("length = 40", "length = 41", "phase of length 41; expected 5 to 40, the longest"),
         ("num_attention_heads = 2", "num_attention_heads = 3", "hidden_size = 16 is not divisible"),
         ("[model]", "[model", "not valid TOML"),
-        ("eval_batches = 2", "snapshots = [5, 99]", "snapshots = [5, 99]; expected steps of the run, 1 to 40"),
+        (
+            "eval_batches = 2",
+            "snapshots = [5, 99]",
+            "snapshots = [5, 99]; expected steps of the run, 1 to 40; give --snapshots",
+        ),
+        ("steps = 40", "steps = -5", "recipe.toml: loop.steps = -5; expected 0 (no such limit) or more"),
+        ("eval_batches = 2", "eval_batches = -1", "eval_batches = -1; expected 1 or more"),
+        ("batch_size = 36", "batch_size = 0", "batch_size = 0; expected 1 or more"),
+        ("micro_batch_size = 9", "micro_batch_size = -1", "micro_batch_size = -1; expected 0 (as many"),
+        ("lr = 1e-3", "weight_decay = -1.0", "optim.weight_decay = -1.0; expected 0 or more"),
         ("eval_batches = 2", 'objective = "ltr"', "model.direction = 'both'; expected 'left'"),
         ("dupe_factor = 2", 'input_format = "full-sentences"', "which has no second segment; expected 'mlm'"),
         ("dupe_factor = 2", "sentence_order = true", "instances.sentence_order with objective = 'mlm+nsp'"),
@@ -249,6 +258,18 @@ def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, n
 def test_flags_that_do_not_fit_together_are_refused(tiny_store, tmp_path, capsys):
     argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--instances.input-format", "full-sentences")
     assert "which has no second segment" in refused(capsys, argv)
+    argv[argv.index("--instances.input-format") :] = ["--loop.steps", "-5"]
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in argv])
+    assert end.value.code == 2 and "loop.steps = -5; expected 0 (no such limit)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "distill"])
+def test_a_line_without_recipe_says_where_recipes_are(verb, capsys):
+    said = refused(
+        capsys, [verb, "--corpus", "store", "--out", "run", *(["--teacher", "t"] if verb == "distill" else [])]
+    )
+    assert f"no RECIPE, and no budget; write `bertworks {verb} RECIPE ...` (`bertworks recipes` lists them)" in said
 
 
 def test_a_damaged_state_is_refused(tiny_store, trained, tmp_path, capsys):

@@ -37,8 +37,9 @@ def find_recipe(name: str, kind: str = "") -> Path:
     if Path(name).is_file():
         return Path(name)
     names = recipe_names(kind)
-    if name in names:
-        return RECIPES / kind / f"{name}.toml"
+    listed = name.removeprefix(f"{kind}/") if kind else name  # `bertworks recipes` prints KIND/NAME
+    if listed in names:
+        return RECIPES / kind / f"{listed}.toml"
     near = difflib.get_close_matches(
         name.removesuffix(".toml").removeprefix("recipes/").removeprefix(f"{kind}/"), names
     )
@@ -75,6 +76,14 @@ def check_seed(*seeds: int) -> None:
     for seed in seeds:
         if not 0 <= seed < 2**63:
             raise ValueError(f"seed = {seed}; expected a whole number from 0 to 2^63 - 1")
+
+
+def check_least(config: Any, names: tuple[str, ...], least: int, meaning: str = "", of: str = "") -> None:
+    """Raises ValueError for a field below `least` or not a number; `meaning` explains that value, `of` is the table."""
+    for name in names:
+        if not getattr(config, name) >= least:
+            expected = f"{least} ({meaning}) or more" if meaning else f"{least} or more"
+            raise ValueError(f"{f'{of}.' if of else ''}{name} = {getattr(config, name)}; expected {expected}")
 
 
 def later(default: T) -> T:
@@ -140,7 +149,8 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
     try:
         return cls(**filled) if start is None else dataclasses.replace(start, **filled)
     except (TypeError, ValueError) as error:  # a required field is missing, or __post_init__ refuses a value
-        raise InputError(f"{where}: {key or cls.__name__}: {error}") from None
+        at = "" if key and str(error).startswith(f"{key}.") else f"{key or cls.__name__}: "
+        raise InputError(f"{where}: {at}{error}") from None
 
 
 def _name(kind: Any) -> str:

@@ -47,7 +47,7 @@ class FinetuneConfig(Limits):
     """A fine-tuning recipe. The defaults are the original code's for GLUE."""
 
     optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))  # 0: once an epoch
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))
     epochs: float = 3.0  # passes over the training rows, unless loop.steps, tokens or hours says otherwise
     batch_size: int = 32  # rows an update, over all processes and micro-batches
     micro_batch_size: int = 0  # rows a forward pass; 0: as many as the process has of the batch

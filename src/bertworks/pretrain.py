@@ -15,7 +15,7 @@ import torch
 
 from .checkpoint.folder import find_model, initial_model, read_config, save_folder
 from .checkpoint.weights import weights_checksum
-from .config import identity, to_toml
+from .config import check_least, identity, to_toml
 from .data.batches import PretrainingData, Vocabulary
 from .data.instances import InstanceConfig, Position
 from .data.masking import MaskingConfig
@@ -43,6 +43,11 @@ class Phase:
     batch_size: int = 256  # instances an update, over all processes and micro-batches
     micro_batch_size: int = 0  # instances a forward pass; 0: as many as the process has of the batch
 
+    def __post_init__(self) -> None:
+        check_least(self, ("share",), 0)
+        check_least(self, ("batch_size",), 1)
+        check_least(self, ("micro_batch_size",), 0, "as many as the process has of the batch")
+
 
 SIDES = {"ltr": "left", "rtl": "right"}  # what the encoder of a language model sees
 
@@ -62,6 +67,7 @@ class PretrainConfig:
     snapshots: tuple[int, ...] = ()  # steps after which the model is kept as a folder: snapshots/step-N
 
     def __post_init__(self) -> None:
+        check_least(self, ("eval_batches",), 1)
         side = SIDES.get(self.objective, "both")
         if self.model.direction != side:
             raise ValueError(
@@ -78,7 +84,10 @@ class PretrainConfig:
             raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
         if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):
             last = self.loop.steps or "its end"
-            raise ValueError(f"snapshots = {list(self.snapshots)}; expected steps of the run, 1 to {last}")
+            raise ValueError(
+                f"snapshots = {list(self.snapshots)}; expected steps of the run, 1 to {last}; give --snapshots with "
+                "steps of your own, or --snapshots without a number for none"
+            )
         for phase in self.phases:
             if not 5 <= phase.length <= self.model.max_length:
                 raise ValueError(

@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -484,6 +485,29 @@ def test_a_stop_at_the_very_end_comes_at_once_and_leaves_one_record(tiny_store, 
     assert again.run()
     kinds = [(r["kind"], r["step"]) for r in read_log(tmp_path)]
     assert kinds == [("train", 1), ("train", 2), ("eval", 2), ("train", 3), ("train", 4), ("eval", 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("steps", -5, "0 (no such limit) or more"),
+        ("tokens", -1, "0 (no such limit) or more"),
+        ("hours", -0.5, "0 (no such limit) or more"),
+        ("hours", math.nan, "0 (no such limit) or more"),
+        ("log_every", -1, "0 or more"),
+        ("eval_every", -1, "0 or more"),
+        ("save_every", -1, "0 or more"),
+        ("max_skipped", -1, "0 or more"),
+    ],
+)
+def test_a_negative_budget_or_rhythm_is_refused(name, value, expected):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'loop.{name} = {value}; expected {expected}')}$"):
+        LoopConfig(**{name: value})
+
+
+def test_no_rhythm_of_records_means_one_at_the_end(tiny_store, tmp_path):
+    assert loop_of(model_of(), batches(tiny_store), tmp_path, steps=3, log_every=0).run()
+    assert [r["step"] for r in read_log(tmp_path)] == [3]
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 2**64])

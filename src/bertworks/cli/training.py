@@ -82,9 +82,16 @@ def _parse(command: Any, recipe: Any, argv: list[str], verb: str) -> Any:
     needed = (f.name for f in dataclasses.fields(command) if f.default is dataclasses.MISSING)
     start = command(**{**dict.fromkeys(needed, tyro.MISSING), "recipe": base})
     try:
-        return tyro.cli(command, args=argv[1:] if path else argv, default=start, prog=f"bertworks {verb}")
+        parsed = tyro.cli(command, args=argv[1:] if path else argv, default=start, prog=f"bertworks {verb}")
     except ValueError as error:  # a value that the recipe's own checks refuse
         raise InputError(str(error)) from None
+    loop = parsed.recipe.loop
+    if not (path or loop.steps or loop.tokens or loop.hours):
+        raise InputError(
+            f"no RECIPE, and no budget; write `bertworks {verb} RECIPE ...` (`bertworks recipes` lists them), or give "
+            "one of --loop.steps, --loop.tokens, --loop.hours"
+        )
+    return parsed
 
 
 def _run_to_its_end(run: Callable[[], Any]) -> None:

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ..config import check_seed
+from ..config import check_least, check_seed
 from ..files import Diverged, InputError, atomic_write
 from ..objectives import Batch, DropoutKey, Objective
 from .optim import Optimizer
@@ -38,21 +38,24 @@ class LoopConfig:
 
     steps: int = 0  # budget in optimizer steps; 0: no such limit
     tokens: int = 0  # budget in real tokens; 0: no such limit
-    hours: float = 0.0  # budget in hours of training, sittings added up; 0: no such limit
+    hours: float = 0.0  # budget in hours of training, summed over the run segments; 0: no such limit
     seed: int = 12345  # of everything random: initial weights, order, masks, dropout; 0 to 2^63 - 1
-    # of matrix products in training; weights are always float32, and so is every evaluation
+    # number type of matrix products in training; weights are always float32, and so is every evaluation
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    compile: Literal["auto", "on", "off"] = (
-        "auto"  # torch.compile; auto: on GPUs, where it pays, if a compiler is there
-    )
-    log_every: int = 50  # steps between records in log.jsonl
-    eval_every: int = 500  # steps between evaluations on held-out data; 0: only at the end
-    save_every: int = 500  # steps between saved states; 0: only at the end and when stopped
+    # whether torch.compile is used; auto: on a GPU where a compiler is installed
+    compile: Literal["auto", "on", "off"] = "auto"
+    log_every: int = 50  # steps between records in log.jsonl; 0: only at the end
+    # steps between evaluations on held-out data; 0: only at the end, in fine-tuning once an epoch
+    eval_every: int = 500
+    # steps between saved states; 0: only at the end and when stopped, in fine-tuning once an epoch too
+    save_every: int = 500
     max_skipped: int = 10  # updates in a row that may be skipped because loss or gradient is not finite
     keep_best: str = ""  # evaluation metric whose best weights are kept instead of the last; of a loss the lowest
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+        check_least(self, ("steps", "tokens", "hours"), 0, "no such limit", "loop")
+        check_least(self, ("log_every", "eval_every", "save_every", "max_skipped"), 0, of="loop")
 
     def share(self, progress: Progress) -> float:
         """How much of the budget is used, 0 to 1."""
@@ -146,7 +149,7 @@ class Loop:
             if self.after_step:
                 self.after_step(progress.step)
             self.reporter.progress(now, f"step {progress.step:,}")
-            if progress.step % config.log_every == 0 or now >= 1:
+            if (config.log_every and progress.step % config.log_every == 0) or now >= 1:
                 self._log(now)
             if config.eval_every and progress.step % config.eval_every == 0 and now < 1:
                 self._evaluate()

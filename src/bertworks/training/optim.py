@@ -15,6 +15,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from ..config import check_least
+
 
 @dataclass(frozen=True)
 class OptimConfig:
@@ -34,6 +36,8 @@ class OptimConfig:
     def __post_init__(self) -> None:
         if self.lr <= 0 or not 0 <= self.warmup < 1:
             raise ValueError(f"lr = {self.lr}, warmup = {self.warmup}; expected lr > 0 and 0 <= warmup < 1")
+        check_least(self, ("eps", "weight_decay"), 0, of="optim")
+        check_least(self, ("max_grad_norm",), 0, "do not clip", "optim")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
 

@@ -97,7 +97,8 @@ def checksummed(rng: random.Random, files: Files) -> Files:
             return files
         for name, entry in manifest["files"].items():
             data = files[f"store/{name}"]
-            assert isinstance(data, bytes)
+            if not isinstance(data, bytes):  # a link, which has no checksum of its own
+                continue
             entry |= {"bytes": len(data), "checksum": hashlib.blake2b(data, digest_size=16).hexdigest()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return files

@@ -7,13 +7,17 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+import bertworks.demo as demo_module
 from bertworks.checkpoint.folder import save_folder
-from bertworks.demo import DemoConfig, _Demo, default_config, demo, judge_heldout
+from bertworks.demo import DemoConfig, _Demo, default_config, demo
 from bertworks.demo_clock import Clock
+from bertworks.demo_judge import judge_heldout
+from bertworks.demo_report import gain_of, report
 from bertworks.docstrings import (
     STDLIB,
     CollectConfig,
@@ -25,11 +29,11 @@ from bertworks.docstrings import (
     make_task,
     read_source,
     split_by_name,
+    write_rows,
 )
 from bertworks.files import InputError, write_json
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
-from bertworks.tasks.base import Example, Task
 from bertworks.tokenizer import Tokenizer
 from tiny_task import TINY
 
@@ -271,27 +275,53 @@ def test_a_script_without_a_guard_reads_with_workers(tmp_path):
     assert done.stdout == "150\n" and not done.stderr
 
 
-def test_a_slow_machine_cuts_fine_tuning_and_judging_short(tmp_path, tiny_store):
+def test_a_slow_machine_cuts_fine_tuning_and_judging_short(tmp_path, tiny_store, monkeypatch):
     shape = replace(TINY, vocab_size=tiny_store.vocab_size)
     model = build_model(shape, seed=1)
     save_folder(tmp_path / "pretrain/model", model, Tokenizer.load(tiny_store.path / "tokenizer"))
     for name in ("heldout", "store"):
         (tmp_path / name).symlink_to(tiny_store.path)
-    config = replace(default_config(), rates=(1e-3,), seeds=(1,))
-    config = replace(config, finetune=replace(config.finetune, max_seq_length=16))
+    config = replace(default_config(), rates=(1e-3, 3e-3), seeds=(1,))
+    config = replace(config, finetune=replace(config.finetune, epochs=60.0, max_seq_length=16))
     now = [0.0]
     clock = Clock(5.0, tmp_path, lambda: now[0])
-    run = _Demo(config, tmp_path, [], Console(quiet=True), True, clock)
-    task = Task("packages", labels=("a", "b"))
-    rows = {name: [Example(f"river {label}", None, label) for label in "abab"] for name in ("train", "dev")}
-    clock.limit = 1e-6
-    assert run.tune("random", 1e-3, 1, task, rows)["steps"] == 1
     phases = (replace(config.pretrain.phases[0], length=16),)
     clock.begin("judging")
-    now[0] = 1.0
+    now[0] = 301.0
     found = judge_heldout(tmp_path, replace(config.pretrain, phases=phases), clock)
     assert found["pairs"] == 4 * 64
-    assert clock.cuts() == ["fine-tuning, by 0 seconds a run", "judging, after 4 of 40 batches"]
+    assert clock.cuts() == ["judging, after 4 of 40 batches"]
+    # An update takes 2 seconds, the rest of a run 4: 12 of the 30 planned updates fit into each of the four runs.
+    run = _Demo(config, tmp_path, [], Console(quiet=True), True, clock)
+    for name in ("train", "dev", "test"):
+        write_rows(tmp_path / "task" / f"{name}.jsonl", [Document(f"river {x}", x, "f", "m.py") for x in "ab" * 4])
+    budgets, slow = [], 2.0
+
+    def slowly(recipe, task, data, model, out, quiet):
+        out.mkdir(parents=True, exist_ok=True)
+        budgets.append((recipe.random_init, recipe.loop.steps, recipe.loop.hours))
+        now[0] += 4.0 + slow * recipe.loop.steps
+        return {"metrics": {"accuracy": 0.5}, "seconds": slow * recipe.loop.steps}
+
+    monkeypatch.setattr(demo_module, "judge", lambda folder, task, rows: {"metrics": {"accuracy": 0.5}})
+    monkeypatch.setattr(demo_module, "finetune", slowly)
+    found = {"heldout": {}, "masks": {}, "pretraining": {}}
+    clock.limit = 4 * (4 + 2 * 12)
+    assert run.compare(found)["task"]["steps"] == 12 < 30
+    assert budgets == [(True, 8, 0), *[(False, 12, 0)] * 3, *[(True, 12, 0)] * 3]
+    assert clock.cuts()[1:] == ["fine-tuning, to 12 of 30 updates in every run of both sides"]
+    slow = 0.0  # no longer busy; typed again, it keeps to what both sides were promised
+    assert run.compare(found)["task"]["steps"] == 12
+    assert {steps for _, steps, _ in budgets[7:]} == {12}
+    assert not (tmp_path / "finetune" / "probe").exists()
+
+
+def test_fine_tuning_has_its_updates_where_the_machine_is_free(tmp_path):
+    clock = Clock(5.0, tmp_path)
+    assert clock.fitting(375, step=0.04, rest=0.5, runs=10) == 375
+    assert clock.fitting(375, step=0.2, rest=0.5, runs=10) == 147
+    assert clock.fitting(375, step=9.0, rest=60.0, runs=10) == 10
+    assert clock.fitting(6, step=9.0, rest=60.0, runs=10) == 6
 
 
 @pytest.mark.parametrize(
@@ -370,11 +400,15 @@ def test_the_embedded_recipe_is_valid():
 
 
 def test_the_gain_is_told_with_its_interval_over_the_seeds():
-    from bertworks.demo_report import gain_of
+    sides = {"pre-trained": {"test": [0.55, 0.5, 0.6]}, "random": {"test": [0.5, 0.52, 0.5]}}
+    results = {"seeds": [1, 2, 3], "task": {"gain": 0.0433, "sides": sides}}
+    assert gain_of(results) == "+4.3 points (95 % over 3 seeds: -10.6 to +19.3, which shows no effect)"
+    sides["random"]["test"], results["task"]["gain"] = [0.5, 0.46, 0.55], 0.0467
+    assert gain_of(results) == "+4.7 points (95 % over 3 seeds: +3.2 to +6.1)"
+    sides["pre-trained"]["test"], sides["random"]["test"] = [0.55], [0.5]
+    assert gain_of(results) == "+4.7 points (no interval over seeds)"
 
-    results = {"seeds": [1, 2, 3], "task": {"gain": 0.05, "gain_interval": [-0.041, 0.14]}}
-    assert gain_of(results) == "+5.0 points (95 % over 3 seeds: -4.1 to +14.0, which shows no effect)"
-    results["task"]["gain_interval"] = [0.01, 0.09]
-    assert gain_of(results) == "+5.0 points (95 % over 3 seeds: +1.0 to +9.0)"
-    del results["task"]["gain_interval"]  # a demo of before
-    assert gain_of(results) == "+5.0 points (no interval over seeds)"
+
+def test_the_published_report_is_made_of_the_published_results():
+    folder = Path(__file__).parents[1] / "docs/results/demo"
+    assert report(json.loads((folder / "results.json").read_text())) == (folder / "REPORT.md").read_text()

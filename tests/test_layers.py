@@ -19,9 +19,8 @@ FLOORS = [
     {"data", "docstrings", "objectives", "checkpoint", "training.state"},
     {"training.loop", "tasks"},
     {"pretrain", "static", "finetune", "evaluate"},
-    {"predictor", "features", "plots", "demo_report", "demo_clock", "compare"}
-    | {"sweep"},  # read what runs wrote; many runs
-    {"probing"},  # looks into models, draws with the colours of plots
+    {"predictor", "features", "plots", "demo_clock", "compare"} | {"sweep"},  # read what runs wrote; many runs
+    {"probing", "demo_judge", "demo_report"},  # look into models, draw with the colours of plots, compare runs
     {"feature_files"} | {"suite", "submission", "study", "demo", "export", "serve", "doctor"},
     {"cli"},
 ]

@@ -6,26 +6,25 @@ Documents are split by the name of what they describe before anything else happe
 number shown comes from the other.
 """
 
+import shutil
 import statistics
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .checkpoint.folder import load_model
-from .compare import paired
 from .config import load_recipe
-from .data.batches import PretrainingData, Vocabulary
 from .data.build import BuildConfig, build
 from .data.progress import Progress
 from .data.store import Store
 from .demo_clock import Clock
-from .demo_report import FINISHED, compared_with_guessing, gain_of, next_commands, report
+from .demo_judge import fill_masks, judge_heldout
+from .demo_report import FINISHED, compared_with_guessing, gain_of, interval_of, next_commands, report
 from .docstrings import (
     CollectConfig,
     collect,
@@ -39,24 +38,15 @@ from .docstrings import (
 from .evaluate import evaluate as judge
 from .files import InputError, write_json, write_text
 from .finetune import FinetuneConfig, finetune
-from .objectives import IGNORED, Batch, PretrainingObjective
 from .plots import plot_groups, plot_runs
-from .predictor import Predictor
 from .pretrain import PretrainConfig, pretrain
 from .run_files import read_results
 from .tasks.base import Data, Example, Task
 from .tokenizer import Tokenizer, TokenizerConfig
 from .training import parallel
-from .training.loop import evaluate
 
-SENTENCES = (
-    "Return the [MASK] of the array along the given axis.",
-    "Raises an error if the [MASK] does not exist.",
-    "If True, the result is a [MASK] of the input.",
-    "Compute the shortest path between two [MASK] of the graph.",
-)
 FEWEST_FILES = 1500  # to read, however slowly: of fewer the task could not be made
-FEWEST_BATCHES = 4  # of held-out text
+TRIED = 8  # updates by which the time of one is measured
 SIDES = {"pre-trained": False, "random": True}  # whether the weights are fresh
 
 
@@ -112,6 +102,14 @@ def demo(
         write_json(out / "results.json", results)
     run.finish(results)
     return results
+
+
+class Tuning(NamedTuple):
+    """What all fine-tuning runs have in common."""
+
+    task: Task
+    rows: dict[str, list[Example]]  # train, dev and test
+    steps: int  # updates
 
 
 @dataclass(frozen=True)
@@ -239,45 +237,72 @@ class _Demo:
         self.step(
             6, f"which package is it from? {counts['train']} examples, {len(task.labels)} packages", "fine-tuning"
         )
+        tuning = Tuning(task, rows, self.tuning_steps(task, rows))
         sides: dict[str, Any] = {}
         for side in SIDES:
-            dev = {rate: self.tune(side, rate, self.config.seeds[0], task, rows) for rate in self.config.rates}
+            dev = {rate: self.tune(side, rate, self.config.seeds[0], tuning) for rate in self.config.rates}
             best = max(dev, key=lambda rate: dev[rate]["metrics"]["accuracy"])
             test = []
             for seed in self.config.seeds:
-                self.tune(side, best, seed, task, rows)
+                self.tune(side, best, seed, tuning)
                 test.append(judge(self.folder_of(side, best, seed), task, rows["test"])["metrics"]["accuracy"])
             scores = {f"{rate:g}": found["metrics"]["accuracy"] for rate, found in dev.items()}
             spread = statistics.stdev(test) if len(test) > 1 else 0.0
             sides[side] = {"rate": best, "dev": scores, "test": test, "mean": statistics.fmean(test), "sd": spread}
             self.say(f"{side}: {sides[side]['mean']:.1%} on {counts['test']} held-out documents")
         majority = max(Counter(example.label for example in rows["test"]).values()) / counts["test"]
-        seeds = [str(seed) for seed in self.config.seeds]
-        random, trained = (dict(zip(seeds, sides[name]["test"], strict=True)) for name in ("random", "pre-trained"))
-        gain = paired(random, trained) or {}
         compared = {"labels": list(task.labels), "examples": counts, "majority": majority, "sides": sides}
-        compared |= {"gain": gain["mean"], "gain_interval": gain["interval"]}
+        compared["steps"] = tuning.steps
+        compared |= {
+            "gain": sides["pre-trained"]["mean"] - sides["random"]["mean"],
+            "gain_interval": interval_of(sides),
+        }
         about = {"kind": "demo", "minutes": self.config.minutes, "seeds": list(self.config.seeds)}
         return about | results | {"task": compared, "cut": self.clock.cuts(), "machine": parallel.facts()}
 
     def folder_of(self, side: str, rate: float, seed: int) -> Path:
         return self.out / "finetune" / side / f"lr-{rate:g}" / f"seed-{seed}"
 
-    def tune(self, side: str, rate: float, seed: int, task: Task, rows: dict[str, list[Example]]) -> dict[str, Any]:
-        """One fine-tuning run; finished ones are read."""
+    def tuning_steps(self, task: Task, rows: dict[str, list[Example]]) -> int:
+        """Updates of every fine-tuning run: those of the settings, or fewer if a slow machine would exceed the limit.
+
+        The time of an update is measured once, before the first run. The number is recorded, and a rerun reads it: it
+        is the same for both sides, and nothing in a run depends on the clock.
+        """
         recipe = self.config.finetune
-        recipe = replace(recipe, epochs=recipe.epochs * self.clock.share_of_epochs)
-        steps = recipe.loop.steps or recipe.steps_of(len(rows["train"]))
-        hours = self.clock.limit / 3600 / (len(SIDES) * (len(self.config.rates) + len(self.config.seeds) - 1))
+        planned = recipe.loop.steps or self.tuning_recipe().steps_of(len(rows["train"]))
+        path, probe = self.out / "finetune" / "steps.json", self.out / "finetune" / "probe"
+        found: dict[str, Any] = read_results(path, {"steps": int, "planned": int}) if path.exists() else {}
+        if found.get("planned") != planned:
+            shutil.rmtree(probe, ignore_errors=True)  # of a demo that was killed here
+            began = self.clock.now()
+            tried = self.tune("random", self.config.rates[0], self.config.seeds[0], Tuning(task, rows, TRIED), probe)
+            rest = self.clock.now() - began - tried["seconds"]  # reading, judging and writing
+            shutil.rmtree(probe)
+            runs = len(SIDES) * (len(self.config.rates) + len(self.config.seeds) - 1)
+            found = {"planned": planned, "steps": self.clock.fitting(planned, tried["seconds"] / TRIED, rest, runs)}
+            write_json(path, found)
+        steps: int = found["steps"]
+        if steps < planned:
+            self.clock.cut(f"fine-tuning, to {steps} of {planned} updates in every run of both sides")
+        return steps
+
+    def tuning_recipe(self) -> FinetuneConfig:
+        """Fine-tuning's settings with the epochs of so short a demo."""
+        recipe = self.config.finetune
+        return replace(recipe, epochs=recipe.epochs * self.clock.share_of_epochs)
+
+    def tune(self, side: str, rate: float, seed: int, tuning: Tuning, out: Path | None = None) -> dict[str, Any]:
+        """One fine-tuning run; finished ones are read. `out`: left out, the run's place in the demo's folder."""
+        recipe = self.tuning_recipe()
         # Judged once, at the end: the last epoch is as good as any with a rate that decays to zero.
-        loop = replace(recipe.loop, seed=seed, eval_every=10**9, save_every=10**9, steps=steps, hours=hours)
+        loop = replace(recipe.loop, seed=seed, eval_every=10**9, save_every=10**9, steps=tuning.steps)
         recipe = replace(recipe, random_init=SIDES[side], loop=loop, optim=replace(recipe.optim, lr=rate))
-        data = Data(rows["train"], rows["dev"], "docstrings")
-        results = finetune(recipe, task, data, self.out / "pretrain", self.folder_of(side, rate, seed), quiet=True)
+        data = Data(tuning.rows["train"], tuning.rows["dev"], "docstrings")
+        out = out or self.folder_of(side, rate, seed)
+        results = finetune(recipe, tuning.task, data, self.out / "pretrain", out, quiet=True)
         if results is None:
             raise KeyboardInterrupt
-        if results["steps"] < steps:
-            self.clock.cut(f"fine-tuning, by {hours * 3600:.0f} seconds a run")
         return results
 
     # ---- telling
@@ -306,49 +331,8 @@ class _Demo:
             self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-# ---- files
-
-
 def read_task(folder: Path) -> tuple[Task, dict[str, list[Example]]]:
     """The task of telling packages apart, and its rows."""
     documents = {name: read_rows(folder / f"{name}.jsonl") for name in ("train", "dev", "test")}
     rows = {name: [Example(d.text, None, d.label) for d in found] for name, found in documents.items()}
     return Task("packages", ("text",), "label", labels=tuple(sorted({d.label for d in documents["train"]}))), rows
-
-
-# ---- numbers
-
-
-def judge_heldout(out: Path, config: PretrainConfig, clock: Clock, batches: int = 40) -> dict[str, float]:
-    """Loss and accuracy of both objectives on documents never seen, and what guessing gives on the same ones."""
-    store, seen = Store.open(out / "heldout"), Store.open(out / "store")
-    vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
-    length, seed = config.phases[-1].length, config.loop.seed
-    data = PretrainingData(store, "train", vocabulary, length, config.instances, config.masking, seed)
-    rows: list[Batch] = []
-
-    def within_limit() -> Iterator[Batch]:
-        for batch in data.batches(64, batches):
-            if len(rows) >= FEWEST_BATCHES and clock.over():
-                clock.cut(f"judging, after {len(rows)} of {batches} batches")
-                return
-            rows.append(batch)
-            yield batch
-
-    world = parallel.World(0, 1, parallel.this_device())
-    model = load_model(out / "pretrain" / "model").to(world.device)
-    metrics = evaluate(model, PretrainingObjective(), within_limit(), world)
-    masked = [int(n) for batch in rows for n in batch["masked_labels"].tolist() if n != IGNORED]
-    pairs = Counter(int(n) for batch in rows for n in batch["pair_labels"].tolist())
-    frequent = int(seen.unigram_counts().argmax())
-    guesses = {"mlm_guess": masked.count(frequent) / len(masked), "nsp_guess": max(pairs.values()) / pairs.total()}
-    return (
-        metrics | guesses | {"unigram_entropy": seen.unigram_entropy(), "masked": len(masked), "pairs": pairs.total()}
-    )
-
-
-def fill_masks(folder: Path) -> dict[str, list[str]]:
-    """The three likeliest words for the mask of each sentence, with their probabilities."""
-    predictor = Predictor(folder)
-    found = zip(SENTENCES, predictor.fill_mask(SENTENCES, top_k=3), strict=True)
-    return {sentence: [f"{c['token']} {c['score']:.0%}" for c in masks[0]] for sentence, masks in found}

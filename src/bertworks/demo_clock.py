@@ -2,7 +2,7 @@
 
 Pre-training has its minutes. Every other stage has a limit that follows from these minutes alone, so that a machine
 that is busy with other work cannot turn a minute into an hour. On a machine that is not, no stage comes near its limit
-and the demo reads, trains and judges the same things each time.
+and the demo reads, fine-tunes and judges the same things each time.
 """
 
 import time
@@ -15,6 +15,7 @@ from .training.report import duration
 
 # Seconds of each stage but pre-training on one core that nobody else uses, with the settings of demo.toml.
 EXPECTED = {"reading": 25.0, "store": 20.0, "pre-training": 0.0, "judging": 12.0, "fine-tuning": 100.0}
+FEWEST_STEPS = 10  # of a fine-tuning run, however slow the machine
 LEAST = 60.0  # seconds that any stage may take, of however short a demo
 
 
@@ -41,6 +42,14 @@ class Clock:
     def over(self, share: float = 1.0) -> bool:
         """Whether the present stage has used up its limit, or this share of it."""
         return self.now() - self.began > share * self.limit
+
+    def fitting(self, planned: int, step: float, rest: float, runs: int) -> int:
+        """How many updates of the planned ones each of `runs` can have within a stage's limit; FEWEST_STEPS at least.
+
+        step, rest: seconds of an update, and of a run beside its updates.
+        """
+        fit = (self.limit / runs - rest) / step if step > 0 else planned
+        return min(planned, max(FEWEST_STEPS, int(fit)))
 
     def left(self) -> str:
         """About how long the present stage and all after it will take, in words."""

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from .compare import paired
 from .sheets import no_tags
 
 _SIDE = {"rate": float, "dev": {str: float}, "test": [float], "mean": float, "sd": float}
-_TASK = {"sides": {"pre-trained": _SIDE, "random": _SIDE}, "majority": float, "gain": float}
 FINISHED = {  # of a demo's results.json, what is shown again
-    "task": _TASK | {"gain_interval?": ([float, float], None)},
+    "task": {"sides": {"pre-trained": _SIDE, "random": _SIDE}, "majority": float, "gain": float},
     "pretraining": {"seconds": float},
     "masks": {str: [str]},
     "seeds": [int],
@@ -92,11 +92,21 @@ def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
 
 
 def gain_of(results: dict[str, Any]) -> str:
-    """The effect of pre-training in points, with its interval over the seeds; demos made earlier have none."""
-    told = f"{100 * results['task']['gain']:+.1f} points"
-    interval = results["task"].get("gain_interval")
+    """The effect of pre-training in points, with its interval over the seeds if there are two or more."""
+    task = results["task"]
+    points = f"{100 * task['gain']:+.1f} points"
+    interval = interval_of(task["sides"])
     if interval is None:
-        return f"{told} (no interval over seeds)"
+        return f"{points} (no interval over seeds)"
     low, high = (100 * end for end in interval)
     shown = "" if low > 0 or high < 0 else ", which shows no effect"
-    return f"{told} (95 % over {len(results['seeds'])} seeds: {low:+.1f} to {high:+.1f}{shown})"
+    return f"{points} (95 % over {len(results['seeds'])} seeds: {low:+.1f} to {high:+.1f}{shown})"
+
+
+def interval_of(sides: dict[str, Any]) -> list[float] | None:
+    """The 95 % interval of the gain, paired over the seeds' test accuracies; None of fewer than two."""
+    runs = (
+        {str(place): score for place, score in enumerate(sides[name]["test"])} for name in ("random", "pre-trained")
+    )
+    found = paired(*runs)
+    return found["interval"] if found else None

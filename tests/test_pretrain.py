@@ -301,6 +301,16 @@ def test_a_finished_run_with_other_settings_is_refused(tiny_store, trained, tmp_
     assert "is finished; see" in capsys.readouterr().err
 
 
+def test_a_finished_run_is_found_finished_without_reading_the_corpus(tiny_store, trained, tmp_path, monkeypatch):
+    """A run that is not finished has every byte checked."""
+    config, read = load_recipe(trained / "recipe.toml", PretrainConfig), []
+    monkeypatch.setattr("bertworks.data.store.checksum", lambda path: read.append(path) or "0")
+    pretrain(config, tiny_store.path, trained, quiet=True)
+    assert not read
+    with pytest.raises(InputError, match="the file was altered"):
+        pretrain(config, tiny_store.path, tmp_path / "run", quiet=True)
+
+
 def test_a_run_folder_in_use_is_refused(tiny_store, trained, tmp_path, capsys):
     recipe = write_recipe(tmp_path, steps=6)
     with locked(tmp_path / "run"):

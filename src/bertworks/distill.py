@@ -35,7 +35,7 @@ from .tokenizer import Tokenizer
 from .training import parallel
 from .training.loop import LoopConfig, autocast, evaluate
 from .training.optim import OptimConfig
-from .training.run import opened_run
+from .training.run import is_finished, opened_run
 
 METRICS = ("soft_loss", "mlm_loss", "mlm_accuracy", "cosine_loss")  # of an evaluation
 
@@ -182,7 +182,7 @@ def distill(
     """
     config.loop.check(METRICS)
     parallel.prepare_process()
-    known, store = Teacher.load(teacher, config), Store.open(corpus)
+    known, store = Teacher.load(teacher, config), Store.open(corpus, verify=not is_finished(out))
     store.check_unknown()
     known.check(store)
     pretraining = config.pretraining(known.student)

@@ -30,7 +30,7 @@ from .training import parallel
 from .training.loop import Group, Loop, LoopConfig, evaluate
 from .training.optim import OptimConfig, Optimizer
 from .training.report import duration
-from .training.run import STATE_FOLDER, opened_run
+from .training.run import STATE_FOLDER, is_finished, opened_run
 from .training.state import Progress, resume
 
 
@@ -192,7 +192,7 @@ def pretrain(
     """Train or resume, and write the run folder; returns its results, or None if stopped before the end."""
     config.loop.check(config.metrics)
     parallel.prepare_process()
-    store = Store.open(corpus)
+    store = Store.open(corpus, verify=not is_finished(out))
     store.check_unknown()
     tokenizer = store.load_tokenizer()
     if config.model.vocab_size != store.vocab_size:

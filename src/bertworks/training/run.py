@@ -43,12 +43,16 @@ def opened_run(out: Path, recipe: str, world: World, keep_state: bool = True) ->
         yield world.ask_first(look)
 
 
+def is_finished(out: Path) -> bool:
+    """Whether `out` is a finished run, of whatever recipe: its data need not be checked byte by byte."""
+    return (out / RESULTS).exists()
+
+
 def finished(out: Path, recipe: str) -> dict[str, Any] | None:
     """The results of the finished run in `out`; None if it is not finished. Raises InputError for another recipe's."""
-    path = out / RESULTS
-    if not path.exists():
+    if not is_finished(out):
         return None
-    results: dict[str, Any] = read_results(path, {"recipe?": str}, ANEW)
+    results: dict[str, Any] = read_results(out / RESULTS, {"recipe?": str}, ANEW)
     if results.get("recipe") != recipe:
         raise InputError(f"{out} is a finished run with other settings, data or model; give another --out")
     return results

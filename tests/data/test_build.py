@@ -276,11 +276,28 @@ def test_two_builds_of_one_store(corpus, tokenizer, tmp_path, small_parts):
     assert content(store) == before
 
 
+def test_a_build_that_another_process_ends_in_between_is_found_finished(corpus, tokenizer, tmp_path, monkeypatch):
+    """After the first look, before the lock: nothing is built a second time."""
+    store, locked = tmp_path / "store", build_module._Job.locked
+    run(corpus, tokenizer, tmp_path / "whole")
+    whole = content(tmp_path / "whole")
+
+    def late(job):
+        shutil.rmtree(store, ignore_errors=True)
+        shutil.copytree(tmp_path / "whole", store)
+        return locked(job)
+
+    monkeypatch.setattr(build_module._Job, "locked", late)
+    monkeypatch.setattr(build_module._Job, "prepare", Mock(side_effect=AssertionError("built again")))
+    assert run(corpus, tokenizer, store) == json.loads((store / "manifest.json").read_text())
+    assert content(store) == whole
+
+
 def test_what_kills_left_is_removed_by_the_next_start(corpus, tokenizer, tmp_path):
     run(corpus, tokenizer, tmp_path / "whole")
     store = tmp_path / "store"
-    left = [store / ".parts" / f".{'0' * 32}.part.123.tmp", store / ".train-00000.tokens.npy.123.tmp"]
-    left += [store / "tokenizer" / ".tokenizer.json.123.tmp", store / ".manifest.json.123.tmp"]
+    left = [store / ".parts" / f".{'0' * 32}.part.99999999.tmp", store / ".train-00000.tokens.npy.99999999.tmp"]
+    left += [store / "tokenizer" / ".tokenizer.json.99999999.tmp", store / ".manifest.json.99999999.tmp"]
     stop(corpus, tokenizer, store)
     for finished in (False, True):
         for path in left:
@@ -330,7 +347,7 @@ def test_names_of_every_kind(tmp_path, capsys, name):
         pytest.skip("this system has no such names")
     text, vocabulary, store = folder / f"{name}.txt", folder / f"vocabulary {name}", folder / f"store {name}"
     text.write_text("\n\n".join(document(i) for i in range(30)))
-    (vocabulary.mkdir(), (vocabulary / ".vocab.txt.99.tmp").write_text("left"))
+    (vocabulary.mkdir(), (vocabulary / ".vocab.txt.99999999.tmp").write_text("left"))
     main(["tokenizer", "train", str(text), "--out", str(vocabulary), "--vocab-size", "120"])
     assert not list(vocabulary.glob(".*"))
     words = shlex.split(capsys.readouterr().out.partition("Next: ")[2])

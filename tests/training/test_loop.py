@@ -460,6 +460,24 @@ def test_a_stop_in_the_last_step_does_not_wait_for_the_last_evaluation(tiny_stor
     assert [(r["kind"], r["step"]) for r in read_log(tmp_path)] == [*(("train", i) for i in range(1, 5)), ("eval", 4)]
 
 
+def test_a_stop_while_the_last_state_is_saved_does_not_wait_for_the_last_evaluation(tiny_store, tmp_path):
+    def judge():
+        raise AssertionError("evaluated")
+
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, evaluate=judge, steps=4)
+    save = loop.save
+
+    def stopped():
+        signal.raise_signal(signal.SIGTERM)
+        save()
+
+    loop.save = stopped
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    state = load_state(tmp_path / "state", loop.model, loop.optimizer, "recipe")
+    assert state.step == 4
+
+
 @pytest.mark.parametrize("during", [True, False])
 def test_a_stop_at_the_very_end_comes_at_once_and_leaves_one_record(tiny_store, tmp_path, during):
     """A signal in the last evaluation, or a kill after it: the rerun evaluates again, and replaces the record."""

@@ -142,7 +142,7 @@ class _Job:
         return manifest
 
     def clean_up(self) -> None:
-        """Remove what a finished store does not need. Not under the lock, which is one of these files."""
+        """Remove what a finished store does not need, the lock among it: nobody has to hold it."""
         shutil.rmtree(self.parts, ignore_errors=True)
         for folder in (self.out, self.out / TOKENIZER):
             remove_temporaries(folder)

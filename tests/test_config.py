@@ -129,3 +129,11 @@ def test_recipes_that_come_with_bertworks_are_found_by_name(tmp_path, monkeypatc
             find_recipe(wrong, "pretrain")
     with pytest.raises(InputError, match=r"known names: albert, .*study"):
         find_recipe("zzz", "pretrain")
+
+
+def test_a_name_that_toml_cannot_hold_is_refused_before_anything_is_written():
+    """By the recipe's hash, too, which comes first: what is in recipe.toml can be read back."""
+    for recipe, key in ((Outer("x", path=Path("tr\udcff")), "path"), (Outer("tr\udcff"), "name")):
+        for write in (to_toml, identity):
+            with pytest.raises(InputError, match=rf"^{key} = 'tr\\udcff'; expected .* UTF-8, .*; rename the file"):
+                write(recipe)

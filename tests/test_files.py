@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
+import psutil
 import pytest
 
 from bertworks import files
@@ -18,7 +20,9 @@ from bertworks.files import (
     read_json,
     read_lines,
     read_table,
+    remove_temporaries,
     shorten,
+    to_json,
     write_json,
     write_text,
 )
@@ -161,31 +165,121 @@ def test_flushing_a_folder_is_left_out_where_it_cannot_be_done(tmp_path, monkeyp
     flush_folder(tmp_path)
 
 
-def test_what_a_killed_process_left_of_a_file_is_removed_by_the_next_that_writes_it(tmp_path):
-    """Files that are still written to stay, and so do those of other names."""
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    names = [".a.json.99.tmp", f".a.json.{gone.pid}.tmp", ".a.json.x.tmp", ".ab.json.99.tmp", ".b.99.tmp"]
-    for name, text in zip(names, ("half", "", "own", "half", "half"), strict=True):
-        (tmp_path / name).write_text(text)
+WRITER = """
+import sys
+from bertworks.files import write_json
+sys.stdin.read(1)
+for number in range(300):
+    for name in ("a.json", "b.json"):
+        write_json(name, {"number": number, "text": "x" * 100})
+"""
+
+
+def test_processes_that_write_the_same_files_do_not_disturb_each_other(tmp_path):
+    others = [
+        subprocess.Popen([sys.executable, "-c", WRITER], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for other in others:
+        other.stdin.write(b"go")
+        other.stdin.flush()
+    assert [other.communicate()[1] for other in others] == [b"", b""]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
+    assert read_json(tmp_path / "a.json")["number"] == 299
+
+
+@pytest.fixture
+def left(tmp_path):
+    """Temporary files of processes that have ended, and files to stay: of one that runs, and somebody's own."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    for name in (f".a.json.{ended.pid}.tmp", ".a.json.99999999.tmp", f".a.json.{2**70}.tmp", ".ab.json.99999999.tmp"):
+        (tmp_path / name).write_text("half")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as runs:
+        stay = [".a.json.x.tmp", ".a.json.1.tmp.txt", "a.json.99999999.tmp", f".a.json.{runs.pid}.tmp"]
+        for name in stay:
+            (tmp_path / name).write_text("half")
+        yield stay
+        runs.stdin.close()
+
+
+def test_what_a_killed_process_left_of_a_file_is_removed_by_the_next_that_writes_it(tmp_path, left):
+    """Files of processes that run stay, and so do those of other names."""
+    write_text(tmp_path / "a.json", "1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*left, ".ab.json.99999999.tmp", "a.json"])
+
+
+def test_what_killed_processes_left_in_a_folder_is_removed_while_others_write_there(tmp_path, left):
+    (tmp_path / ".folder.99999999.tmp").mkdir()
     with atomic_write(tmp_path / "a.json", "w") as file:
         file.write("1")
-        file.flush()
-        written = tmp_path / f".a.json.{os.getpid()}.tmp"
-        written.rename(tmp_path / ".a.json.98.tmp")  # as if another process wrote it
-        write_text(tmp_path / "a.json", "2")
-        (tmp_path / ".a.json.98.tmp").rename(written)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[2:], "a.json"])
-    assert (tmp_path / "a.json").read_text() == "1"
+        remove_temporaries(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*left, ".folder.99999999.tmp", "a.json"])
 
 
-def test_a_file_system_without_locks_keeps_what_was_left(tmp_path, monkeypatch):
+@pytest.mark.skipif(os.name != "posix", reason="zombies")
+def test_a_killed_process_that_nobody_collected_has_ended(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", "print(1, flush=True)"], stdout=subprocess.PIPE)
+    with process:
+        process.stdout.read()
+        while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.001)
+        (tmp_path / f".a.json.{process.pid}.tmp").write_text("half")
+        remove_temporaries(tmp_path)
+        assert not [*tmp_path.iterdir()]
+
+
+def test_text_that_utf8_cannot_hold(tmp_path):
+    """In JSON it is escaped and comes back; what has no way to say it is refused and not written."""
+    value = {"path": "tr\udcff.csv", "한국": ["\udc80"]}
+    write_json(tmp_path / "a.json", value)
+    assert read_json(tmp_path / "a.json") == value and json.loads(to_json(value)) == value
+    with pytest.raises(InputError, match=r"vocab\.txt: not written, its text has a lone surrogate \('\\udcff'\)"):
+        write_text(tmp_path / "vocab.txt", "a\ntr\udcff\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": -1' + "0" * 100 + "}",
+        '[1, {"a": 1' + "0" * 100 + "}]",
+        "[1.5, 1e400]",
+        '{"a": -1E+400}',
+        '{"a": 1' + "0" * 400 + ".5}",
+    ],
+)
+def test_large_numbers_are_found_wherever_they_are(text):
+    with pytest.raises(InputError, match=r"^here: (an integer of 10\d digits|the number \S+ is too large); expected"):
+        parse_json(text, "here")
+
+
+def test_what_looks_like_a_large_number_is_none():
+    value = {"id": "3e400", "hash": "1" * 101, "small": [1e-300, 1.5e16, 10**99, -(10**98)]}
+    assert parse_json(json.dumps(value), "here") == value and parse_json(b'"\\ud800"', "here") == "\ud800"
+
+
+@pytest.mark.parametrize(
+    "value", [[*range(1000)], {str(i): i for i in range(100)}, [1.5] * 1000], ids=["list", "table", "floats"]
+)
+def test_numbers_are_read_without_a_call_for_each(value):
+    text, calls = json.dumps(value), []
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        read = parse_json(text, "here")
+    finally:
+        sys.setprofile(None)
+    assert read == value and len([name for name in calls if name != "<genexpr>"]) < 20
+
+
+def test_a_file_system_without_locks_warns_nobody(tmp_path, monkeypatch, recwarn):
     fcntl = pytest.importorskip("fcntl")
 
     def refuse(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
+        raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    (tmp_path / ".a.json.99.tmp").write_text("half")
-    write_text(tmp_path / "a.json", "2")
-    assert (tmp_path / ".a.json.99.tmp").exists() and (tmp_path / "a.json").read_text() == "2"
+    for _ in range(2):
+        with held(tmp_path / "a.lock") as first, held(tmp_path / "a.lock") as second:
+            assert (first, second) == (True, False)
+    assert not recwarn.list

@@ -303,7 +303,7 @@ def test_a_run_killed_before_it_dropped_its_state_is_tidied(finished, place, tab
     run, results = finished
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / "state").mkdir()
-    (tmp_path / "run" / ".results.json.77.tmp").write_text("half")
+    (tmp_path / "run" / ".results.json.99999999.tmp").write_text("half")
     config = dataclasses.replace(CONFIG, epochs=6)
     assert finetune(config, *table, place / "model", tmp_path / "run", quiet=True) == results
     assert not (tmp_path / "run" / "state").exists() and not list((tmp_path / "run").glob(".*.tmp"))

@@ -67,7 +67,10 @@ def from_dict(cls: type[T], table: dict[str, Any], where: str = "recipe", start:
 
 
 def to_toml(config: Any) -> str:
-    """The dataclass as TOML (fields that are None are left out, since TOML has no null)."""
+    """The dataclass as TOML (fields that are None are left out, since TOML has no null).
+
+    Raises InputError, with the key, for a text that TOML cannot hold: the name of a file that is not UTF-8.
+    """
     return tomli_w.dumps(_plain(config))
 
 
@@ -97,14 +100,19 @@ def identity(config: Any) -> str:
     return tomli_w.dumps(_plain(config, settled=True))
 
 
-def _plain(value: Any, settled: bool = False) -> Any:
+def _plain(value: Any, settled: bool = False, key: str = "") -> Any:
+    """`value` as TOML has it; `key` is the dotted path so far."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
         told = (pair for pair in fields if not (settled and "later" in pair[0].metadata and pair[1] == pair[0].default))
-        return {f.name: _plain(item, settled) for f, item in told if item is not None}
+        prefix = f"{key}." if key else ""
+        return {f.name: _plain(item, settled, prefix + f.name) for f, item in told if item is not None}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, settled) for item in value]
-    return str(value) if isinstance(value, Path) else value
+        return [_plain(item, settled, f"{key}[{i}]") for i, item in enumerate(value)]
+    value = str(value) if isinstance(value, Path) else value
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise InputError(f"{key} = {shorten(value)}; expected a name in UTF-8, which TOML can hold; rename the file")
+    return value
 
 
 def _convert(kind: Any, value: Any, where: str, key: str, start: Any = None) -> Any:

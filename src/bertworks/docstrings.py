@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from .files import InputError, atomic_write
+from .files import InputError, atomic_write, to_json
 from .workers import Context, cores
 
 STDLIB = "stdlib"  # label of the standard library
@@ -268,7 +268,7 @@ def write_rows(path: Path, documents: Iterable[Document]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path, "w") as file:
         for document in documents:
-            file.write(json.dumps(document._asdict(), ensure_ascii=False) + "\n")
+            file.write(to_json(document._asdict()) + "\n")
 
 
 def read_rows(path: Path) -> list[Document]:

@@ -16,6 +16,7 @@ import os
 import re
 import reprlib
 import stat
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +28,7 @@ PIPE_BYTES = 1 << 26  # the same of what is no file: a pipe, a device without an
 TABLE_BYTES = 1 << 24  # the largest JSON file of settings
 _DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have fewer than ten
 _DIGITS = 100  # of an integer; tokenizer_config.json may have one of 31
+_LARGE = 10**_DIGITS
 _MESSAGE = 1_900  # characters of an error message: a screen
 
 
@@ -76,65 +78,53 @@ def atomic_write(path: Path | str, mode: str = "wb", clean: bool = True) -> Iter
     """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it.
 
     Temporary files of the same `path` that killed processes left are removed first, unless `clean` is false: looking
-    for them takes long in folders of thousands of files, which have a lock and `remove_temporaries` instead.
-    In text, the bytes of a file name that are not UTF-8 are escaped: JSON gives the same name back when it is read.
-    An OSError names `path`: that of a full disk names no file of its own.
+    for them takes long in folders of thousands of files.
+    An OSError names `path`: that of a full disk names no file of its own. Raises InputError for text that UTF-8 cannot
+    hold.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    text = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     if clean:
-        _remove_abandoned(path)
+        remove_temporaries(path.parent, path.name)
     try:
         with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
-            _locked(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, UnicodeEncodeError):
+            raise InputError(
+                f"{path}: not written, its text has a lone surrogate ({shorten(error.object[error.start])}); expected "
+                "text that UTF-8 can hold; rename the file that has it in its name, or remove the character"
+            ) from None
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Remove temporary files of `path` that nobody writes any more."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        process = left.name.removeprefix(f".{path.name}.").removesuffix(".tmp")
-        with contextlib.suppress(OSError):  # another process has removed or renamed it, or Windows has it open
-            if process.isdecimal() and _abandoned(left, int(process)):
-                left.unlink()
+def remove_temporaries(folder: Path | str, name: str = "") -> None:
+    """Remove what `atomic_write` left in `folder` when its process was killed: all of it, or that of one file `name`.
 
-
-def _abandoned(temporary: Path, process: int) -> bool:
-    with open(temporary, "rb") as file:
-        if not _locked(file):
-            return False
-        # An empty file may have been opened just now, and not be locked yet.
-        return os.fstat(file.fileno()).st_size > 0 or not psutil.pid_exists(process)
-
-
-def _locked(file: IO[Any]) -> bool:
-    """Lock an open file until it is closed; whether that could be done. Windows locks every open file by itself."""
-    try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has the lock, or this file system has none
-        return False
-    return True
-
-
-def remove_temporaries(folder: Path | str) -> None:
-    """Remove what `atomic_write` left in `folder` when its process was killed. Hold the folder's lock meanwhile."""
-    for path in Path(folder).glob(".*.tmp"):
-        if re.fullmatch(r"\..+\.\d+\.tmp", path.name) and path.is_file():
-            with contextlib.suppress(OSError):
+    A temporary file stays while the process whose number is in its name runs, so no lock is needed. Processes of other
+    machines are not seen: only one machine at a time may write a file.
+    """
+    for path in Path(folder).glob(f".{glob.escape(name) or '*'}.*.tmp"):
+        found = re.fullmatch(r"\..+\.([0-9]+)\.tmp", path.name)
+        if found and _ended(int(found[1])):
+            with contextlib.suppress(OSError):  # another process has removed it, or it is a folder
                 path.unlink()
+
+
+def _ended(process: int) -> bool:
+    try:
+        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE  # killed, and not yet collected
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
 
 
 def flush_folder(folder: Path | str) -> None:
@@ -159,7 +149,9 @@ def held(path: Path | str) -> Iterator[bool]:
 
     lock = FileLock(path, blocking=False)
     try:
-        lock.acquire()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # some file systems lock by the mere existence of a file
+            lock.acquire()
     except Timeout:
         yield False
         return
@@ -176,11 +168,15 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """`value` as JSON text. Numbers that are not finite become null: JSON has no word for them."""
+    """`value` as JSON text. Numbers that are not finite become null: JSON has no word for them.
+
+    Bytes of file names that are not UTF-8 (lone surrogates) are escaped; JSON gives the same name back.
+    """
     try:
-        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _finite(value: Any) -> Any:
@@ -216,8 +212,9 @@ def parse_json(data: bytes | str, where: str, finite: bool = True) -> Any:
     were refused), an integer of more than 100 digits, or more than 100 lists and tables inside each other.
     """
     try:
-        value = (_STRICT if finite else _LENIENT).decode(data if isinstance(data, str) else data.decode("utf-8"))
-        if not _deeper_than(_DEPTH, value):
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        value = _decoded(text, finite)
+        if _is_flat(value) or text.count("[") + text.count("{") <= _DEPTH or not _deeper_than(_DEPTH, value):
             return value
     except _Refused as error:
         raise InputError(f"{where}: {error}") from None
@@ -248,8 +245,40 @@ def _constant(text: str) -> float:
     raise _Refused(f"the value {text} is not JSON; expected a finite number or null")
 
 
-_STRICT = json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_constant)
-_LENIENT = json.JSONDecoder(parse_int=_integer)
+# By `finite`. A Python call for each number takes several times as long as the rest.
+_FAST = {True: json.JSONDecoder(parse_constant=_constant), False: json.JSONDecoder()}
+_CHECKED = {
+    True: json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_constant),
+    False: json.JSONDecoder(parse_int=_integer),
+}
+_ALIKE = bytes.maketrans(b"123456789+E", b"0000000000e")
+
+
+def _decoded(text: str, finite: bool) -> Any:
+    """The value of a JSON text, its numbers checked. Raises ValueError, RecursionError or _Refused."""
+    with contextlib.suppress(ValueError):  # which is raised again below; of a huge integer with our words
+        value = _FAST[finite].decode(text)
+        if _is_flat(value) or not _may_be_large(text):
+            return value
+    return _CHECKED[finite].decode(text)
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether this is a table of texts and small integers, like most lines: then nothing else needs a look."""
+    if type(value) is not dict:
+        return False
+    kinds = {*map(type, value.values())}
+    small = int not in kinds or all(abs(item) < _LARGE for item in value.values() if type(item) is int)
+    return small and kinds <= {str, int, bool, type(None)}
+
+
+def _may_be_large(text: str) -> bool:
+    """Whether a JSON text may have a number that is refused: more than 100 digits in a row, or an exponent of three.
+
+    A number without either is finite. What only looks like such a number, in a name for example, is found too.
+    """
+    alike = text.encode("utf-8", "surrogatepass").translate(_ALIKE)
+    return b"0" * (_DIGITS + 1) in alike or b"0e000" in alike
 
 
 def _deeper_than(depth: int, value: Any) -> bool:

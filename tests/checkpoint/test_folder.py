@@ -144,6 +144,12 @@ def test_the_card_tells_the_runs_facts(tmp_path):
     assert "bad\\|worse, good" in card and "| parameters, total |" in card
 
 
+def test_the_card_shows_a_name_that_is_not_utf8(tmp_path):
+    """A run's last act is to write it: it must not fail for the name of a folder."""
+    save_folder(tmp_path / "m", build_model(TINY, seed=1), None, {"title": "A student of tr\udcff"})
+    assert "# A student of tr?\n" in (tmp_path / "m" / "README.md").read_text()
+
+
 def test_the_card_shows_labels_as_they_are(tmp_path):
     labels = ["<script>alert(1)</script>", "a|b\n# top", "[x](http://x) ![](y) `z`", "*_really_*", "snake_case", "c\\d"]
     save_folder(tmp_path, build_model(TINY, ("classifier",), len(labels), seed=1), None, {"title": "<b>"}, labels)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -32,8 +34,8 @@ def test_a_lock_is_free_after_an_error(tmp_path):
 
 
 def test_what_a_killed_run_left_is_removed(tmp_path):
-    left = [tmp_path / ".results.json.123.tmp", tmp_path / "state" / ".state.safetensors.7.tmp"]
-    others = [tmp_path / ".mine.tmp", tmp_path / "notes.7.tmp", tmp_path / ".x.123.tmp.txt"]
+    left = [tmp_path / ".results.json.99999999.tmp", tmp_path / "state" / ".state.safetensors.99999999.tmp"]
+    others = [tmp_path / ".mine.tmp", tmp_path / "notes.7.tmp", tmp_path / ".x.99999999.tmp.txt"]
     for path in left + others:
         path.parent.mkdir(exist_ok=True)
         path.write_text("half")
@@ -46,11 +48,22 @@ def test_what_a_killed_run_left_is_removed(tmp_path):
 def test_a_run_killed_before_it_removed_its_state_is_tidied_by_the_next_start(tmp_path, keep):
     (tmp_path / "state").mkdir()
     write_json(tmp_path / "results.json", {"recipe": "recipe"})
-    (tmp_path / ".curves.png.5.tmp").write_text("half")
+    (tmp_path / ".curves.png.99999999.tmp").write_text("half")
     with opened_run(tmp_path, "recipe", ALONE, keep_state=keep) as results:
         assert results == {"recipe": "recipe"}
     assert (tmp_path / "state").exists() == keep
     assert sorted(p.name for p in tmp_path.iterdir()) == ["results.json"] + ["state"] * keep
+
+
+def test_what_another_process_writes_into_a_finished_run_stays(tmp_path):
+    """Its curves, for instance: nobody holds the lock of a finished run."""
+    write_json(tmp_path / "results.json", {"recipe": "recipe"})
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as other:
+        curves = tmp_path / f".curves.png.{other.pid}.tmp"
+        curves.write_text("half")
+        with opened_run(tmp_path, "recipe", ALONE):
+            assert curves.exists()
+        other.stdin.close()
 
 
 @pytest.mark.parametrize("written", ['{"recipe": "other"}', "{}"])

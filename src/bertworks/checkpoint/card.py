@@ -105,6 +105,7 @@ def _cell(value: Any) -> str:
 
 def _plain(value: Any) -> str:
     """A value as one line of Markdown that shows it as it is, without markup or HTML of its own."""
-    line = re.sub(r"[\x00-\x1f\x7f\u2028\u2029]", " ", str(value))
+    text = str(value).encode("utf-8", "replace").decode()  # the name of a folder need not be UTF-8
+    line = re.sub(r"[\x00-\x1f\x7f\u2028\u2029]", " ", text)
     marked = re.sub(r"[\\`*\[\]~$!#]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line)
     return html.escape(marked, quote=False)

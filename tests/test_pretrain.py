@@ -124,6 +124,17 @@ def test_a_vocabulary_of_another_size_is_refused(tiny_store, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_padded_model_is_continued(tiny_store, tmp_path, capsys):
+    """Others pad the embedding table to a multiple of 8; a fresh model has no reason to."""
+    config, rows = load_recipe(write_recipe(tmp_path, steps=2), PretrainConfig), tiny_store.vocab_size // 8 * 8 + 8
+    model = build_model(dataclasses.replace(config.model, vocab_size=rows), config.heads, seed=1)
+    save_folder(tmp_path / "padded", model, Tokenizer.load(tiny_store.path / "tokenizer"))
+    argv = line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--model.vocab-size", rows)
+    assert f"give --model.vocab-size {tiny_store.vocab_size}" in refused(capsys, argv)
+    main([str(word) for word in [*argv, "--init", tmp_path / "padded"]])
+    assert load_model(tmp_path / "run" / "model").config.vocab_size == rows
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_flags_that_name_the_tokenizers_padding_are_said_and_suffice(family, tmp_path, capsys):
     """Byte-level BPE pads with 1; RoBERTa's positions move with it, and keep their number."""

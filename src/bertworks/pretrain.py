@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from .checkpoint.folder import find_model, initial_model, read_config, save_folder
+from .checkpoint.folder import find_model, initial_model, is_padded, read_config, save_folder
 from .checkpoint.weights import weights_checksum
 from .config import check_least, identity, to_toml
 from .data.batches import PretrainingData, Vocabulary
@@ -195,7 +195,8 @@ def pretrain(
     store = Store.open(corpus, verify=not is_finished(out))
     store.check_unknown()
     tokenizer = store.load_tokenizer()
-    if config.model.vocab_size != store.vocab_size:
+    padded = init is not None and is_padded(config.model.vocab_size, store.vocab_size)  # its table is as it is
+    if config.model.vocab_size != store.vocab_size and not padded:
         raise InputError(
             f"the recipe's model.vocab_size is {config.model.vocab_size}, the corpus was built with a vocabulary of "
             f"{store.vocab_size}; give --model.vocab-size {store.vocab_size} or build the corpus with the other "

@@ -15,6 +15,7 @@ import torch
 from bertworks.checkpoint import convert as module
 from bertworks.checkpoint.convert import ConvertOptions, convert
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
+from bertworks.checkpoint.places import new_folder
 from bertworks.checkpoint.sources import read_pickle
 from bertworks.checkpoint.tf import read_original
 from bertworks.cli import main
@@ -509,6 +510,25 @@ def test_a_place_that_is_taken_is_left_alone(saved, tmp_path):
     convert(saved, tmp_path / "out")  # an empty folder will do
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_of_two_processes_that_make_one_folder_the_first_wins(tmp_path):
+    with pytest.raises(InputError, match="there already, and not empty"), new_folder(tmp_path / "out") as mine:
+        mine.mkdir(parents=True)
+        (mine / "config.json").write_text("mine")
+        if (child := os.fork()) == 0:
+            try:
+                with new_folder(tmp_path / "out") as other:
+                    other.mkdir(parents=True)
+                    (other / "config.json").write_text("the other's")
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert (mine / "config.json").read_text() == "mine"
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "config.json").read_text() == "the other's"
+
+
 def test_a_killed_or_failed_convert_leaves_no_half_folder(saved, tmp_path, monkeypatch):
     def killed(path):
         raise KeyboardInterrupt
@@ -527,7 +547,7 @@ def test_a_killed_or_failed_convert_leaves_no_half_folder(saved, tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(module, "load_model", worse)
         assert "not written: read back, tensors differ by 0.0001" in refusal(saved, tmp_path / "out")
-    remains = tmp_path / ".out.new"  # of a process that could not clean up
+    remains = tmp_path / ".out.99999999.new"  # of a process that could not clean up
     remains.mkdir()
     (remains / "config.json").write_text("{")
     convert(saved, tmp_path / "out")

@@ -150,8 +150,8 @@ def test_a_killed_or_failed_extension_is_no_obstacle_to_the_next(saved, tmp_path
         with pytest.raises(KeyboardInterrupt):
             extend_folder(saved, tmp_path / "words.txt", tmp_path / "new")
     assert not [file for file in tmp_path.iterdir() if "new" in file.name]
-    (tmp_path / ".new.new").mkdir()
-    (tmp_path / ".new.new" / "model.safetensors").write_bytes(b"what a kill left")
+    (tmp_path / ".new.99999999.new").mkdir()
+    (tmp_path / ".new.99999999.new" / "model.safetensors").write_bytes(b"what a kill left")
     extend_folder(saved, tmp_path / "words.txt", tmp_path / "new")
     assert [file.name for file in tmp_path.iterdir() if "new" in file.name] == ["new"]
     assert read_pooling(tmp_path / "new")[1] == Pooling()

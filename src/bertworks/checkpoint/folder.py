@@ -285,6 +285,11 @@ def _sizes(model: Model) -> dict[str, int]:
     return {**counts, "total": sum(counts.values())}
 
 
+def is_padded(rows: int, tokens: int) -> bool:
+    """Whether an embedding table of `rows` may be that of a vocabulary of fewer `tokens`, made larger for speed."""
+    return rows % ROUND == 0 and tokens < rows <= tokens + SPARE
+
+
 def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
     """What is to be said about an embedding table with more rows than the tokenizer has tokens; "" if they are equal.
 
@@ -292,8 +297,7 @@ def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
     tokenizer is another model's, or its file was cut.
     """
     rows, tokens = config.vocab_size, tokenizer.vocab_size
-    padded = rows % ROUND == 0 and tokens < rows <= tokens + SPARE
-    if rows != tokens and not padded:
+    if rows != tokens and not is_padded(rows, tokens):
         raise InputError(
             f"{where}: the tokenizer has {tokens} tokens, the model's embedding table {rows} rows; use the tokenizer "
             "the model was trained with"

@@ -1,10 +1,13 @@
 """Where model folders are (`find_model`), and how a new one comes to its place: written beside it, moved when whole."""
 
 import contextlib
+import glob
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+
+import psutil
 
 from ..files import InputError, flush_folder
 from .weights import WEIGHTS
@@ -33,20 +36,37 @@ def run_name(folder: Path) -> str:
 
 @contextlib.contextmanager
 def new_folder(out: Path | str) -> Iterator[Path]:
-    """A folder to write, which becomes `out` when all went well; what a killed process left of it is removed first.
+    """A folder to write, which becomes `out` when all went well; what killed processes left of it is removed first.
 
-    Raises InputError if `out` holds anything.
+    Each process writes a folder of its own. Raises InputError if `out` holds anything, before or after it was written.
     """
     out = Path(os.path.abspath(out))
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is there already, and not empty; give a new folder, or remove what is there")
-    staging = out.with_name(f".{out.name}.new")
-    shutil.rmtree(staging, ignore_errors=True)
+    _refuse_taken(out)
+    _remove_abandoned(out)
+    work = out.with_name(f".{out.name}.{os.getpid()}.new")
+    staging = work / out.name  # beside it, so inside `work`, are its writers' temporary files
     try:
         yield staging
-        move_in(staging, out)
+        try:
+            staging.rename(out)  # in one step, and refused if another process has filled `out` meanwhile
+        except OSError:
+            _refuse_taken(out)
+            raise
+        _flush(out)
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _refuse_taken(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is there already, and not empty; give a new folder, or remove what is there")
+
+
+def _remove_abandoned(out: Path) -> None:
+    for left in out.parent.glob(f".{glob.escape(out.name)}.*.new"):
+        process = left.name.removeprefix(f".{out.name}.").removesuffix(".new")
+        if process.isdecimal() and (int(process) == os.getpid() or not psutil.pid_exists(int(process))):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def move_in(temporary: Path, folder: Path) -> None:
@@ -64,7 +84,12 @@ def move_in(temporary: Path, folder: Path) -> None:
             (folder / CONFIG).unlink(missing_ok=True)
         for name in names:
             os.replace(temporary / name, folder / name)
-    for directory in (folder, folder.parent):  # the renames themselves
+    _flush(folder)
+
+
+def _flush(folder: Path) -> None:
+    """The renames themselves: those in the folder, and its own."""
+    for directory in (folder, folder.parent):
         flush_folder(directory)
 
 

@@ -10,11 +10,18 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import tyro
 
 import bertworks
 from bertworks.cli import VERBS, main
 from bertworks.cli.arguments import DevRows
+from bertworks.data.build import BuildConfig
+from bertworks.distill import DistillConfig
 from bertworks.files import InputError
+from bertworks.finetune_job import FinetuneConfig
+from bertworks.pretrain import PretrainConfig
+from bertworks.static import StaticConfig
+from bertworks.tokenizer import TokenizerConfig
 
 
 def status(arguments):
@@ -98,7 +105,26 @@ def test_exit_statuses_stand_in_the_help_and_in_the_docs(capsys):
 
 
 def test_the_packages_names_can_be_listed():
-    assert {*bertworks.__all__} <= {*dir(bertworks)} and "load_encoder" in bertworks.__all__
+    assert {*dir(bertworks)} == {*bertworks.__all__, "__version__"} and "load_encoder" in bertworks.__all__
+    with pytest.raises(AttributeError, match=r"no attribute 'Predicter'; did you mean Predictor\?"):
+        bertworks.Predicter  # noqa: B018
+    assert not hasattr(bertworks, "zzz")
+
+
+@pytest.mark.filterwarnings("ignore:get_parser")
+@pytest.mark.parametrize(
+    "config", [PretrainConfig, FinetuneConfig, DistillConfig, BuildConfig, StaticConfig, TokenizerConfig]
+)
+def test_every_flag_of_a_recipe_is_explained_by_its_own_comment(config):
+    """A field without a comment is explained by the one above it, or by none."""
+    parser = tyro.extras.get_parser(config)
+    seen = {}
+    for action in parser._actions:
+        text = re.sub(r"\s*\((default|required).*", "", action.help, flags=re.DOTALL).strip()
+        name = action.option_strings[0]
+        assert text and seen.setdefault(text, name) == name
+    headings = [group.description or "" for group in parser._action_groups]
+    assert not any(heading.startswith("0:") for heading in headings)
 
 
 def test_a_folder_is_given_first_or_as_model(capsys, tmp_path):

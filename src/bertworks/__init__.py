@@ -1,9 +1,9 @@
 """bertworks: the whole life of a BERT encoder. Importing it loads no torch."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from .checkpoint.folder import load_encoder, load_model
     from .files import InputError
     from .model.encoder import Encoder, ModelConfig
@@ -24,10 +24,16 @@ __all__ = ["Encoder", "InputError", "ModelConfig", "Predictor", "Tokenizer", "lo
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({"__version__", *__all__})
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
+    import importlib
+
     if name not in _HOME:
-        raise AttributeError(f"module 'bertworks' has no attribute {name!r}")
+        import difflib
+
+        near = difflib.get_close_matches(name, __all__, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(f"module 'bertworks' has no attribute {name!r}{hint}")
     return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)

@@ -34,7 +34,7 @@ class StaticConfig:
     epochs: int = 5  # passes over the store
     min_count: int = 5  # rarer pieces get no vector
     seed: int = 1  # one thread gives the same vectors again, several do not
-    threads: int = 1
+    threads: int = 1  # threads of training
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

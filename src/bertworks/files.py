@@ -230,8 +230,8 @@ class _Refused(Exception):
 
 
 def _integer(text: str) -> int:
-    if len(text) > _DIGITS:
-        raise _Refused(f"an integer of {len(text):,} digits; expected at most {_DIGITS}")
+    if (digits := len(text.removeprefix("-"))) > _DIGITS:
+        raise _Refused(f"an integer of {digits:,} digits; expected at most {_DIGITS}")
     return int(text)
 
 

@@ -113,12 +113,13 @@ def remove_temporaries(folder: Path | str, name: str = "") -> None:
     """
     for path in Path(folder).glob(f".{glob.escape(name) or '*'}.*.tmp"):
         found = re.fullmatch(r"\..+\.([0-9]+)\.tmp", path.name)
-        if found and _ended(int(found[1])):
+        if found and ended(int(found[1])):
             with contextlib.suppress(OSError):  # another process has removed it, or it is a folder
                 path.unlink()
 
 
-def _ended(process: int) -> bool:
+def ended(process: int) -> bool:
+    """Whether no process with this number runs on this machine any more."""
     try:
         return psutil.Process(process).status() == psutil.STATUS_ZOMBIE  # killed, and not yet collected
     except psutil.NoSuchProcess:

@@ -7,9 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
-from ..files import InputError, flush_folder
+from ..files import InputError, ended, flush_folder
 from .weights import WEIGHTS
 
 CONFIG = "config.json"
@@ -65,7 +63,7 @@ def _refuse_taken(out: Path) -> None:
 def _remove_abandoned(out: Path) -> None:
     for left in out.parent.glob(f".{glob.escape(out.name)}.*.new"):
         process = left.name.removeprefix(f".{out.name}.").removesuffix(".new")
-        if process.isdecimal() and (int(process) == os.getpid() or not psutil.pid_exists(int(process))):
+        if process.isdecimal() and (int(process) == os.getpid() or ended(int(process))):
             shutil.rmtree(left, ignore_errors=True)
 
 

@@ -1,6 +1,7 @@
 """Files to documents to sentences: every format and container, and what bad input says."""
 
 import bz2
+import errno
 import gzip
 import io
 import json
@@ -339,6 +340,59 @@ def test_other_kinds_of_files_are_refused_by_kind(tmp_path, name):
             texts(put(tmp_path / name, content), InputOptions(invalid=invalid))
     if name.endswith("a.csv"):
         assert texts(tmp_path / name, InputOptions(format="text")) == ["text,label\nGood,1"]
+
+
+FORMAT_NAMES = """
+Rar! said the lion.|GIF89 is a format.|GIF89a is a format, too.|%PDF- is how it begins.|BZhang went home.|PAR1 is a set.
+<html> is the first tag.|BZh9 is a name.|BZh91 a|ARROW1 hit.|SQLite format 3 is one.|%PDF-1.7 is a version.
+{\\rtf is how it begins.|<?xml is the declaration.|<!doctype is a word.|<mediawiki> is the root.
+"""
+
+
+@pytest.mark.parametrize("text", FORMAT_NAMES.strip().replace("\n", "|").split("|"))
+def test_text_that_begins_with_the_name_of_a_format_is_text(tmp_path, text):
+    assert texts(put(tmp_path / "a.txt", text)) == [text]
+    refuse_kind(text.encode(), "a")
+
+
+STARTS = [
+    b"GIF89a\x10\0\x10\0", b"Rar!\x1a\x07\0", b"{\\rtf1\\ansi", b"<!DOCTYPE html>\n", b"<HTML lang='en'>\n<head>",
+    b"<?xml version='1.0'?>", b"<!DOCTYPE book SYSTEM 'x'>", b"SQLite format 3\0", b"ARROW1\0\0",
+    b"\x89PNG\r\n", b"%PDF-1.4\r",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_what_begins_like_another_kind_is_refused(tmp_path, start):
+    with pytest.raises(InputError, match="expected plain text"):
+        texts(put(tmp_path / "a", start + b" more"))
+
+
+def test_a_compressed_file_among_lines_is_refused():
+    for content in (bz2.compress(b"a"), bz2.compress(b""), gzip.compress(b"a"), lzma.compress(b"a")):
+        with pytest.raises(InputError, match="a compressed file"):
+            refuse_kind(content, "a")
+
+
+def test_files_of_other_kinds_may_be_left_out(tmp_path):
+    inside = {"a.txt": b"One.", "logo.gif": b"GIF89a\x10\0\x10\0", "b/c.html": b"Hi", "d.txt": b"Two."}
+    path = put(tmp_path / "a.tar", archive_of(inside))
+    with pytest.raises(InputError, match=r"a\.tar:logo\.gif: not text; .*--input.other-kinds skip"):
+        texts(path)
+    reader = Reader([path], InputOptions(other_kinds="skip"))
+    assert [document.text for document in reader] == ["One.", "Two."]
+    assert dict(reader.counts) == {"files": 4, "documents": 2, "other kind": 2}
+
+
+def test_a_disk_that_fails_is_no_limit_of_memory(tmp_path, monkeypatch):
+    path = put(tmp_path / "memory.txt", b"One.")
+
+    def failing(*given):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr("bertworks.data.corpus.guess_format", failing)
+    with pytest.raises(InputError, match=r"cannot be read to its end \(OSError: .*Input/output error"):
+        texts(path)
 
 
 def test_parquet_whose_strings_are_not_utf8(tmp_path):

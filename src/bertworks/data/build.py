@@ -122,8 +122,9 @@ class _Job:
         settings = dataclasses.asdict(config)
         for of, key in ((settings, "workers"), (settings, "allow_unknown"), (settings["input"], "max_window")):
             del of[key]  # the tokens of a store do not depend on it
-        if config.input.missing == "refuse":  # as in stores from before there was a choice
-            del settings["input"]["missing"]
+        for key in ("missing", "other_kinds"):  # as in stores from before there was a choice
+            if settings["input"][key] == "refuse":
+                del settings["input"][key]
         files = [[str(path), path.stat().st_size] for path in self.reader.files]
         self.identity = {"version": VERSION, "tokenizer": tokenizer.fingerprint, "inputs": files, "settings": settings}
 
@@ -296,7 +297,7 @@ class _Job:
     def _manifest(self, entries: list[dict[str, Any]], read: Counter[str], parts: list[Part]) -> dict[str, Any]:
         text = sum((Counter(part.counts()) for part in parts), Counter[str]())
         dropped = {reason: read[reason] for reason in ("empty", "short", "long")}
-        dropped |= {"no field": read["no field"]} if read["no field"] else {}
+        dropped |= {reason: read[reason] for reason in ("no field", "other kind") if read[reason]}
         dropped |= {"no tokens": text["no tokens"], "duplicate": sum(entry.pop("duplicates") for entry in entries)}
         shards: dict[str, Any] = {split: [e for e in entries if e["name"].startswith(split)] for split in SPLITS}
         kept = {split: {key: sum(e[key] for e in shards[split]) for key in KINDS} for split in SPLITS}

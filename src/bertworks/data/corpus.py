@@ -27,7 +27,7 @@ import zstandard
 
 from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
-from .kinds import guess_format, named
+from .kinds import OtherKind, guess_format, named
 from .parquet import text_cells
 from .streams import MAX_WINDOW, Allowance, find_files, open_streams
 
@@ -50,6 +50,9 @@ class InputOptions:
     """JSONL and Parquet: the field or column that holds the text"""
     missing: Literal["refuse", "skip"] = "refuse"
     """JSONL: lines without text in that field: stop and name the line, or leave them out and count them"""
+    other_kinds: Literal["refuse", "skip"] = "refuse"
+    """files that hold no plain text (images, PDF, spreadsheets, HTML, ...), in archives too: stop and name the file,
+    or leave them out and count them"""
     invalid: Literal["refuse", "repair"] = "refuse"
     """invalid UTF-8 and NUL bytes: stop and name file and line, or replace (U+FFFD) and remove (NUL) them"""
     min_document_chars: int = 0
@@ -83,7 +86,8 @@ NO_FIELD = Document("", "")  # a line without the field that holds the text
 class Reader:
     """Iterates over the documents of `inputs` and counts what it leaves out. Use it once.
 
-    `counts`: files, documents (kept), empty, short, long, no field. `position` of `size`: bytes of files read so far.
+    `counts`: files, documents (kept), empty, short, long, no field; files of other
+    kinds ("other kind"). `position` of `size`: bytes of files read so far.
     """
 
     def __init__(self, inputs: Sequence[str | Path], options: InputOptions = InputOptions()) -> None:
@@ -114,14 +118,20 @@ class Reader:
             except DAMAGED as error:
                 if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # of a temporary file, not of `path`
                     raise
-                if "memory" in str(error).lower():
+                if isinstance(error, (lzma.LZMAError, zstandard.ZstdError)) and "memory" in str(error).lower():
                     advice = f"needs a window of more than {self.options.max_window:,} bytes ({error})"
                     raise InputError(f"{where}: {advice}; raise --input.max-window if there is memory for it") from None
                 detail = f"{type(error).__name__}: {error}"
                 raise InputError(f"{where}: cannot be read to its end ({detail}); the file is cut or damaged") from None
 
     def _documents(self, name: str, stream: io.BufferedReader, allowance: Allowance) -> Iterator[Document]:
-        kind = self.options.format if self.options.format != "auto" else guess_format(name, stream)
+        try:
+            kind = self.options.format if self.options.format != "auto" else guess_format(name, stream)
+        except OtherKind as error:
+            if self.options.other_kinds == "refuse":
+                raise InputError(f"{error}; or leave such files out with --input.other-kinds skip") from None
+            self.counts["other kind"] += 1
+            return
         if kind == "parquet":
             found = _parquet(name, stream, self.options)
         else:

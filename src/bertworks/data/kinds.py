@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 from collections.abc import Iterable
 
 from ..files import InputError, shorten
@@ -18,39 +19,47 @@ REFUSED_NAMES = {
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".docx", ".doc", ".odt", ".pptx", ".epub", ".zip"), OFFICE),
     **dict.fromkeys((".html", ".htm", ".xhtml", ".xml"), MARKUP),
 }
+_CONTROL = rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"  # bytes that no text has
+PARQUET = rb"PAR1(?s:.){0,11}" + _CONTROL
+# First bytes as regular expressions. A text may begin with the name of a format, so each expression asks for more than
+# letters: bytes that no text has, or a structure that no sentence has.
 REFUSED_STARTS = {
-    b"PK\x03\x04": OFFICE,
-    b"\xd0\xcf\x11\xe0": OFFICE,
-    b"%PDF-": ("a PDF file", BINARY[1]),
-    b"{\\rtf": ("an RTF file", BINARY[1]),
-    b"7z\xbc\xaf": ("a 7z archive", "unpack it"),
-    b"Rar!": ("a RAR archive", "unpack it"),
-    b"\x04\x22\x4d\x18": ("an lz4 file", "compress it with zstd, gzip, bzip2 or xz instead"),
-    b"\x1f\x9d": ("a file made by compress", "compress it with zstd, gzip, bzip2 or xz instead"),
-    b"<?xml": MARKUP,
-    b"<mediawiki": MARKUP,
-    b"<!DOCTYPE": MARKUP,
-    b"<!doctype": MARKUP,
-    b"<html": MARKUP,
-    b"\x89PNG": BINARY,
-    b"\xff\xd8\xff": BINARY,
-    b"GIF8": BINARY,
-    b"\x7fELF": BINARY,
-    b"\x93NUMPY": BINARY,
-    b"ARROW1": ("an Arrow file", "save it as Parquet"),
-    b"SQLite format 3": ("an SQLite database", BINARY[1]),
+    rb"PK\x03\x04": OFFICE,
+    rb"\xd0\xcf\x11\xe0": OFFICE,
+    rb"%PDF-\d\.\d[ \t]*[\r\n]": ("a PDF file", BINARY[1]),
+    rb"\{\\rtf\d+\\": ("an RTF file", BINARY[1]),
+    rb"7z\xbc\xaf": ("a 7z archive", "unpack it"),
+    rb"Rar!\x1a\x07": ("a RAR archive", "unpack it"),
+    rb"\x04\x22\x4d\x18": ("an lz4 file", "compress it with zstd, gzip, bzip2 or xz instead"),
+    rb"\x1f\x9d": ("a file made by compress", "compress it with zstd, gzip, bzip2 or xz instead"),
+    rb"<\?xml\s+version\s*=": MARKUP,
+    rb"<mediawiki(\s+[\w:-]+\s*=|\s*>\s*<)": MARKUP,
+    rb"(?i:<!doctype\s+(html|\w+\s*(>|\[|public\b|system\b)))": MARKUP,
+    rb"(?i:<html(\s[^<>]*)?>\s*<[a-z!/])": MARKUP,
+    rb"\x89PNG": BINARY,
+    rb"\xff\xd8\xff": BINARY,
+    rb"GIF8[79]a(?s:.){0,6}" + _CONTROL: BINARY,
+    rb"\x7fELF": BINARY,
+    rb"\x93NUMPY": BINARY,
+    rb"ARROW1\x00\x00": ("an Arrow file", "save it as Parquet"),
+    rb"SQLite format 3\x00": ("an SQLite database", BINARY[1]),
 }
+START = 512  # bytes that are looked at
+
+
+class OtherKind(InputError):
+    """A file of a kind that is not read."""
 
 
 def guess_format(name: str, stream: io.BufferedReader) -> str:
-    """The format of a stream: text, wikiextractor, markdown, jsonl or parquet. Raises InputError for other kinds."""
+    """The format of a stream: text, wikiextractor, markdown, jsonl or parquet. Raises OtherKind for other kinds."""
     bare = bare_name(name)
-    start = stream.peek(16).removeprefix(b"\xef\xbb\xbf").lstrip()
-    refused = next((kind for first, kind in REFUSED_STARTS.items() if start.startswith(first)), None)
+    start = stream.peek(START)[:START].removeprefix(b"\xef\xbb\xbf").lstrip()
+    refused = next((kind for first, kind in REFUSED_STARTS.items() if re.match(first, start)), None)
     refused = refused or next((kind for ending, kind in REFUSED_NAMES.items() if bare.endswith(ending)), None)
     if refused:
-        raise InputError(f"{name}: {refused[0]}; {EXPECTED}; {refused[1]}")
-    if bare.endswith(".parquet") or start.startswith(b"PAR1"):
+        raise OtherKind(f"{name}: {refused[0]}; {EXPECTED}; {refused[1]}")
+    if bare.endswith(".parquet") or re.match(PARQUET, start):
         return "parquet"
     if found := next((kind for ending, kind in FORMATS.items() if bare.endswith(ending)), None):
         return found

@@ -13,6 +13,7 @@ import glob
 import gzip
 import io
 import lzma
+import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ MAX_HEADERS = 1 << 20  # bytes of headers of one member of a tar archive; long n
 MAX_NAME = 1000  # last characters of a member's name that are kept; every document carries it
 MAX_WINDOW = 1 << 27  # bytes that `zstd --long` (without a number) needs, and the limit of the zstd program
 ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))  # or a frame to skip
+BZIP2 = rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"  # a first block, or none: of nothing
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".tbz2", ".txz", ".tzst")
 
 
@@ -248,10 +250,10 @@ def _members(name: str, stream: io.BufferedReader) -> Iterator[tuple[str, Any]]:
 
 def _decompress(stream: io.BufferedReader, max_window: int) -> Any:
     """A raw stream of the decompressed bytes, or None if `stream` is not compressed."""
-    magic = stream.peek(6)[:6]
+    magic = stream.peek(10)[:10]
     if magic.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=stream, mode="rb")
-    if magic.startswith(b"BZh"):
+    if re.match(BZIP2, magic):
         return bz2.BZ2File(stream)
     if magic.startswith(b"\xfd7zXZ\x00"):
         memory = max_window + (8 << 20)  # the decoder's own beside the window

@@ -1,28 +1,29 @@
 """The lines of a file as text, checked: what kind of file it is, how long a line may be, whether it is UTF-8."""
 
+import re
 from collections.abc import Iterator
 from typing import IO
 
-from ..data.kinds import MARKUP, REFUSED_STARTS
-from ..data.streams import ZSTD
+from ..data.kinds import MARKUP, PARQUET, REFUSED_STARTS
+from ..data.streams import BZIP2, ZSTD
 from ..files import InputError
 
 MAX_LINE = 16 << 20  # bytes of a line, characters of a cell; a line of 100 MB would take gigabytes of memory
 EXPECTED = "expected UTF-8 text, a line each, or a table: .csv, .tsv, .jsonl, .parquet"
 _PACKED = ("a compressed file", "unpack it")
-_KINDS = {
+_KINDS = {  # by regular expressions of first bytes
     **{start: kind for start, kind in REFUSED_STARTS.items() if kind != MARKUP},  # a text may begin with <html>
-    **dict.fromkeys((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", *ZSTD), _PACKED),
-    b"PAR1": ("a Parquet file", "give it a name that ends in .parquet"),
-    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
-    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
+    **dict.fromkeys((rb"\x1f\x8b", BZIP2, rb"\xfd7zXZ", *map(re.escape, ZSTD)), _PACKED),
+    PARQUET: ("a Parquet file", "give it a name that ends in .parquet"),
+    rb"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
+    rb"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
 }
 
 
 def refuse_kind(start: bytes, where: str) -> None:
     """Raises InputError if a file that begins with these bytes is no text; the message names its kind."""
     for first, (found, advice) in _KINDS.items():
-        if start.startswith(first):
+        if re.match(first, start):
             raise InputError(f"{where}: {found}; {EXPECTED}; {advice}")
 
 

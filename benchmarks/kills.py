@@ -15,7 +15,8 @@ At the end these count:
 
 The commands are tiny, and their processes are forked from this one, which has imported everything: so a kill hits the
 command's work and not the import of torch. Two processes are forked in the same way, with the environment that torchrun
-gives its workers (gloo), and killed together. The machine's peak is not measured. All else is as on the command line.
+gives its workers (gloo), and killed together. Training does not measure the machine's peak speed here. Apart from that
+the commands run as they do on the command line.
 
 Results go to --out; --work has a progress file a command, and a rerun on the same commit continues where it stopped.
 """

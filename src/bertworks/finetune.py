@@ -29,7 +29,7 @@ from .training.report import duration
 from .training.run import ANEW, STATE_FOLDER, opened_run
 from .training.state import resume
 
-FORECAST_AFTER = 3.0  # seconds of training after which its length is foretold; shorter rests are not worth a line
+FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a shorter time left is not printed
 
 
 @contextlib.contextmanager

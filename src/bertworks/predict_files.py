@@ -50,8 +50,8 @@ class Columns(NamedTuple):
 
 def predict_file(
     predictor: Predictor, file: str, columns: Columns, out: Path | None, all_scores: bool = False, n_best: int = 1
-) -> "Counts":
-    """Predict for every input of a file, whatever the folder's kind, and write JSON lines; how many.
+) -> Counts:
+    """Predict for every input of a file, whatever the folder's kind, write JSON lines, and return the counts.
 
     file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
     that is replaced when all is done; None: standard output. Raises InputError with file and line.

@@ -458,12 +458,26 @@ def test_what_contradicts_itself_is_refused_by_name(saved, tmp_path):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_no_numbers_are_refused(value, saved, tmp_path):
-    tensors = safetensors.torch.load_file(saved / "model.safetensors")
+def test_weights_that_are_no_numbers_are_refused(value, dtype, saved, tmp_path):
+    tensors = {n: t.to(dtype) for n, t in safetensors.torch.load_file(saved / "model.safetensors").items()}
     tensors["bert.pooler.dense.bias"][3] = value
     safetensors.torch.save_file(tensors, saved / "model.safetensors")
     assert "NaN or infinity in bert.pooler.dense.bias" in refusal(saved, tmp_path / "out")
+
+
+def test_weights_are_checked_as_they_are(saved, tmp_path, monkeypatch):
+    """Without float32 copies of all of them at once."""
+    tensors = {n: t.bfloat16() for n, t in safetensors.torch.load_file(saved / "model.safetensors").items()}
+    safetensors.torch.save_file(tensors, saved / "model.safetensors")
+    checked, check = [], module.check_finite
+    monkeypatch.setattr(module, "check_finite", lambda given, where: checked.append(given) or check(given, where))
+    convert(saved, tmp_path / "out")
+    assert {tensor.dtype for tensor in checked[0].values()} == {torch.bfloat16}
+    huge = {"a": torch.tensor([1e300], dtype=torch.float64)}
+    with pytest.raises(InputError, match="NaN or infinity in a"):  # which it is in float32
+        check(huge, "here")
 
 
 def test_a_damaged_pickle_of_any_kind(saved, tmp_path):

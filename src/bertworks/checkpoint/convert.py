@@ -75,7 +75,7 @@ def convert(source: Path | str, out: Path | str, options: ConvertOptions | None 
 def _converted(source: Path | str, staging: Path, out: Path, options: ConvertOptions) -> Converted:
     """The model is in `staging`, to be moved to `out`. Raises InputError if what is read back differs."""
     found = read_source(source, options.do_lower_case, options.hidden_act, options.allow_pickle)
-    check_finite({found.names[name]: tensor.float() for name, tensor in found.tensors.items()}, found.folder)
+    check_finite({found.names[name]: tensor for name, tensor in found.tensors.items()}, found.folder)
     model = assemble(found.config, found.settings, found.tensors, found.folder, finite=False)
     changed, notes = _changed(model, found, options)
     _write(staging, changed, found, options)

@@ -291,7 +291,7 @@ def is_padded(rows: int, tokens: int) -> bool:
 
 
 def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
-    """What is to be said about an embedding table with more rows than the tokenizer has tokens; "" if they are equal.
+    """A note for the user if the embedding table has more rows than the tokenizer has tokens; "" if they are equal.
 
     Raises InputError if it has fewer, over a thousand more, or a number that tables are not padded to: then the
     tokenizer is another model's, or its file was cut.

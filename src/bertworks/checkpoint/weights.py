@@ -81,8 +81,8 @@ def weights_checksum(path: Path) -> str:
 
 
 def check_finite(tensors: Mapping[str, Tensor], where: Path | str) -> None:
-    """Raises InputError that names the tensors with NaN or infinity; reads each once and needs no memory."""
-    edges = {name: torch.stack(tensor.aminmax()) for name, tensor in tensors.items() if tensor.numel()}
+    """Raises InputError that names the tensors with NaN or infinity in float32; reads each once and needs no memory."""
+    edges = {name: torch.stack(tensor.aminmax()).float() for name, tensor in tensors.items() if tensor.numel()}
     if bad := sorted(name for name, edge in edges.items() if not edge.isfinite().all()):
         raise InputError(f"{where}: NaN or infinity in {listed(bad, 4)}; a training that diverged, or a damaged file?")
 

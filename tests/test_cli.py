@@ -210,6 +210,21 @@ def test_output_that_is_never_read_is_no_failure():
             assert process.stderr.read() == b"" and process.wait() == 0
 
 
+def test_another_tokenizer_is_not_replaced(tmp_path, capsys):
+    """The same again ends in the same bytes, as after a kill."""
+    (tmp_path / "a.txt").write_text("One two three four " * 20)
+    train = ["tokenizer", "train", str(tmp_path / "a.txt"), "--out", str(tmp_path / "tok"), "--vocab-size", "100"]
+    main(train)
+    first = (tmp_path / "tok" / "tokenizer.json").read_bytes()
+    main(train)
+    assert status([*train, "--cased"]) == 1 and "tok holds another tokenizer; give" in capsys.readouterr().err
+    assert (tmp_path / "tok" / "tokenizer.json").read_bytes() == first
+    main([*train, "--cased", "--overwrite"])
+    assert (tmp_path / "tok" / "tokenizer.json").read_bytes() != first
+    assert status([*train, "--cased", "--uncased"]) == 1
+    assert "--cased and --uncased; expected one of them" in capsys.readouterr().err
+
+
 def test_recipes_are_listed_and_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(["recipes"])

@@ -17,7 +17,7 @@ from .tasks.base import Task
 from .tasks.lines import decoded
 from .tasks.questions import read as read_questions
 from .tasks.rows import check_count
-from .tasks.table import TABLES, read_table
+from .tasks.table import TABLES, MissingColumn, read_table
 
 USUAL = {"span": ("question", "context")}  # text columns of a kind; of all others: text
 
@@ -128,8 +128,11 @@ def read_inputs(file: str, kind: str, columns: Columns) -> Iterator[Given]:
         for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
             yield Given({"id": question.id}, (question.question, question.context))
     elif file != "-" and (path.suffix in TABLES or (columns.text and path.suffix == ".txt")):
-        for row in read_table(path, (*text, *columns.choices)):
-            yield Given({"line": row.line}, _begun(row.values, len(text), columns.choices))
+        try:
+            for row in read_table(path, (*text, *columns.choices)):
+                yield Given({"line": row.line}, _begun(row.values, len(text), columns.choices))
+        except MissingColumn as error:
+            raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
     else:
         for number, line in read_lines(file):
             yield Given({"line": number}, (line,))

@@ -241,7 +241,11 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "txt,label\na,yes\n", r"a\.csv, line 1: no column 'text'; found 'txt', 'label'$"),
+        (
+            "a.csv",
+            "txt,label\na,yes\n",
+            r"a\.csv, line 1: no column 'text'; found 'txt', 'label'; did you mean 'txt'\?$",
+        ),
         ("a.csv", "text;label\na;yes\n", r"a\.csv, line 1: no column 'text'.*cells seem to be separated by ';'"),
         ("a.csv", "", r"a\.csv, line 1: no column 'text'; found nothing"),
         ("a.csv", "text,label,text\na,yes,b\n", r"a\.csv, line 1: several columns 'text'"),

@@ -6,6 +6,15 @@ import sys
 CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
 
 
+def _cases(argv: list[str]) -> list[str]:
+    """The arguments with --lowercase for --cased or --uncased. Raises InputError if both are given."""
+    from ..files import InputError
+
+    if {*CASES} <= {*argv}:
+        raise InputError("--cased and --uncased; expected one of them; leave the other out")
+    return [CASES.get(word, word) for word in argv]
+
+
 def tokenizer_train(argv: list[str]) -> None:
     """Train a vocabulary on text: INPUT... --out DIR [--model wordpiece|bpe|unigram] [--vocab-size 30000] [--cased]."""
     from pathlib import Path
@@ -22,22 +31,26 @@ def tokenizer_train(argv: list[str]) -> None:
         out: Path,
         config: Annotated[TokenizerConfig, tyro.conf.arg(name="")] = TokenizerConfig(),  # noqa: B008
         input: InputOptions = InputOptions(),  # noqa: B008
+        overwrite: bool = False,
     ) -> None:
         """Train a vocabulary (--cased and --uncased stand for --lowercase=False and --lowercase=True).
 
         Args:
             inputs: files, folders, globs or archives of text
             out: folder for tokenizer.json, the vocabulary as other software reads it, and tokenizer_config.json
+            overwrite: replace another tokenizer in that folder; without this flag it is kept and the command fails
         """
         if out.exists() and not out.is_dir():
             raise InputError(f"{out}: a file; expected a folder, or a path where there is nothing yet")
         remove_temporaries(out)
         tokenizer = Tokenizer.train((document.text for document in read_documents(inputs, input)), config)
+        if not overwrite and tokenizer.differs_from(out):
+            raise InputError(f"{out} holds another tokenizer; give another --out, or --overwrite to replace it")
         tokenizer.save(out)
         next_line = shlex.join(["bertworks", "tokenizer", "check", str(out), *inputs])
         print(f"{out}: {tokenizer.vocab_size:,} pieces. Next: {next_line}")
 
-    tyro.cli(train, prog="bertworks tokenizer train", args=[CASES.get(word, word) for word in argv])
+    tyro.cli(train, prog="bertworks tokenizer train", args=_cases(argv))
 
 
 def tokenizer_check(argv: list[str]) -> None:
@@ -77,7 +90,7 @@ def tokenizer_check(argv: list[str]) -> None:
         show(table, *(f"[bold yellow]warning:[/] {escape(warning)}" for warning in report.warnings), sep="\n")
         print(f"verdict: {report.verdict}")
 
-    tyro.cli(run, prog="bertworks tokenizer check", args=[CASES.get(word, word) for word in argv])
+    tyro.cli(run, prog="bertworks tokenizer check", args=_cases(argv))
 
 
 def corpus_build(argv: list[str]) -> None:

@@ -11,6 +11,7 @@ row's first text decides, so that neither the order of the rows nor a text that 
 """
 
 import csv
+import difflib
 import hashlib
 import json
 import math
@@ -28,6 +29,10 @@ TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # .txt is one too where a table
 PARTS = ("train", "dev")
 DEV_SHARE = 5  # one row of so many is in the dev part
 BATCH = 1024  # rows of a Parquet file held at a time
+
+
+class MissingColumn(InputError):
+    """A table has no column of the name that was asked for."""
 
 
 class Row(NamedTuple):
@@ -105,6 +110,12 @@ def _is_dev(text: str) -> bool:
     return int.from_bytes(digest) % DEV_SHARE == 0
 
 
+def nearest(name: str, names: Sequence[str]) -> str:
+    """The end of a message about a name that is none of `names`."""
+    near = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {shorten(near[0])}?" if near else ""
+
+
 # ---- CSV and TSV
 
 
@@ -132,8 +143,8 @@ def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[
     missing = [name for name in columns if name not in header]
     if missing:
         mark = next((mark for mark in ";\t,|" if len(header) == 1 and mark in header[0]), "")
-        hint = f"; its cells seem to be separated by {mark!r}" if mark else ""
-        raise InputError(f"{path}, line 1: no column {shorten(missing[0])}; found {found}{hint}")
+        hint = f"; its cells seem to be separated by {mark!r}" if mark else nearest(missing[0], header)
+        raise MissingColumn(f"{path}, line 1: no column {shorten(missing[0])}; found {found}{hint}")
     double = [name for name in (*columns, *optional) if header.count(name) > 1]
     if double:
         raise InputError(f"{path}, line 1: several columns {shorten(double[0])}; found {found}")
@@ -230,7 +241,9 @@ def _from_object(
     value = {normalize("NFC", name): cell for name, cell in value.items()}
     missing = [name for name in columns if name not in value]
     if missing:
-        raise InputError(f"{where}: no key {shorten(missing[0])}; found {named(value)}")
+        raise MissingColumn(
+            f"{where}: no key {shorten(missing[0])}; found {named(value)}{nearest(missing[0], [*value])}"
+        )
     wanted = (*columns, *optional)
     return Row(line, [_text(value.get(name), name in lists, f"{where}: {shorten(name)}") for name in wanted])
 

@@ -128,6 +128,13 @@ class Tokenizer:
         """
         write_files(Path(folder), self._json, self.vocab, self.roles, self.layout, model_max_length)
 
+    def differs_from(self, folder: Path | str) -> bool:
+        """Whether the folder holds a tokenizer, but another one."""
+        path = Path(folder) / "tokenizer.json"
+        if path.exists():
+            return path.read_bytes() != (self._json + "\n").encode()
+        return any(path.with_name(name).exists() for name in ("vocab.txt", "vocab.json"))
+
     # ---- using one
 
     def tokenize(self, text: str) -> list[str]:

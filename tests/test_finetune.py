@@ -21,11 +21,11 @@ from bertworks.cli.finetuning import _parse
 from bertworks.config import RECIPES, load_recipe, to_toml
 from bertworks.evaluate import evaluate
 from bertworks.files import Diverged, InputError, read_json
-from bertworks.finetune import Forecast, finetune
+from bertworks.finetune import Forecast, finetune, joined_job
 from bertworks.finetune_job import ExampleFeed, FinetuneConfig, Job, begin_anew
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
-from bertworks.tasks.base import Example, Task
+from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
 from bertworks.training.loop import LoopConfig
@@ -71,6 +71,24 @@ def changed(config: FinetuneConfig = CONFIG, **loop) -> FinetuneConfig:
 
 def weights(run: Path) -> bytes:
     return (run / "model" / "model.safetensors").read_bytes()
+
+
+def test_unknown_words_and_equal_tables_are_noted(tmp_path):
+    folder, config = tiny_folder(tmp_path / "model"), FinetuneConfig(max_seq_length=16)
+    task = Task("own", ("text",))
+
+    def notes(text, dev):
+        rows = [Example(text, label=label) for label in ("x", "y")]
+        with joined_job(
+            config, task, Data(rows, rows if dev is None else [Example(dev, label="x")]), folder, True
+        ) as job:
+            return job.notes
+
+    assert notes("good film", "bad film") == ()
+    assert notes("good good \u20ac", "bad") == ("33.33% of the tokens of the training rows are [UNK]",)
+    [warning] = notes("\u20ac \u20ac good", "bad")
+    assert warning.startswith("warning: 66.67% of the tokens of the training rows are [UNK]; the model's vocabulary")
+    assert notes("good", None) == ("training and development rows are the same; the scores say nothing about new rows",)
 
 
 def test_it_learns_and_reports(finished):

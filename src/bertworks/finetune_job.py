@@ -30,7 +30,7 @@ from .tasks.base import Data, Judged, Kind, Limits, Prepared, Task
 from .tasks.inputs import Inputs, Order
 from .tasks.kinds import kind_of, with_labels
 from .tasks.scores import compute_scores
-from .tokenizer import Tokenizer
+from .tokenizer import Tokenizer, unknown_share
 from .training import parallel
 from .training.loop import Group, LoopConfig
 from .training.optim import OptimConfig
@@ -39,6 +39,7 @@ from .training.state import Progress
 OWN_TABLE_STEPS = 100  # `min_steps` of tables of one's own
 DIVERGED = "the model cannot be judged on the development rows"
 GENTLER = "begin again with a lower optim.lr or a longer optim.warmup, and another --out"
+MOSTLY_UNKNOWN = 0.5  # share of [UNK] above which a note becomes a warning
 TIMES_JUDGED = 10  # evaluations of a run whose number of updates `min_steps` has set
 
 
@@ -168,7 +169,7 @@ class Job:
         task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
-        notes = _notes(train, config.max_seq_length)
+        notes = (*_notes(train, config.max_seq_length), *_unknown(train.inputs, tokenizer), *_same(data))
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
             told = f" ({'; '.join(notes)})" if notes else ""
             raise InputError(f"{task.name}: training and development data need rows, and every row a label{told}")
@@ -240,6 +241,26 @@ def _notes(train: Prepared, limit: int) -> tuple[str, ...]:
         return tuple(train.notes())
     cut = train.inputs.truncation()["examples"]
     return (f"{cut:,} of {len(train.inputs):,} training rows are cut to {limit} tokens",) if cut else ()
+
+
+def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The share of [UNK] among the tokens of the training rows, if there is any; a warning if it is most of them."""
+    counts = np.bincount(train.ids, minlength=tokenizer.vocab_size)
+    counts[[tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]] = 0
+    share = unknown_share(tokenizer, counts)
+    if not share:
+        return ()
+    found = f"{share:.2%} of the tokens of the training rows are [UNK]"
+    if share <= MOSTLY_UNKNOWN:
+        return (found,)
+    return (f"warning: {found}; the model's vocabulary does not know these texts; start from another model",)
+
+
+def _same(data: Data) -> tuple[str, ...]:
+    """That training and development rows are the same, if they are."""
+    if not data.train or list(data.train) != list(data.dev):
+        return ()
+    return ("training and development rows are the same; the scores say nothing about new rows",)
 
 
 def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:

@@ -18,6 +18,7 @@ from bertworks.config import (
     to_toml,
 )
 from bertworks.files import InputError
+from bertworks.finetune_job import FinetuneConfig
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def test_the_resolved_form_is_read_back_as_the_same(tmp_path):
         ("name = 'x'\n[inner]\nsize = true", "inner.size = True is of type bool; expected int"),
         ("name = 'x'\n[inner]\non = 1", "inner.on = 1 is of type int; expected bool"),
         ("name = 'x'\n[inner]\nrate = '0.1'", "inner.rate = '0.1' is of type str; expected float"),
+        ("name = 'x'\n[inner]\nrate = inf", "inner.rate = inf; expected a finite number"),
+        ("name = 'x'\n[inner]\nrate = nan", "inner.rate = nan; expected a finite number"),
         ("name = 'x'\n[inner]\nkind = 'c'", "inner.kind = 'c'; expected one of 'a', 'b'"),
         ("name = 'x'\ninner = 3", "inner = 3; expected a table of Inner fields"),
         ("name = 'x'\n[inner]\nrate = -1.0", "inner: rate = -1.0; expected at least 0"),
@@ -137,3 +140,11 @@ def test_a_name_that_toml_cannot_hold_is_refused_before_anything_is_written():
         for write in (to_toml, identity):
             with pytest.raises(InputError, match=rf"^{key} = 'tr\\udcff'; expected .* UTF-8, .*; rename the file"):
                 write(recipe)
+
+
+def test_a_flag_that_is_not_finite_is_refused_before_anything_is_written():
+    for write in (to_toml, identity):
+        with pytest.raises(InputError, match=r"^inner\.rate = inf; expected a finite number"):
+            write(Outer("x", Inner(rate=float("inf"))))
+    with pytest.raises(ValueError, match="finite epochs"):
+        FinetuneConfig(epochs=float("inf"))

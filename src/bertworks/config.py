@@ -7,6 +7,7 @@ and the nearest key that exists. The command line puts dotted overrides (`--opti
 
 import dataclasses
 import difflib
+import math
 import tomllib
 import types
 import typing
@@ -69,7 +70,8 @@ def from_dict(cls: type[T], table: dict[str, Any], where: str = "recipe", start:
 def to_toml(config: Any) -> str:
     """The dataclass as TOML (fields that are None are left out, since TOML has no null).
 
-    Raises InputError, with the key, for a text that TOML cannot hold: the name of a file that is not UTF-8.
+    Raises InputError, with the key, for a number that is not finite and for a text that TOML cannot hold: the name of a
+    file that is not UTF-8.
     """
     return tomli_w.dumps(_plain(config))
 
@@ -110,6 +112,8 @@ def _plain(value: Any, settled: bool = False, key: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item, settled, f"{key}[{i}]") for i, item in enumerate(value)]
     value = str(value) if isinstance(value, Path) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{key} = {value}; expected a finite number")
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         raise InputError(f"{key} = {shorten(value)}; expected a name in UTF-8, which TOML can hold; rename the file")
     return value
@@ -130,6 +134,8 @@ def _convert(kind: Any, value: Any, where: str, key: str, start: Any = None) -> 
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 1000:
         return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: {key} = {value}; expected a finite number")
     if kind is Path and isinstance(value, str):
         return Path(value)
     if not isinstance(value, origin or kind) or (isinstance(value, bool) and kind is not bool):

@@ -68,8 +68,8 @@ class FinetuneConfig(Limits):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch_size < 1 or self.epochs <= 0 or self.reinit_layers < 0:
-            raise ValueError("expected batch_size of 1 or more, epochs above 0, reinit_layers of 0 or more")
+        if self.batch_size < 1 or not 0 < self.epochs < math.inf or self.reinit_layers < 0:
+            raise ValueError("expected batch_size of 1 or more, finite epochs above 0, reinit_layers of 0 or more")
         if self.min_steps < 0:
             raise ValueError(f"min_steps = {self.min_steps}; expected 0 or more")
         if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):

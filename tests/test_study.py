@@ -197,7 +197,7 @@ def test_what_a_study_leaves(finished):
     ]
     for cell in out.glob("cells/*-*"):
         assert (cell / "model").exists() == (not cell.name.startswith("finetune")) and not (cell / "state").exists()
-        assert {"kind", "cell", "key", "recipe"} == read_json(cell / "cell.json").keys()
+        assert {"kind", "cell", "key", "keep_models", "recipe"} == read_json(cell / "cell.json").keys()
     assert len(list(out.glob("cells/pretrain-*/snapshots/step-2/config.json"))) == 3
 
 
@@ -262,8 +262,10 @@ def test_the_same_line_runs_nothing_again(finished, tiny_store, tiny_data, monke
     monkeypatch.setattr(running, "finetune", None)
     left = next((out / "cells").glob("pretrain-*")) / "state"  # of a process that was killed before it could tidy up
     left.mkdir()
+    model = next((out / "cells").glob("finetune-*")) / "model"
+    model.mkdir()
     after = run_study(make_plan(sources(recipe, tiny_store, tiny_data)), out, out / "cells")
-    assert not left.exists()
+    assert not left.exists() and not model.exists()
     assert after | {"machine": None} == before | {"machine": None}  # that of the process, whose commit may be newer
 
 

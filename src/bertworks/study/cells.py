@@ -187,12 +187,20 @@ class Cells:
     def _lock(self, cell: Cell) -> Path:
         return self.folder / "locks" / f"{cell.name}.lock"
 
-    def describe(self, cell: Cell) -> None:
-        """Write cell.json, before its run begins."""
+    def describe(self, cell: Cell, keep_models: bool = False) -> None:
+        """Write cell.json, before its run begins; `keep_models`: whether the run's model is to stay."""
         place = self.place(cell)
         place.mkdir(parents=True, exist_ok=True)
         recipe = to_toml(cell.config) if cell.config else ""
-        write_json(place / "cell.json", {"kind": cell.kind, "cell": cell.told, "key": cell.key, "recipe": recipe})
+        facts = {"kind": cell.kind, "cell": cell.told, "key": cell.key, "keep_models": keep_models, "recipe": recipe}
+        write_json(place / "cell.json", facts)
+
+    def keeps_model(self, cell: Cell) -> bool:
+        """Whether the cell's model is to stay; also if that is not known, from before it was written down."""
+        path = self.place(cell) / "cell.json"
+        return not path.exists() or bool(
+            read_results(path, {}, "remove the folder to run it again").get("keep_models", True)
+        )
 
     def fail(self, cell: Cell, message: str, outcome: Literal["diverged", "failed"]) -> None:
         """Mark the cell as one that will give no results."""

@@ -132,7 +132,7 @@ class Worker:
     def work(self, after: Callable[[], object]) -> bool:
         """Run cells until none is left for this process; `after` is called when one is finished. False if stopped."""
         for cell in self.plan.cells:  # whose process was killed before it could tidy up
-            if self.cells.state(cell) == "done" and (self.cells.place(cell) / "state").exists():
+            if self.cells.state(cell) == "done" and self._is_untidy(cell):
                 with self.cells.claimed(cell) as mine:
                     if mine:
                         self._tidy(cell, self.cells.place(cell))
@@ -182,7 +182,7 @@ class Worker:
         place, all_cells = self.cells.place(cell), self.plan.cells
         done = sum(self.cells.state(one) in ("done", "failed") for one in all_cells)
         self._say(f"[{done + 1}/{len(all_cells)}] {cell.told} ({place})")
-        self.cells.describe(cell)
+        self.cells.describe(cell, self.options.keep_models)
         try:
             results = self._results(cell, place)
         except (OSError, NotWritten):  # a full disk is nothing of this cell's
@@ -224,6 +224,12 @@ class Worker:
         if name not in self.data:
             self.data[name] = read_rows(work, self.plan.sources.data)
         return self.data[name]
+
+    def _is_untidy(self, cell: Cell) -> bool:
+        """Whether a finished cell still has what its run was to remove."""
+        place = self.cells.place(cell)
+        bulky = cell.kind == "finetune" and any((place / name).exists() for name in BULKY)
+        return (place / "state").exists() or (bulky and not self.cells.keeps_model(cell))
 
     def _tidy(self, cell: Cell, place: Path) -> None:
         """Remove what nobody needs of a finished run, so that hundreds of them stay small."""

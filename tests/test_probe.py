@@ -136,6 +136,9 @@ def test_a_decomposed_word_is_found(tmp_path):
     (tmp_path / "text.txt").write_text(apart[1], encoding="utf-8")
     found = neighbours(inside, "café", [tmp_path / "text.txt"], NeighbourConfig(), InputOptions())
     assert found["places"] == 1
+    for word, texts in (("caf\ud83d", sentences), ("café", ["the café", "\ud83d café"])):
+        with pytest.raises(InputError, match="has half a character"):
+            compare_word(inside, word, texts, WordConfig())
 
 
 def test_words_are_found_whole(inside):

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from ..checkpoint.folder import find_model, load_model, load_tokenizer
 from ..files import InputError
+from ..tasks.rows import text_of
 from ..tokenizer import Encoding, normalize
 
 BATCH = 32  # sentences a forward pass
@@ -55,9 +56,9 @@ class Inside:
         return continues
 
     def encode(self, text: str, pair: str | None = None, max_length: int | None = None) -> Encoding:
-        """The tokens of a text or pair, which is composed (NFC) first."""
-        pair = None if pair is None else normalize("NFC", pair)
-        return self.tokenizer.encode(normalize("NFC", text), pair, max_length)
+        """The tokens of a text or pair, which is composed (NFC) first. Raises InputError for half a character."""
+        pair = None if pair is None else normalize("NFC", text_of(pair, "the second text"))
+        return self.tokenizer.encode(normalize("NFC", text_of(text, "the text")), pair, max_length)
 
     def layer(self, number: int) -> int:
         """The place of a layer among the hidden states. Raises InputError if there is no such layer."""
@@ -98,7 +99,7 @@ class Inside:
 
         Raises InputError if there are none, or not all are known.
         """
-        word = normalize("NFC", word)
+        word = normalize("NFC", text_of(word, "the word"))
         forms = self.tokenizer.ids_of(list(dict.fromkeys([self.tokenizer.inside(word), word])))
         if not forms[0] or self.tokenizer.unk_id in forms[0]:
             found = (

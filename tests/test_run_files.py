@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,10 @@ def test_a_last_line_that_was_cut_is_left_out(tmp_path):
     (tmp_path / "log.jsonl").write_text(RECORD * 2 + '{"line": 3')
     with pytest.raises(InputError, match="line 3: not valid JSON"):
         read_rows(tmp_path / "log.jsonl", {})
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a file without an end")
+def test_a_log_without_an_end_is_read_to_a_limit(tmp_path):
+    (tmp_path / "log.jsonl").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"log\.jsonl: more than .* bytes; expected the lines of JSON"):
+        read_log(tmp_path)

@@ -10,7 +10,7 @@ table with any keys, [form] for a list, [form, form] for one of exactly two, or 
 from pathlib import Path
 from typing import Any
 
-from .files import InputError, parse_json, read_json, shorten
+from .files import READ_BYTES, InputError, parse_json, read_bytes, read_json, shorten
 
 LOG = "log.jsonl"
 RESULTS = "results.json"
@@ -44,7 +44,7 @@ def read_rows(path: Path, form: Any) -> list[Any]:
 
 
 def _read_lines(path: Path, *forms: Any, cut: bool = False) -> list[Any]:
-    lines = path.read_bytes().split(b"\n")
+    lines = read_bytes(path, "the lines of JSON that a run writes", READ_BYTES).split(b"\n")
     found = []
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"

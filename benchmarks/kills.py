@@ -116,7 +116,7 @@ def sit(command: str, folder: Path, environment: dict[str, str]) -> None:
         sys.stderr.flush()
 
 
-class Sitting:
+class Segment:
     """The processes of one start of a command."""
 
     def __init__(self, command: str, folder: Path, processes: int) -> None:
@@ -204,9 +204,9 @@ class Killing:
         """A line for every run that is done."""
         return self.folder / f"{self.place.name}-{self.seed}.jsonl"
 
-    def start(self, folder: Path) -> Sitting:
+    def start(self, folder: Path) -> Segment:
         """Start the command in a folder."""
-        return Sitting(COMMANDS[self.name].format(base=self.folder / "base"), folder, 1 + ("2 processes" in self.name))
+        return Segment(COMMANDS[self.name].format(base=self.folder / "base"), folder, 1 + ("2 processes" in self.name))
 
     def reference(self) -> tuple[dict[str, str], float]:
         """What an uninterrupted run leaves, and the shorter duration of two."""
@@ -214,10 +214,10 @@ class Killing:
         for _ in range(2):
             folder = fresh(self.place)
             begun = time.monotonic()
-            sitting = self.start(folder)
-            whole = sitting.wait(PATIENCE)
+            segment = self.start(folder)
+            whole = segment.wait(PATIENCE)
             durations.append(time.monotonic() - begun)
-            if sitting.end() or not whole:
+            if segment.end() or not whole:
                 raise SystemExit(f"{self.name}: fails uninterrupted\n{self.said()}")
             if found and found != contents(folder):
                 raise SystemExit(f"{self.name}: two uninterrupted runs differ: {differences(found, contents(folder))}")
@@ -235,9 +235,9 @@ class Killing:
         folder, moments, refused = fresh(self.place), list[float](), list[str]()
         for i in range(MOST + 1):
             moment = rng.uniform(0, duration) if i < MOST else PATIENCE
-            sitting = self.start(folder)
-            ended = sitting.wait(moment)
-            status = sitting.end()
+            segment = self.start(folder)
+            ended = segment.wait(moment)
+            status = segment.end()
             if ended and status == 0:
                 break
             if ended or i == MOST:

@@ -59,13 +59,13 @@ def test_a_group_that_ignores_signals_is_killed(kills, tmp_path: Path, monkeypat
         time.sleep(60)
 
     monkeypatch.setattr(kills, "call", deaf)
-    sitting = kills.Sitting("", kills.fresh(tmp_path / "case"), 1)
+    segment = kills.Segment("", kills.fresh(tmp_path / "case"), 1)
     file = tmp_path / "case/child"
     deadline = time.monotonic() + 20
     while not file.exists() or not file.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert not sitting.wait(0.01) and sitting.end() == -signal.SIGKILL
+    assert not segment.wait(0.01) and segment.end() == -signal.SIGKILL
     status = Path(f"/proc/{file.read_text()}/status")
     assert not status.exists() or "zombie" in status.read_text()
 

@@ -196,7 +196,7 @@ class Job:
         return {} if self.taught is None else {"task": 1 - share, "soft": share}
 
     def fingerprint(self, config: FinetuneConfig) -> str:
-        """Hash of what must not change between the sittings of a run."""
+        """Hash of what must not change between the segments of a run."""
         fixed = identity(replace(config, loop=replace(config.loop, log_every=0, save_every=0)))
         return hashlib.sha256("\n".join([fixed, *self.start]).encode()).hexdigest()
 

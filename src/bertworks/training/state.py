@@ -33,7 +33,7 @@ class Progress:
     offset: int = 0
     tokens: int = 0  # real tokens read
     instances: int = 0
-    seconds: float = 0.0  # of training, over all sittings
+    seconds: float = 0.0  # of training, over all run segments
     skipped: int = 0  # updates skipped in a row
     best: float | None = None  # best score so far, where a run keeps its best weights
     loss_sums: dict[str, float] = field(default_factory=dict)  # of each term, since the last record of the log
@@ -65,7 +65,7 @@ def _is_number(value: Any) -> bool:
 
 
 def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, recipe: str) -> None:
-    """Write the state atomically; `recipe` is a hash of what must not change between sittings."""
+    """Write the state atomically; `recipe` is a hash of what must not change between run segments."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()} | optimizer.state()
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     folder.mkdir(parents=True, exist_ok=True)

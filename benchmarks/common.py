@@ -25,7 +25,7 @@ from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions, read_documents
 from bertworks.files import write_json
 from bertworks.tokenizer import Tokenizer
-from bertworks.training import parallel
+from bertworks.training import machine
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -72,9 +72,9 @@ def need(*paths: Path) -> None:
             raise SystemExit(f"{path} is missing; expected the benchmark's data there; name another folder with --data")
 
 
-def machine() -> Result:
+def machine_facts() -> Result:
     """Processor and its kind, cores, versions, commit ("-dirty" after it: with uncommitted changes), date."""
-    return {**parallel.facts(), "date": datetime.date.today().isoformat()}
+    return {**machine.facts(), "date": datetime.date.today().isoformat()}
 
 
 def fresh(

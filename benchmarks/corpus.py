@@ -24,7 +24,7 @@ import common
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.tokenizer import Tokenizer
-from bertworks.training import parallel
+from bertworks.training import machine
 
 TEXTS = {  # by language: text, vocabulary
     "en": (common.TEXT, common.VOCAB),
@@ -48,7 +48,7 @@ def ours(text: Path, tokenizer: Path, work: Path, workers: int) -> common.Result
     manifest = build([text], loaded, work / "store", config, progress=False)
     seconds = time.perf_counter() - begun
     tokens = sum(manifest["counts"][split]["tokens"] for split in ("train", "validation"))
-    versions = {"tokenizers": metadata.version("tokenizers"), "commit": str(parallel.facts()["commit"])}
+    versions = {"tokenizers": metadata.version("tokenizers"), "commit": str(machine.facts()["commit"])}
     return {"seconds": seconds, "tokens": tokens, **versions}
 
 
@@ -136,7 +136,7 @@ def compare(options: Any) -> common.Result:
         "megabytes": options.megabytes,
         "tokens": tokens,
         "workers": options.workers,
-        "machine": common.machine(),
+        "machine": common.machine_facts(),
     }
 
 

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 import common
 from bertworks.data.corpus import read_documents
 from bertworks.data.sentences import split_sentences
-from bertworks.features import Extractor, FeatureConfig
+from bertworks.inference.features import Extractor, FeatureConfig
 from bertworks.model.layer_choice import LayerChoice
-from bertworks.training import parallel
+from bertworks.training import machine
 
 HALVED = ", bfloat16"
 FULL = ("ours", "transformers", "transformers, sorted")
@@ -98,7 +98,7 @@ def one_side(side: str, layers: str, model: str, data: str, count: int, vectors:
     start = time.perf_counter()
     found = list(run(texts))
     seconds = time.perf_counter() - start
-    memory = parallel.peak_memory(torch.device("cpu"))
+    memory = machine.peak_memory(torch.device("cpu"))
     np.save(vectors, np.concatenate(found))
     return {"seconds": seconds, "vectors": sum(map(len, found)), "memory": memory, "threads": torch.get_num_threads()}
 
@@ -146,7 +146,7 @@ def main(argv: list[str] | None = None) -> None:
         for layers in options.layers:
             with tempfile.TemporaryDirectory() as folder:
                 result[layers] = compare(layers, options, Path(folder))
-        common.finish(options, {**result, "machine": common.machine()})
+        common.finish(options, {**result, "machine": common.machine_facts()})
 
 
 if __name__ == "__main__":

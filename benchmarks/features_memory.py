@@ -23,7 +23,7 @@ from bertworks.files import read_json
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer
-from bertworks.training import parallel
+from bertworks.training import machine
 
 TINY: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 64}
 SMOKE = {"megabytes": [0.01, 0.02], "work": None}
@@ -46,7 +46,7 @@ def one_side(model: str, text: str, out: str) -> common.Result:
     """The command in this process: its seconds and this process's peak memory."""
     begun = time.perf_counter()
     bertworks(["features", str(model), str(text), "--pool", "mean", "--out", str(out)])
-    seconds, peak = time.perf_counter() - begun, parallel.peak_memory(torch.device("cpu"))
+    seconds, peak = time.perf_counter() - begun, machine.peak_memory(torch.device("cpu"))
     return {"seconds": round(seconds, 1), "peak_mb": round(peak / 1e6)}
 
 
@@ -61,7 +61,7 @@ def measure(options: Any, folder: Path) -> list[common.Result]:
         lines, out = write_lines(options.data / common.TEXT, megabytes, text), folder / f"vectors-{number}.npz"
         done = common.fresh(one_side, {"model": model, "text": text, "out": out}, options.smoke)
         done = {key: done[key] for key in ("seconds", "peak_mb")} | {"written_mb": round(out.stat().st_size / 1e6)}
-        runs.append({"megabytes": megabytes, "lines": lines, **done, "machine": common.machine()})
+        runs.append({"megabytes": megabytes, "lines": lines, **done, "machine": common.machine_facts()})
         out.unlink()
     return runs
 

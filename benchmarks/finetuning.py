@@ -30,7 +30,7 @@ from bertworks.tasks.kinds import read_rows
 from bertworks.tasks.span import prepare
 from bertworks.tasks.squad import SQUAD1
 from bertworks.tokenizer import Tokenizer
-from bertworks.training import parallel
+from bertworks.training import machine
 from finetuning_settings import TASKS
 
 SIDES = ("ours", "dynamic padding", "padded to 128")
@@ -56,7 +56,7 @@ def train(task: str, side: str, data: Path, model: Path) -> common.Result:
     )
     run = finetuning_scores.ours if side == "ours" else finetuning_scores.transformers
     result = run(task, 1, settings)
-    memory = parallel.peak_memory(torch.device("cpu"))
+    memory = machine.peak_memory(torch.device("cpu"))
     return {key: result[key] for key in ("seconds", "steps", "metrics")} | {"memory": memory}
 
 
@@ -81,7 +81,7 @@ def plain_windows(question: str, context: str, vocab: dict[str, int], limits: Li
     """The windows of one question as run_squad.py makes them, with all features, in plain Python."""
     if TESTS not in sys.path:
         sys.path.append(TESTS)
-    from reference_tokenizer import basic_words, word_pieces
+    from support.reference_tokenizer import basic_words, word_pieces
 
     def pieces(text: str) -> list[str]:
         return [piece for word in basic_words(text, True) for piece in word_pieces(word, vocab)]
@@ -160,7 +160,7 @@ def featurise_rounds(options: Any) -> common.Result:
     parts = [part(options, task="squad", side="both") for _ in range(options.rounds)]
     ratios = [one["ratio"] for one in parts]
     first = {key: value for key, value in parts[0].items() if key != "tree_mb"}
-    return {**first, "ratio": statistics.median(ratios), "by_round": ratios, "machine": common.machine()}
+    return {**first, "ratio": statistics.median(ratios), "by_round": ratios, "machine": common.machine_facts()}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -181,7 +181,7 @@ def main(argv: list[str] | None = None) -> None:
                 result["squad features"] = featurise_rounds(options)
             else:
                 result[task] = compare(task, options)
-        common.finish(options, {**result, "machine": common.machine()})
+        common.finish(options, {**result, "machine": common.machine_facts()})
 
 
 if __name__ == "__main__":

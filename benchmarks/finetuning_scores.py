@@ -26,7 +26,7 @@ import torch
 
 import common
 from bertworks.files import read_json, write_json
-from bertworks.finetune import FinetuneConfig, finetune
+from bertworks.finetuning.run import FinetuneConfig, finetune
 from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import load_data
 from bertworks.training.loop import LoopConfig
@@ -123,7 +123,7 @@ def run(side: str, options: Any) -> None:
         head = {"task": task, "side": side, "seed": seed, "settings": settings.recorded()}
         result = {**head, **train(task, seed, settings)}
         result["seconds_of_all"] = time.perf_counter() - start
-        result["machine"] = common.machine()
+        result["machine"] = common.machine_facts()
         write_json(path, result)
         shown = {k: result[k] for k in ("metrics", "seconds", "seconds_of_all", "rows")}
         print(time.strftime("%H:%M:%S"), path.stem, json.dumps(shown), file=sys.stderr, flush=True)

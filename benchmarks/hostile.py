@@ -37,7 +37,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]  # the inputs a
 
 from bertworks.files import write_json  # noqa: E402
 from box import OK, Files, Verdict, call, run_case  # noqa: E402
-from common import RESULTS, machine  # noqa: E402
+from common import RESULTS, machine_facts  # noqa: E402
 from forks import forked, make_base, prepare  # noqa: E402
 from hostile_inputs import READERS, Reader, attacked, files_of  # noqa: E402
 
@@ -46,9 +46,9 @@ EXAMPLES = 5  # reproducible cases that a finding names
 
 def run(command: str) -> None:
     """The command, in a child, without what costs time and changes no result."""
-    from bertworks.training import parallel
+    from bertworks.training import machine
 
-    parallel.matmul_peak = lambda *_: 1e12  # type: ignore[assignment]
+    machine.matmul_peak = lambda *_: 1e12  # type: ignore[assignment]
     os.fsync = lambda fd: None  # type: ignore[assignment]
     call(command)
 
@@ -179,7 +179,7 @@ def main(argv: list[str] | None = None) -> None:
         if options.smoke:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             vars(options).update(cases=1, work=folder, out=folder / "hostile.json")
-        facts = machine()
+        facts = machine_facts()
         attack = Attack(options.seed, options.cases, options.jobs, options.work.resolve() / str(facts["commit"]))
         make_base(attack.base)
         if options.replay:

@@ -105,8 +105,8 @@ def make(base: Path) -> None:
 
 
 def _tokenizers(base: Path) -> None:
-    from test_tokenizer_families import PIECES, charsmap, model_bytes
-    from tiny_task import VOCAB
+    from support.tiny_task import VOCAB
+    from tokenizer.test_tokenizer_families import PIECES, charsmap, model_bytes
 
     (base / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
     (base / "spiece.model").write_bytes(model_bytes({**PIECES, "▁good": 1, "▁bad": 1, "c": 1}, charmap=charsmap()))
@@ -171,7 +171,7 @@ def _checkpoints(base: Path) -> None:
     import numpy as np
     import safetensors.numpy
 
-    from tf_writer import write_bundle
+    from support.tf_writer import write_bundle
 
     shutil.copytree(base / "model", base / "sharded")
     (base / "sharded/model.safetensors").unlink()

@@ -109,7 +109,7 @@ def odd_tensors(rng: random.Random, files: Files) -> Files:
     """A TensorFlow checkpoint with valid checksums whose entries say something else, or whose numbers are odd."""
     import numpy as np
 
-    from tf_writer import NUMBERS, entry, header, table
+    from support.tf_writer import NUMBERS, entry, header, table
 
     rows, data = [(b"", header(rng.choice((1, 1, 1, 0, 2, 10**6)), rng.choice((0, 0, 0, 1))))], b""
     chosen = rng.randrange(40)
@@ -169,7 +169,7 @@ def small_model(rng: random.Random, files: Files) -> Files:
 
 
 def _varint(value: int) -> bytes:
-    from tf_writer import varint
+    from support.tf_writer import varint
 
     return varint(value)
 

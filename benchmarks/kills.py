@@ -46,7 +46,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]  # the inputs a
 
 from bertworks.files import write_json  # noqa: E402
 from box import call  # noqa: E402
-from common import RESULTS, machine  # noqa: E402
+from common import RESULTS, machine_facts  # noqa: E402
 from forks import forked, make_base, prepare  # noqa: E402
 from hostile_base import settled  # noqa: E402
 
@@ -103,9 +103,9 @@ def sit(command: str, folder: Path, environment: dict[str, str]) -> None:
     os.dup2(said, 1)
     os.dup2(said, 2)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-    from bertworks.training import parallel
+    from bertworks.training import machine
 
-    parallel.matmul_peak = lambda *_: 1e12  # type: ignore[assignment]
+    machine.matmul_peak = lambda *_: 1e12  # type: ignore[assignment]
     try:
         call(command)
     except SystemExit as error:
@@ -310,7 +310,7 @@ def main(argv: list[str] | None = None) -> None:
             vars(options).update(
                 commands=options.commands or ["predict"], kills=2, work=folder, out=folder / "kills.json"
             )
-        facts = machine()
+        facts = machine_facts()
         folder = options.work.resolve() / str(facts["commit"])
         more_inputs(make_base(folder / "base"))
         chosen = [name for name in COMMANDS if not options.commands or name.startswith(tuple(options.commands))]

@@ -18,7 +18,7 @@ from bertworks.model import local
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.encoder import Encoder, initialise
-from bertworks.training import parallel
+from bertworks.training import machine
 
 NEVER = 1 << 20  # a smallest block that no sequence has eight of
 SMOKE = {"rounds": 1, "lengths": [512], "width": 32}
@@ -79,8 +79,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096])
     parser.add_argument("--width", type=int, default=256)
     with common.parsed(parser, argv, SMOKE) as options:
-        parallel.prepare_process()
-        common.finish(options, {"ratios": compare(options), "machine": common.machine()})
+        machine.prepare_process()
+        common.finish(options, {"ratios": compare(options), "machine": common.machine_facts()})
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.model.config import ModelConfig
 from bertworks.model.presets import PRESETS
-from bertworks.pretrain import Phase, PretrainConfig, Run, prepare, start_model, useful_flops
+from bertworks.pretraining.run import Phase, PretrainConfig, Run, prepare, start_model, useful_flops
 from bertworks.tokenizer import Tokenizer
-from bertworks.training import parallel
+from bertworks.training import machine
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
 
@@ -95,9 +95,9 @@ class Clock:
 
 def ours(store: Store, sizes: Sizes, dropout: float) -> float:
     """The project's own loop, as `bertworks pretrain` runs it."""
-    parallel.prepare_process()
+    machine.prepare_process()
     device, steps = torch.device(sizes.device), sizes.skip + sizes.steps
-    world, clock = dataclasses.replace(parallel.join_world(), device=device), Clock(sizes.skip, device)
+    world, clock = dataclasses.replace(machine.join_world(), device=device), Clock(sizes.skip, device)
     config, tokenizer = sizes.recipe(store.vocab_size, dropout), Tokenizer.load(store.tokenizer_folder)
     with tempfile.TemporaryDirectory() as out:
         run = Run(config, store, tokenizer, Path(out), world, config.fingerprint(store), quiet=True)
@@ -136,7 +136,7 @@ def peer(store: Store, sizes: Sizes, dropout: float) -> float:
     model: Any = transformers.BertForPreTraining(config)
     model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    dtype, clock = parallel.compute_dtype("auto", device), Clock(sizes.skip, device)
+    dtype, clock = machine.compute_dtype("auto", device), Clock(sizes.skip, device)
     for step, batch in enumerate(loader, 1):
         tokens = int(batch["attention_mask"].sum())
         batch = {name: column.to(device) for name, column in batch.items()}
@@ -192,13 +192,13 @@ def one_side(side: str, **given: Any) -> common.Result:
         return batches_alone(**given)
     sizes = Sizes(**given)
     store, device = Store.open(sizes.store, verify=False), torch.device(sizes.device)
-    dtype, square = parallel.compute_dtype("auto", device), {"size": 256} if sizes.small else {}
-    peak = parallel.matmul_peak(device, dtype, **square)
+    dtype, square = machine.compute_dtype("auto", device), {"size": 256} if sizes.small else {}
+    peak = machine.matmul_peak(device, dtype, **square)
     rate = (ours if side.startswith("ours") else peer)(store, sizes, 0.0 if "without" in side else 0.1)
     return {
         "tokens_per_second": rate,
-        "memory": parallel.peak_memory(device),
-        "matmul_peak": max(peak, parallel.matmul_peak(device, dtype, **square)),
+        "memory": machine.peak_memory(device),
+        "matmul_peak": max(peak, machine.matmul_peak(device, dtype, **square)),
         "dtype": str(dtype),
     }
 
@@ -220,7 +220,7 @@ def compare(options: Any) -> common.Result:
         "dtype": runs["ours"][0]["dtype"],
         "device": options.device,
         "batches_on_one_core": {key: value for key, value in batches.items() if key != "tree_mb"},
-        "machine": common.machine(),
+        "machine": common.machine_facts(),
     }
 
 

@@ -23,8 +23,8 @@ from bertworks.cli import main as bertworks
 from bertworks.config import RECIPES
 from bertworks.data.store import Store
 from bertworks.files import read_json
+from bertworks.reporting.log import read_log
 from bertworks.tasks.catalogue import find_task
-from bertworks.training.report import read_log
 
 SEEDS = (1, 2, 3)
 SMOKE = {"only": ["BERT", "DistilBERT"], "seeds": (1, 2), "hours": 0.0}
@@ -148,7 +148,7 @@ def compare(args: Any) -> common.Result:
     for name, folder in folders.items():
         report.setdefault(name, {})["scores"] = scores(name, folder, args)
     setting = {"hours": args.hours, "seeds": args.seeds, "threads": os.environ.get("OMP_NUM_THREADS")}
-    return {"setting": setting, "sides": report, "machine": common.machine()}
+    return {"setting": setting, "sides": report, "machine": common.machine_facts()}
 
 
 def main(argv: list[str] | None = None) -> None:

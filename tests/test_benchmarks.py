@@ -23,7 +23,7 @@ def test_every_benchmark_is_run_by_the_smoke(common):
 
 
 def test_a_result_names_its_machine(common):
-    facts = common.machine()
+    facts = common.machine_facts()
     assert {"cpu", "cores", "threads", "torch", "python", "commit"} <= facts.keys()
     assert re.fullmatch(r"AMX|AVX-512 bf16|[A-Z0-9-]+", facts["kind"]) and re.fullmatch(
         r"\d{4}-\d\d-\d\d", facts["date"]
@@ -69,7 +69,7 @@ def test_uncommitted_changes_are_in_a_results_commit(common, tmp_path, monkeypat
     (tmp_path / "code.py").write_text("a = 1\n")
     for words in (("init", "-q"), ("add", "code.py"), ("commit", "-qm", "first")):
         git(*words)
-    monkeypatch.setattr(common.parallel, "__file__", str(tmp_path / "code.py"))
-    assert re.fullmatch(r"[0-9a-f]{12}", common.machine()["commit"])
+    monkeypatch.setattr(common.machine, "__file__", str(tmp_path / "code.py"))
+    assert re.fullmatch(r"[0-9a-f]{12}", common.machine_facts()["commit"])
     (tmp_path / "code.py").write_text("a = 2\n")
-    assert re.fullmatch(r"[0-9a-f]{12}-dirty", common.machine()["commit"])
+    assert re.fullmatch(r"[0-9a-f]{12}-dirty", common.machine_facts()["commit"])

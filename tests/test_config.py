@@ -18,7 +18,7 @@ from bertworks.config import (
     to_toml,
 )
 from bertworks.files import InputError
-from bertworks.finetune_job import FinetuneConfig
+from bertworks.finetuning.job import FinetuneConfig
 
 
 @dataclass(frozen=True)

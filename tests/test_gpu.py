@@ -5,9 +5,9 @@ import torch
 
 from bertworks.model.encoder import ModelConfig, compile_layers
 from bertworks.model.heads import build_model
-from bertworks.objectives import PretrainingObjective
-from bertworks.pretrain import Phase, PretrainConfig, pretrain
+from bertworks.pretraining.run import Phase, PretrainConfig, pretrain
 from bertworks.training.loop import LoopConfig
+from bertworks.training.objectives import PretrainingObjective
 
 pytestmark = pytest.mark.gpu
 

@@ -14,7 +14,7 @@ import pytest
 
 from bertworks.tokenizer import SPECIAL_TOKENS
 from conftest import WORDS, tiny_texts
-from tf_writer import write_bundle
+from support.tf_writer import write_bundle
 
 ROOT = Path(__file__).parents[1]
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 32 --model.num-attention-heads 2 --model.intermediate-size 64"

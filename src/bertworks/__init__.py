@@ -6,8 +6,8 @@ from typing import Any as _Any
 if _TYPE_CHECKING:
     from .checkpoint.folder import load_encoder, load_model
     from .files import InputError
+    from .inference.predictor import Predictor
     from .model.encoder import Encoder, ModelConfig
-    from .predictor import Predictor
     from .tokenizer import Tokenizer
 
 __version__ = "0.1.0"
@@ -15,7 +15,7 @@ _HOME = {
     "Encoder": "model.encoder",
     "InputError": "files",
     "ModelConfig": "model.encoder",
-    "Predictor": "predictor",
+    "Predictor": "inference.predictor",
     "Tokenizer": "tokenizer",
     "load_encoder": "checkpoint.folder",
     "load_model": "checkpoint.folder",

@@ -12,19 +12,19 @@ import pytest
 import safetensors.torch
 import torch
 
-from bertworks.checkpoint import convert as module
-from bertworks.checkpoint.convert import ConvertOptions, convert
+from bertworks.checkpoint.convert import conversion as module
+from bertworks.checkpoint.convert.conversion import ConvertOptions, convert
+from bertworks.checkpoint.convert.sources import read_pickle
+from bertworks.checkpoint.convert.tensorflow import read_original
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
-from bertworks.checkpoint.places import new_folder
-from bertworks.checkpoint.sources import read_pickle
-from bertworks.checkpoint.tf import read_original
+from bertworks.checkpoint.locate import new_folder
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
-from shared_data import SHARED, needs_shared
-from tf_writer import write_bundle
+from support.shared_data import SHARED, needs_shared
+from support.tf_writer import write_bundle
 
 VOCAB = [*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz", "the", "of", "##s", "run"]
 SHAPE = dict(

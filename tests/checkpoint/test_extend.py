@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertworks.checkpoint import extend as module
-from bertworks.checkpoint.extend import extend, extend_folder
+from bertworks.checkpoint.convert import extension as module
+from bertworks.checkpoint.convert.extension import extend, extend_folder
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
 from bertworks.checkpoint.pooling import Pooling, read_pooling, write_pooling
 from bertworks.cli import main

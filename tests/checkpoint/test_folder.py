@@ -21,7 +21,7 @@ from bertworks.checkpoint.folder import (
     read_config,
     save_folder,
 )
-from bertworks.checkpoint.kept import input_length
+from bertworks.checkpoint.metadata import input_length
 from bertworks.files import InputError
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import Model, build_model

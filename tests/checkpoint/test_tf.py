@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from bertworks.checkpoint import crc32c as checksums
-from bertworks.checkpoint.crc32c import crc32c, masked_crc32c
-from bertworks.checkpoint.tf import hf_name, read_original
-from bertworks.checkpoint.tf_files import INDEX_BYTES, find_prefix, open_bundle
+from bertworks.checkpoint.convert import crc32c as checksums
+from bertworks.checkpoint.convert.crc32c import crc32c, masked_crc32c
+from bertworks.checkpoint.convert.tensorflow import hf_name, read_original
+from bertworks.checkpoint.convert.tensorflow_files import INDEX_BYTES, find_prefix, open_bundle
 from bertworks.files import InputError
-from shared_data import SHARED, needs_shared
-from tf_writer import block, entry, field, header, table, varint, write_bundle
+from support.shared_data import SHARED, needs_shared
+from support.tf_writer import block, entry, field, header, table, varint, write_bundle
 
 RNG = np.random.default_rng(5)
 ARRAYS = {

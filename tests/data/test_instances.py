@@ -19,7 +19,7 @@ from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.instances import InstanceConfig, InstanceStream, Position, Sentences, plan_block, plan_document
 from bertworks.data.masking import MaskingConfig
 from bertworks.tokenizer import Tokenizer
-from shared_data import needs_shared, shared
+from support.shared_data import needs_shared, shared
 
 ORACLE = "oracle/pretraining_data"
 

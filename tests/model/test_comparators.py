@@ -10,15 +10,15 @@ from torch import nn
 from bertworks.checkpoint.concat import concatenate
 from bertworks.checkpoint.folder import initial_model, load_model, save_folder
 from bertworks.files import InputError
+from bertworks.inference.predictor import Predictor
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.model.pair import Pair
 from bertworks.model.top import TopConfig
-from bertworks.objectives import ClassificationObjective, LanguageModelObjective, TaggingObjective
-from bertworks.predictor import Predictor
 from bertworks.tokenizer import Tokenizer
-from tiny_task import VOCAB
+from bertworks.training.objectives import ClassificationObjective, LanguageModelObjective, TaggingObjective
+from support.tiny_task import VOCAB
 
 TINY = ModelConfig(len(VOCAB), 16, 2, 4, 32, max_position_embeddings=24)
 LENGTHS = (9, 4, 1, 7)

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.encoder import Encoder, ModelConfig, compile_layers, initialise
+from bertworks.model.frozen import for_inference
 from bertworks.model.heads import build_model
-from bertworks.model.inference import for_inference
 from bertworks.model.presets import PRESETS
 from bertworks.model.rotary import rotate, rotation
 from bertworks.model.top import TopConfig

@@ -7,9 +7,9 @@ from bertworks.checkpoint.folder import save_folder
 from bertworks.data.instances import Position
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
+from bertworks.reporting.log import read_log
 from bertworks.training.optim import OptimConfig
-from bertworks.training.report import read_log
-from training.runs import Feed, loop_of
+from support.loops import Feed, loop_of
 
 transformers = pytest.importorskip("transformers")
 STEPS = 100

@@ -6,7 +6,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from bertworks.checkpoint.convert import convert
+from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.folder import initial_model, load_model, read_config, save_folder
 from bertworks.files import InputError
 from bertworks.model.dropout import DropoutKey

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from bertworks.data.corpus import read_documents
-from bertworks.features import Extractor, FeatureConfig, extract
-from shared_data import shared
+from bertworks.inference.features import Extractor, FeatureConfig, extract
+from support.shared_data import shared
 
 transformers = pytest.importorskip("transformers")
 SENTENCES = [

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from bertworks.checkpoint.convert.tensorflow import read_original
 from bertworks.checkpoint.folder import assemble
 from bertworks.checkpoint.hf import config_from_hf
-from bertworks.checkpoint.tf import read_original
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import Model, build_model
-from bertworks.objectives import PretrainingObjective
-from shared_data import SHARED, needs_shared, shared
+from bertworks.training.objectives import PretrainingObjective
+from support.shared_data import SHARED, needs_shared, shared
 
 ORACLE = SHARED / "oracle" / "model"
 CHECKPOINTS = ["tiny_l12_h24", "tiny_l1_h20_relu", "tiny_l2_h32_adam", "tiny_l3_h48_sharded"]

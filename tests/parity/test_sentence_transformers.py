@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertworks.checkpoint.convert import ConvertOptions, convert
+from bertworks.checkpoint.convert.conversion import ConvertOptions, convert
 from bertworks.checkpoint.folder import read_config, save_folder
 from bertworks.checkpoint.pooling import MODES, Pooling, read_pooling, write_pooling
 from bertworks.files import InputError
+from bertworks.inference.predictor import Predictor
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
-from bertworks.predictor import Predictor
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import tiny_texts
-from shared_data import SHARED
+from support.shared_data import SHARED
 
 TEXTS = tiny_texts(20)
 

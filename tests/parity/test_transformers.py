@@ -11,7 +11,7 @@ from bertworks.checkpoint.folder import load_encoder, load_model, save_folder
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import Model, build_model
-from bertworks.objectives import LanguageModelObjective
+from bertworks.training.objectives import LanguageModelObjective
 
 transformers = pytest.importorskip("transformers")
 TOLERANCE = 1e-5

@@ -17,8 +17,8 @@ from bertworks.tasks.span import SPAN, SpanRows, prepare
 from bertworks.tasks.squad import KORQUAD, SQUAD, SQUAD1, SQUAD2
 from bertworks.tasks.windows import WORD
 from bertworks.tokenizer import Tokenizer
-from shared_data import shared
-from span_data import KOREAN, SETTINGS, WORDS, ask, one_hot, recorded, recorded_rows, tokenizer_of
+from support.shared_data import shared
+from support.span_data import KOREAN, SETTINGS, WORDS, ask, one_hot, recorded, recorded_rows, tokenizer_of
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from bertworks.checkpoint.folder import load_tokenizer, read_config
-from bertworks.evaluate import evaluate
 from bertworks.files import InputError, read_json
-from bertworks.finetune import FinetuneConfig, finetune
+from bertworks.finetuning.run import FinetuneConfig, finetune
+from bertworks.inference.evaluate import evaluate
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.choice import CHOICE, Choice
 from bertworks.tasks.kinds import load_data, read_rows
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
-from tiny_task import tiny_folder
+from support.tiny_task import tiny_folder
 
 TASK = Task(
     name="endings",

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from bertworks.checkpoint.folder import load_tokenizer, read_config, save_folder
-from bertworks.evaluate import evaluate
 from bertworks.files import InputError
-from bertworks.finetune import FinetuneConfig, finetune
+from bertworks.finetuning.run import FinetuneConfig, finetune
+from bertworks.inference.evaluate import evaluate
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Limits, Task
 from bertworks.tasks.kinds import KINDS, load_data, read_rows
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
-from tiny_task import TINY, tiny_folder
+from support.tiny_task import TINY, tiny_folder
 
 CONFIG = FinetuneConfig(
     optim=OptimConfig(lr=1e-3, warmup=0.1),

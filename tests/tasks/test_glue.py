@@ -7,11 +7,11 @@ import pytest
 
 from bertworks.config import from_dict
 from bertworks.files import InputError
-from bertworks.finetune import FinetuneConfig
+from bertworks.finetuning.run import FinetuneConfig
 from bertworks.tasks.base import Example
 from bertworks.tasks.catalogue import TASKS, find_task
 from bertworks.tasks.kinds import kind_of, load_data, read_rows
-from shared_data import shared
+from support.shared_data import shared
 
 FOLDERS = {  # rows of train, dev and test, as ../shared/data/README.md counts them; 0: the file is not there
     "cola": ("glue/CoLA", 8551, 1043, 1063),

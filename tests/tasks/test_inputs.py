@@ -11,8 +11,8 @@ from bertworks.tasks.base import Example, Limits, Task
 from bertworks.tasks.classification import prepare
 from bertworks.tasks.inputs import Inputs, Order
 from bertworks.tokenizer import Tokenizer
-from shared_data import shared
-from tiny_task import tiny_folder
+from support.shared_data import shared
+from support.tiny_task import tiny_folder
 
 
 def featurise(tokenizer, examples, labels, length) -> Inputs:

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from bertworks.checkpoint.folder import save_folder
+from bertworks.inference.predictor import Predictor
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
-from bertworks.predictor import Predictor
 from bertworks.tasks.base import Limits
 from bertworks.tasks.kinds import KINDS, read_rows
 from bertworks.tasks.korean import NSMC
 from bertworks.tasks.squad import KORQUAD
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from shared_data import needs_shared, shared
+from support.shared_data import needs_shared, shared
 
 TEXTS = [
     "서울은 대한민국의 수도이다. 세종대왕은 1446년에 훈민정음을 반포하였다.",
@@ -53,7 +53,7 @@ def test_entities_point_into_hangul(tokenizer, tmp_path, monkeypatch):
                     scores[i, 1] = 9
         return scores
 
-    monkeypatch.setattr("bertworks.predictor.compute_scores", scored)
+    monkeypatch.setattr("bertworks.inference.predictor.compute_scores", scored)
     apart = unicodedata.normalize("NFD", TEXTS[0])
     assert [unicodedata.normalize("NFC", entity["text"]) for entity in predictor.tag(apart)] == ["서울은", "세종대왕은"]
     for text in (TEXTS[0], TEXTS[1], "  \t" + " ".join(TEXTS) + " 부산의\n"):
@@ -75,7 +75,7 @@ def test_answers_point_into_hangul(tokenizer, tmp_path, monkeypatch, form):
                 scores[i, 0] = scores[i + len(pieces) - 1, 1] = 9
         return scores
 
-    monkeypatch.setattr("bertworks.predictor.compute_scores", scored)
+    monkeypatch.setattr("bertworks.inference.predictor.compute_scores", scored)
     found = predictor.answer("언제?", context)
     assert found["text"] == answer == context[found["start"] : found["end"]]
 

@@ -18,8 +18,8 @@ from bertworks.tasks.span import SpanRows, prepare
 from bertworks.tasks.squad import KORQUAD, SQUAD1, SQUAD2
 from bertworks.tasks.windows import cut_windows, tokenize_contexts
 from bertworks.tokenizer import Tokenizer
-from shared_data import needs_shared, shared
-from span_data import SETTINGS, WORDS, ask, recorded, recorded_rows, tokenizer_of
+from support.shared_data import needs_shared, shared
+from support.span_data import SETTINGS, WORDS, ask, recorded, recorded_rows, tokenizer_of
 
 TABLE = Task("own", ("question", "context"), "answer", "span", metrics=("f1",))
 

@@ -16,8 +16,8 @@ from bertworks.tasks.squad_scores import (
     reachable_threshold,
     score,
 )
-from shared_data import shared
-from span_data import recorded
+from support.shared_data import shared
+from support.span_data import recorded
 
 ORACLE = "oracle/squad_evaluation"
 NAMES = {"": "", "has_answer_": "HasAns_", "no_answer_": "NoAns_"}

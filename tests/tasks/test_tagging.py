@@ -23,7 +23,7 @@ from bertworks.tasks.ner import CONLL2003, KLUE_NER
 from bertworks.tasks.tagging import TAGGING, Tagged, TagRows, entities, from_texts, labels, prepare, read
 from bertworks.tasks.tags import chunks
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
-from shared_data import needs_shared, shared
+from support.shared_data import needs_shared, shared
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PIECES = [

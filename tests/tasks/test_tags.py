@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bertworks.files import InputError
 from bertworks.tasks.conlleval import Counts, Scores, evaluate
 from bertworks.tasks.tags import Chunk, check_scheme, check_tag, chunks, to_iob2
-from shared_data import needs_shared, shared
+from support.shared_data import needs_shared, shared
 
 Phrases = list[tuple[str, int]]  # type, "" for O, and length
 

@@ -18,15 +18,15 @@ from bertworks.data.store import Store
 from bertworks.files import Diverged, InputError, NotWritten
 from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
-from bertworks.objectives import PretrainingObjective, Term
-from bertworks.pretrain import Phase, PretrainConfig, PretrainingFeed
+from bertworks.pretraining.run import Phase, PretrainConfig, PretrainingFeed
+from bertworks.reporting.log import read_log
 from bertworks.training import loop as loop_module
-from bertworks.training import parallel
+from bertworks.training import machine
 from bertworks.training.loop import LoopConfig
+from bertworks.training.objectives import PretrainingObjective, Term
 from bertworks.training.optim import OptimConfig
-from bertworks.training.report import read_log
 from bertworks.training.state import Progress, load_state
-from training.runs import ALONE, Feed, loop_of
+from support.loops import ALONE, Feed, loop_of
 
 TINY = dict(
     vocab_size=100, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
@@ -292,7 +292,7 @@ def test_the_fresh_start_is_the_seeds():
 
 HOLES = """
 import torch
-from bertworks.training.parallel import prepare_process, return_memory
+from bertworks.training.machine import prepare_process, return_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -320,10 +320,10 @@ def test_peak_memory_is_known_on_a_system_without_the_module_resource(monkeypatc
     import importlib.util
     import sys
 
-    from bertworks.training import parallel
+    from bertworks.training import machine
 
     monkeypatch.setitem(sys.modules, "resource", None)  # importing it fails, as on Windows
-    spec = importlib.util.spec_from_file_location("bertworks.training.parallel_there", parallel.__file__)
+    spec = importlib.util.spec_from_file_location("bertworks.training.machine_there", machine.__file__)
     there = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, there)  # its dataclasses look for their module
     spec.loader.exec_module(there)
@@ -538,6 +538,6 @@ def test_the_seed_of_a_gpu_is_within_its_range(tiny_store, tmp_path, monkeypatch
     seen = []
     monkeypatch.setattr(torch.cuda, "manual_seed", seen.append)
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=1, seed=2**63 - 1)
-    loop.world = parallel.World(0, 1, torch.device("cuda"))
+    loop.world = machine.World(0, 1, torch.device("cuda"))
     assert [loop._dropout_key(row) for row in (0, 1)] == [None, None]
     assert len({*seen}) == 2 and all(0 <= seed < 2**63 for seed in seen)

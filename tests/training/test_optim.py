@@ -9,13 +9,13 @@ import torch
 
 from bertworks.config import to_toml
 from bertworks.model.heads import build_model
-from bertworks.objectives import ClassificationObjective, PretrainingObjective
+from bertworks.reporting.log import read_log
+from bertworks.training.objectives import ClassificationObjective, PretrainingObjective
 from bertworks.training.optim import OptimConfig, Optimizer, layers_from_top, learning_rate
-from bertworks.training.report import read_log
 from parity.test_original_model import config_of, theirs
-from shared_data import needs_shared, shared
-from tiny_task import TINY
-from training.runs import loop_of
+from support.loops import loop_of
+from support.shared_data import needs_shared, shared
+from support.tiny_task import TINY
 
 ORACLE = "oracle/optimizer"
 CLASSIFIER = {"heads.classifier.weight": "output_weights", "heads.classifier.bias": "output_bias"}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from training.sittings import Sitting, records, state_of, tensors, weights, write_recipe
+from support.segments import Segment, records, state_of, tensors, weights, write_recipe
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def undisturbed(tiny_store, tmp_path_factory):
         key = tuple(settings.items())
         if key not in made:
             folder = tmp_path_factory.mktemp("undisturbed")
-            sitting = Sitting(write_recipe(folder, **settings), tiny_store.path, folder / "run")
+            sitting = Segment(write_recipe(folder, **settings), tiny_store.path, folder / "run")
             assert sitting.end() == 0, sitting.said.read_text()
             made[key] = folder / "run"
         return made[key]
@@ -47,7 +47,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, undistu
     recipe, rng = write_recipe(tmp_path, **settings), random.Random(str(settings))
     steps, kills = [], 0
     while kills < most:
-        sitting = Sitting(recipe, tiny_store.path, out)
+        sitting = Segment(recipe, tiny_store.path, out)
         sitting.wait_for_save(state_of(out), rng)
         if not sitting.processes[0].is_alive():
             break
@@ -55,7 +55,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, undistu
         assert sitting.end() == -9
         kills += 1
         steps.append(int(header(state_of(out))["step"]) if state_of(out).exists() else 0)
-    sitting = Sitting(recipe, tiny_store.path, out)
+    sitting = Segment(recipe, tiny_store.path, out)
     assert sitting.end() == 0, sitting.said.read_text()
     assert len({step for step in steps if 0 < step < 40}) >= min(most, 3), steps  # most kills came in the middle
     assert "resuming at step" in sitting.said.read_text()
@@ -87,7 +87,7 @@ def test_the_undisturbed_run_is_what_it_should_be(tiny_store, undisturbed):
 def test_sigterm_saves_and_the_same_line_goes_on(tiny_store, undisturbed, tmp_path):
     settings = {"precision": "float32"}
     recipe, out = write_recipe(tmp_path, **settings), tmp_path / "run"
-    sitting = Sitting(recipe, tiny_store.path, out)
+    sitting = Segment(recipe, tiny_store.path, out)
     sitting.wait_for_save(state_of(out), random.Random(1))
     sitting.processes[0].terminate()
     assert sitting.end() == 3
@@ -96,27 +96,27 @@ def test_sigterm_saves_and_the_same_line_goes_on(tiny_store, undisturbed, tmp_pa
     assert f"stopped at step {step:,}, saved; type the same line again to go on" in said and "Traceback" not in said
     assert records(out)[-1]["step"] == step  # not one step was lost
     assert not (out / "results.json").exists() and not (out / "model").exists()
-    assert Sitting(recipe, tiny_store.path, out).end() == 0
+    assert Segment(recipe, tiny_store.path, out).end() == 0
     same(undisturbed(**settings), out)
 
 
 @pytest.mark.heavy
 def test_a_resumed_run_must_be_the_same_run(tiny_store, undisturbed, tmp_path):
     recipe, out = write_recipe(tmp_path, precision="float32"), tmp_path / "run"
-    sitting = Sitting(recipe, tiny_store.path, out)
+    sitting = Segment(recipe, tiny_store.path, out)
     sitting.wait_for_save(state_of(out), random.Random(1))
     sitting.processes[0].kill()
     sitting.end()
     before = state_of(out).read_bytes()
-    other = Sitting(recipe, tiny_store.path, out, "--optim.lr", "2e-3")
+    other = Segment(recipe, tiny_store.path, out, "--optim.lr", "2e-3")
     assert other.end() == 1
     assert "belongs to a run with other settings" in other.said.read_text()
     assert "Traceback" not in other.said.read_text()
     assert state_of(out).read_bytes() == before
     assert "lr = 0.001" in (out / "recipe.toml").read_text()
-    assert Sitting(recipe, tiny_store.path, out, "--loop.log-every", "5", "--loop.save-every", "7").end() == 0
+    assert Segment(recipe, tiny_store.path, out, "--loop.log-every", "5", "--loop.save-every", "7").end() == 0
     assert weights(out) == weights(undisturbed(precision="float32"))
-    finished = Sitting(recipe, tiny_store.path, out)
+    finished = Segment(recipe, tiny_store.path, out)
     assert finished.end() == 0 and "is finished" in finished.said.read_text()
 
 
@@ -125,7 +125,7 @@ def test_a_resumed_run_must_be_the_same_run(tiny_store, undisturbed, tmp_path):
 def test_two_processes_equal_one(tiny_store, tmp_path, dropout):
     recipe = write_recipe(tmp_path, steps=10, dropout=dropout, micro=5)
     for size in (1, 2):
-        sitting = Sitting(recipe, tiny_store.path, tmp_path / str(size), size=size)
+        sitting = Segment(recipe, tiny_store.path, tmp_path / str(size), size=size)
         assert sitting.end() == 0, sitting.said.read_text()
     one, two = tensors(tmp_path / "1"), tensors(tmp_path / "2")
     assert (one - two).norm() < 1e-6 * one.norm()
@@ -143,15 +143,15 @@ def test_two_processes_equal_one(tiny_store, tmp_path, dropout):
 def test_two_processes_stopped_and_resumed_by_one(tiny_store, tmp_path):
     """The number of processes is no part of a run: what two began, one can end."""
     recipe, out = write_recipe(tmp_path, steps=30, micro=5), tmp_path / "run"
-    sitting = Sitting(recipe, tiny_store.path, out, size=2)
+    sitting = Segment(recipe, tiny_store.path, out, size=2)
     sitting.wait_for_save(state_of(out), random.Random(2))
     for process in sitting.processes:
         process.terminate()
     assert sitting.end() == 3
     assert [process.exitcode for process in sitting.processes] == [3, 3]
     assert 0 < header(state_of(out))["step"] < 30
-    assert Sitting(recipe, tiny_store.path, out).end() == 0
-    assert Sitting(recipe, tiny_store.path, tmp_path / "whole").end() == 0
+    assert Segment(recipe, tiny_store.path, out).end() == 0
+    assert Segment(recipe, tiny_store.path, tmp_path / "whole").end() == 0
     one, two = tensors(out), tensors(tmp_path / "whole")
     assert (one - two).norm() < 1e-6 * one.norm()
 
@@ -160,7 +160,7 @@ def test_two_processes_stopped_and_resumed_by_one(tiny_store, tmp_path):
 def test_a_budget_in_hours_ends_on_one_step_for_all_processes(tiny_store, tmp_path):
     """Each process has its own clock; if each followed it, they would wait for each other for ever."""
     recipe = write_recipe(tmp_path, steps=0, micro=5)
-    sitting = Sitting(recipe, tiny_store.path, tmp_path / "run", "--loop.hours", "0.0001", size=2)
+    sitting = Segment(recipe, tiny_store.path, tmp_path / "run", "--loop.hours", "0.0001", size=2)
     assert sitting.end(60) == 0
     assert [process.exitcode for process in sitting.processes] == [0, 0]
 
@@ -169,7 +169,7 @@ def test_a_budget_in_hours_ends_on_one_step_for_all_processes(tiny_store, tmp_pa
 def test_a_batch_must_be_divisible_by_the_processes(tiny_store, tmp_path):
     recipe = write_recipe(tmp_path, steps=3)
     recipe.write_text(recipe.read_text().replace("batch_size = 36\n", "batch_size = 33\n"))
-    sitting = Sitting(recipe, tiny_store.path, tmp_path / "run", size=2)
+    sitting = Segment(recipe, tiny_store.path, tmp_path / "run", size=2)
     assert sitting.end() == 1
     assert "batch_size 33 is not divisible by the 2 processes" in sitting.said.read_text()
     assert "Traceback" not in sitting.said.read_text()
@@ -183,6 +183,6 @@ def test_the_same_line_under_torchrun(tiny_store, tmp_path):
     done = subprocess.run([*torchrun, "bertworks.cli", *line], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "two" / "results.json").read_text())["processes"] == 2
-    assert Sitting(recipe, tiny_store.path, tmp_path / "one").end() == 0
+    assert Segment(recipe, tiny_store.path, tmp_path / "one").end() == 0
     one, two = tensors(tmp_path / "one"), tensors(tmp_path / "two")
     assert (one - two).norm() < 1e-6 * one.norm()

@@ -9,7 +9,7 @@ import pytest
 
 from bertworks.files import InputError, NotWritten, held, remove_temporaries, write_json
 from bertworks.training.run import finished, locked, opened_run
-from training.runs import ALONE
+from support.loops import ALONE
 
 
 def test_a_folder_in_use_is_refused_by_name(tmp_path):

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from bertworks.config import load_recipe
-from bertworks.estimate import estimate
 from bertworks.files import Diverged, InputError
-from bertworks.objectives import Term
-from bertworks.pretrain import PretrainConfig, PretrainingFeed, pretrain
+from bertworks.pretraining.estimate import estimate
+from bertworks.pretraining.run import PretrainConfig, PretrainingFeed, pretrain
 from bertworks.training import loop as loop_module
-from bertworks.training import parallel
-from training.runs import loop_of
-from training.sittings import write_recipe
-from training.together import together
+from bertworks.training import machine
+from bertworks.training.objectives import Term
+from support.loops import loop_of
+from support.processes import together
+from support.segments import write_recipe
 
 pytestmark = pytest.mark.heavy
 
@@ -53,7 +53,7 @@ def train_with_a_slow_disk(rank, folder):
 
     loop_module.atomic_write = slow
     scores = iter([0.1, 0.2, 0.3])
-    with parallel.joined_world() as world:
+    with machine.joined_world() as world:
         model = linear()
         loop = loop_of(
             model, [batch()], folder, objective=Pull(), steps=3, eval_every=1, keep_best="accuracy",
@@ -70,7 +70,7 @@ def test_the_best_weights_are_equal_in_all_processes(tmp_path):
 
 
 def lose_one_update(rank, folder):
-    with parallel.joined_world() as world:
+    with machine.joined_world() as world:
         model = linear()
         loop = loop_of(model, [batch()], folder, objective=Pull(sick=rank == 1), steps=9, max_skipped=2)
         loop.world = world
@@ -85,13 +85,13 @@ def test_an_infinite_loss_in_one_process_skips_the_update_in_all(tmp_path):
 
 def resume_on_own_disk(rank, config, store, folder):
     """Each process has a run folder of its own; only the first one's has a state."""
-    parallel.matmul_peak = lambda *_: 1e12
+    machine.matmul_peak = lambda *_: 1e12
     results = pretrain(config, store, folder / str(rank), quiet=True)
     return results["steps"], results["tokens"], results["metrics"]
 
 
 def test_processes_without_a_common_disk_go_on_from_the_first_ones_state(tiny_store, tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel, "matmul_peak", lambda *_: 1e12)
+    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
     config = load_recipe(write_recipe(tmp_path, steps=6, micro=5), PretrainConfig)
     config = dataclasses.replace(config, loop=dataclasses.replace(config.loop, eval_every=0))
     whole = pretrain(config, tiny_store.path, tmp_path / "whole", quiet=True)
@@ -112,7 +112,7 @@ def test_processes_without_a_common_disk_go_on_from_the_first_ones_state(tiny_st
 
 
 def begin_with_own_settings(rank, config, store, folder):
-    parallel.matmul_peak = lambda *_: 1e12
+    machine.matmul_peak = lambda *_: 1e12
     rate = dataclasses.replace(config.optim, lr=1e-3 * (1 + rank))
     try:
         pretrain(dataclasses.replace(config, optim=rate), store, folder / "run", quiet=True)
@@ -131,7 +131,7 @@ def ask(rank):
     def question():
         raise InputError("no such folder here")
 
-    with parallel.joined_world() as world:
+    with machine.joined_world() as world:
         try:
             world.ask_first(question if world.main else lambda: "not asked")
         except InputError as error:
@@ -143,7 +143,7 @@ def test_an_error_of_the_first_process_is_raised_in_all():
 
 
 def estimate_together(rank, config, store):
-    parallel.matmul_peak = lambda *_: 1e12
+    machine.matmul_peak = lambda *_: 1e12
     return estimate(config, store, 2)
 
 

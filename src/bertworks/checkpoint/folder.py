@@ -26,11 +26,11 @@ from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
 from .families import family_in, family_of
+from .locate import CONFIG as CONFIG
+from .locate import find_model as find_model
+from .locate import move_in
+from .locate import run_name as run_name
 from .names import Family, heads_in
-from .places import CONFIG as CONFIG
-from .places import find_model as find_model
-from .places import move_in
-from .places import run_name as run_name
 from .weights import WEIGHTS, check_finite, read_weights
 
 _LABELLED = {"classifier", "tagger"}  # heads whose outputs have names

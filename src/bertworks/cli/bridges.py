@@ -10,8 +10,8 @@ def convert(argv: list[str]) -> None:
 
     import tyro
 
-    from ..checkpoint.convert import ConvertOptions
-    from ..checkpoint.convert import convert as run
+    from ..checkpoint.convert.conversion import ConvertOptions
+    from ..checkpoint.convert.conversion import convert as run
 
     def command(
         src: tyro.conf.Positional[Path],
@@ -53,7 +53,7 @@ def tokenizer_extend(argv: list[str]) -> None:
 
     import tyro
 
-    from ..checkpoint.extend import extend_folder
+    from ..checkpoint.convert.extension import extend_folder
 
     def run(folder: tyro.conf.Positional[Path], words: Path, out: Path) -> None:
         """Put words in the place of [unused] entries, then behind the last one, and write a new folder.

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from .. import suite as suites
-from .. import sweep as sweeps
 from ..config import find_recipe, load_recipe
+from ..experiments import suite as suites
+from ..experiments import sweep as sweeps
 from ..files import InputError
-from ..finetune import finetune, joined_job
-from ..finetune_job import OWN_TABLE_STEPS, FinetuneConfig
+from ..finetuning.job import OWN_TABLE_STEPS, FinetuneConfig
+from ..finetuning.run import finetune, joined_job
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.kinds import load_data, own_table, own_task

@@ -99,9 +99,9 @@ def features(argv: list[str]) -> None:
 
     import tyro
 
-    from ..feature_files import write_features, writer_for
-    from ..features import Extractor, FeatureConfig
-    from ..predict_files import Columns
+    from ..inference.feature_files import write_features, writer_for
+    from ..inference.features import Extractor, FeatureConfig
+    from ..inference.files import Columns
 
     def run(
         folder: tyro.conf.Positional[Path],

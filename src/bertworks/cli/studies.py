@@ -12,10 +12,10 @@ def study(argv: list[str]) -> None:
     import tyro
 
     from ..config import find_recipe
-    from ..study.dry import show
-    from ..study.plan import Sources, make_plan
-    from ..study.report import tables
-    from ..study.run import Options, alone, run_study
+    from ..experiments.dry import show
+    from ..experiments.plan import Sources, make_plan
+    from ..experiments.report import tables
+    from ..experiments.study import Options, alone, run_study
 
     def run(
         recipe: tyro.conf.Positional[str],

@@ -86,7 +86,7 @@ def submit(argv: list[str]) -> None:
             out: the zip file
             fill: majority answers tests without a run by the most frequent training label, as is usual for WNLI
         """
-        from ..submission import ENTRIES, submit
+        from ..experiments.submission import ENTRIES, submit
 
         results = submit(runs, data, out, fill == "majority")
         cut = sum(facts["cut"] for facts in results["files"].values())

@@ -14,9 +14,9 @@ def pretrain(argv: list[str]) -> None:
 
     import tyro
 
-    from ..estimate import estimate as estimate_run
-    from ..pretrain import PretrainConfig
-    from ..pretrain import pretrain as run
+    from ..pretraining.estimate import estimate as estimate_run
+    from ..pretraining.run import PretrainConfig
+    from ..pretraining.run import pretrain as run
 
     @dataclass(frozen=True)
     class Command:
@@ -48,8 +48,8 @@ def distill(argv: list[str]) -> None:
 
     import tyro
 
-    from ..distill import DistillConfig
-    from ..distill import distill as run
+    from ..pretraining.distill import DistillConfig
+    from ..pretraining.distill import distill as run
 
     @dataclass(frozen=True)
     class Command:
@@ -112,7 +112,7 @@ def _plot_quietly(run: Any) -> None:
     if os.environ.get("RANK", "0") != "0":  # one process of a torchrun draws
         return
     try:
-        from ..plots import plot_runs
+        from ..reporting.figures import plot_runs
 
         files = plot_runs([run], run / "curves")
         print(f"curves: {', '.join(map(str, files))}", file=sys.stderr)
@@ -149,7 +149,7 @@ def static(argv: list[str]) -> None:
     import tyro
 
     from ..files import InputError
-    from ..static import StaticConfig, read_static, train_static
+    from ..pretraining.static import StaticConfig, read_static, train_static
 
     def run(
         out: Path,
@@ -194,8 +194,8 @@ def evaluate(argv: list[str]) -> None:
 
     import tyro
 
-    from ..evaluate import evaluate as judge
     from ..files import to_json, write_json
+    from ..inference.evaluate import evaluate as judge
 
     def run(
         model: Path,
@@ -222,8 +222,8 @@ def compare(argv: list[str]) -> None:
 
     import tyro
 
-    from ..compare import compare as compare_runs
-    from ..compare import table
+    from ..experiments.compare import compare as compare_runs
+    from ..experiments.compare import table
     from ..files import write_json
 
     def run(

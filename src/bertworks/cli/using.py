@@ -12,7 +12,7 @@ def fill_mask(argv: list[str]) -> None:
 
     import tyro
 
-    from ..predictor import Predictor
+    from ..inference.predictor import Predictor
 
     def run(folder: tyro.conf.Positional[Path], text: tyro.conf.Positional[str], top_k: int = 5) -> None:
         """The likeliest pieces for each [MASK], with their probabilities.
@@ -40,8 +40,8 @@ def predict(argv: list[str]) -> None:
     import tyro
 
     from ..files import InputError, to_json
-    from ..predict_files import Columns, predict_file, predict_texts
-    from ..predictor import Predictor
+    from ..inference.files import Columns, predict_file, predict_texts
+    from ..inference.predictor import Predictor
 
     def run(
         folder: tyro.conf.Positional[Path],
@@ -92,9 +92,9 @@ def plot(argv: list[str]) -> None:
 
     import tyro
 
+    from ..experiments.figures import plot_study, read_study
     from ..files import InputError
-    from ..plots import plot_runs
-    from ..study.pictures import plot_study, read_study
+    from ..reporting.figures import plot_runs
 
     def run(
         folders: tyro.conf.Positional[tuple[Path, ...]],
@@ -134,8 +134,8 @@ def demo(argv: list[str]) -> None:
 
     import tyro
 
-    from ..demo import DemoConfig, default_config
-    from ..demo import demo as run
+    from ..demo.run import DemoConfig, default_config
+    from ..demo.run import demo as run
 
     @dataclass(frozen=True)
     class Command:

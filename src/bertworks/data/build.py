@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, NotWritten, held, read_json, remove_temporaries, shorten, write_json
+from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from .corpus import InputOptions, Reader
 from .encode import Part
 from .manifest import FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, check_shape, read_manifest
 from .merge import ShardPlan, plan_shards, save_array, write_shard
-from .progress import Progress
 from .sentences import check_documents, first_documents
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 from .workers import Workers

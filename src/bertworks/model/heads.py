@@ -1,4 +1,4 @@
-"""Heads on the encoder, and the model that holds both. No loss in here: objectives.py reads what these give.
+"""Heads on the encoder, and the model that holds both. No loss in here: training/objectives.py reads what these give.
 
 Shapes: M masked positions, B sequences, L positions, T rows of a packed batch, D hidden width, V vocabulary, K labels.
 """

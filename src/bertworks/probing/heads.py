@@ -19,12 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..evaluate import Finetuned, Trial
 from ..files import InputError
+from ..inference.evaluate import Finetuned, Trial
 from ..model.encoder import Encoder
+from ..reporting.log import duration
 from ..tasks.base import Judged, Task
-from ..training.parallel import facts
-from ..training.report import duration
+from ..training.machine import facts
 from .inside import has_attention
 from .pictures import heat_map
 

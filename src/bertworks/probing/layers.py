@@ -24,10 +24,10 @@ from sklearn.linear_model import LogisticRegression
 
 from ..files import InputError
 from ..model.encoder import Encoder
-from ..sheets import Sheet, points
+from ..reporting.log import duration
+from ..reporting.tables import Sheet, points
 from ..tasks.inputs import Inputs
-from ..training.parallel import facts
-from ..training.report import duration
+from ..training.machine import facts
 from .controls import by_lexicon, by_type
 from .inside import Floats, Inside
 from .items import Items

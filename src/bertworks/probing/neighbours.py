@@ -17,7 +17,7 @@ from ..data.corpus import InputOptions, Reader
 from ..data.sentences import split_sentences
 from ..files import InputError
 from ..tokenizer import normalize
-from ..training.parallel import facts
+from ..training.machine import facts
 from .inside import BATCH, Floats, Forms, Inside, cosine
 
 SENTENCES = 1024  # that are tokenized together

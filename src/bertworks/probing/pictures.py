@@ -1,4 +1,4 @@
-"""The pictures of the probes: lines over layers, and maps of numbers. Colours as in plots.py."""
+"""The pictures of the probes: lines over layers, and maps of numbers. Colours as in reporting/figures.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, write_json
-from ..fonts import text_width
-from ..plots import COLOURS, GREY, legend_columns, new_figure, save_figure
+from ..reporting.figures import COLOURS, GREY, legend_columns, new_figure, save_figure
+from ..reporting.fonts import text_width
 
 
 def lines(

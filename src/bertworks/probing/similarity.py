@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from ..files import InputError
 from ..model.pair import Pair
-from ..sheets import Sheet
-from ..training.parallel import facts
+from ..reporting.tables import Sheet
+from ..training.machine import facts
 from .inside import Floats, Inside, Span, cosine
 from .pictures import heat_map, lines
 

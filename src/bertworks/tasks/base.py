@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 from torch import Tensor
 
 from ..model.heads import HeadName
-from ..objectives import Objective
 from ..tokenizer import Tokenizer
+from ..training.objectives import Objective
 from .inputs import Inputs
 from .rows import checked_rows
 

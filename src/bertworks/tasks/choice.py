@@ -17,8 +17,8 @@ from torch import Tensor, from_numpy
 from torch.nn import functional as F
 
 from ..files import InputError, shorten
-from ..objectives import IGNORED, ChoiceObjective
 from ..tokenizer import Tokenizer
+from ..training.objectives import IGNORED, ChoiceObjective
 from .base import Judged, Kind, Limits, Task, no_names
 from .classification import frame
 from .inputs import Inputs

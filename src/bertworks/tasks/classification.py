@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..files import InputError, shorten
-from ..objectives import IGNORED, ClassificationObjective
 from ..tokenizer import Tokenizer, cut_lengths, normalize
+from ..training.objectives import IGNORED, ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .metrics import METRICS, guessing

@@ -1,7 +1,7 @@
 """GLUE tasks (paper, section 4.1) from the official TSV files: columns are found by the names in their headers.
 
 Metrics are GLUE's; the first is the one of the paper's table 1. Labels are in the order of the original code, or of the
-numbers in the files. No test file has labels: submission.py makes what the leaderboard judges.
+numbers in the files. No test file has labels: experiments/submission.py makes what the leaderboard judges.
 """
 
 from .base import Task

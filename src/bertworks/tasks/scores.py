@@ -6,9 +6,9 @@ Shapes: S sequences, T tokens of all sequences, K outputs of the head.
 import torch
 from torch import Tensor
 
+from ..model.frozen import for_inference
 from ..model.heads import TOKEN_HEADS, Model
-from ..model.inference import for_inference
-from ..training.parallel import World
+from ..training.machine import World
 from .inputs import Inputs
 
 

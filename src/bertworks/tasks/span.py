@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..files import InputError, shorten
-from ..objectives import IGNORED, SpanObjective
 from ..tokenizer import Tokenizer
+from ..training.objectives import IGNORED, SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
 from .base import Judged, Kind, Limits, Task, no_names
 from .inputs import Inputs, Rows

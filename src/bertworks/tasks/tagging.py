@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..files import InputError, shorten
-from ..objectives import IGNORED, TaggingObjective
 from ..tokenizer import Encoding, Tokenizer, compose, continues_letter
+from ..training.objectives import IGNORED, TaggingObjective
 from .base import Judged, Kind, Limits, Task
 from .conlleval import evaluate
 from .inputs import Inputs

@@ -21,13 +21,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..config import check_least, check_seed
 from ..files import Diverged, InputError, atomic_write
-from ..objectives import Batch, DropoutKey, Objective
+from ..reporting.log import Reporter
+from .machine import World, compute_dtype, peak_memory, return_memory
+from .objectives import Batch, DropoutKey, Objective
 from .optim import Optimizer
-from .parallel import World, compute_dtype, peak_memory, return_memory
-from .report import Reporter
 from .signals import Stop, caught_signals
 from .state import Progress, check_tensors, damaged, save_state
-from .window import Window
+from .totals import Window
 
 BEST = "best.safetensors"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..files import InputError, NotWritten, held, remove_temporaries
-from ..run_files import RESULTS, read_results
-from .parallel import World
+from ..reporting.run_files import RESULTS, read_results
+from .machine import World
 
 LOCK = ".lock"
 STATE_FOLDER = "state"

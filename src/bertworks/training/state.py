@@ -16,8 +16,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..files import InputError, NotWritten, atomic_write, parse_json, shorten
+from .machine import World
 from .optim import Optimizer
-from .parallel import World
 
 STATE = "state.safetensors"
 

@@ -1,0 +1,201 @@
+"""A model of any known kind to a model folder (`bertworks convert`): mapped, written, read back and compared.
+
+The folder is made beside its place and put there only when it has passed: every tensor of the source is in it, as it
+was, and both compute the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...files import InputError, read_json
+from ...model.heads import Model
+from ..folder import CONFIG, assemble, check_size, load_model, save_folder
+from ..locate import new_folder
+from ..metadata import kept_of
+from ..pooling import Pooling, write_pooling
+from ..weights import check_finite
+from .resize import with_positions, without_heads
+from .sources import Source, read_source
+
+TOLERANCE = 1e-5  # of what two models compute from the same weights
+LENGTH = 16  # tokens of the text they are compared on
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """What shall be other than in the source."""
+
+    to: Literal["folder", "sentence-transformers"] = "folder"  # sentence-transformers: the encoder alone, with pooling
+    drop_heads: bool = False  # write the encoder alone
+    positions: int = 0  # longest input: position table cut, or gone through again (tiled); 0: as it is
+    do_lower_case: bool | None = None  # of a vocab.txt that does not say it: --do-lower-case or --cased
+    hidden_act: Literal["gelu", "gelu_new"] | None = None  # of a TensorFlow checkpoint older than February 2019: gelu
+    pooling: str | None = None  # for sentence-transformers: cls, max, mean, ...; left out: the source's, or mean
+    normalize: bool | None = None  # for sentence-transformers: vectors of length 1; left out: as in the source, or not
+    allow_pickle: bool = False  # read a pytorch_model.bin or its shards, by torch's restricted loader
+
+
+class Row(NamedTuple):
+    """One tensor of the mapping."""
+
+    theirs: str  # the source's name
+    ours: str
+    shape: tuple[int, ...]  # as it is written
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was done, for the reader."""
+
+    what: str  # the source
+    mapping: list[Row]
+    ignored: dict[str, str]  # name in the source: why
+    notes: list[str]  # warnings, and what became other than it was
+    tensor_difference: float  # largest, between a tensor of the source and the same one read back
+    output_difference: float  # largest, between what both compute from one text
+
+
+def convert(source: Path | str, out: Path | str, options: ConvertOptions | None = None) -> Converted:
+    """Write the model in `source` to the new folder `out`, read it back and compare.
+
+    Raises InputError if the source is none that is known, is damaged or contradicts itself, or if `out` holds anything.
+    """
+    options, out = options or ConvertOptions(), Path(out)
+    if options.to == "folder" and (options.pooling is not None or options.normalize is not None):
+        raise InputError("--pooling and --normalize are for --to sentence-transformers; add it, or leave them out")
+    with new_folder(out) as staging:
+        return _converted(source, staging, out, options)
+
+
+def _converted(source: Path | str, staging: Path, out: Path, options: ConvertOptions) -> Converted:
+    """The model is in `staging`, to be moved to `out`. Raises InputError if what is read back differs."""
+    found = read_source(source, options.do_lower_case, options.hidden_act, options.allow_pickle)
+    check_finite({found.names[name]: tensor for name, tensor in found.tensors.items()}, found.folder)
+    model = assemble(found.config, found.settings, found.tensors, found.folder, finite=False)
+    changed, notes = _changed(model, found, options)
+    _write(staging, changed, found, options)
+    converted = _compared(model, load_model(staging), found, notes)
+    if converted.tensor_difference > 0 or converted.output_difference > TOLERANCE:
+        raise InputError(
+            f"{out}: not written: read back, tensors differ by {converted.tensor_difference:.2g} and outputs by "
+            f"{converted.output_difference:.2g}; this is an error of bertworks or of the disk"
+        )
+    return converted
+
+
+def _compared(model: Model, back: Model, found: Source, notes: list[str]) -> Converted:
+    """The report on the source's model and the one that was read back."""
+    canonical = {ours: found.family.their_name(ours) for ours in model.state_dict()}
+    return Converted(
+        what=found.what,
+        mapping=[Row(found.names[canonical[ours]], ours, tuple(t.shape)) for ours, t in back.state_dict().items()],
+        ignored=found.ignored | _copies(found, canonical) | _dropped(found, canonical, back),
+        notes=notes,
+        tensor_difference=_tensor_difference(found, canonical, back),
+        output_difference=_output_difference(model, back),
+    )
+
+
+def _copies(found: Source, canonical: dict[str, str]) -> dict[str, str]:
+    """Tensors that the source holds twice; `assemble` has seen that they are equal."""
+    twice = found.tensors.keys() - canonical.values()
+    return {found.names[name]: "equal copy of a tensor it is tied to" for name in sorted(twice)}
+
+
+def _dropped(found: Source, canonical: dict[str, str], back: Model) -> dict[str, str]:
+    """Tensors that the model written has no place for."""
+    left = sorted(canonical.keys() - back.state_dict().keys())
+    return {found.names[canonical[ours]]: "part of a head that was left out" for ours in left}
+
+
+def _changed(model: Model, found: Source, options: ConvertOptions) -> tuple[Model, list[str]]:
+    """The model that is written, and what is to be said about it."""
+    notes = []
+    kinds = {str(t.dtype).removeprefix("torch.") for t in found.tensors.values()} - {"float32"}
+    if kinds:
+        how = "values are rounded" if "float64" in kinds else "every value stays what it was"
+        notes.append(f"{' and '.join(sorted(kinds))} became float32; {how}")
+    if found.tokenizer is None:
+        notes.append("warning: there is no tokenizer beside the weights, so none is written")
+    elif spare := check_size(found.tokenizer, model.config, str(found.folder)):
+        notes.append(spare)
+    had = model.config.max_length
+    if options.positions not in (0, had):
+        model = with_positions(model, options.positions)
+        if options.positions > had:
+            notes.append(
+                f"warning: positions {had} to {options.positions - 1} are copies of the first ones; train the model on "
+                f"longer texts before you rely on more than {had} tokens"
+            )
+        else:
+            notes.append(f"positions cut from {had} to {options.positions}")
+    if model.heads and (options.drop_heads or options.to == "sentence-transformers"):
+        notes.append(f"heads left out: {', '.join(model.heads)}")
+        model = without_heads(model)
+    if found.pooling and options.to == "folder":
+        notes.append("the source's pooling is left out; --to sentence-transformers keeps it")
+    return model, notes
+
+
+def _write(folder: Path, model: Model, found: Source, options: ConvertOptions) -> None:
+    """Everything of the new folder."""
+    kept = kept_of(found.folder, found.settings, model)
+    if options.positions:
+        kept["max_length"] = options.positions
+    facts = {"title": "Converted encoder", "made": f"converted by bertworks from a {found.what}"}
+    save_folder(folder, model, found.tokenizer, facts, **kept)
+    if options.to == "folder":
+        return
+    if read_json(folder / CONFIG)["model_type"] == "bertworks" or found.tokenizer is None:
+        why = "has no tokenizer" if found.tokenizer is None else "is of a kind that transformers does not compute"
+        raise InputError(f"{found.folder}: this model {why}, so sentence-transformers cannot load it")
+    pooling = found.pooling or Pooling()
+    length = kept["max_length"] if options.positions or not pooling.max_length else pooling.max_length
+    chosen = replace(
+        pooling,
+        modes=(options.pooling,) if options.pooling else pooling.modes,
+        normalize=pooling.normalize if options.normalize is None else options.normalize,
+        max_length=length,
+    )
+    write_pooling(folder, chosen, model.encoder.width)
+
+
+# ---- the check
+
+
+def _tensor_difference(found: Source, canonical: dict[str, str], back: Model) -> float:
+    """Largest difference between the source's tensors in float32 and those that were read back.
+
+    Of a position table the rows that both have are compared.
+    """
+    worst = 0.0
+    for ours, tensor in back.state_dict().items():
+        original = found.tensors[canonical[ours]].to(torch.float32)
+        rows = min(len(original), len(tensor))
+        worst = max(worst, _furthest(original[:rows], tensor[:rows]))
+    return worst
+
+
+@torch.no_grad()
+def _output_difference(one: Model, other: Model) -> float:
+    """Largest difference of what two models compute from one fixed text, padding beside it."""
+    length = min(LENGTH, one.config.max_length, other.config.max_length)
+    ids = torch.arange(1, 2 * length + 1).view(2, length) * 7919 % one.config.vocab_size
+    mask = torch.ones(2, length, dtype=torch.bool)
+    mask[1, length // 2 :] = False
+    outs = [model.encoder(ids, mask) for model in (one, other)]
+    pairs: list[Callable[[int], Tensor]] = [lambda i: outs[i].packed]
+    if all(out.pooled is not None for out in outs):
+        pairs.append(lambda i: outs[i].pooled)
+    if "mlm" in other.heads:
+        pairs.append(lambda i: (one, other)[i].masked_lm_logits(outs[i].packed))
+    return max(_furthest(get(0), get(1)) for get in pairs)
+
+
+def _furthest(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max()) if one.numel() else 0.0

@@ -1,0 +1,72 @@
+"""Models made anew from another's weights: fewer or more positions, a longer vocabulary, without heads.
+
+Shapes: P positions, V vocabulary, E width of the embedding tables.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ...files import InputError
+from ...model.config import ModelConfig
+from ...model.heads import BARE, Model, build_model
+from ...model.top import TopConfig
+
+LONGEST = 1 << 20  # positions; more is a slip of the hand, and no memory holds it
+_POSITIONS = re.compile(r"encoder\.(left\.|right\.)?embeddings\.position\.weight")
+_WORDS = re.compile(r"encoder\.(left\.|right\.)?embeddings\.word\.weight|heads\.mlm\.(bias|decoder\.weight)")
+
+
+def rebuilt(model: Model, config: ModelConfig, changes: Mapping[str, Tensor], heads: bool = True) -> Model:
+    """A model with these heads or none, this config and these tensors (our names) in place of the old ones."""
+    labels = next((model.heads[name].out_features for name in ("classifier", "tagger") if name in model.heads), 0)
+    keep = tuple(model.heads) if heads else ()
+    top: TopConfig = model.top.config if heads and model.top is not None else BARE
+    with_head = {"roberta": {"classifier"}, "distilbert": {*model.heads}}.get(config.family, set()) & {*model.heads}
+    pooler = model.encoder.pooler is not None and (heads or not with_head)
+    with torch.device("meta"):
+        new = build_model(config, keep, labels, pooler=pooler, top=top)  # type: ignore[arg-type]
+    state = {**model.state_dict(), **changes}
+    new.load_state_dict({name: state[name] for name in new.state_dict()}, assign=True)
+    return new.eval()
+
+
+def without_heads(model: Model) -> Model:
+    """The encoder alone; its pooler stays, unless it is a head's first matrix (RoBERTa's classifier, DistilBERT)."""
+    return rebuilt(model, model.config, {}, heads=False)
+
+
+def with_positions(model: Model, length: int) -> Model:
+    """The same for inputs of up to `length` tokens: the table cut, or gone through again from its first position.
+
+    Tiled positions are a start for training on longer texts: at first a token cannot be told from one P before it.
+    Raises InputError if the model has no learned position table.
+    """
+    config, offset = model.config, model.config.position_offset
+    tables = {name: table for name, table in model.state_dict().items() if _POSITIONS.fullmatch(name)}
+    if not tables or config.position_embedding_type != "learned":
+        raise InputError("this model has no learned position table to cut or extend; leave --positions out")
+    if not 3 <= length <= LONGEST:
+        raise InputError(f"{length} positions; expected at least 3, at most {LONGEST:,}")
+    rows = torch.cat([torch.arange(offset), offset + torch.arange(length) % config.max_length])
+    changed = {name: table[rows] for name, table in tables.items()}  # (P, E) each
+    return rebuilt(model, replace(config, max_position_embeddings=length + offset), changed)
+
+
+def with_rows(model: Model, pieces: Mapping[int, Sequence[int]]) -> Model:
+    """The same with a changed or longer vocabulary: row i becomes the mean of the old rows `pieces[i]`.
+
+    So do the entries of the masked-LM head's bias, and the rows of a decoder of its own. New ids follow the old ones.
+    """
+    size = max(model.config.vocab_size, *(number + 1 for number in pieces))
+    changed = {}
+    for name, table in model.state_dict().items():
+        if _WORDS.fullmatch(name):
+            new = torch.cat([table, table.new_zeros(size - len(table), *table.shape[1:])])  # (V, E) or (V,)
+            for number, old in pieces.items():
+                new[number] = table[list(old)].mean(0)
+            changed[name] = new
+    return rebuilt(model, replace(model.config, vocab_size=size), changed)

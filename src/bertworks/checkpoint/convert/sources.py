@@ -1,0 +1,137 @@
+"""What can be converted: a Hugging Face folder, one with a pytorch_model.bin, an original TensorFlow checkpoint.
+
+Each becomes a `Source`: settings and tensors under Hugging Face's full names, and how the source calls them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...files import InputError, clip
+from ...model.config import ModelConfig
+from ...tokenizer import Tokenizer
+from .. import hf
+from ..families import family_in
+from ..folder import CONFIG, check_size, find_model, read_config
+from ..names import Family
+from ..pooling import Pooling, read_pooling
+from ..weights import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS, read_shards, read_weights
+from .tensorflow import read_original
+from .tensorflow_files import prefixes
+
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model as it was found."""
+
+    what: str  # for the reader of a report
+    folder: Path
+    config: ModelConfig
+    family: Family
+    settings: dict[str, Any]  # as a config.json has them
+    tensors: dict[str, Tensor]  # by Hugging Face's full names, of the type they are stored in
+    names: dict[str, str]  # Hugging Face's full name: the source's
+    ignored: dict[str, str]  # the source's name: why it is no part of a model
+    tokenizer: Tokenizer | None
+    pooling: Pooling | None  # of a sentence-transformers folder
+
+
+def read_source(
+    path: Path | str, do_lower_case: bool | None = None, hidden_act: str | None = None, allow_pickle: bool = False
+) -> Source:
+    """The model that `path` means: a model, run or sentence-transformers folder, or a TensorFlow checkpoint.
+
+    do_lower_case: of a vocab.txt that does not say it. hidden_act: see `tf.read_original`. allow_pickle: read a
+    pytorch_model.bin or its shards, by torch's restricted loader. Raises InputError if it is none of these, or damaged.
+    """
+    folder, pooling = read_pooling(find_model(path))
+    if not (folder / CONFIG).exists():
+        return _original(path, do_lower_case, hidden_act)
+    if hidden_act is not None:
+        raise InputError(f"{folder}: {CONFIG} says which activation was trained; leave --hidden-act out")
+    config, settings = read_config(folder)
+    what, raw = _weights(folder, allow_pickle)
+    family = family_in(config.family, raw, settings)
+    every = family.canonical({name: name for name in raw}, str(folder))
+    names = every if config.tie_word_embeddings else family.untied(every)
+    tensors = {name: raw[theirs] for name, theirs in names.items()}
+    ignored = dict.fromkeys(raw.keys() - every.values(), "nothing that is learned")
+    ignored |= dict.fromkeys(family.unread_in(raw), "a pooler that a model of this class does not read")
+    ignored |= dict.fromkeys({*every.values()} - {*names.values()}, "not read beside a decoder's own bias")
+    tokenizer = _tokenizer(folder, config, do_lower_case)
+    return Source(what, folder, config, family, settings, tensors, names, ignored, tokenizer, pooling)
+
+
+def _original(path: Path | str, do_lower_case: bool | None, hidden_act: str | None) -> Source:
+    """A TensorFlow checkpoint."""
+    if Path(path).is_dir() and not prefixes(Path(path)):
+        raise InputError(f"{path}: neither {CONFIG} nor a TensorFlow checkpoint (.index) in this folder")
+    read = read_original(path, hidden_act)
+    folder = read.prefix.parent
+    config = hf.config_from_hf(read.settings, str(folder))
+    return Source(
+        what=f"TensorFlow checkpoint {read.prefix.name}",
+        folder=folder,
+        config=config,
+        family=family_in(config.family, read.tensors, read.settings),
+        settings=read.settings,
+        tensors=read.tensors,
+        names=read.names,
+        ignored=read.ignored,
+        tokenizer=_tokenizer(folder, config, do_lower_case),
+        pooling=None,
+    )
+
+
+def _weights(folder: Path, allow_pickle: bool) -> tuple[str, Mapping[str, Tensor]]:
+    """What kind of folder it is, and its tensors by their own names."""
+    found = next((name for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (folder / name).exists()), None)
+    if found not in (PICKLE, PICKLE_INDEX):
+        return f"folder with {found}", read_weights(folder)
+    if not allow_pickle:
+        raise InputError(
+            f"{folder}: no {WEIGHTS}, only {found}, a pickle; --allow-pickle reads it by torch's restricted loader, "
+            "which makes tensors and executes nothing else"
+        )
+    whole = read_pickle(folder / PICKLE) if found == PICKLE else read_shards(folder, PICKLE_INDEX, read_pickle)
+    return f"folder with {found}", whole
+
+
+def read_pickle(file: Path) -> dict[str, Tensor]:
+    """The tensors of a file that torch.save wrote; nothing but tensors is made, and no code runs.
+
+    Raises InputError if it is damaged or holds anything else.
+    """
+    try:
+        found = torch.load(file, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except Exception as error:  # a damaged one ends in whatever the loader trips over: IndexError, struct.error, ...
+        why = clip(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
+        raise InputError(f"{file}: not tensors alone, or damaged; nothing in it was executed ({why})") from None
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise InputError(f"{file}: found a {type(found).__name__}; expected tensors by their names (a state dict)")
+    return {str(name): tensor for name, tensor in found.items()}
+
+
+def _tokenizer(folder: Path, config: ModelConfig, do_lower_case: bool | None) -> Tokenizer | None:
+    """The tokenizer beside the weights; None if there is none."""
+    found = [name for name in _VOCABULARIES if next(folder.glob(name), None)]
+    if not found:
+        return None
+    try:
+        tokenizer = Tokenizer.load(folder, do_lower_case)
+    except InputError as error:
+        if do_lower_case is None and "lowercase=True" in str(error):
+            raise InputError(
+                f"{folder}: its vocab.txt does not say whether it is cased; add --do-lower-case (uncased) or --cased"
+            ) from None
+        raise
+    check_size(tokenizer, config, f"{folder / found[0]}")
+    return tokenizer

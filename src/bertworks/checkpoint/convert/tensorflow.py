@@ -1,0 +1,162 @@
+"""Checkpoints of google-research/bert and google-research/albert under Hugging Face's names.
+
+One table of scopes a family leads from their names to the ones that `hf` knows; from there on a checkpoint is read like
+any folder. Kernels are [in, out] there and are turned here. `gelu` of both programs is the tanh form, `gelu_new` here:
+that of BERT since February 2019; the checkpoints it published before were trained with the exact form.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...files import InputError, read_table
+from ..names import listed
+from .tensorflow_files import BFLOAT16, Bundle, find_prefix, open_bundle
+
+CONFIGS = {"bert_config.json": "bert", "albert_config.json": "albert"}  # file beside a checkpoint: its family
+_HEADS = {  # whole variables, by their names in run_classifier.py and run_squad.py
+    "output_weights": "classifier.weight",
+    "output_bias": "classifier.bias",
+    "cls/squad/output_weights": "qa_outputs.weight",
+    "cls/squad/output_bias": "qa_outputs.bias",
+}
+BERT_VARIABLES = _HEADS | {
+    "bert/embeddings/word_embeddings": "bert.embeddings.word_embeddings.weight",
+    "bert/embeddings/position_embeddings": "bert.embeddings.position_embeddings.weight",
+    "bert/embeddings/token_type_embeddings": "bert.embeddings.token_type_embeddings.weight",
+    "cls/predictions/output_bias": "cls.predictions.bias",
+    "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
+    "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
+}
+BERT_SCOPES = {  # with a kernel and a bias, or with gamma and beta
+    "bert/embeddings/LayerNorm": "bert.embeddings.LayerNorm",
+    "bert/encoder/layer_{}/attention/self/query": "bert.encoder.layer.{}.attention.self.query",
+    "bert/encoder/layer_{}/attention/self/key": "bert.encoder.layer.{}.attention.self.key",
+    "bert/encoder/layer_{}/attention/self/value": "bert.encoder.layer.{}.attention.self.value",
+    "bert/encoder/layer_{}/attention/output/dense": "bert.encoder.layer.{}.attention.output.dense",
+    "bert/encoder/layer_{}/attention/output/LayerNorm": "bert.encoder.layer.{}.attention.output.LayerNorm",
+    "bert/encoder/layer_{}/intermediate/dense": "bert.encoder.layer.{}.intermediate.dense",
+    "bert/encoder/layer_{}/output/dense": "bert.encoder.layer.{}.output.dense",
+    "bert/encoder/layer_{}/output/LayerNorm": "bert.encoder.layer.{}.output.LayerNorm",
+    "bert/pooler/dense": "bert.pooler.dense",
+    "cls/predictions/transform/dense": "cls.predictions.transform.dense",
+    "cls/predictions/transform/LayerNorm": "cls.predictions.transform.LayerNorm",
+}
+ALBERT_VARIABLES = _HEADS | {
+    "bert/embeddings/word_embeddings": "albert.embeddings.word_embeddings.weight",
+    "bert/embeddings/position_embeddings": "albert.embeddings.position_embeddings.weight",
+    "bert/embeddings/token_type_embeddings": "albert.embeddings.token_type_embeddings.weight",
+    "cls/predictions/output_bias": "predictions.bias",
+    "cls/seq_relationship/output_weights": "sop_classifier.classifier.weight",
+    "cls/seq_relationship/output_bias": "sop_classifier.classifier.bias",
+}
+_GROUP = "bert/encoder/transformer/group_{}/inner_group_0"
+_LAYER = "albert.encoder.albert_layer_groups.{}.albert_layers.0"
+ALBERT_SCOPES = {
+    "bert/embeddings/LayerNorm": "albert.embeddings.LayerNorm",
+    "bert/encoder/embedding_hidden_mapping_in": "albert.encoder.embedding_hidden_mapping_in",
+    f"{_GROUP}/attention_1/self/query": f"{_LAYER}.attention.query",
+    f"{_GROUP}/attention_1/self/key": f"{_LAYER}.attention.key",
+    f"{_GROUP}/attention_1/self/value": f"{_LAYER}.attention.value",
+    f"{_GROUP}/attention_1/output/dense": f"{_LAYER}.attention.dense",
+    f"{_GROUP}/LayerNorm": f"{_LAYER}.attention.LayerNorm",
+    f"{_GROUP}/ffn_1/intermediate/dense": f"{_LAYER}.ffn",
+    f"{_GROUP}/ffn_1/intermediate/output/dense": f"{_LAYER}.ffn_output",
+    f"{_GROUP}/LayerNorm_1": f"{_LAYER}.full_layer_layer_norm",
+    "bert/pooler/dense": "albert.pooler",
+    "cls/predictions/transform/dense": "predictions.dense",
+    "cls/predictions/transform/LayerNorm": "predictions.LayerNorm",
+}
+NAMES = {"bert": (BERT_VARIABLES, BERT_SCOPES), "albert": (ALBERT_VARIABLES, ALBERT_SCOPES)}
+KINDS = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
+_IGNORED = {
+    "optimizer slot": re.compile(r".*/(adam_[mv]|lamb_[mv]|Adam(_1)?|LAMB(_1)?|Momentum|ExponentialMovingAverage)"),
+    "count of training steps": re.compile(r"global_step|save_counter|(.*/)?beta[12]_power(_\d+)?"),
+}
+
+
+@dataclass(frozen=True)
+class OriginalCheckpoint:
+    """A checkpoint in Hugging Face's words."""
+
+    prefix: Path
+    settings: dict[str, Any]  # as a config.json has them
+    tensors: dict[str, Tensor]  # by Hugging Face's names, kernels turned, of the type they are stored in
+    names: dict[str, str]  # Hugging Face's name: the original's
+    ignored: dict[str, str]  # the original's name: why it is no part of a model
+
+
+def read_original(path: Path | str, hidden_act: str | None = None) -> OriginalCheckpoint:
+    """The checkpoint that `path` means (`tf_files.find_prefix`) with the config file beside it.
+
+    hidden_act: in place of what the config file says, for checkpoints older than the tanh form. Raises InputError if
+    anything is missing or damaged, or a tensor has a name that neither program gives.
+    """
+    prefix = find_prefix(path)
+    settings = read_settings(prefix.parent)
+    if hidden_act is not None:
+        settings["hidden_act"] = hidden_act
+    bundle = open_bundle(prefix)
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in bundle.variables:
+        raise InputError(
+            f"{prefix}: a checkpoint of objects (Keras, TensorFlow 2); only those named by variable are read"
+        )
+    ignored = {name: why for name in bundle.variables for why, names in _IGNORED.items() if names.fullmatch(name)}
+    names = {name: hf_name(name, settings["model_type"]) for name in bundle.variables.keys() - ignored.keys()}
+    unknown = sorted(name for name, theirs in names.items() if theirs is None)
+    if unknown:
+        raise InputError(
+            f"{prefix}: {len(unknown)} variables that are no part of {settings['model_type'].upper()} as "
+            f"google-research/{settings['model_type']} names them: {listed(unknown)}"
+        )
+    known = {theirs: name for name in sorted(names) if (theirs := names[name]) is not None}
+    if len(known) < len(names):
+        raise InputError(f"{prefix}: two variables stand for one tensor, with and without module/ before their names")
+    return OriginalCheckpoint(prefix, settings, _tensors(bundle, known), known, ignored)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings of a checkpoint's config file as a config.json has them.
+
+    Raises InputError if there is none, or two.
+    """
+    found = [name for name in CONFIGS if (folder / name).exists()]
+    if len(found) != 1:
+        what = " and ".join(found) or "no config file"
+        raise InputError(f"{folder}: {what}; expected one of {', '.join(CONFIGS)} beside the checkpoint")
+    settings = read_table(folder / found[0])
+    activation = settings.get("hidden_act", "gelu")
+    settings["hidden_act"] = "gelu_new" if activation == "gelu" else activation
+    return {"layer_norm_eps": 1e-12, **settings, "model_type": CONFIGS[found[0]]}
+
+
+def hf_name(name: str, family: str) -> str | None:
+    """Hugging Face's name of a variable; None if the family has none of that name."""
+    variables, scopes = NAMES[family]
+    name = name.removeprefix("module/")  # of checkpoints that were exported for TensorFlow Hub
+    if name in variables:
+        return variables[name]
+    scope, _, kind = name.rpartition("/")
+    number = re.search(r"(?<=/layer_)\d+|(?<=/group_)\d+", scope)
+    pattern = scope if number is None else f"{scope[: number.start()]}{{}}{scope[number.end() :]}"
+    if pattern not in scopes or kind not in KINDS:
+        return None
+    return f"{scopes[pattern].format(number and number[0])}.{KINDS[kind]}"
+
+
+def _tensors(bundle: Bundle, names: Mapping[str, str]) -> dict[str, Tensor]:
+    """The named variables, kernels turned to [out, in]."""
+    out = {}
+    for theirs, name in names.items():
+        array = bundle.read(name)
+        if name.endswith("/kernel"):
+            array = array.T
+        tensor = torch.from_numpy(np.array(array, order="C"))  # a copy: what was read may not be written
+        out[theirs] = tensor.bfloat16() if bundle.variables[name].dtype == BFLOAT16 else tensor
+    return out

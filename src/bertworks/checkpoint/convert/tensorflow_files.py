@@ -1,0 +1,308 @@
+"""TensorFlow's checkpoint files (format V2), read without TensorFlow: an index and shards of raw tensors.
+
+    bert_model.ckpt.index                   names, types, shapes, places, checksums
+    bert_model.ckpt.data-00000-of-00001     little-endian values, one tensor after another
+
+The index is a sorted table as LevelDB writes it (blocks, each with a checksum), its values are protocol buffers:
+BundleHeaderProto under the empty name, a BundleEntryProto under each other one (tensor_bundle.proto). Nothing is
+believed: every length and offset is held against the size of its file before it is used, every block and every tensor
+against its checksum. So a damaged file costs no more memory than its size, and ends in one InputError that names it.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...files import InputError
+from .crc32c import masked_crc32c
+
+INDEX_BYTES = 1 << 22  # the largest index that is read; BERT-LARGE's has some 50 kB
+NAMES, NAME_BYTES = 20_000, 1_000  # the most tensors, and bytes of a name; BERT-LARGE with optimizer slots has 1,200
+MAGIC = 0xDB4775248B80FB57
+FOOTER, TRAILER = 48, 5  # bytes at the end of the file; behind each block: how it is compressed, and its checksum
+DTYPES = {  # numbers of types.proto that are read: bfloat16 has no numpy type, its bits come as uint16
+    **{1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17: "<u2", 19: "<f2"},
+    14: "<u2",
+}
+BFLOAT16 = 14
+
+
+class _Damaged(Exception):
+    """What is wrong with the bytes of an index; becomes an InputError with the name of the file."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Where a tensor lies, as the index says."""
+
+    dtype: int  # number in types.proto: 1 float32, 9 int64, 14 bfloat16, 19 float16
+    shape: tuple[int, ...]
+    shard: int
+    offset: int  # bytes from the beginning of its shard
+    size: int  # bytes
+    checksum: int  # masked CRC-32C of these bytes
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A checkpoint whose index has been read and held against the sizes of its shards."""
+
+    prefix: Path  # what stands before .index
+    shards: tuple[Path, ...]
+    variables: Mapping[str, Variable]
+
+    def read(self, name: str) -> NDArray[np.generic]:
+        """A tensor, float32 if it is bfloat16. Raises InputError if it is damaged or of a type without numbers."""
+        variable = self.variables[name]
+        shard = self.shards[variable.shard]
+        if variable.dtype not in DTYPES:
+            raise InputError(f"{self.prefix}: {name} has type {variable.dtype} of types.proto, which is not read")
+        with open(shard, "rb") as file:
+            file.seek(variable.offset)
+            data = file.read(variable.size)
+        if len(data) != variable.size or masked_crc32c(data) != variable.checksum:
+            raise InputError(
+                f"{shard}: damaged: the bytes of {name} do not have the checksum that the index states; copy it again"
+            )
+        array = np.frombuffer(data, DTYPES[variable.dtype])
+        if variable.dtype == BFLOAT16:
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        return array.reshape(variable.shape)
+
+
+def find_prefix(path: Path | str) -> Path:
+    """The prefix of the checkpoint that `path` means: a prefix, one of its files, or a folder with one checkpoint.
+
+    Raises InputError that says which checkpoints there are, if there is none of that name, or several.
+    """
+    path = Path(path)
+    if path.is_dir():
+        folder, found = path, prefixes(path)
+        if len(found) == 1:
+            return found[0]
+        what = "several checkpoints" if found else "no checkpoint (no file ends in .index)"
+    else:
+        prefix = path.with_name(path.name.removesuffix(".index").partition(".data-")[0])
+        if prefix.with_name(prefix.name + ".index").exists():
+            return prefix
+        folder, found = path.parent, prefixes(path.parent)
+        what = f"no {prefix.name} and no {prefix.name}.index in this folder"
+        if path.is_file():
+            what = f"{path.name} is no checkpoint of format V2 (index and data files), the only one that is read"
+    there = f"; there is {', '.join(prefix.name for prefix in found)}; give one of them" if found else ""
+    raise InputError(f"{folder}: {what}{there}")
+
+
+def prefixes(folder: Path) -> list[Path]:
+    """The checkpoints in a folder; none if there is no such folder."""
+    return [file.with_suffix("") for file in sorted(folder.glob("*.index"))]
+
+
+def open_bundle(prefix: Path) -> Bundle:
+    """Read the index of a checkpoint. Raises InputError if it or a shard is missing, damaged, or of another format."""
+    index = prefix.with_name(prefix.name + ".index")
+    size = index.stat().st_size
+    if not FOOTER <= size <= INDEX_BYTES:
+        raise InputError(f"{index}: {size:,} bytes; an index has {FOOTER} to {INDEX_BYTES:,}; copy it again")
+    try:
+        rows = _entries(index.read_bytes())
+        count = _header(rows.pop(b"", b""))
+        variables = {_text(name): _variable(value, _text(name)) for name, value in rows.items()}
+    except _Damaged as error:
+        raise InputError(f"{index}: damaged, or no index of a TensorFlow checkpoint: {error}") from None
+    shards = tuple(prefix.with_name(f"{prefix.name}.data-{i:05}-of-{count:05}") for i in range(count))
+    for shard in shards:
+        if not shard.exists():
+            raise InputError(f"{shard}: no such file; {index.name} says that there are {count} of them")
+    _check_places(index, shards, variables)
+    return Bundle(prefix, shards, variables)
+
+
+def _check_places(index: Path, shards: tuple[Path, ...], variables: Mapping[str, Variable]) -> None:
+    """Raises InputError for a tensor outside its shard, two that claim the same bytes, or bytes behind the last."""
+    ends = [0] * len(shards)
+    sizes = [shard.stat().st_size for shard in shards]
+    by_place = sorted(variables.items(), key=lambda item: (item[1].shard, item[1].offset, item[1].size))
+    for name, v in by_place:
+        if v.shard >= len(shards):
+            raise InputError(f"{index}: {name} lies in shard {v.shard}; there are {len(shards)}")
+        if v.offset + v.size > sizes[v.shard]:
+            raise InputError(
+                f"{shards[v.shard]}: {sizes[v.shard]:,} bytes, but {name} ends at {v.offset + v.size:,}; copy it again"
+            )
+        if v.offset < ends[v.shard]:
+            raise InputError(f"{index}: {name} overlaps the tensor before it in {shards[v.shard].name}")
+        ends[v.shard] = v.offset + v.size
+    for shard, size, end in zip(shards, sizes, ends, strict=True):
+        if size > end:
+            raise InputError(f"{shard}: {size:,} bytes, but its last tensor ends at {end:,}; copy it again")
+
+
+# ---- the table
+
+
+def _entries(data: bytes) -> dict[bytes, bytes]:
+    """All keys and values of a table."""
+    footer = data[-FOOTER:]
+    if int.from_bytes(footer[-8:], "little") != MAGIC:
+        raise _Damaged("its last eight bytes are not those of a table; was it cut?")
+    body = data[:-FOOTER]
+    meta, at = _handle(footer, 0)
+    top, at = _handle(footer, at)
+    if any(footer[at:-8]) or sum(top) + TRAILER != len(body):
+        raise _Damaged("its last 48 bytes are not those of a table that ends there")
+    _block(body, meta)
+    rows: dict[bytes, bytes] = {}
+    last, count = -1, 0
+    for _, place in _pairs(_block(body, top)):
+        handle, end = _handle(place, 0)
+        if end != len(place) or handle[0] <= last:
+            raise _Damaged("its blocks do not follow one another")
+        last = handle[0]
+        pairs = list(itertools.islice(_pairs(_block(body, handle)), NAMES + 1))
+        count += len(pairs)
+        if not pairs or count > NAMES:
+            raise _Damaged(f"an empty block, or more than {NAMES:,} names")
+        rows |= pairs
+    if len(rows) < count or list(rows) != sorted(rows):
+        raise _Damaged("its names are not sorted")
+    return rows
+
+
+def _block(body: bytes, handle: tuple[int, int]) -> bytes:
+    """The contents of a block, checked."""
+    start, size = handle
+    end = start + size + TRAILER
+    if end > len(body):
+        raise _Damaged(f"a block ends at byte {end:,} of {len(body):,}")
+    if int.from_bytes(body[end - 4 : end], "little") != masked_crc32c(memoryview(body)[start : end - 4]):
+        raise _Damaged(f"the block at byte {start:,} does not have its checksum")
+    if body[start + size]:
+        raise _Damaged(f"the block at byte {start:,} is compressed (snappy), which is not read")
+    return body[start : start + size]
+
+
+def _pairs(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a block: each key states how many bytes it shares with the one before."""
+    restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 * (restarts + 1)
+    if end < 0:
+        raise _Damaged("a block ends before its own table of places")
+    at, key = 0, b""
+    while at < end:
+        shared, at = _varint(block, at)
+        added, at = _varint(block, at)
+        size, at = _varint(block, at)
+        if shared > len(key) or shared + added > NAME_BYTES or at + added + size > end:
+            raise _Damaged("an entry reaches beyond its block, or has an endless name")
+        key = key[:shared] + block[at : at + added]
+        yield key, block[at + added : at + added + size]
+        at += added + size
+
+
+def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    start, at = _varint(data, at)
+    size, at = _varint(data, at)
+    return (start, size), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of at most 64 bits, seven bits a byte, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return value & (2**64 - 1), at
+    raise _Damaged("a number does not end")
+
+
+# ---- the protocol buffers
+
+
+def _fields(message: bytes) -> dict[int, list[int | bytes]]:
+    """The values of a message by the numbers of its fields."""
+    out: dict[int, list[int | bytes]] = {}
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        value: int | bytes
+        if tag & 7 == 0:
+            value, at = _varint(message, at)
+        elif tag & 7 in (1, 2, 5):
+            size = {1: 8, 5: 4}.get(tag & 7)
+            if size is None:
+                size, at = _varint(message, at)
+            value, at = message[at : at + size], at + size
+            if at > len(message):
+                raise _Damaged("a field reaches beyond its message")
+        else:
+            raise _Damaged(f"a field of the unknown wire type {tag & 7}")
+        out.setdefault(tag >> 3, []).append(value)
+    return out
+
+
+def _number(fields: Mapping[int, list[int | bytes]], field: int) -> int:
+    """A field that is a number; 0 if it is left out."""
+    value = fields.get(field, [0])[-1]
+    if not isinstance(value, int) or value >= 2**63:
+        raise _Damaged(f"field {field} is no number from 0")
+    return value
+
+
+def _bytes(fields: Mapping[int, list[int | bytes]], field: int) -> list[bytes]:
+    """A field that is text, bytes or a message, as often as it is there."""
+    values = fields.get(field, [])
+    found = [value for value in values if isinstance(value, bytes)]
+    if len(found) < len(values):
+        raise _Damaged(f"field {field} is a number")
+    return found
+
+
+def _header(message: bytes) -> int:
+    """The number of shards."""
+    fields = _fields(message)
+    count = _number(fields, 1)
+    if _number(fields, 2):
+        raise _Damaged("written on a big-endian machine, which is not read")
+    if not 1 <= count <= 99_999:
+        raise _Damaged(f"{count} data files")
+    return count
+
+
+def _variable(message: bytes, name: str) -> Variable:
+    fields = _fields(message)
+    if 7 in fields:
+        raise _Damaged(f"{name} is stored in slices (a partitioned variable), which is not read")
+    sizes = [_fields(dim) for shape in _bytes(fields, 2)[-1:] for dim in _bytes(_fields(shape), 2)]
+    checksum = (_bytes(fields, 6) or [b""])[-1]
+    if len(checksum) != 4:
+        raise _Damaged(f"{name} has no checksum")
+    variable = Variable(
+        dtype=_number(fields, 1),
+        shape=tuple(_number(dim, 1) for dim in sizes),
+        shard=_number(fields, 3),
+        offset=_number(fields, 4),
+        size=_number(fields, 5),
+        checksum=int.from_bytes(checksum, "little"),
+    )
+    width = np.dtype(DTYPES[variable.dtype]).itemsize if variable.dtype in DTYPES else None
+    room = math.prod(n or 1 for n in variable.shape)  # an empty tensor too must have a shape that numpy knows
+    if len(variable.shape) > 8 or room >> 48 or (width and math.prod(variable.shape) * width != variable.size):
+        raise _Damaged(f"{name} of shape {variable.shape} and type {variable.dtype} has {variable.size:,} bytes")
+    return variable
+
+
+def _text(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise _Damaged("a name is not UTF-8") from None

@@ -1,0 +1,315 @@
+"""Is the second run better than the first? Both judged on the same development rows, example by example.
+
+The difference of a metric has a 95 % interval from the paired bootstrap (Efron and Tibshirani, 1993): examples are
+drawn anew with replacement, for both runs the same. It says what other development rows might have given, not what
+other seeds might: give folders of several seeds for that, which are paired by seed. McNemar's exact test is of the
+examples that only one of the two has right.
+
+Shapes: n examples, R resamples, P pairs of runs, S numbers an example (statistics.py).
+"""
+
+import math
+import re
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from ..files import InputError
+from ..reporting.run_files import METRICS, check, read_results, read_rows
+from ..reporting.tables import Sheet, points
+from ..tasks.tags import chunks
+from . import statistics as resampling
+
+ROWS = "predictions.jsonl"
+CONFIDENCE = 0.95
+
+
+class Outcome(NamedTuple):
+    """A finished run: its results, and what it predicted for each development row."""
+
+    folder: Path
+    results: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+
+def compare(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:
+    """The second run minus the first, as fractions: `metrics` with `interval` of each, `mcnemar`, and by seed.
+
+    Run folders, or folders with several seeds inside. Raises InputError if one is not finished, or they differ in task,
+    kind of folder or development rows.
+    """
+    if samples < 100:
+        raise InputError(f"{samples} samples; expected 100 or more")
+    if seed < 0:
+        raise InputError(f"seed = {seed}; expected 0 or more")
+    sides = [read_runs(Path(folder)) for folder in (first, second)]
+    seeds = _shared_seeds(sides)
+    pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]
+    _check(pairs)
+    form = form_of(pairs[0][0])
+    for run in (run for pair in pairs for run in pair):
+        _check_rows(run, form)
+    names = [n for n in form.measures if all(n in run.results["metrics"] for pair in pairs for run in pair)]
+    if not names:
+        raise InputError(f"{first}: metrics {', '.join(pairs[0][0].results['metrics'])}; none that can be compared")
+    values = [np.concatenate([form.numbers(run, pairs[0][0]) for run in pair], 1) for pair in pairs]  # (n, 2 S) each
+    for pair, rows in zip(pairs, values, strict=True):
+        _check_metrics(pair, rows, form, names)
+    return {
+        "kind": "comparison",
+        "task": pairs[0][0].results["task"],
+        "runs": [str(first), str(second)],
+        "seeds": [] if seeds == [None] else seeds,
+        "left_out": sorted({*sides[0], *sides[1]} - {*seeds}),  # seeds that only one side has
+        "examples": len(pairs[0][0].rows),
+        "samples": samples,
+        "seed": seed,
+        "metrics": _differences(pairs, np.concatenate(values, 1), form, names, samples, seed),
+        "mcnemar": [_mcnemar(rows, form) for rows in values] if form.right else [],
+    }
+
+
+# ---- runs
+
+
+def read_runs(folder: Path) -> dict[int | None, Outcome]:
+    """The run in `folder`, under None, or those of its seeds. Raises InputError if one is missing or unfinished."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; expected a run folder of `bertworks finetune`")
+    inside = {int(path.name[5:]): path for path in folder.glob("seed-*") if re.fullmatch(r"seed-\d+", path.name)}
+    if inside:
+        return {seed: read_run(inside[seed]) for seed in sorted(inside)}
+    return {None: read_run(folder)}
+
+
+def read_run(folder: Path) -> Outcome:
+    """A finished run. Raises InputError if it is none."""
+    path = folder / "results.json"
+    if not path.exists():
+        raise InputError(f"{folder} is not finished (no results.json); type the line with which it began again")
+    results = read_results(path, {"kind?": str})
+    if results.get("kind") == "sweep":
+        check(results, {"chosen": str}, str(path))
+        raise InputError(f"{folder} is a sweep; give one of its settings, such as {folder / results['chosen']}")
+    if results.get("kind") != "finetune" or not (folder / ROWS).exists():
+        raise InputError(f"{folder}: no {ROWS} in this folder; expected a run folder of `bertworks finetune`")
+    check(results, {"task": str, "metrics": METRICS, "predicted": {str: int}}, str(path))
+    return Outcome(folder, results, read_rows(folder / ROWS, {}))
+
+
+def _shared_seeds(sides: list[dict[int | None, Outcome]]) -> list[Any]:
+    one, other = sides
+    if (None in one) != (None in other):
+        raise InputError("one is a single run, the other has several seeds; give two of a kind (RUN/seed-1, say)")
+    seeds = [seed for seed in one if seed in other]
+    if not seeds:
+        told = " and ".join(", ".join(map(str, side)) for side in sides)
+        raise InputError(f"no seed in common ({told}); give runs with the same seeds, or two single runs")
+    return seeds
+
+
+def _check(pairs: list[tuple[Outcome, Outcome]]) -> None:
+    """Raises InputError if not all runs are of one task and on the same rows."""
+    first = pairs[0][0]
+    for run in (run for pair in pairs for run in pair):
+        if run.results["task"] != first.results["task"]:
+            raise InputError(
+                f"{first.folder} is of the task {first.results['task']}, {run.folder} of {run.results['task']}; "
+                "expected one task"
+            )
+        for number, (a, b) in enumerate(zip(first.rows, run.rows, strict=False), 1):
+            if _identity(a) != _identity(b):
+                raise InputError(
+                    f"{run.folder / ROWS}, line {number}: {_identity(b)}; {first.folder / ROWS} has {_identity(a)} "
+                    "there. Only runs on the same development rows can be compared"
+                )
+        if len(run.rows) != len(first.rows):
+            raise InputError(
+                f"{run.folder / ROWS} has {len(run.rows)} rows, {first.folder / ROWS} {len(first.rows)}; only runs on "
+                "the same development rows can be compared"
+            )
+
+
+def _identity(row: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same in both runs: where the row is, and what is true of it."""
+    return {key: row[key] for key in ("id", "line", "label", "gold", "answers") if key in row}
+
+
+# ---- predictions as numbers
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the predictions of a kind of task become numbers."""
+
+    row: dict[str, Any]  # the form of a row of predictions
+    numbers: Callable[[Outcome, Outcome], NDArray[np.float64]]  # (n, S), of a run; the other one has the label names
+    measures: dict[str, resampling.Measure]
+    right: Callable[[NDArray[np.float64]], NDArray[np.bool_]] | None = None  # which examples are right, for McNemar
+
+
+def form_of(run: Outcome) -> Form:
+    """By the look of the first row, and by the metrics. Raises InputError if it is not known."""
+    row, metrics = (run.rows or [{}])[0], run.results["metrics"]
+    if "gold" in row:
+        return Form({"gold": [str], "predicted": [str]}, _tags, resampling.TAGS)
+    if "exact" in row:
+        return Form({"exact": float, "f1": float}, _answers, resampling.ANSWERS, lambda rows: rows[:, 0] > 0)
+    if "label" not in row:
+        raise InputError(f"{run.folder / ROWS}: {row}; expected rows with label and predicted")
+    if "pearson" in metrics or "spearman" in metrics:
+        return Form({"label": float, "predicted": float}, _values, resampling.VALUES)
+    if "micro_f1" in metrics or "exact_match" in metrics:
+        return Form({"label": str, "predicted": str}, _labels, resampling.LABELS, _same_labels)
+    name = (str, int, None)  # of a class, or the number of a choice
+    return Form({"label": name, "predicted": name}, _classes, resampling.CLASSES, lambda rows: rows[:, 0] == rows[:, 1])
+
+
+def _check_rows(run: Outcome, form: Form) -> None:
+    """Raises InputError for a row of another form, or with another number of tags than are true."""
+    for number, row in enumerate(run.rows, 1):
+        where = f"{run.folder / ROWS}, line {number}"
+        check(row, form.row, where)
+        if "gold" in form.row and len(row["gold"]) != len(row["predicted"]):
+            raise InputError(f"{where}: {len(row['predicted'])} tags for {len(row['gold'])} units; restore the file")
+
+
+def _classes(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
+    """(n, 2) numbers of the true and the predicted class."""
+    numbers = {name: i for i, name in enumerate(names_from.results["predicted"])}
+    cells = [(str(row["label"]), str(row["predicted"])) for row in run.rows]
+    for name in (name for pair in cells for name in pair):
+        numbers.setdefault(name, len(numbers))
+    return np.array([[numbers[a], numbers[b]] for a, b in cells], np.float64)
+
+
+def _values(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
+    return np.array([(row["label"], row["predicted"]) for row in run.rows], np.float64)
+
+
+def _labels(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
+    """(n, 2 K) which labels are true, then which are predicted."""
+    names = list(names_from.results["predicted"])
+    cells = [[set(row[key].split("|")) for key in ("label", "predicted")] for row in run.rows]
+    return np.array([[name in cell for cell in pair for name in names] for pair in cells], np.float64)
+
+
+def _same_labels(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
+    true, told = np.hsplit(rows, 2)
+    return np.asarray((true == told).all(1))
+
+
+def _answers(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
+    return np.array([(row["exact"], row["f1"]) for row in run.rows], np.float64)
+
+
+def _tags(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
+    """(n, 5) entities that are right, found, there; units that are right, all."""
+    numbers = []
+    for row in run.rows:
+        there, found = set(chunks(row["gold"])), set(chunks(row["predicted"]))
+        same = sum(a == b for a, b in zip(row["gold"], row["predicted"], strict=True))
+        numbers.append((len(there & found), len(found), len(there), same, len(row["gold"])))
+    return np.array(numbers, np.float64)
+
+
+# ---- statistics
+
+
+def _check_metrics(pair: tuple[Outcome, Outcome], rows: NDArray[np.float64], form: Form, names: list[str]) -> None:
+    """Raises InputError if predictions do not give the metrics that the results have."""
+    once = np.ones((1, len(rows)))
+    for run, numbers in zip(pair, np.hsplit(rows, 2), strict=True):
+        for name in names:
+            found, expected = float(form.measures[name](once, numbers)[0]), run.results["metrics"][name]
+            if abs(found - expected) > 1e-5:
+                raise InputError(
+                    f"{run.folder}: {ROWS} gives {name} {found:.6f}, results.json has {expected:.6f}; one of the two "
+                    "files has been changed"
+                )
+
+
+def _differences(
+    pairs: list[tuple[Outcome, Outcome]],
+    rows: NDArray[np.float64],
+    form: Form,
+    names: list[str],
+    samples: int,
+    seed: int,
+) -> dict[str, Any]:
+    """For each metric the values of both sides, their difference, and its interval; rows: (n, P * 2 * S)."""
+    different, draws = resampling.resamples(rows, samples, seed)
+    sides = np.hsplit(different, 2 * len(pairs))  # first and second run of each pair in turn
+    drawn: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}
+    for some in draws:
+        for name in names:
+            values = [form.measures[name](some, side) for side in sides]
+            drawn[name].append(np.mean([b - a for a, b in zip(values[::2], values[1::2], strict=True)], 0))
+    tails = 100 * (1 - CONFIDENCE) / 2
+    found = {}
+    for name in names:
+        first, second = ([pair[side].results["metrics"][name] for pair in pairs] for side in (0, 1))
+        differences = [b - a for a, b in zip(first, second, strict=True)]
+        found[name] = {
+            "first": statistics.fmean(first),
+            "second": statistics.fmean(second),
+            "difference": statistics.fmean(differences),
+            "interval": np.percentile(np.concatenate(drawn[name]), [tails, 100 - tails]).tolist(),
+            "differences": differences,
+            "sd": statistics.stdev(differences) if len(pairs) > 1 else None,
+        }
+    return found
+
+
+def _mcnemar(rows: NDArray[np.float64], form: Form) -> dict[str, Any]:
+    """Examples that only one run has right, and the exact two-sided p of so unequal a share if both were equal."""
+    assert form.right is not None
+    first, second = (form.right(side) for side in np.hsplit(rows, 2))
+    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
+    p = stats.binomtest(only_first, only_first + only_second).pvalue if only_first + only_second else 1.0
+    return {"only_first": only_first, "only_second": only_second, "p": float(p)}
+
+
+def table(results: dict[str, Any]) -> Sheet:
+    """What `compare` found, in hundredths."""
+    seeds = results["seeds"]
+    rows = []
+    for name, one in results["metrics"].items():
+        low, high = (f"{100 * end:+.2f}" for end in one["interval"])
+        spread = (points(one["sd"]),) if seeds else ()
+        difference = f"{100 * one['difference']:+.2f}"
+        rows.append((name, points(one["first"]), points(one["second"]), difference, f"{low} to {high}", *spread))
+    header = ("metric", "first", "second", "difference", "95 % interval", *(("sd over seeds",) if seeds else ()))
+    notes = [f"first: {results['runs'][0]}", f"second: {results['runs'][1]}"]
+    notes += [f"seeds: {', '.join(map(str, seeds))}"] if seeds else []
+    notes += [f"seeds of one side only, left out: {', '.join(map(str, results['left_out']))}"] * bool(
+        results["left_out"]
+    )
+    for number, test in enumerate(results["mcnemar"]):
+        who = f"seed {seeds[number]}: " if seeds else ""
+        notes.append(
+            f"{who}{test['only_first']:,} right by the first alone, {test['only_second']:,} by the second alone; "
+            f"McNemar's exact p = {test['p']:.3g}"
+        )
+    return Sheet(f"{results['task']}: {results['examples']:,} rows of dev", header, rows, tuple(notes))
+
+
+def paired(base: dict[str, float], other: dict[str, float]) -> dict[str, Any] | None:
+    """The mean difference over the seeds that both have, its 95 % interval (Student's t) and their number.
+
+    The interval is None for a single seed; the result is None if there is no common seed.
+    """
+    found = [other[seed] - base[seed] for seed in base if seed in other]
+    if not found:
+        return None
+    mean, n = statistics.fmean(found), len(found)
+    if n < 2:
+        return {"mean": mean, "n": n, "interval": None}
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * statistics.stdev(found) / math.sqrt(n)
+    return {"mean": mean, "n": n, "interval": [mean - half, mean + half]}

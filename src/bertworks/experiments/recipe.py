@@ -1,0 +1,147 @@
+"""What a study is: a TOML file that says which variants of two recipes are measured, on what, and the paper's figures.
+
+    base = "80/10/10"                       the variant that the others are compared with
+    pretrain = "../pretrain/study.toml"     the recipes that variants differ from, relative to this file
+    finetune = "../finetune/study.toml"
+    seeds = [1, 2, 3]                       of fine-tuning; a variant is pre-trained once, with the seed of its recipe
+    [[variants]] name = "100/0/0"           a row: dotted keys of both recipes, pretrain.masking.mask_share = 1.0
+    [[columns]] name = "MNLI", task = "mnli", data = "glue/MNLI"
+    [paper."100/0/0"] MNLI = 84.3           what stands beside our figure
+
+plan.py makes cells of it, study.py works through them, report.py and figures.py show what came out.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ..config import check_seed, load_recipe
+from ..files import InputError
+
+HELD_OUT = {  # metrics of a pre-training, by the tasks it may have
+    f"{term}_{metric}" for term in ("mlm", "nsp", "sop", "ltr", "rtl") for metric in ("loss", "accuracy", "perplexity")
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row of the table: what is different from the base recipes, and what its fine-tuning starts from."""
+
+    name: str
+    pretrain: dict = field(default_factory=dict)  # fields of the pre-training recipe that differ
+    finetune: dict = field(default_factory=dict)  # fields of the fine-tuning recipe that differ, in every column
+    snapshots: tuple[int, ...] = ()  # steps of the pre-training whose snapshots are rows of their own
+    concat: tuple[str, ...] = ()  # no pre-training of its own: the models of two other variants side by side
+    model: str = ""  # no pre-training of its own: this model folder
+    row: bool = True  # false: no row of its own, only made for others to be put side by side
+    line: str = ""  # of a study with an axis: the curve that this row is a point of
+    x: float | None = None  # its place on the axis; of snapshots the step
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("pretrain", "concat", "model") if getattr(self, name)]
+        if len(given) > 1 or (self.snapshots and given and given != ["pretrain"]):
+            raise ValueError(f"variant {self.name!r} has {' and '.join(given)}; expected one of them")
+        if self.concat and len(self.concat) != 2:
+            raise ValueError(f"variant {self.name!r}: concat names {len(self.concat)} variants; expected two")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: a task to fine-tune on, or a held-out metric of the pre-training itself."""
+
+    name: str
+    task: str = ""  # its name (bertworks tasks lists them)
+    data: str = ""  # its folder, below --data
+    metric: str = ""  # which of its metrics; none: its first
+    train: str = ""  # name of the training file, if it is not the official one
+    dev: str = ""  # the same of the development file
+    train_rows: int = 0  # so many rows of the training file, its first ones; 0: all
+    dev_rows: int = 0  # the same of the development file
+    finetune: dict = field(default_factory=dict)  # fields of the fine-tuning recipe that differ here
+    pretrain: str = ""  # instead of a task: mlm_accuracy, nsp_accuracy, mlm_perplexity (e to the mlm_loss) ...
+
+    def __post_init__(self) -> None:
+        if bool(self.task) == bool(self.pretrain):
+            raise ValueError(f"column {self.name!r}: expected either task or pretrain")
+        if self.pretrain and self.pretrain not in HELD_OUT:
+            raise ValueError(
+                f"column {self.name!r}: pretrain = {self.pretrain!r}; expected {', '.join(sorted(HELD_OUT))}"
+            )
+        if self.train_rows < 0 or self.dev_rows < 0:
+            raise ValueError(f"column {self.name!r}: expected train_rows and dev_rows of 0 or more")
+
+    @property
+    def percent(self) -> bool:
+        """Whether its values are shown in hundredths; perplexities and losses are not."""
+        return not self.pretrain.endswith(("_perplexity", "_loss"))
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as its file has it. Paths in it are relative to that file."""
+
+    title: str
+    base: str  # the variant that others are compared with
+    variants: tuple[Variant, ...]
+    columns: tuple[Column, ...]
+    finetune: str  # file of the fine-tuning recipe
+    pretrain: str = ""  # file of the pre-training recipe; none: every variant has a model of its own
+    name: str = ""  # of the file, if nothing is said
+    size: Literal["cpu", "paper"] = "cpu"  # hours on two cores, or what the paper did
+    seeds: tuple[int, ...] = (1, 2, 3)  # of fine-tuning
+    source: str = ""  # which table of which paper
+    axis: str = ""  # what the rows' x is, if they are points of curves
+    paper_axis: str = ""  # the same of the paper's curves
+    paper: dict = field(default_factory=dict)  # {variant: {column: figure}}; of a curve {line: {column: [[x, figure]]}}
+    notes: tuple[str, ...] = ()  # sentences below the table
+
+    def __post_init__(self) -> None:
+        for what, found in (("variants", self.variants), ("columns", self.columns)):
+            names = [one.name for one in found]
+            if not names or len({*names}) < len(names):
+                raise ValueError(f"{what} {', '.join(names) or 'none'}; expected one or more, and names that differ")
+        if not self.seeds or len({*self.seeds}) < len(self.seeds):
+            raise ValueError("expected one seed or more, and seeds that differ")
+        check_seed(*self.seeds)
+        rows = tuple(variant for variant in self.variants if variant.row)
+        if self.base not in (variant.name for variant in rows):
+            raise ValueError(f"base = {self.base!r} is no variant with a row; expected one of {_names(rows)}")
+        for variant in self.variants:
+            if unknown := [name for name in variant.concat if name not in (v.name for v in self.variants)]:
+                raise ValueError(f"variant {variant.name!r}: concat = {unknown[0]!r} is no variant")
+        self._check_paper()
+
+    def _check_paper(self) -> None:
+        """Raises ValueError if a figure of the paper has no place."""
+        rows = {variant.name for variant in self.variants} | {variant.line for variant in self.variants}
+        for row, figures in self.paper.items():
+            if row not in rows or not isinstance(figures, dict):
+                raise ValueError(f"paper: {row!r} is no variant; expected one of {_names(self.variants)}")
+            if unknown := [column for column in figures if column not in (c.name for c in self.columns)]:
+                raise ValueError(f"paper: {row!r} has {unknown[0]!r}; expected some of {_names(self.columns)}")
+            for figure in figures.values():
+                pairs = figure if isinstance(figure, list) else [[0, figure]]
+                if not all(len(pair) == 2 and all(isinstance(n, int | float) for n in pair) for pair in pairs):
+                    raise ValueError(f"paper: {row!r} has {figure!r}; expected a number, or [x, number] pairs")
+
+    def figure(self, row: str, column: str) -> float | None:
+        """What the paper printed; None if it did not, or printed a curve."""
+        found: Any = self.paper.get(row, {}).get(column)
+        return None if isinstance(found, list) else found
+
+    def curve(self, line: str, column: str) -> list[list[float]]:
+        """The paper's curve, as [x, figure] pairs; none if it has none."""
+        found: Any = self.paper.get(line, {}).get(column)
+        return found if isinstance(found, list) else []
+
+
+def _names(found: tuple[Any, ...]) -> str:
+    return ", ".join(repr(one.name) for one in found)
+
+
+def load_study(path: Path | str) -> Study:
+    """Read a study. Raises InputError with file and key."""
+    study = load_recipe(path, Study)
+    if study.size == "cpu" and not study.pretrain and any(not v.model and not v.concat for v in study.variants):
+        raise InputError(f"{path}: pretrain is missing; give the pre-training recipe, or each variant a model")
+    return study

@@ -1,0 +1,294 @@
+"""What the runs of a fine-tuning have in common: their settings, and rows, labels and weights to start from, read once.
+
+The paper's settings are in sections 3.2, 4.1 and A.3; runs themselves are in run.py.
+"""
+
+import functools
+import hashlib
+import json
+import math
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..checkpoint.folder import find_model, initial_model, load_tokenizer, parts_in, read_config
+from ..checkpoint.weights import weights_checksum
+from ..config import check_seed, from_dict, identity, later
+from ..files import Diverged, InputError, read_json
+from ..model.encoder import build_layer, initialise
+from ..model.heads import BARE, Model, build_model
+from ..model.layer_choice import LayerChoice
+from ..model.top import TopConfig
+from ..tasks.base import Data, Judged, Kind, Limits, Prepared, Task
+from ..tasks.inputs import Inputs, Order
+from ..tasks.kinds import kind_of, with_labels
+from ..tasks.scores import compute_scores
+from ..tokenizer import Tokenizer, unknown_share
+from ..training import machine
+from ..training.loop import Group, LoopConfig
+from ..training.objectives import Objective, TaughtObjective
+from ..training.optim import OptimConfig
+from ..training.state import Progress
+from .teacher import Taught, ask_teacher
+
+OWN_TABLE_STEPS = 100  # `min_steps` of tables of one's own
+DIVERGED = "the model cannot be judged on the development rows"
+GENTLER = "begin again with a lower optim.lr or a longer optim.warmup, and another --out"
+MOSTLY_UNKNOWN = 0.5  # share of [UNK] above which a note becomes a warning
+TIMES_JUDGED = 10  # evaluations of a run whose number of updates `min_steps` has set
+
+
+@dataclass(frozen=True)
+class FinetuneConfig(Limits):
+    """A fine-tuning recipe. The defaults are the original code's for GLUE."""
+
+    optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))
+    epochs: float = 3.0  # passes over the training rows, unless loop.steps, tokens or hours says otherwise
+    batch_size: int = 32  # rows an update, over all processes and micro-batches
+    micro_batch_size: int = 0  # rows a forward pass; 0: as many as the process has of the batch
+    dropout: float = 0.1  # in encoder and classifier, whatever the folder was pre-trained with
+    length_window: int = 16  # batches that are put in order of length before they are drawn; 1: none
+    random_init: bool = False  # fresh weights in the folder's shape: what pre-training bought is the difference
+    frozen: bool = False  # the encoder is left as it is, its vectors are features (section 5.3); all above it learns
+    top: TopConfig = BARE  # what stands between encoder and head: other layers than the last, a BiLSTM
+    reinit_layers: int = 0  # top layers whose weights begin anew, with the pooler's (Zhang et al., 2021)
+    teacher: str = later("")  # fine-tuned folder whose scores are learned beside the labels (classes and regression)
+    temperature: float = later(2.0)  # of teacher's and student's softmax where the teacher's scores are learned
+    soft_share: float = later(0.5)  # of the loss that is the teacher's, the rest is the labels'
+    # least number of updates, whatever epochs says; 0: none. Tables of your own have 100, unless epochs or a budget of
+    # the loop is given: a few dozen rows would else be seen in a handful of updates, too few to learn from
+    min_steps: int = later(0)
+    seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch_size < 1 or not 0 < self.epochs < math.inf or self.reinit_layers < 0:
+            raise ValueError("expected batch_size of 1 or more, finite epochs above 0, reinit_layers of 0 or more")
+        if self.min_steps < 0:
+            raise ValueError(f"min_steps = {self.min_steps}; expected 0 or more")
+        if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
+        check_seed(*self.seeds)
+        if self.temperature <= 0 or not 0 <= self.soft_share <= 1:
+            raise ValueError("expected a temperature above 0 and a soft_share from 0 to 1")
+
+    @classmethod
+    def for_task(cls, task: Task) -> "FinetuneConfig":
+        """The defaults, with what the task has different."""
+        table: dict[str, Any] = {}
+        for key, value in task.defaults.items():
+            *path, name = key.split(".")
+            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = value
+        return from_dict(cls, table, f"defaults of {task.name}")
+
+    def resolved(self, examples: int, seed: int) -> "FinetuneConfig":
+        """The recipe of one run: its seed and its number of steps."""
+        loop, rhythm = self.loop, max(1, round(examples / self.batch_size))
+        steps = loop.steps
+        if not (loop.steps or loop.tokens or loop.hours):
+            steps = self.steps_of(examples)
+            if steps < self.min_steps:  # of many tiny epochs not each is judged and saved
+                steps, rhythm = self.min_steps, max(rhythm, self.min_steps // TIMES_JUDGED)
+        evals, saves = loop.eval_every or rhythm, loop.save_every or rhythm
+        loop = replace(loop, seed=seed, steps=steps, eval_every=evals, save_every=saves)
+        return replace(self, seeds=(), min_steps=0, loop=loop)
+
+    def steps_of(self, examples: int) -> int:
+        """Updates in `epochs` passes over so many rows, as run_classifier.py counts them."""
+        return max(1, int(examples / self.batch_size * self.epochs))
+
+    @property
+    def whole_warmup(self) -> OptimConfig:
+        """`optim` with a warm-up of whole updates, int(steps * warmup) as in run_classifier.py; below one it is none.
+
+        The first update of a warm-up has the rate 0, there too: a run of few updates must not begin with one.
+        """
+        steps = self.loop.steps
+        if not steps or self.loop.tokens or self.loop.hours:
+            return self.optim
+        return replace(self.optim, warmup=int(steps * self.optim.warmup) / steps)
+
+
+class ExampleFeed:
+    """The batches of a run: a pure function of its progress. All micro-batches of an update have the same length."""
+
+    def __init__(self, inputs: Inputs, config: FinetuneConfig, world: machine.World, teacher: Tensor | None = None):
+        if config.batch_size % world.size:
+            raise InputError(f"batch_size {config.batch_size} is not divisible by the {world.size} processes")
+        self.inputs, self.config, self.world, self.teacher = inputs, config, world, teacher
+        updates = config.loop.steps or sys.maxsize // config.batch_size
+        self.order = Order(inputs.lengths, config.batch_size, updates, config.loop.seed, config.length_window)
+
+    def __call__(self, progress: Progress, share: float) -> Group:
+        rows = self.order.rows(progress.step)
+        mine = len(rows) // self.world.size
+        first, micro = mine * self.world.rank, self.config.micro_batch_size or mine
+        longest = self.inputs.padded_length(rows)
+        made = []
+        for start in range(first, first + mine, micro):
+            chosen = rows[start : min(start + micro, first + mine)]
+            batch = self.inputs.batch(chosen, longest)
+            if self.teacher is not None:
+                batch["teacher_scores"] = self.teacher[torch.from_numpy(chosen)]
+            made.append((batch, start * self.inputs.choices))
+        return Group(made, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that the runs of several seeds and settings share."""
+
+    config: FinetuneConfig
+    task: Task  # with its labels
+    kind: Kind
+    data: Data
+    folder: Path
+    tokenizer: Tokenizer
+    train: Inputs
+    dev: Prepared
+    more: dict[str, Prepared]  # further development sets
+    notes: tuple[str, ...]  # what was left out of the training rows
+    taught: Taught | None  # what a teacher says of the training rows
+    start: tuple[str, ...]  # labels, and checksums of rows and weights: what a run begins with besides its settings
+    world: machine.World
+    quiet: bool
+
+    @classmethod
+    def of(
+        cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: machine.World, quiet: bool
+    ) -> "Job":
+        """Read the tokenizer and featurise. Raises InputError if settings, rows, labels or lengths do not fit."""
+        _check(config, task, folder)
+        kind, tokenizer = kind_of(task), load_tokenizer(folder)
+        task = with_labels(task, data.train)
+        train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
+        more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
+        notes = (*_notes(train, config.max_seq_length), *_unknown(train.inputs, tokenizer), *_same(data))
+        if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
+            told = f" ({'; '.join(notes)})" if notes else ""
+            raise InputError(f"{task.name}: training and development data need rows, and every row a label{told}")
+        sets = (train, dev, *more.values())
+        start = [task.name, task.kind, *task.metrics, *task.labels, *(rows.inputs.fingerprint() for rows in sets)]
+        start.append(json.dumps(read_json(folder / "config.json")))
+        if not config.random_init:
+            start.append(weights_checksum(folder))
+        taught = ask_teacher(config.teacher, task, kind, data, config, world) if config.teacher else None
+        if taught is not None:
+            start.append(weights_checksum(find_model(config.teacher)))
+        sides = (train.inputs, dev, more, notes, taught, tuple(start))
+        return cls(config, task, kind, data, folder, tokenizer, *sides, world, quiet)
+
+    @property
+    def objective(self) -> Objective:
+        """What is learned: labels, and what the teacher says, if there is one."""
+        return self.kind.objective if self.taught is None else TaughtObjective(self.config.temperature)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Of the terms in the loss."""
+        share = self.config.soft_share
+        return {} if self.taught is None else {"task": 1 - share, "soft": share}
+
+    def fingerprint(self, config: FinetuneConfig) -> str:
+        """Hash of what must not change between the segments of a run."""
+        fixed = identity(replace(config, loop=replace(config.loop, log_every=0, save_every=0)))
+        return hashlib.sha256("\n".join([fixed, *self.start]).encode()).hexdigest()
+
+    def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
+        """The model to train on, and which of its parts are fresh."""
+        head, labels, seed = self.kind.head, len(self.task.labels), config.loop.seed
+        rate, top = config.dropout, config.top
+        if config.random_init:
+            shape = replace(read_config(self.folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+            model = build_model(shape, (head,), labels, seed, top=top)
+            fresh = ["encoder", *sorted(parts_in(model))]
+        else:
+            model, fresh, _ = initial_model(self.folder, (head,), self.task.labels, seed, rate, top)
+            fresh = fresh + begin_anew(model, config.reinit_layers, seed)
+        model.hold_unused()
+        if config.frozen:
+            model.freeze()
+        return model, fresh
+
+    def judge(self, model: Model) -> Judged:
+        """The model on the development set. Raises Diverged if scores or loss are not finite: weights that are not."""
+        judged = self.judge_rows(model, self.dev)
+        if not math.isfinite(judged.metrics.get("loss", 0.0)):
+            raise Diverged(f"{DIVERGED}. Its loss there is {judged.metrics['loss']}; {GENTLER}")
+        return judged
+
+    def judge_rows(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> Judged:
+        """The same on any rows, with the settings tuned on the development set."""
+        scores = compute_scores(model, rows.inputs, self.world)
+        if not bool(torch.isfinite(scores).all()):
+            raise Diverged(f"{DIVERGED}. Some scores are not finite; {GENTLER}")
+        return rows.judge(scores, settings)
+
+    def say(self, text: str) -> None:
+        if not self.quiet and self.world.main:
+            print(text, file=sys.stderr)
+
+
+def _notes(train: Prepared, limit: int) -> tuple[str, ...]:
+    """What a user should hear about the training rows; a kind may have its own sentences."""
+    if hasattr(train, "notes"):
+        return tuple(train.notes())
+    cut = train.inputs.truncation()["examples"]
+    return (f"{cut:,} of {len(train.inputs):,} training rows are cut to {limit} tokens",) if cut else ()
+
+
+def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The share of [UNK] among the tokens of the training rows, if there is any; a warning if it is most of them."""
+    counts = np.bincount(train.ids, minlength=tokenizer.vocab_size)
+    counts[[tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]] = 0
+    share = unknown_share(tokenizer, counts)
+    if not share:
+        return ()
+    found = f"{share:.2%} of the tokens of the training rows are [UNK]"
+    if share <= MOSTLY_UNKNOWN:
+        return (found,)
+    return (f"warning: {found}; the model's vocabulary does not know these texts; start from another model",)
+
+
+def _same(data: Data) -> tuple[str, ...]:
+    """That training and development rows are the same, if they are."""
+    if not data.train or list(data.train) != list(data.dev):
+        return ()
+    return ("training and development rows are the same; the scores say nothing about new rows",)
+
+
+def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
+    """Raises InputError for settings that do not fit the model or the task."""
+    shape, best = read_config(folder)[0], config.loop.keep_best
+    LayerChoice.parse(config.top.layers, shape.num_hidden_layers)
+    if config.reinit_layers and (config.frozen or shape.direction == "pair" or shape.shared_layers != "none"):
+        raise InputError(
+            "reinit_layers does not go with a frozen encoder, a pair of encoders or shared layers; leave it out"
+        )
+    positions, layers = shape.max_length, shape.num_hidden_layers
+    if config.max_seq_length > positions:
+        raise InputError(f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions")
+    if config.reinit_layers > layers:
+        raise InputError(f"reinit_layers = {config.reinit_layers}, but {folder} has {layers} layers")
+    if best and best not in task.metrics:
+        raise InputError(f"loop.keep_best = {best!r}; expected one of {', '.join(task.metrics)} for {task.name}")
+
+
+def begin_anew(model: Model, layers: int, seed: int) -> list[str]:
+    """Fresh weights for the pooler and that many top layers; returns the parts. Zhang et al. (2021)."""
+    encoder, shape = model.encoder, model.config
+    generator = torch.Generator().manual_seed(int(np.random.default_rng((seed, 2)).integers(2**62)))
+    names = [f"layers.{shape.num_hidden_layers - 1 - i}" for i in range(layers)]
+    for i in range(layers):
+        encoder.layers[-1 - i] = build_layer(shape)
+        initialise(encoder.layers[-1 - i], shape.initializer_range, generator)
+    if layers and encoder.pooler is not None:
+        initialise(encoder.pooler, shape.initializer_range, generator)
+        names.append("pooler")
+    return names

@@ -1,0 +1,280 @@
+"""Fine-tuning: a model folder and a task's rows become a model for it (paper, sections 3.2, 4 and A.3).
+
+The run folder holds recipe.toml (resolved), log.jsonl, model/ and results.json; state/ is there only while a run is
+under way. Typing the same line again resumes; a finished run is left as it is. With several seeds each has a run folder
+of its own inside, and results.json has means and standard deviations. Whole grids of settings: experiments/sweep.py.
+"""
+
+import contextlib
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ..checkpoint.folder import find_model, save_folder
+from ..config import to_toml
+from ..files import InputError, to_json, write_json, write_text
+from ..model.encoder import compile_layers
+from ..model.heads import Model
+from ..reporting.log import duration
+from ..reporting.run_files import RESULTS, check, read_results
+from ..tasks.base import Data, Judged, Limits, Task
+from ..training import machine
+from ..training.loop import Loop
+from ..training.optim import Optimizer
+from ..training.run import ANEW, STATE_FOLDER, opened_run
+from ..training.state import resume
+from .job import OWN_TABLE_STEPS, ExampleFeed, FinetuneConfig, Job
+
+FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a shorter time left is not printed
+
+
+@contextlib.contextmanager
+def joined_job(config: FinetuneConfig, task: Task, data: Data, model: Path | str, quiet: bool = False) -> Iterator[Job]:
+    """A job among all processes that train together; what was left out is told. Raises InputError like `Job.of`."""
+    machine.prepare_process()
+    folder = find_model(model)
+    with machine.joined_world() as world:
+        job = Job.of(config, task, data, folder, world, quiet)
+        for note in job.notes:
+            job.say(note)
+        yield job
+
+
+def finetune(
+    config: FinetuneConfig, task: Task, data: Data, model: Path | str, out: Path | str, quiet: bool = False
+) -> dict[str, Any] | None:
+    """Train and judge, or resume, and write the run folder; None if the run was stopped before its end.
+
+    `model`: the folder to start from, or the run folder that has it. Returned and written to results.json: `metrics`
+    (on dev, fractions; of several seeds their mean, then `std` and `runs` too), `truncation`, `seed` or `seeds`, ...
+    Raises InputError for unfit data, folder or settings, or if `out` belongs to a run with other ones.
+    """
+    with joined_job(config, task, data, model, quiet) as job:
+        return run_seeds(job, Path(out)) if config.seeds else _run(job, config.loop.seed, Path(out))
+
+
+def run_seeds(
+    job: Job, out: Path, after: Callable[[Path, dict[str, Any]], None] = lambda folder, results: None
+) -> dict[str, Any] | None:
+    """A run for each seed, and their mean and standard deviation; None if one was stopped.
+
+    `after` is handed each run's folder and results as soon as it is finished.
+    """
+    check_folder(out, {"kind": "finetune", "recipe": None})
+    runs = []
+    for seed in job.config.seeds:
+        folder = out / f"seed-{seed}"
+        if len(job.config.seeds) > 1:
+            job.say(f"seed {seed}")
+        results = _run(job, seed, folder)
+        if results is None:
+            return None
+        after(folder, results)
+        runs.append(results)
+    return _summary(job, runs, out)
+
+
+def check_folder(out: Path, mine: dict[str, Any]) -> None:
+    """Raises InputError if `out` has the results of something else: other values than `mine` of the same keys."""
+    path = out / "results.json"
+    found = read_results(path, {}, ANEW) if path.exists() else mine
+    if any(found.get(key) != value for key, value in mine.items()):
+        what = " ".join(str(found[key]) for key in ("kind", "sweep", "suite", "task") if key in found)
+        raise InputError(f"{out} has the results of something else ({what}); give another --out")
+
+
+def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
+    """One run with one seed."""
+    try:
+        str(out).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{out} is not UTF-8; safetensors reads no files in such a folder, so give another --out"
+        ) from None
+    config = job.config.resolved(len(job.train), seed)
+    recipe = job.fingerprint(config)
+    with opened_run(out, recipe, job.world, keep_state=False) as results:
+        if results is not None:
+            check(results, _finished(job), str(out / RESULTS), ANEW)
+            job.say(f"{out} is finished; see {out / RESULTS}")
+            return results
+        model, fresh = job.start_model(config)
+        job.say(opening(job, config))
+        loop = _loop(job, config, model.to(job.world.device), recipe, out)
+        if not loop.run():
+            job.say(f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
+            return None
+        return _finish(job, config, loop, model, fresh)
+
+
+def opening(job: Job, config: FinetuneConfig) -> str:
+    """What a run is about to do, in one line: rows, labels, updates, and what guessing gives."""
+    task, rows, steps, labels = job.task, len(job.train), config.loop.steps, job.task.labels
+    said = [f"{task.name}: {rows:,} training rows, {len(job.data.dev):,} development rows"]
+    if task.kind not in ("regression", "choice", "span"):
+        names = ", ".join(label if len(label) <= 20 else f"{label[:19]}…" for label in labels[:6])
+        said.append(f"{len(labels)} labels ({names}{', …' if len(labels) > 6 else ''})")
+    if steps and not (config.loop.tokens or config.loop.hours):
+        passes = f"{steps * config.batch_size / rows:.3g} epochs"
+        planned = job.config.steps_of(rows)
+        if job.config.min_steps and steps > planned:
+            passes += f": {job.config.epochs:g} would be only {planned}, so min_steps = {steps} is used"
+        said.append(f"{steps:,} {'update' if steps == 1 else 'updates'} of {config.batch_size} rows ({passes})")
+    if majority := getattr(job.dev, "majority", 0.0):
+        said.append(f"{task.metrics[0]} of guessing: {majority:.4f}")
+    return "; ".join(said)
+
+
+class Forecast:
+    """Says how long a run will take, once, after a few of its updates."""
+
+    def __init__(self, steps: int, step: int, say: Callable[[str], None]):
+        self.steps, self.say, self.first = steps, say, step + 1
+        self.began, self.told = 0.0, not steps
+
+    def __call__(self, step: int) -> None:
+        """To be called after each update with its number, counted from 1. The first one, a warm-up, is not counted."""
+        if self.told:
+            return
+        if step <= self.first:
+            self.began = time.perf_counter()
+            return
+        spent, done = time.perf_counter() - self.began, step - self.first
+        if spent > FORECAST_AFTER or done >= 20:
+            self.told = True
+            left = spent / done * (self.steps - step)
+            if left > FORECAST_AFTER:
+                self.say(f"about {duration(left)} of training to go")
+
+
+def _failure(judged: Judged, steps: int) -> str:
+    """What went wrong with a run that learned nothing, and what helps."""
+    what = "collapsed: the same answer for every development row"
+    if judged.flat:
+        what = "the predicted values hardly vary: their standard deviation is below 1 % of that of the true ones"
+    if steps < OWN_TABLE_STEPS:
+        return f"{what}. The run had few updates ({steps}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
+    return f"{what}. Try another seed, more --epochs, or another optim.lr (large encoders: lower, small: higher)"
+
+
+def _finished(job: Job) -> dict[str, Any]:
+    """The form of a finished run's results, as far as seeds, sweeps and suites read them."""
+    metrics = [f"{key}{end}" for end in ("", *(f"_{name}" for name in job.more)) for key in ("loss", *job.task.metrics)]
+    return {"metrics": dict.fromkeys(metrics, float), "collapsed": bool, "seconds": float}
+
+
+def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path) -> Loop:
+    """The loop of a run, at the step where an earlier run segment left it."""
+    optimizer = Optimizer(model, config.whole_warmup)
+    progress = resume(out / STATE_FOLDER, model, optimizer, recipe, job.world)
+    if job.world.main:
+        write_text(out / "recipe.toml", to_toml(config))
+    if machine.should_compile(config.loop.compile, job.world.device):
+        compile_layers(model.encoder)
+    return Loop(
+        model,
+        job.objective,
+        ExampleFeed(job.train, config, job.world, None if job.taught is None else job.taught.scores),
+        optimizer,
+        job.world,
+        config.loop,
+        out,
+        recipe,
+        progress,
+        evaluate=lambda: job.judge(model).metrics,
+        after_step=Forecast(config.loop.steps, progress.step, job.say),
+        weights=job.weights,
+        quiet=job.quiet,
+    )
+
+
+def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: list[str]) -> dict[str, Any]:
+    """Judge in float32, write the model folder, then results.json, which marks the run as finished; drop the state."""
+    progress, out = loop.progress, loop.run_folder
+    judged = job.judge(model)
+    more = {name: job.judge_rows(model, rows, judged.settings) for name, rows in job.more.items()}
+    results = {
+        "kind": "finetune",
+        "task": job.task.name,
+        "metrics": judged.metrics
+        | {f"{key}_{n}": value for n, other in more.items() for key, value in other.metrics.items()},
+        "majority": judged.majority,
+        "predicted": judged.predicted,
+        "collapsed": judged.collapsed,
+        "flat": judged.flat,
+        "tuned": judged.settings,
+        "examples": {"train": len(job.data.train), "dev": len(job.data.dev)},
+        "truncation": {"train": job.train.truncation(), "dev": job.dev.inputs.truncation()},
+        "notes": list(job.notes),
+        **({"teacher": job.taught.facts} if job.taught else {}),
+        "data": job.data.source,
+        "model": str(job.folder),
+        "random_init": config.random_init,
+        "fresh": fresh,
+        "steps": progress.step,
+        "tokens": progress.tokens,
+        "seconds": progress.seconds,
+        "seed": config.loop.seed,
+        "processes": job.world.size,
+        "recipe": loop.recipe,
+        "machine": machine.facts(),
+    }
+    if job.world.main:
+        _write(job, config, results, judged, model, out)
+    job.world.wait()
+    return results
+
+
+def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
+    """The model folder, the predictions on dev, then results.json."""
+    told = {key: value for key, value in results.items() if key not in ("model", "data")}  # paths of this machine
+    limits = {f.name: getattr(config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
+    stored = {
+        "kind": job.task.kind,
+        "name": job.task.name,
+        **(limits if job.task.kind == "span" else {}),
+        **judged.settings,
+    }
+    labels = list(job.task.labels) or None
+    save_folder(out / "model", model, job.tokenizer, told, labels, config.max_seq_length, stored)
+    for name, content in judged.files.items():
+        if name.endswith(".jsonl"):
+            write_text(out / name, "".join(to_json(row) + "\n" for row in content))
+        else:
+            write_json(out / name, content)
+    if judged.collapsed or judged.flat:
+        job.say(f"{out}: {_failure(judged, results['steps'])}")
+    write_json(out / RESULTS, results)
+    shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
+
+
+def _summary(job: Job, runs: list[dict[str, Any]], out: Path) -> dict[str, Any]:
+    """Mean and sample standard deviation over the seeds, written to results.json."""
+    shared = ("kind", "task", "majority", "examples", "truncation", "notes", "data", "model", "random_init", "machine")
+    sound = [run["metrics"] for run in runs if not run["collapsed"]]
+    results = {
+        **{key: runs[0][key] for key in shared if key in runs[0]},
+        "seeds": list(job.config.seeds),
+        **_spread([run["metrics"] for run in runs]),
+        "runs": [run["metrics"] for run in runs],
+        "collapsed": [run["collapsed"] for run in runs],
+        "without_collapsed": {"n": len(sound), **_spread(sound)},
+        "seconds": sum(run["seconds"] for run in runs),
+    }
+    if job.world.main:
+        write_text(out / "recipe.toml", to_toml(job.config))
+        write_json(out / "results.json", results)
+    return results
+
+
+def _spread(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """`metrics`: the mean of each; `std`: its sample standard deviation, 0 of a single run. Empty of none."""
+    values = {name: [run[name] for run in runs] for name in (runs[0] if runs else ())}
+    return {
+        "metrics": {name: statistics.fmean(found) for name, found in values.items()},
+        "std": {name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in values.items()},
+    }

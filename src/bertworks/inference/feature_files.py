@@ -1,0 +1,207 @@
+"""Features of a whole file, written as safetensors, Parquet or NumPy's npz, in constant memory (docs/features.md).
+
+Parquet is written as it comes, a row a text. The two others hold a few large arrays whose sizes are known at the end
+alone: these grow in nameless files beside the target and are copied into it, so they need twice the room while writing.
+
+Shapes: N texts, R vectors of all texts, W their width.
+"""
+
+import contextlib
+import json
+import shutil
+import tempfile
+import zipfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files import InputError, atomic_write
+from ..tasks.table import TABLES
+from .features import Chunk, Extractor, Text
+from .files import Columns, read_inputs
+
+Write = Callable[[Chunk, list[int]], None]  # a chunk, and the line of each of its texts
+Facts = dict[str, str]  # what the file tells about itself
+
+
+class Written(NamedTuple):
+    """What went into a file."""
+
+    texts: int
+    vectors: int
+    width: int
+    windowed: int  # texts that did not fit into one window
+
+
+def write_features(extractor: Extractor, file: str, columns: Columns, out: Path, facts: Facts | None = None) -> Written:
+    """The features of every input of `file`, in its order; `out` is replaced when all is done.
+
+    file: lines of text ("-": standard input) or a table with one or two text columns (tasks/table.py). out: its ending
+    decides, see WRITERS. facts: kept in the file beside the extractor's settings (an npz has no place for them).
+    Raises InputError with file and line if an input is damaged, or if there is no writer for the ending.
+    """
+    writer = writer_for(out)
+    if len(columns.text) > 2:
+        raise InputError(f"{len(columns.text)} text columns; expected one, or two for pairs")
+    if file != "-" and Path(file).suffix not in TABLES and not Path(file).is_file():
+        raise InputError(f"{file}: no such file")
+    lines: deque[int] = deque()  # of the texts that are under way
+
+    def texts() -> Iterator[Text]:
+        for given in read_inputs(file, "", columns):
+            lines.append(given.name["line"])
+            yield given.texts[0] if len(given.texts) == 1 else (given.texts[0], given.texts[1])
+
+    told = {name: str(value) for name, value in vars(extractor.config).items() if value not in (None, False)}
+    total = np.zeros(3, np.int64)
+    with writer(out, extractor, len(columns.text) == 2, told | (facts or {})) as write:
+        for chunk in extractor.chunks(texts()):
+            N = len(chunk.edges) - 1
+            write(chunk, [lines.popleft() for _ in range(N)])
+            total += N, chunk.edges[-1], chunk.windowed
+    return Written(int(total[0]), int(total[1]), extractor.width, int(total[2]))
+
+
+def writer_for(out: Path) -> Callable[[Path, Extractor, bool, Facts], AbstractContextManager[Write]]:
+    """What writes files of this ending. Raises InputError if nothing does, or there is no such folder."""
+    if out.suffix not in WRITERS:
+        raise InputError(f"{out}: no known ending; expected one of {', '.join(WRITERS)}")
+    if not out.parent.is_dir():
+        raise InputError(f"{out}: there is no folder {out.parent}; make it first")
+    return WRITERS[out.suffix]
+
+
+# ---- Parquet
+
+
+@contextlib.contextmanager
+def _parquet(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Iterator[Write]:
+    """A row a text; vectors and what they stand for are lists. A chunk is a row group."""
+    import pyarrow
+    from pyarrow import parquet
+
+    vector = pyarrow.list_(pyarrow.from_numpy_dtype(extractor.config.dtype), extractor.width)
+    fields = [("line", pyarrow.int64())]
+    if extractor.config.pool:
+        fields.append(("vector", vector))
+    else:
+        named = [("start", "int32"), ("end", "int32"), ("word", "int32"), *([("segment", "uint8")] * pairs)]
+        fields.append(("words" if extractor.config.words else "pieces", pyarrow.list_(pyarrow.string())))
+        fields += [(name, pyarrow.list_(pyarrow.type_for_alias(kind))) for name, kind in named]
+        fields.append(("vectors", pyarrow.list_(vector)))
+    schema = pyarrow.schema(fields, metadata=facts)
+    vocab = pyarrow.array(extractor.tokenizer.vocab)
+
+    def columns(chunk: Chunk) -> Iterator[Any]:
+        features = chunk.features
+        flat = pyarrow.FixedSizeListArray.from_arrays(features.vectors.reshape(-1), extractor.width)
+        if features.offsets is None or features.words is None:
+            yield flat
+            return
+        begins = pyarrow.array(chunk.edges.astype(np.int32))
+        texts = vocab.take(pyarrow.array(features.ids)) if chunk.strings is None else chunk.strings
+        numbers = [*features.offsets.T, features.words, *([features.segments] * pairs)]
+        for part in (texts, *map(np.ascontiguousarray, numbers), flat):
+            yield pyarrow.ListArray.from_arrays(begins, part)
+
+    def write(chunk: Chunk, lines: list[int]) -> None:
+        writer.write_table(pyarrow.Table.from_arrays([pyarrow.array(lines), *columns(chunk)], schema=schema))
+
+    # compression is off: vectors do not shrink, and nothing else is large
+    with atomic_write(out) as file, parquet.ParquetWriter(file, schema, compression="none") as writer:
+        yield write
+
+
+# ---- a few large arrays
+
+
+class _Growing(NamedTuple):
+    """An array whose rows come bit by bit."""
+
+    file: IO[bytes]  # its bytes so far
+    dtype: np.dtype[Any]
+    row: tuple[int, ...]  # shape of a row
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows so far, and the shape of a row."""
+        size = self.dtype.itemsize * int(np.prod(self.row, dtype=np.int64))
+        return (self.file.tell() // size, *self.row)
+
+
+@contextlib.contextmanager
+def _arrays(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Iterator[Write]:
+    """`vectors` (R, W), `lines` (N,), and where a text has several vectors `edges` (N + 1,) and their names."""
+    config = extractor.config
+    rows: dict[str, tuple[str, tuple[int, ...]]] = {
+        "vectors": (config.dtype, (extractor.width,)),
+        "lines": ("int64", ()),
+    }
+    if not config.pool:
+        rows |= {"edges": ("int64", ()), "offsets": ("int32", (2,)), "words": ("int32", ())}
+        rows |= ({} if config.words else {"ids": ("int32", ())}) | ({"segments": ("uint8", ())} if pairs else {})
+    with contextlib.ExitStack() as stack:
+        arrays = {
+            name: _Growing(stack.enter_context(tempfile.TemporaryFile(dir=out.parent)), np.dtype(dtype), row)
+            for name, (dtype, row) in rows.items()
+        }
+        if "edges" in arrays:
+            arrays["edges"].file.write(np.zeros(1, np.int64).tobytes())
+        written = 0
+
+        def write(chunk: Chunk, lines: list[int]) -> None:
+            nonlocal written
+            parts: dict[str, NDArray[Any] | None] = chunk.features._asdict()
+            parts |= {"lines": np.array(lines, np.int64), "edges": chunk.edges[1:] + written}
+            for name, array in arrays.items():
+                array.file.write(np.ascontiguousarray(parts[name], array.dtype).data)
+            written += int(chunk.edges[-1])
+
+        target = stack.enter_context(atomic_write(out))
+        yield write
+        (_save_npz if out.suffix == ".npz" else _save_safetensors)(target, arrays, facts)
+
+
+def _save_safetensors(target: IO[bytes], arrays: dict[str, _Growing], facts: Facts) -> None:
+    """The file that `safetensors.numpy.save_file` would write: header, then the wider types before the narrower."""
+    names = {"float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8"}
+    order = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
+    header: dict[str, Any] = {"__metadata__": facts}
+    end = 0
+    for name in order:
+        array, begin = arrays[name], end
+        end = begin + array.file.tell()
+        header[name] = {
+            "dtype": names[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # so that the arrays begin where their type wants to
+    target.write(len(text).to_bytes(8, "little") + text)
+    for name in order:
+        _copy(arrays[name], target)
+
+
+def _save_npz(target: IO[bytes], arrays: dict[str, _Growing], facts: Facts) -> None:
+    """The file that `numpy.savez` would write."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                descr = np.lib.format.dtype_to_descr(array.dtype)
+                header = {"descr": descr, "fortran_order": False, "shape": array.shape}
+                np.lib.format.write_array_header_1_0(member, header)
+                _copy(array, member)
+
+
+def _copy(array: _Growing, target: IO[bytes]) -> None:
+    array.file.seek(0)
+    shutil.copyfileobj(array.file, target, 1 << 20)
+
+
+WRITERS = {".safetensors": _arrays, ".parquet": _parquet, ".npz": _arrays}

@@ -1,0 +1,350 @@
+"""Vectors of raw texts from the layers of an encoder (paper, section 5.3; original code extract_features.py).
+
+`extract` gives arrays, a text after the other; an `Extractor` also what each vector stands for; `feature_files.py`
+writes files. A text is [CLS] pieces [SEP], a pair [CLS] pieces [SEP] pieces [SEP]. What is longer than the window is
+read through several, which overlap by a quarter or more, and each token's vector is taken where it has most context.
+
+Shapes: N texts, C parts a text (2 of a pair), F tokens of all texts, S windows, T tokens of all windows, R vectors, W
+their width, B sequences of a batch, D hidden width.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..checkpoint.folder import find_model, load_encoder, load_tokenizer
+from ..checkpoint.metadata import input_length
+from ..files import InputError
+from ..model.encoder import Encoder
+from ..model.frozen import for_inference
+from ..model.layer_choice import LayerChoice
+from ..tasks.inputs import Inputs, Rows
+from ..tasks.rows import texts_or_pairs_of
+from ..tasks.windows import Contexts, Windows, edges_of, stretches, tokenize_contexts
+from ..tokenizer import Tokenizer
+from ..training.objectives import IGNORED
+
+TEXTS = 4096  # texts that are put in order of length together
+CHARACTERS = 4_000_000  # of them, so that memory stays bounded whatever the length of texts
+VALUES = 1 << 26  # numbers in the vectors of them, at two characters a token: 256 MB
+TOKENS = {"cpu": 2048, "cuda": 32768}  # of a batch, padding included
+
+Text = str | tuple[str, str]  # a text or a pair
+
+
+@dataclass(frozen=True)
+class FeatureConfig:
+    """Which vectors are taken from a text."""
+
+    layers: str = "last"  # or second-to-last, embeddings, concat-last-4, sum-last-4, sum-all, weighted-sum; 0,5; -1,-2
+    pool: Literal["mean", "cls", "max"] | None = None  # one vector a text; left out: one a token
+    words: Literal["first", "mean"] | None = None  # one vector a word: of its first piece, or the mean over its pieces
+    specials: bool = False  # [CLS] and [SEP] count among the tokens
+    dtype: Literal["float32", "float16"] = "float32"  # of the result
+    precision: Literal["float32", "bfloat16"] = "float32"  # of matrix products
+    max_length: int | None = None  # tokens of a window; left out: what the folder's model is made for
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("pool", (None, "mean", "cls", "max")), ("words", (None, "first", "mean"))):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name} = {getattr(self, name)!r}; expected {', '.join(map(str, allowed))}")
+        for name, kinds in (("dtype", ("float32", "float16")), ("precision", ("float32", "bfloat16"))):
+            if getattr(self, name) not in kinds:
+                raise InputError(f"{name} = {getattr(self, name)!r}; expected {' or '.join(kinds)}")
+        if self.words and (self.pool or self.specials):
+            raise InputError(f"words cannot stand beside {'pool' if self.pool else 'specials'}; leave one of them out")
+
+
+class Features(NamedTuple):
+    """The vectors of one text, or of N texts end to end. All but `vectors` are None where one is a whole text's."""
+
+    vectors: NDArray[Any]  # (R, W) float32 or float16; of one pooled text (W,)
+    offsets: NDArray[np.int32] | None  # (R, 2) the characters of its text; (0, 0) for [CLS] and [SEP]
+    words: NDArray[np.int32] | None  # (R,) number of the word in its text, -1 for [CLS] and [SEP]
+    segments: NDArray[np.uint8] | None  # (R,) 0, and 1 for the second text of a pair
+    ids: NDArray[np.int32] | None  # (R,) the piece in the vocabulary; None if a vector is a word's
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some texts that follow each other in the input."""
+
+    features: Features  # of all of them
+    edges: Rows  # (N + 1,) where each text's vectors begin and end
+    strings: list[str] | None  # (R,) the words, where a vector is a word's
+    windowed: int  # texts that did not fit into one window
+
+    def texts(self) -> Iterator[Features]:
+        """The features of each text, copied out of the chunk's."""
+        pooled = self.features.offsets is None
+        for i, (a, b) in enumerate(pairwise(self.edges.tolist())):
+            cells = i if pooled else slice(a, b)
+            vectors, *names = (None if part is None else part[cells].copy() for part in self.features)
+            yield Features(vectors, *names)  # type: ignore[arg-type]
+
+
+class Extractor:
+    """An encoder and its tokenizer, ready to give vectors; on a GPU if there is one and `device` does not say no."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        tokenizer: Tokenizer,
+        config: FeatureConfig | None = None,
+        device: str | None = None,
+    ):
+        """The encoder is put into evaluation mode and moved to the device.
+
+        Raises InputError if it has no such layers or fewer positions than `config.max_length`, or there is no GPU.
+        """
+        if device == "cuda" and not torch.cuda.is_available():
+            raise InputError("device = 'cuda', but torch finds no GPU; leave it out, or give cpu")
+        self.config = config or FeatureConfig()
+        shape, tokens = encoder.config, self.config.max_length
+        if tokens is not None and not 8 <= tokens <= shape.max_length:
+            raise InputError(f"max_length = {tokens}; expected 8 to {shape.max_length}, the positions")
+        self.max_length = tokens or shape.max_length
+        self.choice = LayerChoice.parse(self.config.layers, shape.num_hidden_layers)
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.tokenizer = tokenizer
+        self.halved = self.config.precision == "bfloat16"
+        encoder = encoder.to(self.device)
+        self.encoder = encoder.eval() if self.halved else for_inference(encoder)  # float32 products through oneDNN
+        one = torch.zeros(1, 1, dtype=torch.int64)
+        with self._computing():
+            self.width = self._states(one, one == 0, one, one[0]).shape[-1]
+
+    @classmethod
+    def load(cls, folder: Path | str, config: FeatureConfig | None = None, device: str | None = None) -> "Extractor":
+        """Of a model folder or run folder. Raises InputError if it is incomplete or damaged, or as above."""
+        folder, config = find_model(folder), config or FeatureConfig()
+        encoder, tokenizer = load_encoder(folder), load_tokenizer(folder)
+        if config.max_length is None:
+            positions = encoder.config.max_length
+            config = FeatureConfig(**{**vars(config), "max_length": input_length(folder, positions)})
+        return cls(encoder, tokenizer, config, device)
+
+    def stream(self, texts: Iterable[Text]) -> Iterator[Features]:
+        """The features of any number of texts or pairs, in constant memory, in their order."""
+        for chunk in self.chunks(texts):
+            yield from chunk.texts()
+
+    def chunks(self, texts: Iterable[Text]) -> Iterator[Chunk]:
+        """The same, many texts at a time: what files are written from.
+
+        Raises InputError if a row is neither text nor pair, the first text of a pair leaves no room for the second, or
+        a value exceeds float16.
+        """
+        characters = CHARACTERS if self.config.pool else min(CHARACTERS, 2 * VALUES // self.width)
+        for pairs, group in groupby(texts_or_pairs_of(texts), lambda text: not isinstance(text, str)):
+            for some in _together(group, characters):
+                yield self._chunk(some, 2 if pairs else 1)
+
+    def _chunk(self, texts: list[Any], C: int) -> Chunk:
+        contexts = tokenize_contexts(self.tokenizer, [part for text in texts for part in text] if C == 2 else texts)
+        tokens = _tokens_of(contexts, C, self.tokenizer)
+        windows = _windows_of(tokens, contexts, self.max_length)
+        edges, row, named = self._rows(tokens, contexts, C)
+        inputs, target = _framed(tokens, windows, row, self.tokenizer, self.max_length, self.config.pool == "cls")
+        vectors = self._as_dtype(self._vectors(inputs, target, int(edges[-1])))
+        windowed = len(np.unique(windows.context[windows.start > 0]))
+        strings = contexts.words if self.config.words else None
+        return Chunk(Features(vectors, *named), edges, strings, windowed)
+
+    def _rows(self, tokens: "_Tokens", contexts: Contexts, C: int) -> tuple[Rows, Rows, tuple[Any, ...]]:
+        """(N + 1,) borders of the texts' vectors; (F,) the vector of each token, -1 if it has none; their names."""
+        config, piece = self.config, tokens.words >= 0
+        N, counted = len(tokens.edges) - 1, piece | (config.specials or config.pool == "cls")
+        if config.pool:
+            row = np.where(counted, np.repeat(np.arange(N), np.diff(tokens.edges)), -1)
+            return np.arange(N + 1), row, (None, None, None, None)
+        if config.words is None:
+            edges = edges_of(counted.astype(np.int64))[tokens.edges]
+            names = (part[counted] for part in (tokens.offsets, tokens.words, tokens.segments, tokens.ids))
+            return edges, np.where(counted, np.cumsum(counted) - 1, -1), tuple(names)
+        row = np.full(len(piece), -1)
+        row[piece] = contexts.word
+        if config.words == "first":
+            row[np.flatnonzero(piece)[1:][np.diff(contexts.word) == 0]] = -1
+        lengths = np.fromiter(map(len, contexts.words), np.int64, len(contexts.words))
+        offsets = np.stack([contexts.word_begin, contexts.word_begin + lengths], 1).astype(np.int32)
+        text = np.repeat(np.arange(N * C), np.diff(contexts.word_edges))
+        number = (np.arange(len(lengths)) - contexts.word_edges[text]).astype(np.int32)
+        return contexts.word_edges[::C], row, (offsets, number, (text % C).astype(np.uint8), None)
+
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        """No gradients, products in the precision that is asked for. Once for many batches: it casts weights once."""
+        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.halved):
+            yield
+
+    def _vectors(self, inputs: Inputs, target: Rows, R: int) -> Tensor:
+        """(R, W) float32 on the CPU, each the mean (or maximum) over the tokens whose target it is; 0 if none is."""
+        highest = self.config.pool == "max"
+        out = torch.full((R, self.width), -torch.inf if highest else 0.0)
+        with self._computing():
+            for rows in _batches(inputs, TOKENS.get(self.device.type, TOKENS["cpu"])):
+                batch, places = inputs.batch(rows), target[inputs.tokens(rows)]
+                mask, taken = batch["attention_mask"], torch.from_numpy(np.flatnonzero(places >= 0))
+                cells, goal = mask.flatten().nonzero().squeeze(1)[taken], torch.from_numpy(places)[taken]
+                found = self._states(batch["input_ids"], mask, batch["token_type_ids"], cells).cpu()
+                if highest:
+                    np.maximum.at(out.numpy(), goal.numpy(), found.numpy())
+                else:
+                    out.index_add_(0, goal, found)
+        counts = np.bincount(target[target >= 0], minlength=R)
+        if highest:
+            out[torch.from_numpy(counts == 0)] = 0.0
+        elif counts.max(initial=0) > 1:
+            out /= torch.from_numpy(counts).clamp(min=1)[:, None]
+        return out
+
+    def _states(self, ids: Tensor, mask: Tensor, types: Tensor, cells: Tensor) -> Tensor:
+        """(., W) what the choice of layers gives at some of the (B * L) cells."""
+        ids, mask, types, cells = (x.to(self.device) for x in (ids, mask, types, cells))
+        single = len(self.choice.states) == 1
+        out = self.encoder(ids, mask, types, hidden_states=not single, depth=self.choice.depth)
+        rows, states = out.packing.rows(cells), out.states
+        if states is None:  # the one that is asked for is the last that was computed
+            only: Tensor = out.packed[rows].float()
+            return only
+        return self.choice.combine({i: states[i][rows].float() for i in self.choice.states})
+
+    def _as_dtype(self, vectors: Tensor) -> NDArray[Any]:
+        if self.config.dtype == "float32":
+            return vectors.numpy()
+        halves = vectors.half()
+        if not bool(halves.isfinite().all()):
+            most = float(vectors.abs().max())
+            raise InputError(f"a value of {most:.6g} does not fit into float16, which ends at 65504; ask for float32")
+        return halves.numpy()
+
+
+def extract(
+    model: Path | str | tuple[Encoder, Tokenizer],
+    texts: Iterable[Text],
+    layers: str = "last",
+    pool: Literal["mean", "cls", "max"] | None = None,
+    words: Literal["first", "mean"] | None = None,
+) -> Iterator[NDArray[np.float32]]:
+    """The vectors of any number of texts or (text, text) pairs, in constant memory, in their order.
+
+    model: model folder, run folder, or an encoder with its tokenizer. Each text gives (pieces, W) float32; with `words`
+    (words, W), words being what stands between blanks; with `pool` (W,). layers: model/layer_choice.py. For places,
+    word numbers and float16 use an Extractor. Raises InputError if the model has no such layers.
+    """
+    config = FeatureConfig(layers, pool, words)
+    extractor = Extractor(*model, config) if isinstance(model, tuple) else Extractor.load(model, config)
+    return (features.vectors for features in extractor.stream(texts))
+
+
+# ---- texts as windows
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """The tokens of N texts, end to end: [CLS] pieces [SEP], of pairs then pieces [SEP] again."""
+
+    ids: NDArray[np.int32]  # (F,)
+    edges: Rows  # (N + 1,)
+    first: Rows  # (N,) tokens before the part that windows are cut from, the last one
+    offsets: NDArray[np.int32]  # (F, 2)
+    words: NDArray[np.int32]  # (F,) -1 for [CLS] and [SEP]
+    segments: NDArray[np.uint8]  # (F,)
+
+
+def _tokens_of(contexts: Contexts, C: int, tokenizer: Tokenizer) -> _Tokens:
+    lengths = np.diff(contexts.edges)  # (N * C,)
+    part = np.repeat(np.arange(len(lengths)), lengths)
+    separators = tokenizer.layout.pair_separators
+    specials = 2 + separators * (C - 1)  # of each text
+    place = np.arange(len(part)) + part // C * specials + 1 + part % C * separators
+    edges = contexts.edges[::C] + np.arange(len(lengths) // C + 1) * specials
+    F = edges[-1]
+    ids, offsets = np.full(F, tokenizer.sep_id, np.int32), np.zeros((F, 2), np.int32)
+    ids[edges[:-1]], ids[place] = tokenizer.cls_id, contexts.ids
+    offsets[place] = np.stack([contexts.begin, contexts.end], 1)
+    words = np.full(F, -1, np.int32)
+    words[place] = contexts.word - contexts.word_edges[part]
+    first = np.ones(len(edges) - 1, np.int64) if C == 1 else lengths[::2] + 1 + separators
+    segments = np.arange(F) - np.repeat(edges[:-1], np.diff(edges)) >= np.repeat(first, np.diff(edges))
+    segments &= C == 2 and tokenizer.layout.segments
+    return _Tokens(ids, edges, first, offsets, words, segments.astype(np.uint8))
+
+
+def _windows_of(tokens: _Tokens, contexts: Contexts, max_length: int) -> Windows:
+    """Windows over the last part of each text, at even distances; the part before it is in all of them."""
+    N = len(tokens.first)
+    length, room = np.diff(tokens.edges) - tokens.first - 1, max_length - tokens.first - 1
+    narrow = np.flatnonzero((length > room) & (room < max_length // 4))
+    if len(narrow):
+        text, count = contexts.texts[2 * narrow[0]], np.diff(contexts.edges)[2 * narrow[0]]
+        raise InputError(
+            f"the first text of a pair, {text[:40]!r} and so on, has {count} tokens: that leaves too "
+            f"little of {max_length} for windows over the second; put the longer text second"
+        )
+    beyond = np.maximum(0, length - room)
+    number = 1 + -(-beyond // np.maximum(1, room * 3 // 4))
+    text = np.repeat(np.arange(N), number)
+    start = beyond[text] * stretches(np.zeros_like(number), number) // np.maximum(1, number - 1)[text]
+    return Windows(text, text, tokens.first[text], start, np.minimum(room, length)[text])
+
+
+def _framed(
+    tokens: _Tokens, windows: Windows, row: Rows, tokenizer: Tokenizer, max_length: int, cls: bool
+) -> tuple[Inputs, Rows]:
+    """The windows as inputs; (T,) the vector that each of their tokens counts for, -1 if none.
+
+    row (F,): the vector of each token. A token counts in one window alone; with `cls` the [CLS] of every window do,
+    and nothing else.
+    """
+    lengths = windows.first + windows.count + 1
+    edges = edges_of(lengths)
+    window = np.repeat(np.arange(len(lengths)), lengths)
+    place = np.arange(edges[-1]) - edges[window]
+    shown, end = place >= windows.first[window], place == lengths[window] - 1
+    token = tokens.edges[windows.context[window]] + place + np.where(shown, windows.start[window], 0)
+    ids = tokens.ids[token]
+    ids[end] = tokenizer.sep_id
+    if cls:
+        counts = place == 0
+    else:
+        last = np.append(np.diff(windows.context) > 0, True)
+        counts = np.where(end, last[window], (windows.start == 0)[window])
+        counts[shown & ~end] = windows.max_context
+    first = windows.first if tokens.segments.any() else lengths
+    nothing = np.full(len(lengths), IGNORED)
+    inputs = Inputs(ids, edges, first, nothing, np.zeros_like(nothing), tokenizer.pad_id, max_length)
+    return inputs, np.where(counts, row[token], -1)
+
+
+def _batches(inputs: Inputs, tokens: int) -> Iterator[Rows]:
+    """All windows in batches of similar lengths, longest first, of some `tokens` with their padding."""
+    order = np.argsort(-inputs.lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        size = max(1, tokens // inputs.padded_length(order[start : start + 1]))
+        yield order[start : start + size]
+        start += size
+
+
+def _together(texts: Iterable[Any], characters: int) -> Iterator[list[Any]]:
+    """TEXTS texts at a time, or fewer long ones."""
+    some: list[Any] = []
+    size = 0
+    for text in texts:
+        some.append(text)
+        size += len(text) if isinstance(text, str) else sum(map(len, text))
+        if len(some) == TEXTS or size > characters:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

@@ -1,0 +1,154 @@
+"""Predictions for files: for each line, row of a table, or question of a SQuAD file a JSON object.
+
+An input without text is not predicted: `{"line": 3, "empty": true}` keeps its place.
+"""
+
+import contextlib
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..files import InputError, atomic_write, to_json
+from ..tasks.base import Task
+from ..tasks.lines import decoded
+from ..tasks.questions import read as read_questions
+from ..tasks.rows import check_count
+from ..tasks.table import TABLES, MissingColumn, read_table
+from .predictor import Predictor
+
+USUAL = {"span": ("question", "context")}  # text columns of a kind; of all others: text
+
+
+class Given(NamedTuple):
+    """One input."""
+
+    name: dict[str, Any]  # what tells it in the output: its line, or the id of a question
+    texts: Sequence[str]  # one or two texts; of a multiple choice a text, then the choices
+
+    @property
+    def empty(self) -> bool:
+        return not any(text.strip() for text in self.texts)
+
+
+@dataclass
+class Counts:
+    """What a file held."""
+
+    inputs: int = 0
+    empty: int = 0  # inputs without text, which are not predicted
+
+
+class Columns(NamedTuple):
+    """Where a table has its texts."""
+
+    text: tuple[str, ...] = ()  # one or two; (): the usual ones of the kind
+    choices: tuple[str, ...] = ()
+
+
+def predict_file(
+    predictor: Predictor, file: str, columns: Columns, out: Path | None, all_scores: bool = False, n_best: int = 1
+) -> Counts:
+    """Predict for every input of a file, whatever the folder's kind, write JSON lines, and return the counts.
+
+    file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
+    that is replaced when all is done; None: standard output. Raises InputError with file and line.
+    """
+    waiting: deque[Given] = deque()  # the inputs that are under way
+    counts = Counts()
+
+    def texts() -> Iterator[Sequence[str]]:
+        for given in read_inputs(file, predictor.kind, columns):
+            waiting.append(given)
+            if not given.empty:
+                yield given.texts
+
+    def empty_ones() -> Iterator[dict[str, Any]]:
+        """Those that come before the next prediction."""
+        while waiting and waiting[0].empty:
+            counts.empty += 1
+            yield {**waiting.popleft().name, "empty": True}
+
+    def results() -> Iterator[dict[str, Any]]:
+        for result in predict_texts(predictor, texts(), all_scores, n_best):
+            yield from empty_ones()
+            yield {**waiting.popleft().name, **result}
+        yield from empty_ones()
+
+    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
+        for result in results():
+            counts.inputs += 1
+            print(to_json(result), file=target)
+    return counts
+
+
+def predict_texts(
+    predictor: Predictor, rows: Iterable[Sequence[str]], all_scores: bool = False, n_best: int = 1
+) -> Iterator[dict[str, Any]]:
+    """The predictions of a folder of any kind, in order; rows as `Given.texts`.
+
+    Raises InputError if a row has not as many texts as the kind needs, or the folder has no supervised head.
+    """
+    check_count(n_best, "n_best")
+    kind = predictor.kind
+    rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
+    if kind == "tagging":
+        return ({"entities": found} for found in predictor.tag_stream(row[0] for row in rows))
+    if kind == "span":
+        asked = ((row[0], row[1]) for row in rows)
+        if n_best > 1:
+            return ({"answers": found} for found in predictor.answer_stream(asked, n_best))
+        return predictor.answer_stream(asked)
+    if kind == "choice":
+        return map(dict, predictor.choose_stream((row[0], row[1:]) for row in rows))
+    return map(
+        dict, predictor.classify_stream(((row[0], row[1] if len(row) == 2 else None) for row in rows), all_scores)
+    )
+
+
+def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]]:
+    """The rows, each with as many texts as the kind has; of other software's classifiers ("") one or two."""
+    numbers = {"single": (1, 1), "pair": (2, 2), "span": (2, 2), "choice": (3, 10**6), "tagging": (1, 1)}
+    least, most = numbers.get(kind, (1, 2))
+    for row in rows:
+        if not least <= len(row) <= most:
+            wanted = {"span": "a question and a context", "choice": "a text and two or more choices"}
+            wanted |= {"pair": "two texts", "single": "one text", "tagging": "one text"}
+            raise InputError(f"{len(row)} texts for the kind {kind}; expected {wanted.get(kind, 'one text, or two')}")
+        yield row
+
+
+def read_inputs(file: str, kind: str, columns: Columns) -> Iterator[Given]:
+    """What a file holds for a folder of this kind. Raises InputError with file and line."""
+    path = Path(file)
+    text = columns.text or USUAL.get(kind, ("text",))
+    if kind == "span" and path.suffix == ".json":
+        for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
+            yield Given({"id": question.id}, (question.question, question.context))
+    elif file != "-" and (path.suffix in TABLES or (columns.text and path.suffix == ".txt")):
+        try:
+            for row in read_table(path, (*text, *columns.choices)):
+                yield Given({"line": row.line}, _begun(row.values, len(text), columns.choices))
+        except MissingColumn as error:
+            raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
+    else:
+        for number, line in read_lines(file):
+            yield Given({"line": number}, (line,))
+
+
+def _begun(values: Sequence[str], texts: int, choices: Sequence[str]) -> Sequence[str]:
+    """A text and its choices, each after the second text if there is one (tasks/choice.py)."""
+    if not choices or texts == 1:
+        return values
+    return [values[0], *(f"{values[1]} {choice}" for choice in values[2:])]
+
+
+def read_lines(file: str) -> Iterator[tuple[int, str]]:
+    """Every line of a text file with its number, blank ones too; "-" is standard input. Raises InputError."""
+    if file != "-" and not Path(file).is_file():
+        raise InputError(f"{file}: no such file; a text itself is given with --string")
+    with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
+        for number, line in enumerate(decoded(opened, "standard input" if file == "-" else file), 1):
+            yield number, line.rstrip("\r\n")

@@ -1,0 +1,257 @@
+"""Plots of runs, from their folders alone (log.jsonl, results.json).
+
+Loss curves in the first row, accuracies and other metrics in the second, any number of runs on one axis. What is seen
+in training is thin, what is held out thick. Colours: Okabe and Ito, which colour-blind people can tell apart.
+"""
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, PercentFormatter
+
+from ..files import InputError, atomic_write
+from .fonts import plain_texts, text_width
+from .run_files import LOG, METRICS, RESULTS, read_log, read_results
+
+X = Literal["step", "tokens", "seconds"]
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", "--", "-.")  # of more runs than colours
+WIDE = 3  # panels side by side
+SHOWN = 8  # runs that an error names
+GREY = "#666666"
+NAMES = {
+    "mlm_loss": "masked-LM loss (nats)",
+    "ltr_loss": "left-to-right LM loss (nats)",
+    "rtl_loss": "right-to-left LM loss (nats)",
+    "nsp_loss": "next-sentence loss (nats)",
+    "sop_loss": "sentence-order loss (nats)",
+    "soft_loss": "divergence from the teacher (nats)",
+    "cosine_loss": "cosine distance from the teacher",
+    "task_loss": "loss (nats)",
+    "mlm_accuracy": "masked-LM accuracy",
+    "ltr_accuracy": "left-to-right LM accuracy",
+    "rtl_accuracy": "right-to-left LM accuracy",
+    "nsp_accuracy": "next-sentence accuracy",
+    "sop_accuracy": "sentence-order accuracy",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+}
+WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # which a model that is blind to context brings to the entropy
+AXES = {"step": "step", "tokens": "training tokens", "seconds": "minutes of training"}
+NO_METRIC = {
+    "kind",
+    "step",
+    "lr",
+    "grad_norm",
+    "tokens",
+    "tokens_per_second",
+    "share_of_peak",
+    "memory",
+    "seconds",
+    "left",
+}
+NO_METRIC |= {"skipped"}
+
+
+class Run(NamedTuple):
+    """A run as its folder has it."""
+
+    name: str
+    train: list[dict[str, Any]]
+    held_out: list[dict[str, Any]]
+    results: dict[str, Any]  # empty if it is not finished
+
+
+def read_run(folder: Path | str) -> Run:
+    """The run in `folder`. Raises InputError if there is no log with records in it, or a file was changed."""
+    folder = Path(folder)
+    if not (folder / LOG).is_file():
+        what = "no log.jsonl in this folder" if folder.is_dir() else "no such folder"
+        raise InputError(f"{folder}: {what}; expected the run folder of `bertworks pretrain` or `bertworks finetune`")
+    records = read_log(folder)
+    kinds: dict[str, list[dict[str, Any]]] = {"train": [], "eval": []}
+    for record in records:
+        kinds.get(record.get("kind", ""), []).append(record)
+    if not kinds["train"]:
+        raise InputError(f"{folder / LOG}: no record of training in it yet")
+    held_out = [{"task_loss" if key == "loss" else key: v for key, v in record.items()} for record in kinds["eval"]]
+    form = {"metrics?": METRICS, "majority?": (float, None)}
+    results = read_results(folder / RESULTS, form) if (folder / RESULTS).exists() else {}
+    return Run(folder.resolve().name, kinds["train"], held_out, results)
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """`folder`, or the runs of its seeds, seed-1, seed-2 ... Raises InputError if it holds runs of other kinds."""
+    if (folder / LOG).exists():
+        return [folder]
+    inside = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in sorted(folder.glob(f"{pattern}/{LOG}"))]
+    seeds = {int(run.name[5:]): run for run in inside if run.parent == folder and re.fullmatch(r"seed-\d+", run.name)}
+    if inside and len(seeds) < len(inside):
+        told = "\n".join(f"  {run}" for run in inside[:SHOWN]) + ("\n  ..." if len(inside) > SHOWN else "")
+        raise InputError(f"{folder} is a folder of {len(inside)} runs; give those to draw, such as\n{told}")
+    return [seeds[seed] for seed in sorted(seeds)] or [folder]
+
+
+def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> list[Path]:
+    """Draw the curves of run folders. `out` ends in .png or .svg, or in neither: then both are written.
+
+    A folder of seeds stands for its runs. Returns the files. Raises InputError if a folder is no run.
+    """
+    folders = [folder for given in runs for folder in runs_in(Path(given))]
+    found = [read_run(folder) for folder in folders]
+    if not found:
+        raise InputError("no run to plot; give one run folder or more")
+    if len({run.name for run in found}) < len(found):  # names alone do not tell them apart: say where they are
+        found = [run._replace(name="/".join(f.resolve().parts[-2:])) for run, f in zip(found, folders, strict=True)]
+    rows = [row[i : i + WIDE] for row in _panels(found) for i in range(0, len(row), WIDE)]
+    columns = max(map(len, rows))
+    figure = new_figure(4.8 * columns, 3.4 * len(rows))
+    for i, row in enumerate(rows):
+        for j, metric in enumerate(row):
+            axes = figure.add_subplot(len(rows), columns, i * columns + j + 1)
+            _draw(axes, found, metric, x)
+    if len(found) > 1:
+        _add_legend(figure, "thin: training, thick: held-out" if any(run.held_out for run in found) else None)
+    return save_figure(figure, Path(out))
+
+
+def _add_legend(figure: Figure, title: str | None) -> None:
+    """One legend for all panels, above them: it would hide lines in each."""
+    lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
+    figure.legend(
+        [*lines.values()], [*lines], loc="outside upper center", ncols=legend_columns(figure, lines), edgecolor="none",
+        title=title,
+    )  # fmt: skip
+
+
+def legend_columns(figure: Figure, labels: Collection[str]) -> int:
+    """How many columns of these labels a legend may have; a figure that is too narrow for one is made wider."""
+    sizes = [(50 + 6.5 * text_width(label)) / 72 for label in labels]  # inches, with the line's sample
+    figure.set_figwidth(max(figure.get_figwidth(), 1.15 * max(sizes)))
+    columns = range(len(sizes), 0, -1)  # each as wide as its widest label
+    return next(n for n in columns if n == 1 or sum(map(max, np.array_split(sizes, n))) <= figure.get_figwidth())
+
+
+def _panels(runs: list[Run]) -> tuple[list[str], list[str]]:
+    """(losses, other metrics) that the runs have, in the order in which they log them."""
+    keys = dict.fromkeys(key for run in runs for record in (run.train[-1], *run.held_out[-1:]) for key in record)
+    metrics = [key for key in keys if key not in NO_METRIC]
+    return [m for m in metrics if m.endswith("loss")], [m for m in metrics if not m.endswith("loss")]
+
+
+def _draw(axes: Axes, runs: list[Run], metric: str, x: X) -> None:
+    """One metric of all runs."""
+    several = len(runs) > 1
+    for i, run in enumerate(runs):
+        style: dict[str, Any] = {
+            "color": COLOURS[i % len(COLOURS)],
+            "linestyle": DASHES[i // len(COLOURS) % len(DASHES)],
+        }
+        position = _positions(run, x)
+        for records, width, what in ((_whole(run.train), 1.0, "training"), (run.held_out, 2.2, "held-out")):
+            points = [(position(r), r[metric]) for r in records if isinstance(r.get(metric), int | float)]
+            name = f" {run.name}" if run.name.startswith("_") else run.name  # which matplotlib would keep to itself
+            label = (name if what == "held-out" or not run.held_out else None) if several else what
+            if points:
+                thick = what == "held-out"
+                axes.plot(
+                    *np.array(points).T, **style, linewidth=width, alpha=1.0 if thick else 0.45, label=label,
+                    marker="o" if thick and len(points) < 30 else None, markersize=4,
+                )  # fmt: skip
+    for value, label in _levels(runs, metric):
+        axes.axhline(value, color=GREY, linestyle=":", linewidth=1.5, label=label)
+    axes.set(xlabel=AXES[x], ylabel=NAMES.get(metric, metric.replace("_", " ")))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if not metric.endswith("loss"):
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axes.set_xlim(left=0)
+    if not several:
+        axes.legend(edgecolor="none", framealpha=0.9)
+
+
+def _whole(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without a last record of a few steps (fewer than half of the usual), whose means are mostly noise."""
+    distances = np.diff([0, *(record["step"] for record in records)])
+    short = len(records) > 1 and distances[-1] < np.median(distances[:-1]) / 2
+    return records[:-1] if short else records
+
+
+def _positions(run: Run, x: X) -> Callable[[dict[str, Any]], float]:
+    """Where a record lies on the axis; held-out records say their step only, their tokens follow from training's."""
+    steps = [0.0, *(float(r["step"]) for r in run.train)]
+    values = [0.0, *(float(r.get(x, math.nan)) for r in run.train)]
+    scale = 60.0 if x == "seconds" else 1.0
+    return lambda record: float(np.interp(record["step"], steps, values)) / scale
+
+
+def _levels(runs: list[Run], metric: str) -> list[tuple[float, str]]:
+    """What a model reaches that has learned nothing of the kind: equal levels once."""
+    levels: dict[float, str] = {}
+    for run in runs:
+        metrics, majority = run.results.get("metrics", {}), run.results.get("majority")
+        entropy, first = metrics.get("unigram_entropy"), next((name for name in metrics if name != "loss"), None)
+        if metric in WORD_LOSSES and entropy is not None:
+            levels[round(entropy, 4)] = "unigram entropy"
+        if metric == first and majority:  # of a task's first metric; 0 says nothing
+            levels[round(majority, 4)] = "majority class"
+    return list(levels.items())
+
+
+def plot_groups(
+    groups: Mapping[str, Sequence[float]],
+    out: Path | str,
+    ylabel: str,
+    title: str = "",
+    levels: Mapping[str, float] = {},
+) -> list[Path]:
+    """Shares (0 to 1) of several seeds a group: a point each and their mean; `levels` are drawn across."""
+    figure = new_figure(1.8 + 1.5 * len(groups), 3.6)
+    axes = figure.add_subplot()
+    for i, ((name, values), colour) in enumerate(zip(groups.items(), itertools.cycle(COLOURS), strict=False)):
+        mean = sum(values) / len(values)
+        axes.bar(i, mean, width=0.6, color=colour, alpha=0.35, label=name)
+        spread = np.linspace(-0.12, 0.12, len(values)) if len(values) > 1 else [0.0]
+        axes.scatter(i + np.array(spread), values, color=colour, s=28, zorder=3)
+        axes.annotate(f"{mean:.1%}", (i, max(values)), xytext=(0, 6), textcoords="offset points", ha="center")
+    for label, value in levels.items():
+        axes.axhline(value, color=GREY, linestyle=":", linewidth=1.5)
+        # beside the axes: a level may be as high as a group's mean, whose number is above its bar
+        axes.annotate(
+            f"{label}\n{value:.1%}", (1, value), xycoords=axes.get_yaxis_transform(), xytext=(5, 0),
+            textcoords="offset points", va="center", color=GREY,
+        )  # fmt: skip
+    axes.set(
+        xticks=range(len(groups)), xticklabels=list(groups), ylabel=ylabel, title=title, xlim=(-0.6, len(groups) - 0.4)
+    )
+    axes.set_ylim(0, min(1.1, 1.2 * max(value for values in groups.values() for value in values) + 0.02))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    return save_figure(figure, Path(out))
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, with its own canvas: no global state, no display."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_figure(figure: Figure, out: Path, open_axes: bool = True) -> list[Path]:
+    """Write `out`, or both .png and .svg of it; returns the files. open_axes: no frame, a faint grid of levels."""
+    for axes in figure.axes if open_axes else ():
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.25)
+    files = [out] if out.suffix in (".png", ".svg") else [out.with_name(out.name + end) for end in (".png", ".svg")]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        with plain_texts(figure), atomic_write(file) as target:
+            figure.savefig(target, format=file.suffix[1:], dpi=150)
+    return files

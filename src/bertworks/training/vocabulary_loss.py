@@ -1,0 +1,163 @@
+"""Losses over a whole vocabulary, without holding all scores: cross entropy with labels, divergence from a teacher.
+
+Shapes: M predictions, m of them at a time, D width (E where embeddings are narrower), V vocabulary.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..model.heads import MaskedLMHead, Model
+
+IGNORED = -100  # label of an unused slot
+ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
+FILL = 64  # their number is a multiple of this, for the reason given in model/packing.py
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of a loss: sums over its predictions of the loss and, where it was counted, of the hits."""
+
+    loss: Tensor
+    correct: Tensor | None
+
+
+class Scorer(NamedTuple):
+    """A language model's last step: (M, D) rows, ready for the product with a (V, D) matrix, and a bias (V,)."""
+
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    @classmethod
+    def of(cls, model: Model, rows: Tensor) -> "Scorer":
+        """rows: (M, D) of the last layer."""
+        head = model.heads["mlm"]
+        assert isinstance(head, MaskedLMHead)
+        return cls(head(rows), model.decoder, head.bias)
+
+    def scores(self, rows: slice) -> Tensor:
+        """(m, V) of some rows."""
+        # addmm would first copy the bias to every row
+        return torch.mm(self.hidden[rows], self.weight.T).add_(self.bias)
+
+
+Rule = Callable[[Tensor, slice], tuple[Tensor, Tensor]]  # scores (m, V) of rows: summed loss, its slope over the scores
+
+
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Term:
+    """`cross_entropy(hidden @ weight.T + bias, labels)` without holding all (M, V) scores.
+
+    hidden (M, D), weight (V, D), bias (V,), labels (M,) with -100 for unused slots. Hits are counted only where no
+    gradient is asked for (evaluation): the search for the largest score costs as much as a matrix product.
+    """
+    slots = _used_slots(labels != IGNORED)
+    hidden, labels = hidden.index_select(0, slots), labels[slots]
+    hidden, weight, bias = _compute(hidden, weight, bias)
+    with torch.autocast(hidden.device.type, enabled=False):  # it would copy the probabilities to float32 and back
+        if torch.is_grad_enabled():
+            loss: Tensor = _LinearLoss.apply(hidden, weight, bias, _one_hot_rule(labels))
+            return Term(loss, None)
+        summed, correct = hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
+        for h, y in zip(hidden.split(ROWS), labels.split(ROWS), strict=True):
+            scores = F.linear(h, weight, bias).float()
+            summed += F.cross_entropy(scores, y, ignore_index=IGNORED, reduction="sum")
+            correct += (scores.argmax(-1) == y).sum()
+        return Term(summed, correct)
+
+
+def linear_divergence(ours: Scorer, theirs: Scorer, used: Tensor, temperature: float) -> Term:
+    """Summed KL divergence of our softmax(scores / T) from theirs, times T squared (Hinton et al. 2015).
+
+    Without holding all (M, V) scores. used: (M,) bool, the rows that count. There is no gradient for `theirs`.
+    """
+    slots = _used_slots(used)
+    hidden, weight, bias = _compute(ours.hidden.index_select(0, slots), ours.weight, ours.bias)
+    known = _compute(theirs.hidden.index_select(0, slots), theirs.weight, theirs.bias)
+    rule = _soft_rule(Scorer(*known), used[slots], temperature)
+    with torch.autocast(hidden.device.type, enabled=False):
+        if torch.is_grad_enabled():
+            loss: Tensor = _LinearLoss.apply(hidden, weight, bias, rule)
+            return Term(loss, None)
+        parts = (rule(Scorer(hidden, weight, bias).scores(rows), rows)[0] for rows in _chunks(len(hidden)))
+        return Term(sum(parts, hidden.new_zeros((), dtype=torch.float32)), None)
+
+
+def _used_slots(used: Tensor) -> Tensor:
+    """The used slots first: most others are left out, but not so that every batch has a new shape."""
+    return torch.argsort(~used, stable=True)[: -(-int(used.sum()) // FILL) * FILL]
+
+
+def _compute(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """In the type of matrix products."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
+
+
+def _chunks(length: int) -> Iterator[slice]:
+    return (slice(start, start + ROWS) for start in range(0, length, ROWS))
+
+
+def _one_hot_rule(labels: Tensor) -> Rule:
+    """Cross entropy with labels (M,); those of -100 count for nothing."""
+
+    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        y = labels[rows]
+        used, cell = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
+        top, at_target = scores.amax(-1).float(), scores[cell].float()
+        slope = torch.softmax(scores, -1)
+        # log Z from the largest probability, which is never below 1 / V and so never underflows
+        loss = ((top - slope.amax(-1).float().log() - at_target) * used).sum()
+        slope[cell] -= 1  # softmax minus one-hot
+        slope[~used] = 0
+        return loss, slope
+
+    return rule
+
+
+def _soft_rule(theirs: Scorer, used: Tensor, temperature: float) -> Rule:
+    """The divergence of `linear_divergence`; d (T^2 KL) / d scores = T (our probabilities - theirs)."""
+
+    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        found = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
+        known = torch.log_softmax(theirs.scores(rows).float() / temperature, -1)
+        chances = known.exp()
+        loss = temperature**2 * ((chances * known.sub_(found)).sum(-1) * used[rows]).sum()
+        slope = found.exp_().sub_(chances).mul_(temperature * used[rows, None])
+        return loss, slope.to(scores.dtype)
+
+    return rule
+
+
+class _LinearLoss(torch.autograd.Function):
+    """Scores, loss and gradients of `ROWS` rows at a time, by a rule for the loss and its slope over the scores.
+
+    The gradient is that of the sum, so forward makes it while the probabilities are at hand; backward only scales it.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, rule):  # type: ignore[no-untyped-def]
+        loss = hidden.new_zeros((), dtype=torch.float32)
+        d_hidden, d_weight, d_bias = torch.empty_like(hidden), None, None
+        for rows in _chunks(len(hidden)):
+            h = hidden[rows]
+            part, slope = rule(Scorer(hidden, weight, bias).scores(rows), rows)
+            loss += part
+            torch.mm(slope, weight, out=d_hidden[rows])
+            d_weight = slope.T @ h if d_weight is None else d_weight + slope.T @ h
+            d_bias = slope.sum(0) if d_bias is None else d_bias + slope.sum(0)
+        if d_weight is None:  # no prediction in this batch
+            d_weight, d_bias = torch.zeros_like(weight), torch.zeros_like(bias)
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        return loss
+
+    @staticmethod
+    def backward(ctx, scale):  # type: ignore[no-untyped-def]
+        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        return d_hidden * scale, d_weight * scale, d_bias * scale, None

@@ -1,0 +1,251 @@
+"""The command line: its verbs, and what a failure looks like from outside."""
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import tyro
+
+import bertworks
+from bertworks.cli import VERBS, main
+from bertworks.cli.arguments import DevRows
+from bertworks.data.build import BuildConfig
+from bertworks.files import InputError
+from bertworks.finetuning.job import FinetuneConfig
+from bertworks.pretraining.distill import DistillConfig
+from bertworks.pretraining.run import PretrainConfig
+from bertworks.pretraining.static import StaticConfig
+from bertworks.tokenizer import TokenizerConfig
+
+
+def status(arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return ended.value.code
+
+
+def test_the_version_is_the_packages(capsys):
+    main(["--version"])
+    assert capsys.readouterr().out == f"bertworks {bertworks.__version__}\n"
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == bertworks.__version__
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_names_every_verb(arguments, capsys):
+    assert status(arguments) == 0
+    out = capsys.readouterr().out
+    assert all(f"\n  {verb} " in out for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("pretrian", "; did you mean pretrain?"),
+        ("tokenizer", "; did you mean tokenizer train or tokenizer check or tokenizer extend?"),
+        ("probe wrod", "; did you mean probe word?"),
+        ("tokenizer trian", "; did you mean tokenizer train?"),
+        ("zzz", ""),
+    ],
+)
+def test_an_unknown_verb_is_named(line, hint, capsys):
+    assert status(line.split() + ["text"] * (" " in line)) == 2
+    assert capsys.readouterr().err == f"\nunknown verb: {line}{hint}\n"
+
+
+def test_an_unknown_flag_gets_the_nearest_one(capsys):
+    assert status(["finetune", "--model", "m", "--out", "o", "--optim.lrr", "1"]) == 2
+    assert "--optim.lr " in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_any_verb_without_a_traceback(capsys, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    for verb in VERBS:
+        monkeypatch.setitem(VERBS, verb, interrupted)
+        assert status(verb.split()) == 130
+        assert capsys.readouterr().err == "\nstopped\n"
+
+
+def test_ctrl_c_that_a_library_turns_into_another_error(capsys, monkeypatch):
+    """As numpy does while it is being imported."""
+
+    def interrupted(_):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RecursionError from None
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setitem(VERBS, "features", interrupted)
+    assert status(["features"]) == 130 and capsys.readouterr().err == "\nstopped\n"
+    assert signal.getsignal(signal.SIGINT) is before
+
+    def failing(_):
+        raise RecursionError
+
+    monkeypatch.setitem(VERBS, "features", failing)
+    with pytest.raises(RecursionError):  # a defect of ours is shown
+        main(["features"])
+
+
+def test_exit_statuses_stand_in_the_help_and_in_the_docs(capsys):
+    assert status(["--help"]) == 0
+    out = capsys.readouterr().out
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    for number in ("0", "1", "2", "3", "130"):
+        assert re.search(rf"^.* {number}  \w", out, re.M) and f"\n| {number} |" in page
+
+
+def test_the_packages_names_can_be_listed():
+    assert {*dir(bertworks)} == {*bertworks.__all__, "__version__"} and "load_encoder" in bertworks.__all__
+    with pytest.raises(AttributeError, match=r"no attribute 'Predicter'; did you mean Predictor\?"):
+        bertworks.Predicter  # noqa: B018
+    assert not hasattr(bertworks, "zzz")
+
+
+@pytest.mark.filterwarnings("ignore:get_parser")
+@pytest.mark.parametrize(
+    "config", [PretrainConfig, FinetuneConfig, DistillConfig, BuildConfig, StaticConfig, TokenizerConfig]
+)
+def test_every_flag_of_a_recipe_is_explained_by_its_own_comment(config):
+    """A field without a comment is explained by the one above it, or by none."""
+    parser = tyro.extras.get_parser(config)
+    seen = {}
+    for action in parser._actions:
+        text = re.sub(r"\s*\((default|required).*", "", action.help, flags=re.DOTALL).strip()
+        name = action.option_strings[0]
+        assert text and seen.setdefault(text, name) == name
+    headings = [group.description or "" for group in parser._action_groups]
+    assert not any(heading.startswith("0:") for heading in headings)
+
+
+def test_a_folder_is_given_first_or_as_model(capsys, tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\na,b\n")
+    for line in ("evaluate none --dev {}", "evaluate --dev {} --model none"):
+        assert status(line.format(tmp_path / "a.csv").split()) == 1
+        assert "none: no such folder" in capsys.readouterr().err
+    for verb, rest in (("predict", "a.txt"), ("fill-mask", "x"), ("features", "a.txt --out a.npz")):
+        for line in (f"{verb} none {rest}", f"{verb} --model none {rest}", f"{verb} {rest} --model=none"):
+            assert status(line.split()) == 1
+            assert "none: no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (InputError("a.txt: no such file"), "bertworks: a.txt: no such file\n"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.npz"), "bertworks: out.npz: No space left on device\n"),
+    ],
+)
+def test_failures_are_one_line(error, said, capsys, monkeypatch):
+    def failing(_):
+        raise error
+
+    monkeypatch.setitem(VERBS, "features", failing)
+    assert status(["features", "folder"]) == 1
+    assert capsys.readouterr().err == said
+
+
+def test_rows_to_judge_on_are_a_tasks_or_of_ones_own_columns(tmp_path):
+    (tmp_path / "own.csv").write_text("a,b,gold\none,two,x\nthree,four,y\n")
+    task, rows = DevRows(dev=tmp_path / "own.csv", text="a,b", label="gold").read()
+    assert task.text == ("a", "b") and [row.text for row in rows] == ["one", "three"]
+    assert [row.label for row in rows] == ["x", "y"] and [row.pair for row in rows] == ["two", "four"]
+    (tmp_path / "quiz.csv").write_text("text,first,second,label\nwho,me,you,1\n")
+    task, rows = DevRows(dev=tmp_path / "quiz.csv", kind="choice", choices="first,second").read()
+    assert task.kind == "choice" and rows[0].choices == ("me", "you")
+    for asked, message in (
+        (DevRows(task="mrpc", data=tmp_path, dev=tmp_path / "own.csv"), "--task cannot stand beside --dev"),
+        (DevRows(task="mrpc"), "--task mrpc needs --data"),
+        (DevRows(), "give --task NAME with --data DIR, or a table of your own with --dev$"),
+    ):
+        with pytest.raises(InputError, match=message):
+            asked.read()
+
+
+def test_a_reader_that_has_seen_enough_ends_a_verb_quietly(tmp_path):
+    """As `| head -1` does."""
+    line = "import sys; from bertworks.cli import VERBS, main\n"
+    line += "VERBS['tasks'] = lambda _: [print('x' * 999, flush=True) for _ in range(999)]\nmain(['tasks'])"
+    with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 0
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_work_goes_on_when_nobody_reads_what_it_says(tmp_path, stream):
+    """Only verbs that make nothing but their output may end early with status 0."""
+    line = f"""
+import sys, pathlib
+from bertworks.cli import VERBS, main
+def train(_):
+    for _ in range(999):
+        print("x" * 999, file=sys.{stream}, flush=True)
+    pathlib.Path("done").touch()
+VERBS["pretrain"] = train
+main(["pretrain"])"""
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", line], cwd=tmp_path, **streams) as process:
+        reader = getattr(process, stream)
+        reader.readline()
+        reader.close()
+        assert process.wait() == 0
+    assert (tmp_path / "done").exists()
+
+
+def test_output_that_is_never_read_is_no_failure():
+    for argv in (["recipes"], ["--help"]):
+        line = f"from bertworks.cli import main\nmain({argv})"
+        with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.close()
+            assert process.stderr.read() == b"" and process.wait() == 0
+
+
+def test_another_tokenizer_is_not_replaced(tmp_path, capsys):
+    """The same again ends in the same bytes, as after a kill."""
+    (tmp_path / "a.txt").write_text("One two three four " * 20)
+    train = ["tokenizer", "train", str(tmp_path / "a.txt"), "--out", str(tmp_path / "tok"), "--vocab-size", "100"]
+    main(train)
+    first = (tmp_path / "tok" / "tokenizer.json").read_bytes()
+    main(train)
+    assert status([*train, "--cased"]) == 1 and "tok holds another tokenizer; give" in capsys.readouterr().err
+    assert (tmp_path / "tok" / "tokenizer.json").read_bytes() == first
+    main([*train, "--cased", "--overwrite"])
+    assert (tmp_path / "tok" / "tokenizer.json").read_bytes() != first
+    assert status([*train, "--cased", "--uncased"]) == 1
+    assert "--cased and --uncased; expected one of them" in capsys.readouterr().err
+
+
+def test_recipes_are_listed_and_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["recipes"])
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("pretrain/cpu  ") and "20 million tokens" in line for line in lines)
+    assert all(len(line) <= 120 for line in lines)
+    main(["recipes", "study/masking"])
+    assert "base = " in capsys.readouterr().out
+    main(["recipes", "distilbert"])  # only one kind has it
+    assert "DistilBERT" in capsys.readouterr().out
+    assert status(["recipes", "cpu"]) == 1
+    assert "distill/cpu, pretrain/cpu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "distill", "study"])
+def test_a_recipe_is_given_by_name(verb, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = {"study": "masking"}.get(verb, "cpu")
+    rest = ["--corpus", "nowhere", "--out", "out", *(["--teacher", "nobody"] if verb == "distill" else [])]
+    assert status([verb, name, *rest]) == 1
+    said = capsys.readouterr().err
+    assert "no recipe" not in said and ("nowhere" in said or "nobody" in said)
+    assert status([verb, f"{name}x", *rest]) == 1
+    assert f"did you mean {name}?" in capsys.readouterr().err

@@ -1,0 +1,801 @@
+"""Studies: cells are shared, resumed and claimed; numbers are right; what is wrong is told before anything begins."""
+
+import json
+import math
+import multiprocessing
+import os
+import random
+import re
+import shutil
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+from scipy import stats
+
+from bertworks.cli import main
+from bertworks.config import RECIPES
+from bertworks.experiments import figures as pictures
+from bertworks.experiments import report
+from bertworks.experiments import study as running
+from bertworks.experiments.cells import Cells, folder_start, pretrain_cell
+from bertworks.experiments.plan import Planner, Sources, make_plan
+from bertworks.experiments.recipe import load_study
+from bertworks.experiments.report import paired, parameters, tables
+from bertworks.experiments.study import Options, run_study
+from bertworks.files import Diverged, InputError, NotWritten, read_json, write_json
+from bertworks.finetuning.job import FinetuneConfig
+from bertworks.model.encoder import ModelConfig
+from bertworks.pretraining.run import PretrainConfig
+from bertworks.training import machine
+from conftest import WORDS
+from support.tiny_task import tiny_folder
+
+STUDIES = RECIPES / "study"
+BASE = """
+title = "Tiny"
+source = "a paper"
+base = "both"
+pretrain = "pretrain.toml"
+finetune = "finetune.toml"
+seeds = [1, 2]
+variants = [
+    { name = "both", snapshots = [2] },
+    { name = "left", pretrain.objective = "ltr", pretrain.model.direction = "left" },
+    { name = "right", pretrain.objective = "rtl", pretrain.model.direction = "right" },
+    { name = "side by side", concat = ["left", "right"] },
+    { name = "frozen", finetune = { frozen = true, top.layers = "concat-last-2" } },
+    { name = "random", finetune.random_init = true },
+]
+columns = [
+    { name = "perplexity", pretrain = "mlm_perplexity" },
+    { name = "SST-2", task = "sst2", data = "glue/SST-2", train_rows = 24 },
+    { name = "again", task = "sst2", data = "glue/SST-2", train_rows = 24, metric = "accuracy" },
+]
+[paper]
+"both" = { perplexity = 4.0, SST-2 = 92.7 }
+"left" = { SST-2 = 92.1 }
+"""
+PRETRAIN = """
+snapshots = [2, 4]
+eval_batches = 1
+[model]
+vocab_size = 100
+hidden_size = 16
+num_hidden_layers = 2
+num_attention_heads = 2
+intermediate_size = 32
+max_position_embeddings = 32
+[loop]
+steps = 5
+eval_every = 0
+[[phases]]
+length = 24
+batch_size = 8
+"""
+FINETUNE = "max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\noptim.lr = 1e-3\n"
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """Leave out measuring the machine."""
+    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
+    monkeypatch.setattr(running, "PAUSE", 0.05)
+
+
+def write_study(folder: Path, text: str = BASE) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pretrain.toml").write_text(PRETRAIN)
+    (folder / "finetune.toml").write_text(FINETUNE)
+    (folder / "tiny.toml").write_text(text)
+    return folder / "tiny.toml"
+
+
+def write_tables(folder: Path, name: str, header: str, row) -> None:
+    """train.tsv and dev.tsv of rows that `row` draws."""
+    rng = random.Random(name)
+    (folder / name).mkdir(parents=True)
+    for file, rows in (("train.tsv", 40), ("dev.tsv", 16)):
+        lines = ["\t".join(row(rng, i)) for i in range(rows)]
+        (folder / name / file).write_text("\n".join([header, *lines]) + "\n")
+
+
+def words(rng, n=5) -> str:
+    return " ".join(rng.choices(WORDS, k=n))
+
+
+@pytest.fixture(scope="session")
+def tiny_data(tmp_path_factory) -> Path:
+    """Folders of the tasks that the recipes name, with texts of the tiny store's words."""
+    folder = tmp_path_factory.mktemp("study_data")
+    glue, label = folder / "glue", ("0", "1")
+    write_tables(glue, "SST-2", "sentence\tlabel", lambda r, i: (words(r), label[i % 2]))
+    pair = "index\tquestion\tsentence\tlabel"
+    entailed = ("entailment", "not_entailment")
+    write_tables(glue, "QNLI", pair, lambda r, i: (str(i), words(r), words(r), entailed[i % 2]))
+    quality = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    write_tables(glue, "MRPC", quality, lambda r, i: (label[i % 2], "1", "2", words(r), words(r)))
+    asked = "question1\tquestion2\tis_duplicate"
+    write_tables(glue, "QQP", asked, lambda r, i: (words(r), words(r), label[i % 2]))
+    three = ("contradiction", "entailment", "neutral")
+    write_tables(glue, "MNLI", "sentence1\tsentence2\tgold_label", lambda r, i: (words(r), words(r), three[i % 3]))
+    (glue / "MNLI" / "dev.tsv").rename(glue / "MNLI" / "dev_matched.tsv")
+    (folder / "squad").mkdir()
+    for name, rows in (
+        ("train-v1.1-13pct", 12),
+        ("train-v1.1", 12),
+        ("dev-v1.1", 6),
+        ("train-v2.0", 12),
+        ("dev-v2.0", 6),
+    ):
+        (folder / "squad" / f"{name}.json").write_text(json.dumps(squad(random.Random(name), name, rows)))
+    (folder / "conll2003").mkdir()
+    for name in ("eng.train", "eng.testa", "eng.testb"):
+        (folder / "conll2003" / name).write_text(conll(random.Random(name)))
+    return folder
+
+
+def squad(rng, name, rows):
+    questions = []
+    for i in range(rows):
+        context = words(rng, 12)
+        answer = {"text": context.split()[i % 12], "answer_start": context.index(context.split()[i % 12])}
+        questions.append(
+            {"context": context, "qas": [{"id": f"{name}{i}", "question": words(rng), "answers": [answer]}]}
+        )
+    return {"version": "1.1", "data": [{"title": "t", "paragraphs": questions}]}
+
+
+def conll(rng):
+    lines = ["-DOCSTART- -X- -X- O", ""]
+    for _ in range(20):
+        for word in words(rng).split():
+            lines.append(f"{word} NN I-NP {'I-PER' if word[0] in 'abcg' else 'O'}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def sources(recipe, tiny_store, tiny_data, **more) -> Sources:
+    return Sources(recipe, tiny_store.path, tiny_data, **more)
+
+
+def line(recipe, tiny_store, tiny_data, out, *more):
+    return ["study", str(recipe), "--corpus", str(tiny_store.path), "--data", str(tiny_data), "--out", str(out), *more]
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_store, tiny_data, tmp_path_factory):
+    """A study by the command line: its recipe and its folder."""
+    folder = tmp_path_factory.mktemp("study")
+    recipe = write_study(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "matmul_peak", lambda *_: 1e12)
+        main(line(recipe, tiny_store, tiny_data, folder / "out"))
+    return recipe, folder / "out"
+
+
+def entry(results, row, column):
+    return next(e for e in results["measured"] if (e["row"], e["column"]) == (row, column))
+
+
+def test_what_a_study_leaves(finished):
+    _, out = finished
+    results = read_json(out / "results.json")
+    assert (results["kind"], results["format"], results["study"], results["left"]) == ("study", 1, "tiny", [])
+    assert {cell["state"] for cell in results["cells"].values()} == {"done"}
+    kinds = [name.split("-")[0] for name in results["cells"]]
+    # both, left and right; frozen and random begin with the same pre-training as both; 7 rows with 2 seeds
+    assert (kinds.count("pretrain"), kinds.count("concat"), kinds.count("finetune")) == (3, 1, 14)
+    assert sorted(path.name for path in out.iterdir()) == [
+        "cells",
+        "results.json",
+        "study.md",
+        "study.png",
+        "study.svg",
+    ]
+    for cell in out.glob("cells/*-*"):
+        assert (cell / "model").exists() == (not cell.name.startswith("finetune")) and not (cell / "state").exists()
+        assert {"kind", "cell", "key", "keep_models", "recipe"} == read_json(cell / "cell.json").keys()
+    assert len(list(out.glob("cells/pretrain-*/snapshots/step-2/config.json"))) == 3
+
+
+def test_the_numbers_are_those_of_the_cells(finished, tiny_store, tiny_data):
+    recipe, out = finished
+    results, plan = read_json(out / "results.json"), make_plan(sources(recipe, tiny_store, tiny_data))
+    cells = Cells(out / "cells")
+    values = {}
+    for row in plan.rows:
+        found = [cells.results(cell) for cell in row.tuned["SST-2"]]
+        assert [r["seed"] for r in found] == [1, 2] and all(r["examples"] == {"train": 24, "dev": 16} for r in found)
+        values[row.name] = [r["metrics"]["accuracy"] for r in found]
+        measured = entry(results, row.name, "SST-2")
+        assert list(measured["values"].values()) == values[row.name]
+        assert (measured["mean"], measured["sd"]) == (
+            statistics.fmean(values[row.name]),
+            pytest.approx(statistics.stdev(values[row.name])),
+        )
+        assert entry(results, row.name, "again")["values"] == measured["values"]
+        spent = next(one["finetune_seconds"] for one in results["rows"] if one["name"] == row.name)
+        assert spent == pytest.approx(sum(r["seconds"] for r in found))  # once, although two columns read these runs
+    pretrained = cells.results(plan.base.trained[0])
+    assert entry(results, "both", "perplexity")["mean"] == math.exp(pretrained["metrics"]["mlm_loss"])
+    assert entry(results, "left", "perplexity")["mean"] is None  # it has no masked LM
+    rows = {row["name"]: row for row in results["rows"]}
+    assert rows["both, step 2"]["tokens"] == pytest.approx(pretrained["tokens"] * 2 / 5)
+    assert rows["side by side"]["tokens"] == rows["left"]["tokens"] + rows["right"]["tokens"]
+    assert rows["side by side"]["parameters"] > rows["left"]["parameters"] > 100 * 16
+    assert entry(results, "left", "SST-2")["paper_difference"] == pytest.approx(-0.6)
+    # random weights take their shape from the pre-training of "both" and nothing else
+    assert (rows["random"]["tokens"], rows["random"]["pretrain_seconds"]) == (0, 0)
+    assert entry(results, "random", "perplexity")["values"] == {} and rows["frozen"]["tokens"] == rows["both"]["tokens"]
+
+
+def test_a_snapshot_is_compared_with_the_bases_of_the_same_step(tiny_store, tiny_data, tmp_path):
+    recipe = write_study(tmp_path, BASE.replace('{ name = "left",', '{ name = "left", snapshots = [2, 4],'))
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    found = {row.name: report._against(row.name, plan) for row in plan.rows if row.line}
+    assert found == {
+        "both, step 2": "both",
+        "both": "both",
+        "left, step 2": "both, step 2",
+        "left, step 4": "both",  # which has none of that step
+        "left": "both",
+    }
+
+
+def test_the_tables(finished):
+    _, out = finished
+    results, text = read_json(out / "results.json"), (out / "study.md").read_text()
+    both = entry(results, "both", "SST-2")
+    assert f"{100 * both['mean']:.1f} ± {100 * both['sd']:.1f}" in text and "*92.7*" in text and "*-0.6*" in text
+    assert "*4.00*" in text and "## Differences from both" in text and "![Tiny](study.png)" in text
+    assert "over 2 seeds of fine-tuning (1, 2)" in text and "--minute" not in text and "have not been run" not in text
+    assert (out / "study.svg").read_text().count("<svg") == 1
+
+
+def test_the_same_line_runs_nothing_again(finished, tiny_store, tiny_data, monkeypatch):
+    recipe, out = finished
+    before = read_json(out / "results.json")
+    monkeypatch.setattr(running, "pretrain", None)
+    monkeypatch.setattr(running, "finetune", None)
+    left = next((out / "cells").glob("pretrain-*")) / "state"  # of a process that was killed before it could tidy up
+    left.mkdir()
+    model = next((out / "cells").glob("finetune-*")) / "model"
+    model.mkdir()
+    after = run_study(make_plan(sources(recipe, tiny_store, tiny_data)), out, out / "cells")
+    assert not left.exists() and not model.exists()
+    assert after | {"machine": None} == before | {"machine": None}  # that of the process, whose commit may be newer
+
+
+def test_another_study_shares_equal_cells(finished, tiny_store, tiny_data, tmp_path, monkeypatch):
+    _, out = finished
+    text = BASE.replace('"Tiny"', '"Other"').replace("seeds = [1, 2]", "seeds = [2]")
+    recipe = write_study(tmp_path, text)
+    monkeypatch.setattr(running, "pretrain", None)
+    monkeypatch.setattr(running, "finetune", None)
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    results = run_study(plan, tmp_path / "out", out / "cells", Options(quiet=True))
+    assert results["left"] == results["failed"] == [] and entry(results, "left", "SST-2")["n"] == 1
+
+
+def test_a_study_goes_on_on_another_machine(finished, tiny_store, tiny_data, tmp_path, monkeypatch):
+    """A half-finished study is its folder: moved, with corpus and data elsewhere, its cells are found."""
+    recipe, out = finished
+    shutil.copytree(out, tmp_path / "moved")
+    shutil.copytree(tiny_store.path, tmp_path / "store")
+    shutil.copytree(tiny_data, tmp_path / "data")
+    monkeypatch.setattr(running, "pretrain", None)
+    plan = make_plan(Sources(recipe, tmp_path / "store", tmp_path / "data"))
+    gone = plan.rows[-1].tuned["SST-2"][0]
+    shutil.rmtree(tmp_path / "moved" / "cells" / gone.name)
+    results = run_study(plan, tmp_path / "moved", tmp_path / "moved" / "cells", Options(quiet=True))
+    assert results["measured"] == read_json(out / "results.json")["measured"] and results["left"] == []
+
+
+def test_a_stopped_study_goes_on_to_the_same_figures(finished, tiny_store, tiny_data, tmp_path, monkeypatch):
+    recipe, out = finished
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    left = [4]  # runs until the signal
+
+    def stopping(work):
+        def run(*arguments, **more):
+            left[0] -= 1
+            return work(*arguments, **more) if left[0] else None
+
+        return run
+
+    with monkeypatch.context() as patch:
+        for name in ("pretrain", "finetune"):
+            patch.setattr(running, name, stopping(getattr(running, name)))
+        assert run_study(plan, tmp_path, tmp_path / "cells", Options(quiet=True)) is None
+    half = read_json(tmp_path / "results.json")
+    assert (
+        0 < len(half["left"]) < len(half["cells"])
+        and f"runs {len(half['left'])} have not been run" in (tmp_path / "study.md").read_text()
+    )
+    assert (tmp_path / "study.png").exists()  # what is known so far
+    results = run_study(plan, tmp_path, tmp_path / "cells", Options(quiet=True))
+    assert results["measured"] == read_json(out / "results.json")["measured"]
+
+
+def test_a_diverged_run_is_marked_and_the_others_go_on(tiny_store, tiny_data, tmp_path, monkeypatch, capsys):
+    recipe = write_study(tmp_path)
+    plan, finetune = make_plan(sources(recipe, tiny_store, tiny_data)), running.finetune
+
+    def diverging(config, task, data, model, out, quiet):
+        if config.loop.seed == 2 and "pretrain" in str(model) and config.frozen:
+            raise Diverged("loss or gradient not finite in 11 steps in a row")
+        return finetune(config, task, data, model, out, quiet)
+
+    monkeypatch.setattr(running, "finetune", diverging)
+    results = run_study(plan, tmp_path / "out", tmp_path / "out" / "cells", Options(quiet=True))
+    found = entry(results, "frozen", "SST-2")
+    assert found["n"] == 1 and found["failed"][0]["outcome"] == "diverged" and results["left"] == []
+    assert found["difference"]["n"] == 1 and found["difference"]["interval"] is None
+    table = {row[0]: row[2] for row in tables(results)[0].rows}
+    assert "diverged (n 1)" in table["frozen"] and "diverged" not in table["random"]
+    monkeypatch.setattr(running, "finetune", finetune)
+    with pytest.raises(SystemExit) as end:  # it is not tried again, unless that is asked for
+        main(line(recipe, tiny_store, tiny_data, tmp_path / "out"))
+    assert end.value.code == 1 and "frozen: SST-2, seed 2 diverged" in capsys.readouterr().out
+    main(line(recipe, tiny_store, tiny_data, tmp_path / "out", "--retry"))
+    assert entry(read_json(tmp_path / "out" / "results.json"), "frozen", "SST-2")["n"] == 2
+
+
+def test_a_rate_far_too_high_diverges_in_earnest(tiny_store, tiny_data, tmp_path):
+    """Nothing is put in place of the loop here: the weights of one variant overflow."""
+    text = BASE.replace('{ name = "frozen", finetune =', '{ name = "frozen", pretrain.optim.lr = 1e30, finetune =')
+    recipe = write_study(tmp_path, text)
+    short = (tmp_path / "pretrain.toml").read_text().replace("steps = 5", "steps = 12\nmax_skipped = 2")
+    (tmp_path / "pretrain.toml").write_text(short)
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert [one["outcome"] for one in results["failed"]] == ["diverged"]
+    assert "3 steps in a row" in results["failed"][0]["message"] and results["left"] == []
+    assert entry(results, "frozen", "SST-2")["failed"][0]["outcome"] == "diverged"
+    assert entry(results, "left", "SST-2")["n"] == 2
+
+
+def break_pretraining(monkeypatch, objective, error):
+    """Let every pre-training with this objective end in the error."""
+    pretrain = running.pretrain
+
+    def broken(config, *rest, **more):
+        if config.objective == objective:
+            raise error
+        return pretrain(config, *rest, **more)
+
+    monkeypatch.setattr(running, "pretrain", broken)
+
+
+def test_a_base_that_fails_leaves_figures_without_differences(tiny_store, tiny_data, tmp_path, monkeypatch):
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    break_pretraining(monkeypatch, "mlm+nsp", InputError("no memory"))
+    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert all(one["difference"] is None for one in results["measured"])
+    assert entry(results, "left", "SST-2")["n"] == 2 and entry(results, "both", "SST-2")["n"] == 0
+    told = (tmp_path / "out" / "study.md").read_text()
+    assert "both: pre-training failed: no memory" in told
+    assert "study.png" not in told and not (tmp_path / "out" / "study.png").exists()
+
+
+def test_a_run_of_another_version_is_refused_by_name(tiny_store, tiny_data, tmp_path):
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    cells = Cells(tmp_path / "cells")
+    cell = next(cell for cell in plan.cells if cell.kind == "finetune")
+    cells.place(cell).mkdir(parents=True)
+    (cells.place(cell) / "results.json").write_text('{"metrics": {}, "seconds": 1.0}')
+    with pytest.raises(InputError, match=f"{cell.name}/results.json: no field collapsed; .*remove the folder"):
+        run_study(plan, tmp_path / "out", cells.folder, Options(quiet=True))
+
+
+def test_failed_pre_training_takes_its_fine_tuning_with_it(tiny_store, tiny_data, tmp_path, monkeypatch):
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    break_pretraining(monkeypatch, "rtl", RuntimeError("no memory"))
+    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert [e["row"] for e in results["measured"] if e["failed"]] == ["right"] * 3 + ["side by side"] * 3
+    assert entry(results, "left", "SST-2")["n"] == 2 and results["left"] == []
+
+
+def test_a_full_disk_marks_no_run(tiny_store, tiny_data, tmp_path, monkeypatch):
+    """What could not be written is no fault of the cell at work, and those after it are not tried."""
+    plan, tried = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), []
+
+    def full(*arguments, **more):
+        tried.append(1)
+        raise NotWritten("state: could not be written (No space left on device)")
+
+    monkeypatch.setattr(running, "pretrain", full)
+    with pytest.raises(NotWritten):
+        run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert len(tried) == 1 and not [*(tmp_path / "cells").rglob("failed.json")]
+
+
+def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, tmp_path, monkeypatch):
+    """It may have been finished by another process since the start; its rows are not marked as failed."""
+    recipe, cells = write_study(tmp_path, BASE.replace(", snapshots = [2] }", " }")), tmp_path / "cells"
+    (tmp_path / "pretrain.toml").write_text(PRETRAIN.replace("snapshots = [2, 4]", "snapshots = []"))
+    run_study(make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "a", cells, Options("pretrain", quiet=True))
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    with pytest.raises(InputError, match="step-2: no such snapshot"):
+        run_study(plan, tmp_path / "b", cells, Options(quiet=True))
+    monkeypatch.setattr(running, "check_cells", lambda *_: None)  # as if it had not been there at the start
+    with pytest.raises(InputError, match="step-2: no such snapshot"):
+        run_study(plan, tmp_path / "b", cells, Options(quiet=True))
+    assert not [*cells.rglob("failed.json")]
+
+
+def test_models_of_a_study_stand_beside_its_file(tiny_data, tmp_path, monkeypatch):
+    """`model` is relative to the study, wherever it is started; a model in several files is known by all of them."""
+    tiny_folder(tmp_path / "models" / "one")
+    text = BASE[: BASE.index("variants")] + BASE[BASE.index("columns") : BASE.index("[paper]")]
+    text = text.replace('    { name = "perplexity", pretrain = "mlm_perplexity" },\n', "")
+    text = text.replace('base = "both"', 'base = "one"').replace('pretrain = "pretrain.toml"\n', "")
+    recipe = write_study(tmp_path, text + 'variants = [{ name = "one", model = "models/one" }]\n')
+    monkeypatch.chdir("/")
+    start = make_plan(Sources(recipe, None, tiny_data)).base.start
+    assert start.folder == tmp_path / "models" / "one"
+    split = tmp_path / "models" / "two"
+    shutil.copytree(start.folder, split)
+    weights = safetensors.torch.load_file(split / "model.safetensors")
+    (split / "model.safetensors").unlink()
+    names = sorted(weights)
+    table = {name: f"model-{i % 2}.safetensors" for i, name in enumerate(names)}
+
+    def key(factor):
+        for file in {*table.values()}:
+            part = {name: weights[name] * factor for name in names if table[name] == file}
+            safetensors.torch.save_file(part, split / file)
+        (split / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
+        return folder_start(split).key, parameters(split)
+
+    same, other = key(1), key(2)
+    assert same[0] != other[0] and same[1] == other[1] == parameters(start.folder)
+
+
+# ---- several processes
+
+
+def work_on(recipe, store, data, out):
+    machine.matmul_peak = lambda *_: 1e12
+    running.PAUSE = 0.05
+    run_study(make_plan(Sources(recipe, store, data)), out, out / "cells", Options(quiet=True))
+
+
+@pytest.mark.heavy
+def test_two_processes_share_a_study(finished, tiny_store, tiny_data, tmp_path):
+    recipe, out = finished
+    context = multiprocessing.get_context("spawn")
+    both = [context.Process(target=work_on, args=(recipe, tiny_store.path, tiny_data, tmp_path)) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    results = read_json(tmp_path / "results.json")
+    if results["left"]:  # whoever ended last has seen everything
+        results = run_study(make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path, tmp_path / "cells")
+    assert results["measured"] == read_json(out / "results.json")["measured"]
+
+
+def hold(folder, cell, held):
+    with Cells(folder).claimed(cell) as mine:
+        held.put((mine, os.getpid()))
+        time.sleep(60)
+
+
+def test_a_claim_dies_with_its_process(tmp_path):
+    cell, cells = pretrain_cell(PretrainConfig(), "corpus", "a cell"), Cells(tmp_path)
+    context = multiprocessing.get_context("spawn")
+    held = context.Queue()
+    process = context.Process(target=hold, args=(tmp_path, cell, held))
+    process.start()
+    assert held.get(timeout=120)[0] and cells.busy(cell)
+    with cells.claimed(cell) as mine:
+        assert not mine
+    process.kill()
+    process.join()
+    assert not cells.busy(cell)
+    with cells.claimed(cell) as mine:
+        assert mine
+
+
+def test_what_others_hold_is_left_and_said(tiny_store, tiny_data, tmp_path, capsys):
+    recipe = write_study(tmp_path)
+    plan, out = make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "out"
+    with Cells(out / "cells").claimed(plan.rows[-1].tuned["SST-2"][1]):
+        with pytest.raises(SystemExit) as end:
+            main(line(recipe, tiny_store, tiny_data, out))
+        assert end.value.code == 3 and "other processes still work on: random: SST-2, seed 2" in capsys.readouterr().err
+    assert len(read_json(out / "results.json")["left"]) == 1
+
+
+def test_only_some_cells(tiny_store, tiny_data, tmp_path):
+    plan, folder = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), tmp_path / "cells"
+    results = run_study(plan, tmp_path / "out", folder, Options(only="finetune", quiet=True))
+    assert len(results["left"]) == len(results["cells"]) == 18
+    results = run_study(plan, tmp_path / "out", folder, Options(only="pretrain", quiet=True))
+    assert {one["cell"].split("-")[0] for one in results["left"]} == {"concat", "finetune"}
+
+
+# ---- names of cells
+
+
+def test_a_cell_is_named_by_what_determines_it(finished, tiny_store, tiny_data, tmp_path):
+    def cell(text=BASE, pretrain=PRETRAIN, finetune=FINETUNE):
+        recipe = write_study(tmp_path, text)
+        (tmp_path / "pretrain.toml").write_text(pretrain)
+        (tmp_path / "finetune.toml").write_text(finetune)
+        base = make_plan(sources(recipe, tiny_store, tiny_data)).base
+        return base.trained[0].name, base.tuned["SST-2"][0].name
+
+    trained, tuned = cell()
+    assert cell(pretrain=PRETRAIN.replace("eval_every = 0", "eval_every = 3\nsave_every = 7")) == (trained, tuned)
+    assert cell(pretrain=PRETRAIN.replace("snapshots = [2, 4]", "snapshots = [2]")) == (trained, tuned)
+    assert cell(text=BASE.replace("seeds = [1, 2]", "seeds = [1, 2, 3]")) == (trained, tuned)
+    other = cell(pretrain=PRETRAIN.replace("batch_size = 8", "batch_size = 9"))
+    assert other[0] != trained and other[1] != tuned
+    for found in (
+        cell(finetune=FINETUNE.replace("epochs = 1.0", "epochs = 2.0")),
+        cell(text=BASE.replace("train_rows = 24", "train_rows = 23")),
+        cell(text=BASE.replace("seeds = [1, 2]", "seeds = [2]")),
+    ):
+        assert found[0] == trained and found[1] != tuned
+
+
+def test_a_failure_that_another_process_takes_back_is_none(tmp_path, monkeypatch):
+    """Between the look whether there is one and the reading of it; a damaged one stays an error."""
+    cell, cells = pretrain_cell(PretrainConfig(), "corpus", "a cell"), Cells(tmp_path)
+    cells.describe(cell)
+    cells.fail(cell, "no memory", "failed")
+    assert cells.failure(cell) == {"outcome": "failed", "message": "no memory"}
+    path = cells.place(cell) / "failed.json"
+    path.write_text("{")
+    with pytest.raises(InputError, match=r"failed\.json"):
+        cells.failure(cell)
+    monkeypatch.setattr(Cells, "state", lambda *_: path.unlink() or "failed")
+    assert cells.failure(cell) == {}
+
+
+def test_the_defaults_are_not_in_a_name():
+    """A field that comes later, off by default, must not make a study begin anew."""
+    config, explicit = PretrainConfig(), PretrainConfig(model=ModelConfig(hidden_size=768))
+    assert pretrain_cell(config, "c", "").key == pretrain_cell(explicit, "c", "").key
+    assert pretrain_cell(config, "c", "").key != pretrain_cell(config, "d", "").key
+
+
+def test_a_cell_of_other_defaults_is_refused(tmp_path):
+    cells, config = Cells(tmp_path), PretrainConfig()
+    cell = pretrain_cell(config, "c", "a cell")
+    cells.describe(cell)
+    cells.check(cell)
+    path = cells.place(cell) / "cell.json"
+    path.write_text(path.read_text().replace("masked_lm_prob = 0.15", "masked_lm_prob = 0.16"))
+    with pytest.raises(InputError, match="with other defaults; give another --cells"):
+        cells.check(cell)
+
+
+# ---- statistics
+
+
+def test_a_paired_difference():
+    base, other = {"1": 0.5, "2": 0.6, "3": 0.4, "9": 0.0}, {"1": 0.6, "2": 0.65, "3": 0.55}
+    found = paired(base, other)
+    expected = stats.ttest_rel([0.6, 0.65, 0.55], [0.5, 0.6, 0.4]).confidence_interval(0.95)
+    assert (found["n"], found["mean"]) == (3, pytest.approx(0.1))
+    assert found["interval"] == pytest.approx([expected.low, expected.high])
+    assert paired({"1": 0.5}, {"1": 0.75}) == {"mean": 0.25, "n": 1, "interval": None}
+    assert paired({"1": 0.5}, {"2": 0.75}) is None
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ('base = "both"', 'base = "bth"', "base = 'bth' is no variant"),
+        ("frozen = true", "frozn = true", "unknown key frozn; did you mean frozen?"),
+        ('objective = "ltr"', 'objective = "ltl"', "variant 'left': "),
+        ('task = "sst2"', 'task = "sst"', "no task 'sst'; did you mean sst2"),
+        ("glue/SST-2", "glue/SST", "glue/SST: no such folder"),
+        ('metric = "accuracy"', 'metric = "f1"', "metric = 'f1'; sst2 has accuracy"),
+        ("snapshots = [2]", "snapshots = [3]", "step 3 is none of the recipe's snapshots [2, 4]"),
+        ("concat-last-2", "concat-last-9", "variant 'frozen', column 'SST-2'"),
+        ('["left", "right"]', '["left", "middle"]', "concat = 'middle' is no variant"),
+        ('"left" = { SST-2', '"lefd" = { SST-2', "paper: 'lefd' is no variant"),
+        ("SST-2 = 92.1", "SST = 92.1", "paper: 'left' has 'SST'"),
+        ('"pretrain.toml"', '"none.toml"', "none.toml: no such file"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", "seeds that differ"),
+        ('name = "right"', 'name = "left"', "names that differ"),
+        ("mlm_perplexity", "mlm_perplexty", "pretrain = 'mlm_perplexty'; expected "),
+    ],
+)
+def test_a_study_with_a_mistake_is_refused(tiny_store, tiny_data, tmp_path, capsys, old, new, said):
+    assert old in BASE
+    recipe = write_study(tmp_path, BASE.replace(old, new))
+    with pytest.raises(SystemExit) as end:
+        main(line(recipe, tiny_store, tiny_data, tmp_path / "out"))
+    told = capsys.readouterr().err
+    assert end.value.code == 1 and said in told and "Traceback" not in told and not (tmp_path / "out").exists()
+
+
+def test_all_problems_are_told_at_once(tiny_store, tiny_data, tmp_path):
+    text = BASE.replace("glue/SST-2", "glue/none").replace("frozen = true", "frozn = true")
+    recipe = write_study(tmp_path, text)
+    (tmp_path / "pretrain.toml").write_text(PRETRAIN.replace("vocab_size = 100", "vocab_size = 101"))
+    with pytest.raises(InputError) as error:
+        make_plan(sources(recipe, tiny_store, tiny_data))
+    told = str(error.value)
+    assert "nothing was begun" in told and "glue/none" in told and "model.vocab_size is 101" in told
+    with pytest.raises(InputError, match=r"model\.vocab_size is 101"):  # what the study refuses --minute refuses too
+        make_plan(sources(recipe, tiny_store, tiny_data, minute=True))
+    with pytest.raises(InputError, match="--corpus is missing"):
+        make_plan(Sources(recipe, None, tiny_data))
+
+
+def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, tmp_path):
+    recipe, out = finished
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    for change, said in (
+        ({"study": "other"}, "the results of something else"),
+        ({"format": 2}, "format 2; this program writes format 1"),
+        ({"minute": True}, "was made with --minute"),
+    ):
+        (tmp_path / "results.json").write_text(json.dumps(read_json(out / "results.json") | change))
+        with pytest.raises(InputError, match=said):
+            run_study(plan, tmp_path, tmp_path / "cells")
+
+
+def drawn(file):
+    """What is written in an SVG: matplotlib draws letters as shapes, with the text as a comment."""
+    return re.findall(r"<!-- (.*?) -->", file.read_text())
+
+
+def test_the_picture_of_a_study_is_drawn_from_its_results_alone(finished, tmp_path, capsys):
+    _, out = finished
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for name in ("results.json", "study.svg"):
+        shutil.copy(out / name, alone / name)
+    before = drawn(alone / "study.svg")
+    assert "ours, mean" in before
+    (alone / "study.svg").unlink()
+    main(["plot", str(alone)])
+    assert capsys.readouterr().out.split() == [str(alone / "study.png"), str(alone / "study.svg")]
+    assert drawn(alone / "study.svg") == before
+    main(["plot", str(alone), str(next(out.glob("cells/pretrain-*"))), "--x", "tokens"])  # a run beside it
+    assert len(capsys.readouterr().out.split()) == 4
+
+
+def test_seeds_are_drawn_from_what_their_row_is_compared_with(finished, tmp_path, monkeypatch):
+    """A snapshot's seeds stand round its mean, which is a difference from the base's snapshot and not from its end."""
+    results = read_json(finished[1] / "results.json")
+    for one in results["measured"]:
+        one |= {"values": {"1": 0.5, "2": 0.7}, "n": 2, "mean": 0.6, "difference": None}
+    moved = next(one for one in results["measured"] if one["row"] == "left" and one["column"] == "SST-2")
+    moved |= {"against": "both, step 2", "difference": {"mean": 0.2, "n": 2, "interval": [0.1, 0.3]}}
+    against = next(one for one in results["measured"] if one["row"] == "both, step 2" and one["column"] == "SST-2")
+    against["values"] = {"1": 0.3, "2": 0.5}
+    drawn = []
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, out: drawn.extend(figure.axes) or [])
+    pictures.plot_study(results, tmp_path / "study")
+    ticks = [line.get_xdata() for line in drawn[0].get_lines() if line.get_marker() == "|"]
+    assert len(ticks) == 1 and list(ticks[0]) == pytest.approx([20, 20])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda r: r.pop("rows"), "no field rows"),
+        (
+            lambda r: r["measured"][0].update(values={"1": "x"}),
+            r"field measured\[0\].values.1 is 'x'; expected a number",
+        ),
+        (lambda r: r["measured"][0].update(difference={"mean": 1.0, "interval": [1.0]}), "interval has 1 items; expec"),
+        (lambda r: r["measured"].pop(), "measured has no entry for row"),
+        (lambda r: r["measured"][0].update(against="nobody"), "compared against 'nobody', which is no row"),
+        (lambda r: r["measured"][0].update(n=2, mean=None), "n but no mean"),
+    ],
+)
+def test_results_of_a_study_that_were_changed_are_named(finished, tmp_path, damage, message):
+    results = read_json(finished[1] / "results.json")
+    damage(results)
+    write_json(tmp_path / "results.json", results)
+    with pytest.raises(InputError, match=f"results.json: .*{message}.*run the study again"):
+        pictures.read_study(tmp_path)
+
+
+def test_cells_that_were_changed_are_named(tiny_store, tiny_data, tmp_path):
+    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
+    cells = Cells(tmp_path / "cells")
+    cell = plan.cells[0]
+    cells.describe(cell)
+    for recipe, message in ((3, "field recipe is 3; expected a text"), ("x = ", "recipe is not TOML")):
+        write_json(cells.place(cell) / "cell.json", {"recipe": recipe})
+        with pytest.raises(InputError, match=f"cell.json: {message}.*remove the folder to run it again"):
+            cells.check(cell)
+    write_json(cells.place(cell) / "failed.json", {"message": "no outcome"})
+    with pytest.raises(InputError, match=r"failed.json: no field outcome.*remove the file to try again"):
+        cells.failure(cell)
+
+
+def test_a_study_that_cannot_be_drawn_says_why(finished, tmp_path, capsys):
+    _, out = finished
+    results = read_json(out / "results.json")
+
+    def said(*arguments):
+        with pytest.raises(SystemExit):
+            main(["plot", *map(str, arguments)])
+        return capsys.readouterr().err
+
+    assert "is one picture" in said(out, next(out.glob("cells/pretrain-*")), "--out", tmp_path / "x.png")
+    (tmp_path / "results.json").write_text(json.dumps(results | {"format": 2}))
+    assert "format 2; this program reads format 1" in said(tmp_path)
+    unknown = [e | {"values": {}, "n": 0, "difference": None, "mean": None} for e in results["measured"]]
+    (tmp_path / "results.json").write_text(json.dumps(results | {"measured": unknown}))
+    assert "nothing to draw yet" in said(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_torchrun_is_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="start it several times"):
+        running.alone()
+
+
+# ---- the recipes in the repository
+
+
+def test_a_dry_run_begins_nothing(finished, tiny_store, tiny_data, tmp_path, capsys):
+    recipe, out = finished
+    main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run"))
+    said = capsys.readouterr()
+    assert "both: pre-training" in said.out and "missing" in said.out and not (tmp_path / "new").exists()
+    main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run", "--cells", str(out / "cells")))
+    said = capsys.readouterr()
+    assert "missing" not in said.out and "left: about 0 s" in said.err
+
+
+@pytest.fixture
+def any_vocabulary(monkeypatch):
+    """The recipes are written for a vocabulary of 30,522; here they run on one of 100."""
+    monkeypatch.setattr(Planner, "_check_store", lambda *_: None)
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.toml")), ids=lambda p: p.relative_to(STUDIES).as_posix())
+def test_a_recipe_expands(path, tiny_store, tiny_data, any_vocabulary):
+    """Every override is a field that exists, every task and layer is there, every concatenation fits."""
+    study = load_study(path)
+    plan = make_plan(sources(path, tiny_store, tiny_data, minute=True))
+    assert {row.name for row in plan.rows} >= {variant.name for variant in study.variants if variant.row}
+    assert study.size == ("paper" if path.parent.name == "paper" else "cpu")
+    if study.size == "cpu":
+        assert all(cell.work.loop.seed for cell in plan.cells if isinstance(cell.work, PretrainConfig))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", [path.stem for path in sorted(STUDIES.glob("*.toml"))])
+def test_a_recipe_runs_from_end_to_end(name, tiny_store, tiny_data, tmp_path, any_vocabulary):
+    plan = make_plan(sources(STUDIES / f"{name}.toml", tiny_store, tiny_data, minute=True))
+    plan = replace(plan, seeds=plan.seeds[:1])
+    for row in plan.rows:
+        for column, cells in row.tuned.items():
+            row.tuned[column] = cells[:1]
+    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    assert results["failed"] == results["left"] == [] and results["minute"]
+    assert all(one["n"] == 1 for one in results["measured"])
+    assert (tmp_path / "out" / "study.png").stat().st_size > 5000
+
+
+def test_the_runner_is_the_configurations_own(tiny_store, tiny_data, tmp_path):
+    """A column's settings stand on the task's and the study's, a variant's on all of them."""
+    text = BASE.replace("train_rows = 24", "train_rows = 24, finetune = { epochs = 4.0, batch_size = 4 }")
+    text = text.replace("finetune.random_init = true", "finetune = { random_init = true, batch_size = 6 }")
+    plan = make_plan(sources(write_study(tmp_path, text), tiny_store, tiny_data))
+    configs = {row.name: row.tuned["SST-2"][0].work.config for row in plan.rows}
+    assert all(isinstance(config, FinetuneConfig) and config.epochs == 4 for config in configs.values())
+    assert (configs["both"].batch_size, configs["random"].batch_size, configs["both"].max_seq_length) == (4, 6, 24)

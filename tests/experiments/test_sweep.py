@@ -1,0 +1,350 @@
+"""Sweeps choose on dev, keep one model and resume; the suite takes what is there and goes on after a failure."""
+
+import csv
+import dataclasses
+import json
+import statistics
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bertworks.cli import main
+from bertworks.cli.finetuning import _parse
+from bertworks.experiments import sweep as module
+from bertworks.experiments.suite import PAPER, find_folders, suite, table
+from bertworks.experiments.sweep import SWEEPS, Setting, sweep
+from bertworks.files import InputError, read_json
+from bertworks.finetuning import run as finetuning
+from bertworks.finetuning.job import ExampleFeed, FinetuneConfig
+from bertworks.finetuning.run import finetune, joined_job
+from bertworks.inference.evaluate import evaluate
+from bertworks.tasks.catalogue import find_task
+from bertworks.tasks.kinds import own_table, own_task
+from bertworks.tokenizer import Tokenizer
+from bertworks.training.loop import LoopConfig
+from support.tiny_task import tiny_folder, tiny_table
+
+CONFIG = FinetuneConfig(loop=LoopConfig(seed=1, precision="float32"), max_seq_length=16, seeds=(1, 2))
+GRID = (Setting(16, 1e-9, 1), Setting(16, 3e-3, 6), Setting(32, 2e-3, 2))  # the first one learns nothing
+GLUE = SWEEPS["glue"]
+METRIC = "accuracy"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with model/, train.csv (200 rows) and dev.csv (60 rows)."""
+    place = tmp_path_factory.mktemp("sweep")
+    tiny_folder(place / "model", seed=99)
+    tiny_table(place / "train.csv", 200, seed=1)
+    tiny_table(place / "dev.csv", 60, seed=2)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def small_grid(monkeypatch):
+    monkeypatch.setitem(SWEEPS, "glue", GRID)
+
+
+def run(place, out, config=CONFIG, name="glue", keep_all=False):
+    table = own_table(own_task("", ("text",), "label"), place / "train.csv", place / "dev.csv")
+    with joined_job(config, *table, place / "model", quiet=True) as job:
+        return sweep(job, out, name, keep_all)
+
+
+@pytest.fixture(scope="module")
+def swept(place):
+    """A sweep left alone, its results, and how often texts were tokenized."""
+    calls = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SWEEPS, "glue", GRID)
+        ids_of = Tokenizer.ids_of
+        patch.setattr(Tokenizer, "ids_of", lambda self, texts: calls.append(len(texts)) or ids_of(self, texts))
+        return place / "swept", run(place, place / "swept"), calls
+
+
+def each_run(out):
+    """(folder, results) of every run of a sweep, in order."""
+    for setting in GRID:
+        for seed in (1, 2):
+            folder = out / setting.name / f"seed-{seed}"
+            yield folder, read_json(folder / "results.json")
+
+
+def test_the_grids_are_the_papers():
+    assert set(SWEEPS["paper"]) == {(b, r, e) for b in (16, 32) for r in (5e-5, 3e-5, 2e-5) for e in (2, 3, 4)}
+    assert len(SWEEPS["paper"]) == 18 and SWEEPS["paper"][0].name == "b16-lr5e-05-e2"
+    assert GLUE == ((32, 5e-5, 3), (32, 4e-5, 3), (32, 3e-5, 3), (32, 2e-5, 3))
+    of = SWEEPS["paper"][5].of(CONFIG)
+    assert (of.batch_size, of.optim.lr, of.epochs, of.optim.warmup) == (16, 3e-5, 4.0, 0.1)
+
+
+def test_what_a_sweep_tells(swept):
+    out, results, _ = swept
+    assert results == read_json(out / "results.json") and results["seeds"] == [1, 2]
+    runs = list(each_run(out))
+    for entry, setting, pair in zip(results["settings"], GRID, (runs[:2], runs[2:4], runs[4:]), strict=True):
+        values = [found["metrics"][METRIC] for _, found in pair]
+        assert entry["name"] == setting.name and entry["n"] == 2
+        assert (entry["best"], entry["mean"]) == (max(values), pytest.approx(statistics.fmean(values)))
+        assert entry["sd"] == pytest.approx(statistics.stdev(values))
+        assert all((found["steps"], found["seed"]) == (int(200 / setting.batch_size * setting.epochs), seed)
+                   for seed, (_, found) in zip((1, 2), pair, strict=True))  # fmt: skip
+    chosen = max(results["settings"], key=lambda entry: entry["mean"])
+    assert results["chosen"] == chosen["name"] and results["metrics"] == chosen["metrics"]
+    best, found = max(runs, key=lambda pair: pair[1]["metrics"][METRIC])
+    assert out / results["best"]["run"] == best and results["best"]["value"] == found["metrics"][METRIC] > 0.9
+
+
+def test_data_is_read_once(swept):
+    assert swept[2] == [200, 60]
+
+
+def test_only_the_best_model_stays(swept, place):
+    out, results, _ = swept
+    best = read_json(out / "best.json")
+    assert best == results["best"]
+    assert [folder for folder, _ in each_run(out) if (folder / "model").exists()] == [out / best["run"]]
+    assert all((folder / "predictions.jsonl").exists() for folder, _ in each_run(out))
+    model = (out / "model/model.safetensors").read_bytes()
+    assert model == (out / best["run"] / "model/model.safetensors").read_bytes()
+    task, data = own_table(own_task("", ("text",), "label"), place / "train.csv", place / "dev.csv")
+    assert evaluate(out, task, data.dev)["metrics"][METRIC] == best["value"]
+
+
+def test_collapsed_runs_are_marked(swept):
+    out, results, _ = swept
+    first, second, _ = results["settings"]
+    assert first["collapsed"] == 2 and first["mean_without_collapsed"] is None
+    assert second["collapsed"] == 0 and second["mean_without_collapsed"] == second["mean"]
+    rows = module.table(results).rows
+    assert rows[0][5:] == ("2", "-", "-") and rows[1][5:] == ("-", "-", "-")
+    assert sum(row[0].endswith(" *") for row in rows) == 1
+    written = (out / "sweep.md").read_text()
+    assert f"| {results['chosen']} * | 2 |" in written and results["best"]["run"] in written
+
+
+def test_means_with_and_without_collapsed_runs(tmp_path):
+    shared = dict.fromkeys(("kind", "task", "majority", "examples", "data", "model", "random_init", "machine"), "x")
+    values = {1: (0.5, True), 2: (0.8, False), 3: (0.9, False)}
+    runs = [shared | {"metrics": {"f1": f1}, "collapsed": c, "seconds": 1.0} for f1, c in values.values()]
+    job = SimpleNamespace(config=CONFIG, world=SimpleNamespace(main=True))
+    results = finetuning._summary(job, runs, tmp_path)
+    assert results["metrics"]["f1"] == pytest.approx(2.2 / 3) and results["collapsed"] == [True, False, False]
+    assert results["without_collapsed"]["n"] == 2
+    assert results["without_collapsed"]["metrics"]["f1"] == pytest.approx(0.85)
+    assert results["without_collapsed"]["std"]["f1"] == pytest.approx(0.05 * 2**0.5)
+
+
+@pytest.mark.parametrize("at", [3, 20, 110])
+def test_a_stopped_sweep_goes_on_to_the_same_bytes(swept, place, tmp_path, monkeypatch, at):
+    """Killed at the `at`-th update of all its runs: what is finished is left alone, the rest ends as undisturbed."""
+    feed, calls = ExampleFeed.__call__, []
+
+    def killed(self, progress, share):
+        calls.append(progress.step)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ExampleFeed, "__call__", killed)
+        run(place, tmp_path / "out")
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/seed-*/results.json")}
+    results = run(place, tmp_path / "out")
+    assert (
+        all(path.stat().st_mtime_ns == when for path, when in done.items()) and len(done) == {3: 0, 20: 1, 110: 3}[at]
+    )
+    assert results["settings"][0]["metrics"] == swept[1]["settings"][0]["metrics"]
+    assert results["best"] == swept[1]["best"]
+    for name in ("model/model.safetensors", "best.json", "sweep.md"):
+        assert (tmp_path / "out" / name).read_bytes() == (swept[0] / name).read_bytes()
+    for (one, _), (other, _) in zip(each_run(tmp_path / "out"), each_run(swept[0]), strict=True):
+        assert (one / "predictions.jsonl").read_bytes() == (other / "predictions.jsonl").read_bytes()
+        assert (one / "model").exists() == (other / "model").exists() and not (one / "state").exists()
+
+
+def test_more_restarts_use_the_runs_there_are(swept, place, tmp_path, monkeypatch):
+    monkeypatch.setitem(SWEEPS, "glue", GRID[:2])
+    run(place, tmp_path / "out", dataclasses.replace(CONFIG, seeds=(1,)), keep_all=True)
+    assert len(list((tmp_path / "out").glob("*/seed-*/model"))) == 2
+    results = run(place, tmp_path / "out")
+    assert results["settings"] == [
+        entry | {"seconds": pytest.approx(entry["seconds"], abs=60)} for entry in swept[1]["settings"][:2]
+    ]
+    assert len(list((tmp_path / "out").glob("*/seed-*/model"))) == 1  # without --keep-all the others go
+    loser = next(f for f, r in each_run(tmp_path / "out") if r["seed"] == 1 and not (f / "model").exists())
+    assert loser.parent.name == GRID[0].name
+
+
+def test_a_best_run_that_has_lost_its_model(place, tmp_path, monkeypatch):
+    monkeypatch.setitem(SWEEPS, "glue", GRID[1:2])
+    first = run(place, tmp_path / "out", dataclasses.replace(CONFIG, seeds=(1, 2, 3)))
+    other = next(seed for seed in (1, 2, 3) if not first["best"]["run"].endswith(f"-{seed}"))
+    with pytest.raises(InputError, match=f"seed-{other} has lost its model to a better run; remove the folder"):
+        run(place, tmp_path / "out", dataclasses.replace(CONFIG, seeds=(other,)))
+
+
+def test_what_is_refused(swept, place, tmp_path):
+    with pytest.raises(InputError, match="no sweep 'x'; expected one of paper, glue"):
+        run(place, tmp_path / "out", name="x")
+    steps = dataclasses.replace(CONFIG, loop=dataclasses.replace(CONFIG.loop, steps=3))
+    with pytest.raises(InputError, match=r"the sweep paper varies epochs; leave loop.steps, .* out"):
+        run(place, tmp_path / "out", steps, name="paper")
+    with pytest.raises(InputError, match=r"results of something else \(sweep glue table\); give another --out"):
+        run(place, swept[0], name="paper")
+    task, data = own_table(own_task("", ("text",), "label"), place / "train.csv", place / "dev.csv")
+    with pytest.raises(InputError, match="results of something else"):
+        finetune(CONFIG, task, data, place / "model", swept[0], quiet=True)
+    single = swept[0] / GRID[0].name / "seed-1"
+    with pytest.raises(InputError, match=r"results of something else \(finetune table\)"):
+        finetune(CONFIG, task, data, place / "model", single, quiet=True)
+    with pytest.raises(InputError, match=r"results of something else \(finetune table\)"):
+        run(place, single)
+
+
+def test_a_sweep_on_the_command_line(place, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(SWEEPS, "glue", GRID[1:])
+    line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--sweep", "glue"]
+    line += ["--model", str(place / "model"), "--out", str(tmp_path / "run"), "--max-seq-length", "16"]
+    main([*line, "--restarts", "2", "--loop.seed", "4"])
+    told = capsys.readouterr()
+    assert "table: accuracy on 60 rows of dev" in told.out and "b16-lr0.003-e6" in told.out
+    assert "[1/2] b16-lr0.003-e6" in told.err and "seed 5" in told.err
+    assert read_json(tmp_path / "run/results.json")["seeds"] == [4, 5]
+    main(["evaluate", "--model", str(tmp_path / "run"), "--dev", str(place / "dev.csv")])
+    assert json.loads(capsys.readouterr().out)["metrics"][METRIC] == read_json(tmp_path / "run/best.json")["value"]
+    main(["compare", *(str(tmp_path / "run" / setting.name) for setting in GRID[1:]), "--samples", "200"])
+    assert "seeds: 4, 5" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*line, "--restarts", "2", "--seeds", "1", "2"])
+    assert "--restarts 2: expected 1 or more, and no --seeds beside it" in capsys.readouterr().err
+
+
+def test_collapsed_seeds_are_told_without_a_sweep_too(place, tmp_path, capsys):
+    line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--restarts", "2"]
+    line += ["--model", str(place / "model"), "--out", str(tmp_path / "run"), "--max-seq-length", "16"]
+    main([*line, "--optim.lr", "1e-9", "--loop.steps", "2"])
+    told = capsys.readouterr()
+    assert "2 of 2 runs collapsed" in told.out
+    assert "collapsed: the same answer for every development row. The run had few updates (2)" in told.err
+
+
+def test_restarts_without_a_sweep_are_seeds_counted_up():
+    line = ["--model", "m", "--out", "o", "--restarts", "3", "--loop.seed", "7"]
+    assert _parse(line, None, None).recipe.seeds == (7, 8, 9)
+    assert _parse(line[:4], None, None).recipe.seeds == ()
+
+
+def test_ctrl_c_between_two_runs_is_one_line(place, tmp_path, capsys, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "run_seeds", interrupted)
+    line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--sweep", "glue"]
+    with pytest.raises(SystemExit) as exit:
+        main([*line, "--model", str(place / "model"), "--out", str(tmp_path / "o"), "--max-seq-length", "16"])
+    assert exit.value.code == 3 and "stopped; type the same line again" in capsys.readouterr().err
+
+
+# ---- all tasks of the paper
+
+
+def write_tsv(path: Path, header: list[str], rows: list[list[str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join("\t".join(cells) + "\n" for cells in [*([header] if header else []), *rows]))
+
+
+@pytest.fixture(scope="module")
+def glue(place) -> Path:
+    """CoLA, MRPC and MNLI in small, under the folder names that people have; SST-2 is cut off, QQP has no dev."""
+    folder = place / "GLUE"
+    with open(place / "train.csv", newline="") as file:
+        rows = [(row["text"], "01"[row["label"] == "good"]) for row in csv.DictReader(file)]
+    for name, some in (("train", rows[:60]), ("dev", rows[60:])):
+        write_tsv(folder / f"CoLA/{name}.tsv", [], [["x", label, "", text] for text, label in some])
+        write_tsv(folder / f"MRPC/{name}.tsv", ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+                  [[label, "1", "2", text, "a film"] for text, label in some])  # fmt: skip
+        write_tsv(folder / f"SST-2/{name}.tsv", ["sentence", "label"], [[text, label] for text, label in some])
+    write_tsv(folder / "QQP/train.tsv", ["question1", "question2", "is_duplicate"], [["a", "b", "0"]])
+    names = ["contradiction", "entailment", "neutral"]
+    for name in ("train", "dev_matched", "dev_mismatched"):
+        cells = [[text, "a film", names[int(label) + i % 2]] for i, (text, label) in enumerate(rows[:40])]
+        write_tsv(folder / f"glue/mnli/{name}.tsv", ["sentence1", "sentence2", "gold_label"], cells)
+    with open(folder / "SST-2/train.tsv", "a") as file:
+        file.write("half a")
+    return folder
+
+
+def test_folders_are_found_by_their_names(glue):
+    found, missing = find_folders(glue)
+    assert list(found) == ["mnli", "sst2", "cola", "mrpc"] and found["mnli"] == glue / "glue/mnli"
+    assert {"qqp (no dev.tsv in QQP)", "QNLI", "STS-B", "swag"} <= set(missing)
+
+
+def test_every_entry_is_a_task_with_that_metric():
+    printed = [figure for figures in PAPER.values() for figure in figures if figure.where == "test"][:9]
+    assert statistics.fmean(figure.paper for figure in printed) == pytest.approx(79.6, abs=0.01)  # the paper's Average
+    for (name, _), figures in PAPER.items():
+        task = find_task(name)
+        for figure in figures:
+            metric, _, other = figure.metric.partition("_")
+            assert metric in task.metrics and (not other or other in task.more)
+
+
+def test_the_suite(glue, place, tmp_path, capsys):
+    line = ["finetune", "--suite", "paper", "--data", str(glue), "--model", str(place / "model")]
+    line += ["--out", str(tmp_path / "out"), "--max-seq-length", "16", "--epochs", "1", "--optim.lr", "1e-3"]
+    with pytest.raises(SystemExit) as exit:
+        main([*line, "--seeds", "1", "2"])
+    told = capsys.readouterr()
+    assert exit.value.code == 1 and "sst2 failed: " in told.err and "is the line cut off?" in told.out
+    results = read_json(tmp_path / "out/results.json")
+    assert list(results["tasks"]) == ["mnli", "sst2", "cola", "mrpc"] and "error" in results["tasks"]["sst2"]
+    rows = {row["name"]: row for row in results["rows"]}
+    for name, task, metric in (("MNLI-mm", "mnli", "accuracy_mm"), ("MRPC", "mrpc", "f1")):
+        scores = [read_json(tmp_path / f"out/{task}/seed-{s}/results.json")["metrics"][metric] for s in (1, 2)]
+        assert (rows[name]["mean"], rows[name]["n"]) == (pytest.approx(statistics.fmean(scores)), 2)
+        assert rows[name]["sd"] == pytest.approx(statistics.stdev(scores))
+    assert rows["SST-2"]["mean"] is None and rows["MRPC"]["paper"] == 88.9
+    average = results["average"]
+    assert average["of"] == ["MNLI-m", "MNLI-mm", "CoLA", "MRPC"]
+    assert average["mean"] == pytest.approx(statistics.fmean(rows[name]["mean"] for name in average["of"]))
+    assert average["paper"] == pytest.approx((84.6 + 83.4 + 52.1 + 88.9) / 4)
+    written = (tmp_path / "out/suite.md").read_text()
+    assert "average, 4 of 9" in written and "88.9 test" in written and "Not there: qqp (no dev.tsv in QQP)" in written
+    repaired = glue / "SST-2/train.tsv"
+    repaired.write_text(repaired.read_text().removesuffix("half a"))
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/seed-*/results.json")}
+    main([*line, "--seeds", "1", "2"])
+    assert len(done) == 6 and all(path.stat().st_mtime_ns == when for path, when in done.items())
+    assert "error" not in read_json(tmp_path / "out/results.json")["tasks"]["sst2"]
+
+
+def test_a_suite_of_sweeps(glue, place, tmp_path, monkeypatch):
+    monkeypatch.setitem(SWEEPS, "glue", GRID[1:])
+    only = tmp_path / "data"
+    (only / "MRPC").mkdir(parents=True)
+    for name in ("train.tsv", "dev.tsv"):
+        (only / "MRPC" / name).write_bytes((glue / "MRPC" / name).read_bytes())
+    config = dataclasses.replace(CONFIG, seeds=(), epochs=1)
+    results = suite(lambda task: config, only, place / "model", tmp_path / "out", "glue")
+    assert results["tasks"]["mrpc"]["kind"] == "sweep" and (tmp_path / "out/mrpc/model").exists()
+    assert results["rows"][0]["mean"] == results["tasks"]["mrpc"]["metrics"]["f1"] and results["rows"][0]["n"] == 1
+    assert any("chosen on dev (sweep glue)" in note for note in table(results).notes)
+
+
+def test_tasks_keep_their_defaults_under_the_line():
+    line = ["--model", "m", "--out", "o", "--optim.lr", "1e-4"]
+    for name, batch in (("squad2", 48), ("mrpc", 32)):
+        recipe = _parse(line, None, find_task(name)).recipe
+        assert (recipe.optim.lr, recipe.batch_size) == (1e-4, batch)
+
+
+def test_a_suite_that_cannot_be(place, tmp_path, capsys):
+    with pytest.raises(InputError, match="none of the paper's tasks is here; expected some of the folders MNLI, QQP"):
+        suite(lambda task: CONFIG, tmp_path, place / "model", tmp_path / "out")
+    for more in (["--task", "mrpc", "--data", "d"], []):
+        with pytest.raises(SystemExit):
+            main(["finetune", "--suite", "paper", "--model", "m", "--out", "o", *more])
+        assert "--suite takes --data DIR" in capsys.readouterr().err

@@ -1,0 +1,616 @@
+"""Fine-tuning: it learns, resumes to the same bytes, reports seeds and what was cut, and never swaps labels."""
+
+import csv
+import dataclasses
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bertworks.checkpoint.folder import load_model, read_config, save_folder
+from bertworks.cli import main
+from bertworks.cli.finetuning import _parse
+from bertworks.config import RECIPES, load_recipe, to_toml
+from bertworks.files import Diverged, InputError, read_json
+from bertworks.finetuning.job import ExampleFeed, FinetuneConfig, Job, begin_anew
+from bertworks.finetuning.run import Forecast, finetune, joined_job
+from bertworks.inference.evaluate import evaluate
+from bertworks.model.dropout import DropoutKey
+from bertworks.model.heads import build_model
+from bertworks.reporting.log import read_log
+from bertworks.tasks.base import Data, Example, Task
+from bertworks.tasks.catalogue import find_task
+from bertworks.tasks.kinds import own_table, own_task, read_rows
+from bertworks.training.loop import LoopConfig
+from bertworks.training.optim import OptimConfig, learning_rate
+from bertworks.training.run import locked
+from support.tiny_task import TINY, tiny_folder, tiny_table
+
+CONFIG = FinetuneConfig(
+    optim=OptimConfig(lr=3e-3, warmup=0.1),
+    loop=LoopConfig(eval_every=0, save_every=4, log_every=4, seed=1, precision="float32"),
+    epochs=2,
+    batch_size=16,
+    max_seq_length=16,
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with model/, train.csv (200 rows) and dev.csv (60 rows)."""
+    place = tmp_path_factory.mktemp("finetune")
+    tiny_folder(place / "model", seed=99)
+    tiny_table(place / "train.csv", 200, seed=1)
+    tiny_table(place / "dev.csv", 60, seed=2)
+    return place
+
+
+@pytest.fixture(scope="module")
+def table(place):
+    return own_table(own_task("", ("text",), "label"), place / "train.csv", place / "dev.csv")
+
+
+@pytest.fixture(scope="module")
+def finished(place, table):
+    """A run left alone, and its results."""
+    results = finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", place / "run", quiet=True)
+    return place / "run", results
+
+
+def changed(config: FinetuneConfig = CONFIG, **loop) -> FinetuneConfig:
+    return dataclasses.replace(config, loop=dataclasses.replace(config.loop, **loop))
+
+
+def weights(run: Path) -> bytes:
+    return (run / "model" / "model.safetensors").read_bytes()
+
+
+def test_unknown_words_and_equal_tables_are_noted(tmp_path):
+    folder, config = tiny_folder(tmp_path / "model"), FinetuneConfig(max_seq_length=16)
+    task = Task("own", ("text",))
+
+    def notes(text, dev):
+        rows = [Example(text, label=label) for label in ("x", "y")]
+        with joined_job(
+            config, task, Data(rows, rows if dev is None else [Example(dev, label="x")]), folder, True
+        ) as job:
+            return job.notes
+
+    assert notes("good film", "bad film") == ()
+    assert notes("good good \u20ac", "bad") == ("33.33% of the tokens of the training rows are [UNK]",)
+    [warning] = notes("\u20ac \u20ac good", "bad")
+    assert warning.startswith("warning: 66.67% of the tokens of the training rows are [UNK]; the model's vocabulary")
+    assert notes("good", None) == ("training and development rows are the same; the scores say nothing about new rows",)
+
+
+def test_it_learns_and_reports(finished):
+    run, results = finished
+    assert results["metrics"]["accuracy"] > 0.95 > results["majority"]
+    assert results == json.loads((run / "results.json").read_text())
+    assert results["steps"] == int(200 / 16 * 6) and results["examples"] == {"train": 200, "dev": 60}
+    assert sum(results["predicted"].values()) == 60 and not results["collapsed"] and results["fresh"] == ["classifier"]
+    assert results["truncation"]["train"]["examples"] > 0 and results["truncation"]["train"]["tokens"] > 0
+    assert results["notes"] == [
+        f"{results['truncation']['train']['examples']} of 200 training rows are cut to 16 tokens"
+    ]
+    assert not (run / "state").exists()
+    kinds = [record["kind"] for record in read_log(run)]
+    assert kinds.count("eval") == 7 and {"accuracy", "macro_f1", "loss"} <= read_log(run)[-1].keys()
+    assert load_recipe(run / "recipe.toml", FinetuneConfig).loop.steps == results["steps"]
+
+
+def test_label_names_and_length_stay_with_the_model(finished):
+    run, _ = finished
+    config, settings = read_config(run / "model")
+    assert settings["id2label"] == {"0": "bad", "1": "good"} and config.hidden_dropout_prob == 0.1
+    assert json.loads((run / "model/tokenizer_config.json").read_text())["model_max_length"] == 16
+
+
+def test_a_finished_run_stays_as_it_is(finished, place, table):
+    run, results = finished
+    config = dataclasses.replace(CONFIG, epochs=6)
+    assert finetune(changed(config, log_every=1), *table, place / "model", run, quiet=True) == results
+    with pytest.raises(InputError, match="finished run with other settings, data or model"):
+        finetune(CONFIG, *table, place / "model", run, quiet=True)
+
+
+@pytest.mark.parametrize("other", ["weights", "rows"])
+def test_a_finished_run_of_another_start_or_other_rows_is_refused(finished, place, table, tmp_path, other):
+    run, _ = finished
+    task, data, start = *table, place / "model"
+    if other == "weights":
+        start = shutil.copytree(start, tmp_path / "model")
+        tensors = load_file(start / "model.safetensors")
+        next(iter(tensors.values())).add_(1)
+        save_file(tensors, start / "model.safetensors")
+    else:
+        data = dataclasses.replace(data, train=data.train[1:])
+    with pytest.raises(InputError, match="finished run with other settings, data or model"):
+        finetune(dataclasses.replace(CONFIG, epochs=6), task, data, start, run, quiet=True)
+
+
+@pytest.mark.parametrize("at", [0, 3, 4, 13, 24])
+def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, monkeypatch, at):
+    """Stopped at step `at` without a word: what was done since the last save is done again."""
+    config = dataclasses.replace(CONFIG, micro_batch_size=8)
+    whole = finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
+    feed = ExampleFeed.__call__
+
+    def killed(self, progress, share):
+        if progress.step == at:
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ExampleFeed, "__call__", killed)
+        finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
+    torch.manual_seed(at)  # nothing may hang on torch's own generator
+    resumed = finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    assert resumed["metrics"] == whole["metrics"]
+    losses = [[r["task_loss"] for r in read_log(tmp_path / n) if r["kind"] == "train"] for n in ("whole", "stopped")]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.heavy
+def test_killed_and_told_to_stop_from_outside(place, tmp_path):
+    """SIGKILL and SIGTERM in a process of its own; the same line goes on and ends in the same bytes."""
+    code = (
+        "import os, sys; from bertworks import finetune_job as m, cli\n"
+        "feed, at, number = m.ExampleFeed.__call__, int(sys.argv[1]), int(sys.argv[2])\n"
+        "def call(self, progress, share):\n"
+        "    if progress.step == at: os.kill(os.getpid(), number)\n"
+        "    return feed(self, progress, share)\n"
+        "m.ExampleFeed.__call__ = call; cli.main(sys.argv[3:])\n"
+    )
+    line = ["finetune", "--train", place / "train.csv", "--dev", place / "dev.csv", "--model", place / "model"]
+    line += ["--max-seq-length", "16", "--batch-size", "16", "--epochs", "1", "--loop.save-every", "5", "--out"]
+    ends = []
+    for at, number in ((7, signal.SIGKILL), (9, signal.SIGTERM), (-1, 0)):
+        command = [sys.executable, "-c", code, str(at), str(int(number)), *map(str, line), str(tmp_path / "run")]
+        ends.append(subprocess.run(command, capture_output=True, text=True, timeout=120).returncode)
+    assert ends == [-signal.SIGKILL, 3, 0]
+    main([*map(str, line), str(tmp_path / "whole")])
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_a_signal_in_the_last_evaluation_ends_all_runs(place, table, tmp_path, monkeypatch):
+    """It comes too late for the first seed; the second one must not begin."""
+    config = dataclasses.replace(CONFIG, seeds=(1, 2), epochs=1)
+    judge, told = Job.judge, []
+
+    def interrupted(self, model):
+        if not told:
+            told.append(True)
+            signal.raise_signal(signal.SIGTERM)
+        return judge(self, model)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Job, "judge", interrupted)
+        finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert told and not (tmp_path / "run/seed-2").exists()
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert results["runs"] == finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)["runs"]
+
+
+def test_seeds_differ_and_are_summed_up(place, table, tmp_path):
+    config = dataclasses.replace(CONFIG, seeds=(1, 2), epochs=1)
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    first, second = (json.loads((tmp_path / f"run/seed-{s}/results.json").read_text()) for s in (1, 2))
+    assert weights(tmp_path / "run/seed-1") != weights(tmp_path / "run/seed-2")
+    losses = [first["metrics"]["loss"], second["metrics"]["loss"]]
+    assert losses[0] != losses[1] and results["seeds"] == [1, 2] and (first["seed"], second["seed"]) == (1, 2)
+    assert results["metrics"]["loss"] == pytest.approx(sum(losses) / 2)
+    assert results["std"]["loss"] == pytest.approx(abs(losses[0] - losses[1]) / 2**0.5)
+    one = finetune(
+        changed(dataclasses.replace(config, seeds=()), seed=2), *table, place / "model", tmp_path / "one", True
+    )
+    assert weights(tmp_path / "one") == weights(tmp_path / "run/seed-2") and one["metrics"] == second["metrics"]
+    with pytest.raises(InputError, match="holds several runs; give one of"):
+        evaluate(tmp_path / "run", table[0], table[1].dev)
+
+
+def test_micro_batches_give_the_same_gradients(place, table, tmp_path):
+    for micro in (0, 4):
+        config = dataclasses.replace(changed(steps=6), micro_batch_size=micro)
+        finetune(config, *table, place / "model", tmp_path / str(micro), quiet=True)
+    one, other = (load_model(tmp_path / name / "model").state_dict() for name in ("0", "4"))
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=2e-5)
+
+
+def test_random_init_takes_only_the_shape(place, table, tmp_path):
+    config = dataclasses.replace(changed(steps=1), random_init=True)
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert results["random_init"] and "encoder" in results["fresh"]
+    start, ours = load_model(place / "model"), load_model(tmp_path / "run/model")
+    name = "encoder.layers.0.query.weight"
+    assert (start.state_dict()[name] - ours.state_dict()[name]).abs().max() > 0.01
+    assert dataclasses.replace(ours.config, hidden_dropout_prob=0.1) == start.config
+
+
+def test_top_layers_begin_anew(place):
+    """Pooler and the top layers by the run's seed; what is below stays, and without the option everything does."""
+    start = load_model(place / "model").state_dict()
+    model = {}
+    for layers, seed in ((0, 1), (1, 1), (1, 2), (2, 1)):
+        fresh = load_model(place / "model")
+        told = begin_anew(fresh, layers, seed)
+        assert told == [*["layers.1", "layers.0"][:layers], *["pooler"][:layers]]
+        model[layers, seed] = fresh.state_dict()
+        changed = {name for name in start if not torch.equal(start[name], model[layers, seed][name])}
+        below = ("encoder.layers.1.", "encoder.layers.0.")[:layers] + ("encoder.pooler.",)[:layers]
+        assert all(name.startswith(below) for name in changed)
+        assert changed == {n for n in start if n.startswith(below) and n.endswith("weight") and "norm" not in n}
+        assert all(fresh.state_dict()[n].std() < 0.025 for n in changed)
+    assert not torch.equal(model[1, 1]["encoder.pooler.weight"], model[1, 2]["encoder.pooler.weight"])
+
+
+def test_stability_options_run_and_resume(place, table, tmp_path, monkeypatch):
+    optim = dataclasses.replace(CONFIG.optim, rule="adamw", layer_decay=0.9)
+    config = dataclasses.replace(CONFIG, reinit_layers=1, optim=optim, epochs=1)
+    whole = finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
+    assert whole["fresh"] == ["classifier", "layers.1", "pooler"]
+    feed = ExampleFeed.__call__
+
+    def killed(self, progress, share):
+        if progress.step == 6:
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ExampleFeed, "__call__", killed)
+        finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
+    finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    with pytest.raises(InputError, match=r"reinit_layers = 3, but .* has 2 layers"):
+        finetune(dataclasses.replace(config, reinit_layers=3), *table, place / "model", tmp_path / "x", quiet=True)
+
+
+def test_the_recipe_for_small_sets_is_that_of_mosbach():
+    config = load_recipe(RECIPES / "finetune/stable.toml", FinetuneConfig)
+    optim = OptimConfig(lr=2e-5, rule="adamw", warmup=0.1, schedule="hf")
+    assert config == FinetuneConfig(optim=optim, epochs=20.0)
+
+
+def test_the_best_weights_on_dev_are_kept(place, table, tmp_path):
+    config = dataclasses.replace(changed(keep_best="accuracy", eval_every=1), optim=OptimConfig(lr=0.05, warmup=0.1))
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    best = max(record["accuracy"] for record in read_log(tmp_path / "run") if record["kind"] == "eval")
+    assert results["metrics"]["accuracy"] == best
+    with pytest.raises(InputError, match="keep_best = 'f1'; expected one of accuracy, macro_f1"):
+        finetune(changed(keep_best="f1"), *table, place / "model", tmp_path / "other", quiet=True)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_path, precision):
+    config = dataclasses.replace(changed(keep_best="accuracy", eval_every=2, precision=precision), epochs=1)
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    judged = [record for record in read_log(tmp_path / "run") if record["kind"] == "eval"]
+    best = max(judged, key=lambda record: record["accuracy"])
+    assert len(judged) > 3 and {name: best[name] for name in results["metrics"]} == results["metrics"]
+    assert "loss" in results["metrics"]  # of more digits than the accuracy of a few rows
+
+
+def test_a_classifier_whose_loss_overflows_is_not_trained(place, table, tmp_path, monkeypatch):
+    """The encoder is frozen, so the gradients are finite although the loss is not."""
+    start = Job.start_model
+
+    def far_off(self, config):
+        model, fresh = start(self, config)
+        torch.nn.init.constant_(model.heads["classifier"].bias, 2e38)
+        model.heads["classifier"].bias.data[0] *= -1
+        return model, fresh
+
+    monkeypatch.setattr(Job, "start_model", far_off)
+    config = dataclasses.replace(changed(max_skipped=3), frozen=True)
+    with pytest.raises(Diverged, match="loss or gradient not finite in 4 steps in a row"):
+        finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_a_run_killed_before_it_dropped_its_state_is_tidied(finished, place, table, tmp_path):
+    run, results = finished
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "state").mkdir()
+    (tmp_path / "run" / ".results.json.99999999.tmp").write_text("half")
+    config = dataclasses.replace(CONFIG, epochs=6)
+    assert finetune(config, *table, place / "model", tmp_path / "run", quiet=True) == results
+    assert not (tmp_path / "run" / "state").exists() and not list((tmp_path / "run").glob(".*.tmp"))
+
+
+def test_two_jobs_in_one_run_folder(place, table, tmp_path):
+    with locked(tmp_path / "run"), pytest.raises(InputError, match="another process is using this run folder"):
+        finetune(CONFIG, *table, place / "model", tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "recipe.toml").exists()
+
+
+def test_seeds_are_checked(place):
+    with pytest.raises(ValueError, match="seed = -2; expected a whole number from 0"):
+        dataclasses.replace(CONFIG, seeds=(1, -2))
+    assert dataclasses.replace(CONFIG, seeds=(2**63 - 1,)).resolved(100, 2**63 - 1).loop.seed == 2**63 - 1
+
+
+def test_keyed_dropout_of_the_classifier():
+    model = build_model(TINY, ("classifier",), labels=3, seed=1).train()
+    head, pooled = model.heads["classifier"], torch.ones(200, TINY.hidden_size)
+    with torch.no_grad():
+        one, two = (head(pooled, DropoutKey(1, step)) for step in (5, 6))
+        assert torch.equal(one, head(pooled, DropoutKey(1, 5))) and not torch.equal(one, two)
+        assert torch.equal(one[50:], head(pooled[50:], DropoutKey(1, 5, row=50)))
+        exact = head.eval()(pooled, DropoutKey(1, 5))
+    torch.testing.assert_close(one.mean(0), exact.mean(0), rtol=0, atol=0.01)
+
+
+def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
+    """20 rows are less than a batch: three epochs are one update. Own tables get 100, unless the user says how long."""
+    tiny_table(tmp_path / "train.csv", 20, seed=1)
+    line = ["finetune", "--train", str(tmp_path / "train.csv"), "--dev", str(place / "dev.csv"), "--max-seq-length"]
+    line += ["16", "--model", str(place / "model"), "--optim.lr", "3e-3", "--out"]
+    main([*line, str(tmp_path / "run")])
+    results, told = read_json(tmp_path / "run/results.json"), capsys.readouterr().err
+    assert results["steps"] == 100 and results["metrics"]["accuracy"] > 0.9
+    for said in (
+        "20 training rows",
+        "100 updates of 32 rows (160 epochs: 3 would be only 1, so min_steps = 100 is used)",
+    ):
+        assert said in told
+    assert sum(record["kind"] == "eval" for record in read_log(tmp_path / "run")) == 10
+    for name, more in (("epochs", ["--epochs", "3"]), ("none", ["--min-steps", "0"]), ("steps", ["--loop.steps", "1"])):
+        main([*line, str(tmp_path / name), *more])
+        assert read_json(tmp_path / name / "results.json")["steps"] == 1
+    (tmp_path / "r.toml").write_text("epochs = 3.0\n")
+    assert _parse(["--model", "m", "--out", "o"], str(tmp_path / "r.toml"), None).recipe.min_steps == 0
+    assert _parse(["--model", "m", "--out", "o"], None, find_task("rte")).recipe.min_steps == 0
+
+
+def test_the_only_update_of_a_short_run_has_a_rate(place, table, tmp_path):
+    config = dataclasses.replace(changed(steps=1), optim=OptimConfig(lr=1e-3, warmup=0.1))
+    finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert read_log(tmp_path / "run")[0]["lr"] == 1e-3
+    name = "encoder.layers.0.query.weight"
+    start, ours = (load_model(folder).state_dict()[name] for folder in (place / "model", tmp_path / "run/model"))
+    assert not torch.equal(start, ours)
+
+
+@pytest.mark.parametrize(("steps", "whole"), [(9, 0), (10, 1), (43, 4), (343, 34)])
+def test_warm_up_is_whole_updates_as_in_the_original(steps, whole):
+    """int(num_train_steps * warmup_proportion); the update that begins a warm-up has the rate 0 there too."""
+    config = changed(steps=steps)
+    rates = [learning_rate(config.whole_warmup, step / steps) for step in range(steps)]
+    assert rates[0] == (0 if whole else config.optim.lr)
+    if whole:
+        assert rates[whole - 1] == pytest.approx(config.optim.lr * (whole - 1) / whole)
+    assert rates[whole] == pytest.approx(config.optim.lr * (1 - whole / steps))
+    assert changed(tokens=1000).whole_warmup == config.optim
+
+
+def test_a_run_says_what_it_will_do_and_how_long_it_takes(place, table, tmp_path, capsys, monkeypatch):
+    finetune(changed(steps=2), *table, place / "model", tmp_path / "run")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1].startswith("table: 200 training rows, 60 development rows; 2 labels (bad, good); 2 updates of 16")
+    assert "accuracy of guessing: 0.5" in lines[1]
+    now, said = [0.0], []
+    monkeypatch.setattr("bertworks.finetuning.run.time.perf_counter", lambda: now[0])
+    forecast = Forecast(100, 10, said.append)  # resumed at step 10
+    for step in range(11, 31):
+        now[0] += 2.0
+        forecast(step)
+    assert said == ["about 2 min 54 s of training to go"]  # 87 steps after the 13th
+
+
+def test_names_that_are_not_utf8(place, tmp_path):
+    """A finished training must leave its results; the bytes of the name come back from JSON."""
+    name = os.fsdecode(b"tr\xff.csv")
+    train = shutil.copy(place / "train.csv", tmp_path / name)
+    table = own_table(own_task("", ("text",), "label"), train, place / "dev.csv")
+    finetune(changed(steps=1), *table, place / "model", tmp_path / "run", quiet=True)
+    assert name in read_json(tmp_path / "run/results.json")["data"]
+    with pytest.raises(InputError, match="not UTF-8; safetensors reads no files in such a folder"):
+        finetune(changed(steps=1), *table, place / "model", tmp_path / os.fsdecode(b"r\xff"), quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(math.nan, "Some scores are not finite"), (2e38, "Its loss there is inf")]
+)
+def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, monkeypatch, value, message):
+    start = Job.start_model
+
+    def broken(self, config):
+        model, fresh = start(self, config)
+        model.heads["classifier"].bias.data = torch.tensor([value, -value])
+        return model, fresh
+
+    monkeypatch.setattr(Job, "start_model", broken)
+    with pytest.raises(Diverged, match=f"development rows. {message}"):
+        finetune(changed(steps=1), *table, place / "model", tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run/results.json").exists()
+
+
+# ---- labels
+
+
+def test_evaluation_meets_labels_by_name(finished, place, tmp_path):
+    run, results = finished
+    dev = read_rows(Task("t", ("text",), "label"), place / "dev.csv")
+    swapped = Task("t", ("text",), "label", labels=("good", "bad"), metrics=("accuracy", "macro_f1"))
+    judged = evaluate(run, swapped, dev)
+    assert judged["metrics"] == pytest.approx(results["metrics"])
+    assert judged["predicted"] == results["predicted"] and judged["truncation"] == results["truncation"]["dev"]
+
+
+def test_judging_joins_no_other_processes(finished, place, monkeypatch):
+    """Under torchrun each process judges alone: nobody waits for anybody."""
+    task = own_task("", ("text",), "label")
+    rows = read_rows(task, place / "dev.csv")
+    alone = evaluate(finished[0], task, rows)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_: pytest.fail("joined"))
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    assert evaluate(finished[0], task, rows) == alone
+
+
+def test_rows_of_one_label_are_judged_too(finished, place):
+    rows = [row for row in read_rows(Task("t", ("text",), "label"), place / "dev.csv") if row.label == "good"]
+    judged = evaluate(finished[0], Task("t", ("text",), "label"), rows)
+    assert judged["metrics"]["accuracy"] > 0.8 and sum(judged["predicted"].values()) == len(rows)
+
+
+def test_other_labels_are_refused(finished, place):
+    unknown = [Example("good film", None, "positive"), Example("bad film", None, "negative")]
+    with pytest.raises(InputError, match="knows the labels bad, good; the data of t has negative, positive besides"):
+        evaluate(finished[0], Task("t", ("text",), "label"), unknown)
+    with pytest.raises(InputError, match="has no classifier"):
+        evaluate(place / "model", Task("t", ("text",), "label"), unknown)
+
+
+def test_a_model_with_more_labels_than_the_data(tmp_path, place):
+    folder = tmp_path / "model"
+    model = build_model(TINY, ("classifier",), labels=3, seed=1)
+    with torch.no_grad():
+        model.heads["classifier"].bias.copy_(torch.tensor([9.0, 0.0, 0.0]))  # always the label the data has not
+    save_folder(folder, model, place / "model", labels=["neutral", "bad", "good"])
+    judged = evaluate(folder, Task("t", ("text",), "label"), [Example("a", None, "good"), Example("b", None, "bad")])
+    assert judged["metrics"]["accuracy"] == 0 and judged["predicted"] == {"bad": 0, "good": 0, "neutral": 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": {"loss": 1.0}}, "no field metrics.accuracy"),
+        ({"collapsed": "no"}, "field collapsed is 'no'; expected true or false"),
+        ({"recipe": 1}, "field recipe is 1; expected a text"),
+    ],
+)
+def test_results_that_were_changed_are_named(finished, place, table, tmp_path, change, message):
+    run = shutil.copytree(finished[0], tmp_path / "run")
+    (run / "results.json").write_text(json.dumps(finished[1] | change))
+    with pytest.raises(InputError, match=f"results.json: {message}.*; restore the file, or remove the folder"):
+        finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", run, quiet=True)
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_seq_length": 33}, "max_seq_length = 33, but .* has 32 positions"),
+        ({"loop": LoopConfig(keep_best="x", steps=1)}, "keep_best = 'x'"),
+    ],
+)
+def test_settings_that_do_not_fit(place, table, tmp_path, change, message):
+    with pytest.raises(InputError, match=message):
+        finetune(dataclasses.replace(CONFIG, **change), *table, place / "model", tmp_path / "run", quiet=True)
+
+
+def test_data_that_does_not_fit(place, table, tmp_path):
+    task, data = table
+    single = dataclasses.replace(data, train=[row for row in data.train if row.label == "bad"])
+    with pytest.raises(InputError, match="labels of the training rows: 'bad'; expected 2 or more"):
+        finetune(CONFIG, dataclasses.replace(task, labels=()), single, place / "model", tmp_path / "run", quiet=True)
+    unlabelled = dataclasses.replace(data, dev=[Example("a")])
+    with pytest.raises(InputError, match="every row a label"):
+        finetune(CONFIG, task, unlabelled, place / "model", tmp_path / "run", quiet=True)
+    with pytest.raises(InputError, match="no such folder"):
+        finetune(CONFIG, task, data, place / "none", tmp_path / "run", quiet=True)
+
+
+def test_a_recipe_changes_only_what_it_names(tmp_path):
+    """[optim] with one key keeps fine-tuning's own warm-up, not the one of pre-training."""
+    (tmp_path / "r.toml").write_text("[optim]\nlr = 3e-5\n[loop]\nseed = 4\n")
+    config = load_recipe(tmp_path / "r.toml", FinetuneConfig)
+    assert config == dataclasses.replace(
+        FinetuneConfig(), optim=OptimConfig(lr=3e-5, warmup=0.1), loop=LoopConfig(eval_every=0, save_every=0, seed=4)
+    )
+
+
+def test_recipes_in_the_repository_load():
+    recipes = sorted((RECIPES / "finetune").glob("*.toml"))
+    assert recipes
+    for recipe in recipes:
+        to_toml(load_recipe(recipe, FinetuneConfig))
+        assert len(recipe.read_text().splitlines()) <= 40
+
+
+# ---- the command line
+
+NO_EFFECT = ["finetune", "--model", "m", "--out", "o"]
+
+
+def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
+    recipe = tmp_path / "small.toml"
+    recipe.write_text("epochs = 8\nbatch_size = 16\nmax_seq_length = 16\n[optim]\nlr = 1e-4\nwarmup = 0.1\n")
+    tables = ["--train", str(place / "train.csv"), "--dev", str(place / "dev.csv")]
+    line = ["finetune", *tables, "--model", str(place / "model"), "--out", str(tmp_path / "run"), "--optim.lr", "3e-3"]
+    main([*line, "--recipe", str(recipe)])
+    assert "accuracy" in capsys.readouterr().out
+    ran = load_recipe(tmp_path / "run/recipe.toml", FinetuneConfig)
+    assert (ran.optim.lr, ran.epochs, ran.batch_size) == (3e-3, 8.0, 16)
+    main(["evaluate", "--model", str(tmp_path / "run"), "--dev", str(place / "dev.csv"), "--out", str(tmp_path / "e")])
+    accuracy = json.loads(capsys.readouterr().out)["metrics"]["accuracy"]
+    assert accuracy == json.loads((tmp_path / "e").read_text())["metrics"]["accuracy"] > 0.9
+    main(["predict", str(tmp_path / "run"), str(place / "dev.csv")])
+    out = capsys.readouterr()
+    predicted = [json.loads(line) for line in out.out.splitlines()]
+    with open(place / "dev.csv", newline="") as file:
+        labels = [row["label"] for row in csv.DictReader(file)]
+    wrong = [p for p, label in zip(predicted, labels, strict=True) if p["label"] != label]
+    # evaluation cuts a long text where prediction looks at all of it, in windows that may contradict each other
+    assert sum(p["windows"] == 1 for p in wrong) <= round((1 - accuracy) * 60) and len(wrong) < 6
+    assert "60 inputs" in out.err and predicted[0]["line"] == 2 and any(p["windows"] > 1 for p in predicted)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["finetune", "--model", "m", "--out", "o"], "give --task NAME with --data DIR, or tables"),
+        (
+            ["finetune", "--model", "m", "--out", "o", "--task", "mrcp", "--data", "d"],
+            "no task 'mrcp'; did you mean mrpc",
+        ),
+        (["finetune", "--model", "m", "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
+        (
+            ["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"],
+            "none.toml: no such file, and no recipe",
+        ),
+        (["evaluate", "--model", "m", "--dev", "none.csv"], "none.csv: no such file"),
+        (["finetune", "--model", "m", "--out", "o", "--batch-size", "0"], "expected batch_size of 1 or more"),
+        (["finetune", "--model", "m", "--out", "o", "--dropout", "1"], "expected dropout from 0 to below 1"),
+        (["finetune", "--model", "m", "--out", "o", "--seeds", "1", "1"], "seeds that differ"),
+        (
+            ["finetune", "--model", "m", "--out", "o", "--task", "rte", "--data", "d", "--train", "t.csv"],
+            "--task cannot stand beside --train",
+        ),
+        (["evaluate", "--model", "m", "--task", "rte", "--data", "d", "--dev", "t.csv"], "cannot stand beside --dev"),
+        ([*NO_EFFECT, "--sweep", "glue", "--epochs", "1"], "--epochs would have no effect: --sweep glue sets"),
+        ([*NO_EFFECT, "--sweep", "paper", "--optim.lr=1e-4", "--batch_size", "8"], "--batch-size, --optim.lr would"),
+        (
+            [*NO_EFFECT, "--suite", "paper", "--data", "d", "--label", "x"],
+            "--label would have no effect: --suite reads",
+        ),
+        (
+            [*NO_EFFECT, "--suite", "paper", "--data", "d", "--keep-all"],
+            "--keep-all would have no effect: only a sweep",
+        ),
+        (
+            [*NO_EFFECT, "--task", "rte", "--data", "d", "--text", "x"],
+            "--text would have no effect: --task has columns",
+        ),
+        ([*NO_EFFECT, "--seeds", "1", "2", "--loop.seed", "3"], "--loop.seed would have no effect: --seeds names"),
+        ([*NO_EFFECT, "--loop.steps", "5", "--epochs", "3"], "--epochs would have no effect: loop.steps, loop.tokens"),
+        ([*NO_EFFECT, "--temperature", "3"], "--temperature would have no effect: there is no teacher"),
+    ],
+)
+def test_wrong_lines(line, message, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(line)
+    assert exit.value.code == 1 and message in capsys.readouterr().err

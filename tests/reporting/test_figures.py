@@ -1,0 +1,248 @@
+"""Plots are drawn from what run folders hold, and from nothing else."""
+
+import json
+
+import numpy as np
+import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager
+
+from bertworks.files import InputError
+from bertworks.probing import pictures
+from bertworks.reporting import figures as plots
+from bertworks.reporting import fonts
+from bertworks.reporting.figures import plot_groups, plot_runs, read_run
+
+
+def fake_run(folder, start=7.0, results=True):
+    """A pre-training run of 1,000 steps."""
+    folder.mkdir(parents=True)
+    records = []
+    for step in range(50, 1001, 50):
+        loss = start - 3 * step / (step + 300)
+        records.append(
+            {"kind": "train", "step": step, "mlm_loss": loss + 0.1, "nsp_loss": 0.6, "lr": 1e-3, "grad_norm": 1.0}
+            | {"tokens": 2000 * step, "tokens_per_second": 9e3, "memory": 1, "seconds": step / 5, "left": 0.0}
+        )
+        if step % 250 == 0:
+            records.append(
+                {"kind": "eval", "step": step, "mlm_loss": loss, "mlm_accuracy": 0.1 + step / 4000, "nsp_loss": 0.6}
+                | {"nsp_accuracy": 0.5 + step / 5000, "seconds": step / 5}
+            )
+    (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records) + '{"kind": "tr')  # a cut line
+    if results:
+        (folder / "results.json").write_text(json.dumps({"metrics": {"unigram_entropy": 6.5}}))
+    return folder
+
+
+def words(path):
+    """Text in an SVG, which matplotlib draws as glyphs with the text as a comment."""
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("columns, names", [(1, 4), (2, 7)])
+def test_the_legend_of_long_names_fits_the_figure(columns, names):
+    figure = plots.new_figure(4.8 * columns, 3.4)
+    axes = figure.add_subplot(1, columns, 1)
+    for i in range(names):
+        axes.plot([0, 1], [0, i], label=f"a run with a long name, number {i}")
+    plots._add_legend(figure, "thin: training, thick: held-out")
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and len(figure.legends[0].texts) == names
+
+
+@pytest.mark.parametrize(
+    "word", ["bank", "electroencephalographically", "은행에서부터의대출이자율변동표", "pneumono" * 8]
+)
+def test_the_pictures_of_probes_cut_nothing(tmp_path, monkeypatch, word):
+    figures = []
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, *_, **__: figures.append(figure) or [])
+    layers = ["static", "emb.", *"123456"]
+    pictures.lines(layers, {f"{word!r} in the two sentences": [0.5] * 8}, {"random": [0.2] * 8}, "cosine", tmp_path)
+    title = f"{word!r} at layer 4, random words 0.39"
+    pictures.heat_map(np.eye(3), ["1: a", "2: b", "3: c"], list("123"), title, tmp_path)
+    for figure in figures:
+        with fonts.plain_texts(figure):
+            figure.draw_without_rendering()
+        for artist in (*figure.legends, figure._suptitle):
+            if artist is not None:
+                box = artist.get_window_extent()
+                assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
+
+
+@pytest.mark.parametrize("name", ["a$_$b", "$x$", "_hidden", "100% $5 and \\frac$"])
+def test_names_are_drawn_as_they_are_written(tmp_path, monkeypatch, name):
+    found = []
+    monkeypatch.setattr(plots, "save_figure", lambda figure, out: found.append(figure) or [])
+    runs = [fake_run(tmp_path / name), fake_run(tmp_path / "other")]
+    plot_runs(runs, tmp_path / "out.svg")
+    (legend,) = found[0].legends
+    assert [text.get_text().strip() for text in legend.texts][:2] == [name, "other"]
+    monkeypatch.undo()
+    plots.save_figure(found[0], tmp_path / "out.svg")  # nothing was taken for a formula
+    assert not any(text.get_parse_math() for text in legend.texts)
+
+
+def test_letters_are_drawn_in_an_installed_font_that_has_them(tmp_path, monkeypatch):
+    """One that was installed after matplotlib had made its list of fonts; and none for letters that nobody has."""
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0)), pen.lineTo((0, 700)), pen.lineTo((700, 700)), pen.closePath()
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder([".notdef", "ga"])
+    builder.setupCharacterMap({ord("가"): "ga"})
+    builder.setupGlyf({".notdef": pen.glyph(), "ga": pen.glyph()})
+    builder.setupHorizontalMetrics({".notdef": (1000, 0), "ga": (1000, 0)})
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Only Ga", "styleName": "Regular"})
+    builder.setupOS2(usWeightClass=400)
+    builder.setupPost()
+    builder.save(tmp_path / "ga.ttf")
+    own = [entry for entry in font_manager.fontManager.ttflist if "site-packages" in entry.fname]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(tmp_path / "ga.ttf")])
+    fonts._add_new.cache_clear()
+    assert fonts.fallbacks(frozenset("abc é")) == []
+    assert fonts.fallbacks(frozenset("a가")) == fonts.fallbacks(frozenset("a가\U000f0000")) == ["Only Ga"]
+    plot_groups({"가": [0.7], "\U000f0000": [0.4]}, tmp_path / "gain.png", "가", "\U000f0000", {"가": 0.2})
+    fonts._add_new.cache_clear()
+
+
+@pytest.mark.parametrize("x, label", [("step", "step"), ("tokens", "training tokens"), ("seconds", "minutes of")])
+def test_curves_of_several_runs(tmp_path, x, label):
+    runs = [fake_run(tmp_path / "a"), fake_run(tmp_path / "b", start=7.5, results=False)]
+    png, svg = plot_runs(runs, tmp_path / "out" / "curves", x)
+    assert png.read_bytes().startswith(b"\x89PNG") and png.stat().st_size > 10_000
+    text = words(svg)
+    for said in (label, "masked-LM loss", "next-sentence accuracy", "unigram entropy", "thin: training"):
+        assert said in text, said
+
+
+def test_the_ending_says_what_is_written(tmp_path):
+    run = fake_run(tmp_path / "run")
+    assert plot_runs([run], tmp_path / "one.svg") == [tmp_path / "one.svg"]
+    assert "held-out" in words(tmp_path / "one.svg")
+    assert not (tmp_path / "one.png").exists()
+
+
+def test_a_fine_tuning_run(tmp_path):
+    folder = tmp_path / "seed-1"
+    folder.mkdir()
+    records = [
+        {"kind": "train", "step": 10, "task_loss": 0.7, "tokens": 100, "seconds": 1.0},
+        {"kind": "eval", "step": 10, "loss": 0.6, "accuracy": 0.7, "seconds": 1.0},
+    ]
+    (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    (folder / "results.json").write_text(json.dumps({"metrics": {"accuracy": 0.7}, "majority": 0.55}))
+    assert "majority class" in words(plot_runs([folder], tmp_path / "f.svg")[0])
+    assert read_run(folder).held_out[0]["task_loss"] == 0.6
+
+
+def a_log(folder, steps, metric="mlm_loss", **last):
+    folder.mkdir(parents=True)
+    records = [{"kind": "train", "step": s, metric: 3.0, "tokens": 10 * s, "seconds": s / 10} for s in steps]
+    records[-1] |= last
+    records.append({"kind": "eval", "step": steps[-1], metric: 2.5, metric.replace("loss", "accuracy"): 0.3})
+    (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    return folder
+
+
+def curves(monkeypatch, runs, x="step"):
+    """The points of all curves, by label of the vertical axis."""
+    found = {}
+
+    def keep(figure, out):
+        for axes in figure.axes:
+            lines = [line.get_xydata().tolist() for line in axes.get_lines() if line.get_linestyle() != ":"]
+            found[axes.get_ylabel()] = lines
+        return []
+
+    monkeypatch.setattr(plots, "save_figure", keep)
+    plot_runs(runs, "nowhere", x)
+    return found
+
+
+@pytest.mark.parametrize("steps, kept", [([50, 100, 150, 153], 3), ([50, 100, 150, 180], 4), ([3], 1), ([50, 100], 2)])
+def test_a_last_record_of_a_few_steps_is_not_drawn(tmp_path, monkeypatch, steps, kept):
+    run = a_log(tmp_path / "a", steps, mlm_loss=9.0)
+    for x, end in (("step", steps[-1]), ("tokens", 10 * steps[-1]), ("seconds", steps[-1] / 600)):
+        training, held_out = curves(monkeypatch, [run], x)["masked-LM loss (nats)"]
+        assert len(training) == kept
+        assert held_out == [[pytest.approx(end), 2.5]]  # the place of the last step all the same
+
+
+def test_runs_of_different_objectives_have_a_panel_each(tmp_path, monkeypatch):
+    runs = [a_log(tmp_path / name, [50, 100], f"{name}_loss") for name in ("mlm", "ltr", "rtl")]
+    (runs[1] / "results.json").write_text(json.dumps({"metrics": {"unigram_entropy": 6.5}}))
+    (svg,) = plot_runs(runs, tmp_path / "three.svg")
+    for said in ("masked-LM loss", "left-to-right LM loss", "right-to-left LM accuracy", "unigram entropy"):
+        assert said in words(svg)
+    found = curves(monkeypatch, runs)
+    assert len(found) == 6 and all(len(lines) == (2 if "loss" in name else 1) for name, lines in found.items())
+
+
+def test_panels_are_three_side_by_side_at_most(tmp_path, monkeypatch):
+    """Losses first, in lines of their own; a figure of many is tall, and never so wide that nothing can be read."""
+    terms = ("mlm_loss", "nsp_loss", "sop_loss", "ltr_loss")
+    runs = [a_log(tmp_path / term, [1, 2], term) for term in terms]
+    grids = []
+    monkeypatch.setattr(
+        plots, "save_figure", lambda figure, out: grids.extend(a.get_subplotspec().get_geometry() for a in figure.axes)
+    )
+    plot_runs(runs, tmp_path / "out")
+    assert grids == [(4, 3, place, place) for place in (0, 1, 2, 3, 6, 7, 8, 9)]
+
+
+def test_a_folder_of_seeds_is_its_runs_and_one_of_other_runs_says_which_there_are(tmp_path, monkeypatch):
+    for seed in (2, 10, 1):
+        a_log(tmp_path / "ft" / f"seed-{seed}", [50, 100])
+    assert [run.name for run in plots.runs_in(tmp_path / "ft")] == ["seed-1", "seed-2", "seed-10"]
+    assert len(curves(monkeypatch, [tmp_path / "ft"])["masked-LM loss (nats)"]) == 6
+    a_log(tmp_path / "study" / "cells" / "pretrain-1", [50])
+    for seed in range(9):
+        a_log(tmp_path / "study" / "cells" / f"finetune-{seed}", [50])
+    with pytest.raises(InputError, match=r"(?s)study is a folder of 10 runs; give .*cells/finetune-0\n.*\.\.\."):
+        plot_runs([tmp_path / "study"], tmp_path / "x")
+    with pytest.raises(InputError, match="13 runs"):
+        plot_runs([tmp_path], tmp_path / "x")
+
+
+def test_groups(tmp_path):
+    png, svg = plot_groups(
+        {"pre-trained": [0.7, 0.8], "random": [0.4]}, tmp_path / "gain", "accuracy", "t", {"majority": 0.2}
+    )
+    assert png.stat().st_size > 5_000 and "majority" in words(svg) and "20.0%" in words(svg)
+
+
+def test_a_level_hides_no_number(tmp_path, monkeypatch):
+    """A mean that is as high as the majority class, and ticks between whole hundredths."""
+    found = []
+    monkeypatch.setattr(plots, "save_figure", lambda figure, out: found.append(figure) or [])
+    plot_groups({"pre-trained": [0.143] * 3, "random": [0.143] * 3}, tmp_path, "accuracy", "t", {"majority": 0.143})
+    found[0].draw_without_rendering()
+    (axes,) = found[0].axes
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 3 and not any(boxes[2].overlaps(box) for box in boxes[:2])
+    assert boxes[2].x1 <= found[0].bbox.x1
+    ticks = [(tick.get_text(), place) for tick, place in zip(axes.get_yticklabels(), axes.get_yticks(), strict=True)]
+    assert all(float(text.rstrip("%")) / 100 == pytest.approx(place) for text, place in ticks)
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        plot_runs([tmp_path / "nowhere"], tmp_path / "x")
+    with pytest.raises(InputError, match=r"no log\.jsonl in this folder"):
+        plot_runs([tmp_path], tmp_path / "x")
+    (tmp_path / "log.jsonl").write_text("")
+    with pytest.raises(InputError, match="no record of training"):
+        plot_runs([tmp_path], tmp_path / "x")
+    (tmp_path / "log.jsonl").write_text('{"kind": "train", "step": "x"}\n')
+    with pytest.raises(InputError, match=r"log.jsonl, line 1: field step is 'x'; expected an integer"):
+        plot_runs([tmp_path], tmp_path / "x")
+    (fake_run(tmp_path / "run") / "results.json").write_text('{"metrics": {"f1": []}}')
+    with pytest.raises(InputError, match=r"results.json: field metrics.f1 is \[\]; expected a number"):
+        plot_runs([tmp_path / "run"], tmp_path / "x")
+    with pytest.raises(InputError, match="no run"):
+        plot_runs([], tmp_path / "x")
+    assert not list(tmp_path.glob("x*"))

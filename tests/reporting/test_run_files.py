@@ -1,0 +1,80 @@
+"""What runs wrote is read back; what was changed since gives one message with file and field."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bertworks.files import InputError
+from bertworks.reporting.run_files import check, read_log, read_results, read_rows
+
+FORM = {"kind": str, "metrics": {str: float}, "steps?": int, "pair?": [float, float], "runs": [{"seed": (int, None)}]}
+GOOD = {"kind": "finetune", "metrics": {"f1": 0.5, "loss": 1}, "runs": [{"seed": 1}, {"seed": None}], "more": [True]}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"kind": 3}, "field kind is 3; expected a text"),
+        ({"metrics": {"f1": "high"}}, "field metrics.f1 is 'high'; expected a number"),
+        ({"metrics": [1]}, "field metrics is [1]; expected a table"),
+        ({"metrics": {"f1": True}}, "field metrics.f1 is True; expected a number"),
+        ({"steps": 1.5}, "field steps is 1.5; expected an integer"),
+        ({"runs": [{"seed": 1}, {}]}, "no field runs[1].seed; expected seed"),
+        ({"pair": [1]}, "field pair has 1 items; expected 2"),
+        ({"runs": {}}, "field runs is {}; expected a list"),
+        ({"runs": [{"seed": "x"}]}, "field runs[0].seed is 'x'; expected an integer"),
+    ],
+)
+def test_a_field_of_another_form_is_named(tmp_path, change, problem):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(GOOD | change))
+    with pytest.raises(InputError, match=re.escape(f"{path}: {problem}; restore the file")):
+        read_results(path, FORM)
+
+
+def test_what_fits_is_returned(tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps(GOOD).replace("0.5", "NaN"))  # as runs could write it once
+    assert read_results(tmp_path / "results.json", FORM)["kind"] == "finetune"
+    check(GOOD, FORM, "x")
+    with pytest.raises(InputError, match=r"x: found \[\]; expected a table; try again"):
+        check([], FORM, "x", "try again")
+
+
+RECORD = '{"kind": "train", "step": 1, "loss": 2.5, "left": null}\n'
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        ('{"kind": "train", "st\n', "not valid JSON"),
+        ("[]\n", "found []; expected a table"),
+        ('{"kind": "train"}\n', "no field step; expected kind, step"),
+        ('{"kind": "train", "step": "2"}\n', "field step is '2'; expected an integer"),
+        ('{"kind": "train", "step": 2, "loss": [1]}\n', "field loss is [1]; expected a number"),
+        ("\xff\n", "not valid JSON"),
+    ],
+)
+def test_a_damaged_line_of_a_log_is_named(tmp_path, second, problem):
+    (tmp_path / "log.jsonl").write_text(RECORD + second + RECORD, encoding="latin-1")
+    with pytest.raises(
+        InputError, match=re.escape(f"{tmp_path / 'log.jsonl'}, line 2: {problem}") + ".*remove the line"
+    ):
+        read_log(tmp_path)
+
+
+def test_a_last_line_that_was_cut_is_left_out(tmp_path):
+    for end in ("", '{"kind": "tr', "\0\0\0"):
+        (tmp_path / "log.jsonl").write_text(RECORD * 2 + end)
+        assert [record["step"] for record in read_log(tmp_path)] == [1, 1]
+    (tmp_path / "log.jsonl").write_text(RECORD * 2 + '{"line": 3')
+    with pytest.raises(InputError, match="line 3: not valid JSON"):
+        read_rows(tmp_path / "log.jsonl", {})
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a file without an end")
+def test_a_log_without_an_end_is_read_to_a_limit(tmp_path):
+    (tmp_path / "log.jsonl").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"log\.jsonl: more than .* bytes; expected the lines of JSON"):
+        read_log(tmp_path)

@@ -1,0 +1,46 @@
+"""A loop without text: batches from a list, and what a test wants to see of a run."""
+
+import torch
+
+from bertworks.training.loop import Group, Loop, LoopConfig
+from bertworks.training.machine import World
+from bertworks.training.objectives import PretrainingObjective
+from bertworks.training.optim import OptimConfig, Optimizer
+from bertworks.training.state import Progress
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+class Feed:
+    """Groups of micro-batches from a list, one a step; micro-batches of a list are rows of one batch."""
+
+    def __init__(self, groups):
+        self.groups, self.shares = groups, []
+
+    def __call__(self, progress: Progress, share: float) -> Group:
+        self.shares.append(share)
+        group = self.groups[progress.step % len(self.groups)]
+        made, row = [], 0
+        for batch in group if isinstance(group, list) else [group]:
+            made.append((batch, row))
+            row += len(batch["input_ids"])
+        return Group(made, (0, 0, progress.step + 1))
+
+
+def loop_of(model, groups, folder, optim=None, objective=None, progress=None, evaluate=None, **config):
+    """A Loop over `groups`, in float32, silent, with a record a step."""
+    settings = {"precision": "float32", "log_every": 1, "eval_every": 0, "save_every": 0, "seed": 3} | config
+    folder.mkdir(parents=True, exist_ok=True)
+    return Loop(
+        model,
+        objective or PretrainingObjective(),
+        groups if callable(groups) else Feed(groups),
+        Optimizer(model, optim or OptimConfig()),
+        ALONE,
+        LoopConfig(**settings),
+        folder,
+        "recipe",
+        progress or Progress(),
+        evaluate=evaluate,
+        quiet=True,
+    )

@@ -1,0 +1,538 @@
+"""Byte-level BPE and Unigram: against transformers and SentencePiece, as properties, and on damaged files."""
+
+import contextlib
+import io
+import itertools
+import json
+import pickle
+import random
+import struct
+import subprocess
+import sys
+import tarfile
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bertworks.data.sentences import split_sentences
+from bertworks.files import InputError
+from bertworks.tasks.windows import find_answer, narrow_span, tokenize_contexts
+from bertworks.tokenizer import Tokenizer, TokenizerConfig, spiece
+from bertworks.tokenizer.check import check
+from bertworks.tokenizer.spiece import read_model
+from support.shared_data import shared
+
+KOREAN = "한국어 위키백과는 누구나 고칠 수 있는 백과사전이다. 서울은 대한민국의 수도이다."
+ENGLISH = "The naïve café owner's résumé lists 12 unbelievable, re-opened cafés; Zürich has more than 40."
+TEXTS = [
+    ENGLISH,
+    KOREAN,
+    "",
+    "A <mask> and a [MASK] here",
+    "  two  spaces ",
+    "x\u00a0y\tz",
+    "émoji 😀👍🏽!",
+    "``quotes''",
+]
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def trained(request: pytest.FixtureRequest) -> Tokenizer:
+    config = TokenizerConfig(model=request.param, vocab_size=500, character_coverage=1.0, limit_alphabet=200)
+    return Tokenizer.train([f"{ENGLISH}\n{KOREAN}\nmask [ ] A in text"] * 20, config)
+
+
+@pytest.fixture(scope="module")
+def bpe() -> Tokenizer:
+    return Tokenizer.train([f"{ENGLISH}\n{KOREAN}"] * 20, TokenizerConfig(model="bpe", vocab_size=500))
+
+
+# ---- against transformers and SentencePiece
+
+
+def sentences_of(name: str, language: str, most: int) -> list[str]:
+    """The first sentences of a corpus of the shared folder."""
+    zstandard = pytest.importorskip("zstandard")
+    found: list[str] = []
+    with (
+        open(shared(f"data/text/{name}.tar.zst"), "rb") as file,
+        zstandard.ZstdDecompressor().stream_reader(file) as raw,
+        tarfile.open(fileobj=io.BufferedReader(raw), mode="r|") as archive,
+    ):
+        for member in archive:
+            inner = archive.extractfile(member) if member.isfile() else None
+            for line in (inner.read().decode() if inner else "").split("\n"):
+                found += [] if line.startswith("<") else split_sentences(line, language)
+            if len(found) >= most:
+                break
+    return found[:most]
+
+
+@pytest.fixture(scope="module", params=[150, pytest.param(5000, marks=pytest.mark.slow)])
+def sentences(request: pytest.FixtureRequest) -> list[str]:
+    most = request.param
+    return [*sentences_of("enwiki", "en", most), *sentences_of("kowiki", "ko", most)]
+
+
+def same_as(theirs, ours: Tokenizer, sentences: list[str]) -> None:
+    """Ids, offsets and type ids of sentences and pairs, whole and cut."""
+    plain = theirs(sentences, return_offsets_mapping=True)
+    encodings = ours.encode_batch(sentences)
+    assert [e.ids for e in encodings] == plain.input_ids
+    assert [e.offsets for e in encodings] == plain.offset_mapping
+    assert [ids[1:-1] for ids in plain.input_ids] == ours.ids_of(sentences)
+    cut = theirs(sentences, truncation=True, max_length=16)
+    assert [e.ids for e in ours.encode_batch(sentences, max_length=16)] == cut.input_ids
+    first, second = sentences[: len(sentences) // 4], sentences[-(len(sentences) // 4) :]
+    pairs = theirs(first, second, return_token_type_ids=True, return_offsets_mapping=True)
+    encodings = ours.encode_batch(first, second)
+    assert [e.ids for e in encodings] == pairs.input_ids
+    assert [e.type_ids for e in encodings] == pairs.token_type_ids
+    assert [e.offsets for e in encodings] == pairs.offset_mapping
+    short = theirs(first, ["one two"] * len(first), truncation=True, max_length=24)
+    assert [e.ids for e in ours.encode_batch(first, ["one two"] * len(first), 24)] == short.input_ids
+
+
+def test_ids_of_roberta(sentences: list[str]) -> None:
+    transformers = pytest.importorskip("transformers")
+    folder = shared("data/vocab/roberta-base")
+    same_as(transformers.RobertaTokenizerFast.from_pretrained(folder), Tokenizer.load(folder), sentences)
+
+
+def test_ids_of_albert(sentences: list[str]) -> None:
+    """transformers' class over this vocabulary, and SentencePiece itself after the original's preprocessing.
+
+    The class gets the pieces as they are. If it reads the .model itself, transformers 5 takes ( ) " - . and others, the
+    user-defined symbols, out of the text first and begins a new word behind them, which the original does not.
+    """
+    transformers = pytest.importorskip("transformers")
+    sentencepiece = pytest.importorskip("sentencepiece")
+    proto = pytest.importorskip("sentencepiece.sentencepiece_model_pb2", exc_type=ImportError).ModelProto()
+    path = shared("data/vocab/albert-base-v2/spiece.model")
+    proto.ParseFromString(path.read_bytes())
+    theirs = transformers.AlbertTokenizer(
+        vocab=[(piece.piece, piece.score) for piece in proto.pieces],
+        _spm_precompiled_charsmap=proto.normalizer_spec.precompiled_charsmap,
+    )
+    ours = Tokenizer.load(path.parent)
+    same_as(theirs, ours, sentences)
+    original = sentencepiece.SentencePieceProcessor(model_file=str(path)).encode(list(map(as_albert_does, sentences)))
+    different = [pair for pair in zip(ours.ids_of(sentences), original, strict=True) if pair[0] != pair[1]]
+    # Where two ways to cut a word are equally probable the two may take another one: once in 10,000.
+    assert len(different) <= 1 and all(sorted(one) == sorted(other) for one, other in different)
+    found = read_model(path)
+    assert found.pieces == [(piece.piece, piece.score) for piece in proto.pieces]
+    assert found.types == [piece.type for piece in proto.pieces]
+    assert found.charsmap == proto.normalizer_spec.precompiled_charsmap
+
+
+def as_albert_does(text: str) -> str:
+    """preprocess_text of google-research/albert, tokenization.py, with lower-casing."""
+    text = " ".join(text.strip().split()).replace("``", '"').replace("''", '"')
+    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)).lower()
+
+
+@pytest.mark.parametrize("model_type", [None, "roberta", "albert", "bertworks"])
+def test_transformers_gives_our_ids(trained: Tokenizer, tmp_path: Path, model_type: str | None) -> None:
+    transformers = pytest.importorskip("transformers")
+    trained.save(tmp_path, model_max_length=128)
+    if model_type:
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert (theirs.mask_token_id, theirs.pad_token_id, theirs.model_max_length) == (
+        trained.mask_id,
+        trained.pad_id,
+        128,
+    )
+    for text in TEXTS:
+        assert theirs(text).input_ids == trained.encode(text, specials=True).ids
+        ours, pair = trained.encode(text, KOREAN, specials=True), theirs(text, KOREAN, return_token_type_ids=True)
+        assert (pair.input_ids, pair.token_type_ids) == (ours.ids, ours.type_ids)
+        assert ("token_type_ids" in theirs(text, KOREAN)) == trained.layout.segments
+
+
+# ---- training, saving, loading
+
+
+@pytest.mark.parametrize("model", ["bpe", "unigram"])
+def test_training_twice_gives_the_same_bytes(model: str, tmp_path: Path) -> None:
+    """In two processes, since hash tables are seeded by process."""
+    code = (
+        "import random, sys; from bertworks.tokenizer import *; r = random.Random(1)\n"
+        "words = [''.join(r.choices('abcdefghij가나다라마', k=r.randint(1, 6))) for _ in range(3000)]\n"
+        "config = TokenizerConfig(model=sys.argv[2], vocab_size=700)\n"
+        "Tokenizer.train([' '.join(words)], config).save(sys.argv[1])\n"
+    )
+    for name in "ab":
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / name), model], check=True)
+    files = sorted(path.name for path in (tmp_path / "a").iterdir())
+    more = ["merges.txt", "vocab.json"] if model == "bpe" else []
+    assert files == sorted(["tokenizer.json", "tokenizer_config.json", *more])
+    for name in files:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert Tokenizer.load(tmp_path / "a").vocab_size == 700
+
+
+def test_special_tokens_by_role(trained: Tokenizer) -> None:
+    ids = [trained.cls_id, trained.pad_id, trained.sep_id, trained.unk_id, trained.mask_id]
+    if trained.kind == "bpe":
+        assert ids == [0, 1, 2, 3, trained.vocab_size - 1] and trained.vocab[-1] == "<mask>"
+        assert (trained.layout.pair_separators, trained.layout.segments, trained.lowercase) == (2, False, False)
+    else:
+        assert ids == [2, 0, 3, 1, 4] and trained.vocab[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+        assert (trained.layout.pair_separators, trained.layout.segments, trained.lowercase) == (1, True, True)
+    for text in ("<mask> <s> </s> <pad> <unk>", "[MASK] [CLS] [SEP]", "a<pad>b"):  # never out of a text
+        assert not {*ids} - {trained.unk_id} & {*trained.ids_of([text])[0]}
+        assert trained.pad_id not in trained.ids_of([text])[0] and trained.mask_id not in trained.ids_of([text])[0]
+    mask = trained.roles["mask"]
+    assert trained.encode(f"a {mask} b", specials=True).ids.count(trained.mask_id) == 1
+
+
+def test_uncased_leaves_hangul_whole() -> None:
+    for model in ("bpe", "unigram"):
+        config = TokenizerConfig(
+            model=model, vocab_size=500, lowercase=True, character_coverage=1.0, limit_alphabet=200
+        )
+        tokenizer = Tokenizer.train([f"{ENGLISH}\n{KOREAN}"] * 20, config)
+        assert tokenizer.normalize("한국어 Café ÅNGSTRÖM") == "한국어 cafe angstrom"
+        ids = tokenizer.ids_of([KOREAN])[0]
+        assert tokenizer.unk_id not in ids and tokenizer.decode(ids) == KOREAN
+
+
+def test_save_and_load(trained: Tokenizer, tmp_path: Path) -> None:
+    trained.save(tmp_path)
+    for other in (Tokenizer.load(tmp_path), pickle.loads(pickle.dumps(trained))):
+        assert other.fingerprint == trained.fingerprint
+        assert (other.vocab, other.layout, other.roles) == (trained.vocab, trained.layout, trained.roles)
+        assert other.encode_batch(TEXTS, TEXTS[::-1], 20) == trained.encode_batch(TEXTS, TEXTS[::-1], 20)
+    if trained.kind == "bpe":  # the bare files say the same
+        (tmp_path / "tokenizer.json").unlink()
+        for path in (tmp_path, tmp_path / "vocab.json", tmp_path / "merges.txt"):
+            assert Tokenizer.load(path).fingerprint == trained.fingerprint
+
+
+def test_unigram_training_finds_the_words() -> None:
+    """Text of a few words becomes these words; a character beyond the alphabet's limit stays unknown."""
+    rng = random.Random(3)
+    words = ["river", "mountain", "walks", "slowly", "한국어", "위키백과"]
+    text = " ".join(rng.choices(words, k=3000)) + " 龍"
+    config = TokenizerConfig(model="unigram", vocab_size=100, character_coverage=0.9999)
+    tokenizer = Tokenizer.train([text], config)
+    assert tokenizer.tokenize("slowly 한국어 river") == ["▁slowly", "▁한국어", "▁river"]
+    assert tokenizer.unk_id in tokenizer.ids_of(["龍"])[0]
+    learned = [piece for piece in tokenizer.vocab if piece not in tokenizer.roles.values()]
+    assert {*"rivemountalkswy한국어위키백과▁"} <= {*learned}
+
+
+def test_pieces_hold_no_mark_beside_letters() -> None:
+    tokenizer = Tokenizer.train(["one, two, 12, three."] * 200, TokenizerConfig(model="unigram", vocab_size=100))
+    assert tokenizer.tokenize("one, 12.") == ["▁one", ",", "▁12", "."]
+
+
+# ---- using
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+@example("한국😀\u200b<mask></s> \n\n  é\x00")
+def test_bytes_come_back(bpe: Tokenizer, text: str) -> None:
+    """No text is unknown to byte-level BPE, and none is changed."""
+    encoding = bpe.encode(text)
+    assert bpe.decode(encoding.ids) == text
+    assert bpe.unk_id not in encoding.ids
+    for start, end in encoding.offsets:
+        assert 0 <= start <= end <= len(text)
+
+
+def test_bytes_of_one_character_have_its_offsets(bpe: Tokenizer) -> None:
+    encoding = bpe.encode("a😀 힣.")
+    inner = list(zip(encoding.tokens, encoding.offsets, strict=True))[1:-1]
+    assert inner[0] == ("a", (0, 1)) and inner[-1] == (".", (4, 5))
+    assert {offsets for _, offsets in inner[1:5]} == {(1, 2)}  # four bytes of one character
+    assert {(3, 4)} <= {offsets for _, offsets in inner[5:-1]} <= {(3, 4), (3, 3)}  # (3, 3): a space by itself
+
+
+def test_pairs_are_laid_out(trained: Tokenizer) -> None:
+    cls, sep = trained.cls_id, trained.sep_id
+    a, b = trained.ids_of(["one river", "two"])
+    between = [sep, sep] if trained.kind == "bpe" else [sep]
+    encoding = trained.encode("one river", "two")
+    assert encoding.ids == [cls, *a, *between, *b, sep]
+    second = 0 if trained.kind == "bpe" else 1
+    assert encoding.type_ids == [0] * (1 + len(a) + len(between)) + [second] * (len(b) + 1)
+    assert encoding.tokens == [trained.vocab[i] for i in encoding.ids]
+    short = trained.encode("one river", "two", max_length=len(between) + 4)
+    assert len(short.ids) == len(between) + 4 and short.n_cut == len(a) + len(b) - 2
+    with pytest.raises(ValueError, match="max_length = 2"):
+        trained.encode("a", "b", max_length=2)
+
+
+def test_readable_and_joined(trained: Tokenizer) -> None:
+    mark = "Ġ" if trained.kind == "bpe" else "▁"
+    word = next(i for i, p in enumerate(trained.vocab) if p[0] == mark and len(p) > 2 and p[1:].isascii())
+    part = trained.vocab.index("s")
+    assert trained.joined("a ", word) == trained.joined("a", word) == f"a {trained.readable(word)}"
+    assert trained.joined("", word) == trained.readable(word)
+    assert trained.joined("a ", part) == "as"
+    assert not trained.continuation[[trained.cls_id, trained.mask_id, word]].any() and trained.continuation[part]
+
+
+def test_words_of_contexts_are_those_of_the_text(trained: Tokenizer) -> None:
+    """Word by word or at once, the pieces and their places are the same."""
+    texts = [ENGLISH, KOREAN, f"{ENGLISH} {KOREAN}", "re-opened re-opened", "café"]
+    contexts = tokenize_contexts(trained, texts)
+    for i, encoding in enumerate(trained.encode_batch(texts)):
+        own = slice(*contexts.edges[i : i + 2])
+        assert contexts.ids[own].tolist() == encoding.ids[1:-1]
+        places = np.stack([contexts.begin[own], contexts.end[own]], 1)
+        assert list(map(tuple, places.tolist())) == encoding.offsets[1:-1]
+
+
+def test_answers_have_their_pieces(trained: Tokenizer) -> None:
+    text = "He paid (40%), said Zürich."
+    contexts = tokenize_contexts(trained, [text])
+    for answer in ("40", "Zürich", "He", "paid"):
+        start = text.index(answer)
+        span = find_answer(contexts, 0, answer, start)
+        assert span is not None
+        span = narrow_span(contexts, 0, span, start, start + len(answer))
+        assert text[contexts.begin[span.first] : contexts.end[span.last]] == answer
+
+
+def test_check_counts(trained: Tokenizer) -> None:
+    report = check(trained, ["the café, 12", "한국어 the 龍"])
+    rows = {row.script: (row.words, row.unknown) for row in report.scripts}
+    unknown = 0 if trained.kind == "bpe" else 1
+    assert rows == {"Latin": (3, 0), "Hangul": (1, 0), "Han": (1, unknown), "digits": (1, 0)}
+
+
+# ---- damaged files
+
+
+def field(number: int, content: bytes | int | float) -> bytes:
+    """One field in Protocol Buffers' wire format."""
+    if isinstance(content, float):
+        return bytes([number << 3 | 5]) + struct.pack("<f", content)
+    key = bytes([number << 3 & 0x7F | (2 if isinstance(content, bytes) else 0)])
+    if number > 15:
+        key = bytes([key[0] | 0x80, number >> 4])
+    return key + (varint(len(content)) + content if isinstance(content, bytes) else varint(content))
+
+
+def varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def charsmap() -> bytes:
+    """A character map of one entry: A becomes b."""
+    units = np.zeros(256, "<u4")
+    units[0] = 1 << 10  # on to 1 ^ letter
+    units[1 ^ 65] = 65 | 1 << 8 | 3 << 10  # A, with a leaf 3 further on
+    units[1 ^ 65 ^ 3] = 1 << 31  # the text at 0
+    return len(units.tobytes()).to_bytes(4, "little") + units.tobytes() + b"b\0"
+
+
+def model_bytes(pieces: dict[str, int], trainer: bytes = b"", charmap: bytes = b"") -> bytes:
+    out = b""
+    for i, (piece, kind) in enumerate(pieces.items()):
+        out += field(1, field(1, piece.encode()) + field(2, -float(i)) + field(3, kind))
+    return out + field(2, trainer) + field(3, field(1, b"own") + (field(2, charmap) if charmap else b""))
+
+
+PIECES = {"<pad>": 3, "<unk>": 2, "[CLS]": 3, "[SEP]": 3, "[MASK]": 3, "▁": 1, "▁a": 1, "b": 1, "(": 4, "ab": 1}
+
+
+def test_a_model_of_our_own_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "spiece.model"
+    path.write_bytes(model_bytes(PIECES, charmap=charsmap()))
+    for tokenizer in (Tokenizer.load(tmp_path, lowercase=False), Tokenizer.load(path, lowercase=False)):
+        assert tokenizer.vocab == list(PIECES)
+        assert tokenizer.tokenize("aA (b") == ["▁a", "b", "▁", "(", "b"]
+    assert Tokenizer.load(path).lowercase  # no capitals in its vocabulary
+    path.write_bytes(model_bytes({**PIECES, "A": 1}))
+    assert not Tokenizer.load(path).lowercase
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "byte 0: the file ends before its trainer_spec"),
+        (field(1, field(1, b"a")), "byte 5: the file ends before"),
+        (model_bytes({"a": 1}), "1 pieces, 0 of them for the unknown"),
+        (b"\x0a", "byte 1: the file ends inside a number"),
+        (b"\xff" * 20, "more than ten bytes"),
+        (b"\x0a\xff\xff\xff\xff\x7f", "field 1 ends at byte"),
+        (model_bytes(PIECES)[:40], "byte"),
+        (b"\x0a\x03\x0a\x01\xff", "byte 4: a piece that is not UTF-8"),
+        (b"\x0a\x02\x0a\x00", "a piece without text"),
+        (field(1, field(1, b"a") + field(2, float("nan"))), "the score nan"),
+        (field(1, field(1, b"a")) * 2 + model_bytes(PIECES), "piece 1 repeats piece 0"),
+        (model_bytes(PIECES, trainer=field(3, 2)), "model_type is bpe"),
+        (model_bytes(PIECES, trainer=field(24, 1)), "treat_whitespace_as_suffix"),
+        (model_bytes({**PIECES, "a▁b": 1}), "goes on over a space"),
+        (model_bytes({**PIECES, "x": 5}), "switched off"),
+        (model_bytes({"<unk>": 2, "a": 1}), r"lacks \[PAD\] or <pad>"),
+        (model_bytes(PIECES, charmap=charsmap()[:100]), "character map: 100 bytes"),
+        (model_bytes(PIECES, charmap=charsmap()[:-1]), "beside the texts"),
+        (model_bytes(PIECES, charmap=b"\0\4\0\0" + b"\0\xff\xff\x7f" * 256 + b"b\0"), "out of the trie"),
+    ],
+)
+def test_bad_models_are_named(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "spiece.model"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as error:
+        Tokenizer.load(tmp_path)
+    assert str(path) in str(error.value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1 << 30), st.integers(1, 255)), max_size=4), st.integers(0, 1 << 30))
+def test_damaged_models_are_refused_or_usable(
+    tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]], cut: int
+) -> None:
+    whole = model_bytes(PIECES, field(3, 1), charsmap())
+    data = bytearray(whole[: cut % (2 * len(whole)) or 1])
+    for place, bits in flips:
+        data[place % len(data)] ^= bits
+    path = tmp_path_factory.mktemp("fuzz") / "spiece.model"
+    path.write_bytes(data)
+    try:
+        tokenizer = Tokenizer.load(path)
+    except InputError as error:
+        assert str(path) in str(error)
+    else:
+        assert all(
+            0 <= i < tokenizer.vocab_size
+            for i in tokenizer.ids_of(["aAb ( 한국 AAA 😀" + chr(0x41 + len(data) % 90)])[0]
+        )
+
+
+@pytest.mark.heavy
+def test_damage_to_a_published_model(tmp_path: Path) -> None:
+    """Bits flipped in the character map of ALBERT's: refused, or it can still be used on any text."""
+    data = shared("data/vocab/albert-base-v2/spiece.model").read_bytes()
+    start = data.index(b"nmt_nfkc")
+    rng = random.Random(5)
+    texts = ["".join(chr(rng.randrange(32, 0xD7FF)) for _ in range(300)) for _ in range(20)]
+    for flips in (1, 4, 30):
+        damaged = bytearray(data)
+        for _ in range(flips):
+            damaged[rng.randrange(start, len(data))] ^= 1 << rng.randrange(8)
+        (tmp_path / "spiece.model").write_bytes(damaged)
+        with contextlib.suppress(InputError):
+            assert len(Tokenizer.load(tmp_path).ids_of(texts)) == 20
+
+
+VOCAB = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "ab": 6, "<mask>": 7}
+
+
+@pytest.mark.parametrize(
+    ("vocab", "merges", "message"),
+    [
+        (b'{"a": 0,\n "b"}', b"", "vocab.json: not valid JSON .*line 2"),
+        (b"\xff", b"", "vocab.json: not valid JSON"),
+        (b'["a"]', b"", "expected a JSON object"),
+        (b'{"a": 0, "b": 2}', b"", "do not have the ids 0 to 1"),
+        (json.dumps({**VOCAB, "한": 8}).encode(), b"", "'한' is not written in bytes"),
+        (json.dumps({"a": 0, "b": 1, "ab": 2}).encode(), b"a b\n", r"lacks \[PAD\] or <pad>"),
+        (None, None, "merges.txt: no such file"),
+        (None, b"#version: 0.2\na b\n\nb a\n", "line 3 is ''"),
+        (None, b"#version: 0.2\na\n", "line 2 is 'a'"),
+        (None, b"a b\na c\n", "line 2 needs the piece 'c'"),
+        (None, b"a b\nb a\n", "line 2 needs the piece 'ba'"),
+        (None, b"a b\n\xff b\n", "byte 4 is not UTF-8"),
+        (None, b"#version: 0.2\n", "no merge in it"),
+    ],
+)
+def test_bad_vocabularies_are_named(tmp_path: Path, vocab: bytes | None, merges: bytes | None, message: str) -> None:
+    (tmp_path / "vocab.json").write_bytes(json.dumps(VOCAB).encode() if vocab is None else vocab)
+    if merges is not None:
+        (tmp_path / "merges.txt").write_bytes(merges)
+    with pytest.raises(InputError, match=message) as error:
+        Tokenizer.load(tmp_path)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_other_bad_input(tmp_path: Path) -> None:
+    for model in ("bpe", "unigram"):
+        with pytest.raises(InputError, match="no text"):
+            Tokenizer.train(["", " \n "], TokenizerConfig(model=model, vocab_size=300))
+    with pytest.raises(InputError, match="at least 261"):
+        Tokenizer.train(["a"], TokenizerConfig(model="bpe", vocab_size=200))
+    with pytest.raises(InputError, match="expected one of wordpiece, bpe, unigram"):
+        TokenizerConfig(model="word")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="lacks <s>"):
+        TokenizerConfig(model="bpe", special_tokens=("[PAD]", "<pad>", "</s>", "<unk>", "<mask>"))
+    with pytest.raises(InputError, match="its BPE is not on bytes"):
+        Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE()).to_str())
+    (tmp_path / "a.model").write_bytes(b"")
+    (tmp_path / "b.model").write_bytes(b"")
+    with pytest.raises(InputError, match=r"2 \.model files"):
+        Tokenizer.load(tmp_path)
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from bertworks.cli import main
+
+    rng = random.Random(0)
+    text = tmp_path / "text.txt"
+    text.write_text("".join(" ".join(rng.choices(KOREAN.split() + ENGLISH.split(), k=20)) + "\n" for _ in range(50)))
+    for model, lowercase in itertools.product(("bpe", "unigram"), ("--cased", "--uncased")):
+        out = str(tmp_path / f"{model}{lowercase}")
+        main(["tokenizer", "train", str(text), "--out", out, "--model", model, "--vocab-size", "400", lowercase])
+        assert Tokenizer.load(out).lowercase is (lowercase == "--uncased")
+        main(["tokenizer", "check", out, str(text)])
+    assert "Hangul" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("trained", "part", "key", "value", "said"),
+    [
+        ("bpe", "model", "dropout", 0.5, "leaves out merges by chance"),
+        ("unigram", "model", "unk_id", None, "its model.unk_id is null"),
+        ("unigram", "post_processor", "pair", [{"Sequence": {"id": "A", "type_id": 0}}], "has 1 texts in a pair"),
+    ],
+    indirect=["trained"],
+)
+def test_a_pipeline_that_would_fail_in_use_is_refused(
+    trained: Tokenizer, part: str, key: str, value: object, said: str
+) -> None:
+    pipeline = json.loads(trained.pipeline)
+    pipeline[part][key] = value
+    with pytest.raises(InputError, match=said):
+        Tokenizer(json.dumps(pipeline))
+
+
+def test_two_pieces_with_one_id_are_refused(bpe: Tokenizer) -> None:
+    """The library keeps one of the two when it writes the file, and then misses the other in a merge."""
+    parts = json.loads(bpe.pipeline)
+    parts["model"]["vocab"] |= {f"extra{i}": i for i in parts["model"]["vocab"].values()}
+    with pytest.raises(InputError, match=r"x\.json: "):
+        Tokenizer(json.dumps(parts), "x.json")
+
+
+def test_settings_of_a_wrong_type_are_refused(bpe: Tokenizer, tmp_path: Path) -> None:
+    bpe.save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    for key in ("do_lower_case", "strip_accents", "keep_accents", "add_prefix_space"):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({key: "no"}))
+        with pytest.raises(InputError, match=f"tokenizer_config.json: {key} = 'no'; expected true, false or null"):
+            Tokenizer.load(tmp_path)
+
+
+def test_a_sentencepiece_file_without_an_end_or_with_endless_pieces(tmp_path, monkeypatch):
+    """A device says that it has no bytes, and gives them for ever; a piece costs five bytes."""
+    with monkeypatch.context() as patch:
+        patch.setattr(spiece, "MAX_BYTES", 1 << 16)
+        (tmp_path / "spiece.model").symlink_to("/dev/zero")
+        with pytest.raises(InputError, match=r"spiece.model: more than 65,536 bytes; expected a SentencePiece model"):
+            read_model(tmp_path / "spiece.model")
+    monkeypatch.setattr(spiece, "MAX_PIECES", 100)
+    (tmp_path / "many.model").write_bytes(b"\x0a\x03\x0a\x01a" * 101)
+    with pytest.raises(InputError, match=r"many.model: more than 100 pieces"):
+        read_model(tmp_path / "many.model")

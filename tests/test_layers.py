@@ -21,6 +21,7 @@ FLOORS = [
     {"experiments", "probing", "export", "doctor"},
     {"serve", "demo"},
     {"cli"},
+    {"__main__"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

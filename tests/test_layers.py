@@ -35,7 +35,7 @@ FILES = {name_of(path): path for path in ROOT.rglob("*.py") if path != ROOT / "_
 
 @functools.cache
 def imports(name):
-    """Absolute names of what a file imports, inside functions too."""
+    """Absolute names of what a file imports at run time, inside functions too."""
     return tuple(found_imports(name))
 
 
@@ -43,7 +43,11 @@ def found_imports(name):
     package = (
         ["bertworks", *name.split(".")] if FILES[name].name == "__init__.py" else ["bertworks", *name.split(".")[:-1]]
     )
-    for node in ast.walk(ast.parse(FILES[name].read_text(encoding="utf-8"))):
+    tree = ast.parse(FILES[name].read_text(encoding="utf-8"))
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+    ]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

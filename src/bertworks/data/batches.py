@@ -1,12 +1,6 @@
 """Batches as tensors: gather the spans, pair them, mask them, pad them.
 
-A batch is a dict of int64 and bool tensors. B sequences, L positions, M slots (fixed for a shape), K labels:
-
-    input_ids, token_type_ids (B, L)    attention_mask (B, L) bool, True = real token
-    masked_positions (M,)               cells of the flattened (B*L) that are predicted; unused slots hold 0
-    masked_labels (M,)                  the ids that stood there; unused slots hold -100; without masking: neither key
-    pair_labels (B,)                    0 = B follows A, 1 = it does not (random, or swapped), -100 = one segment
-    labels (B,) or (B, L)               of supervised tasks; -100 = no label
+The keys of a batch, their shapes and their meaning: batch.py. Shapes: B sequences, L positions, M masked slots.
 """
 
 from collections.abc import Iterator
@@ -16,15 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from ..batch import Batch
 from ..tokenizer import Tokenizer
 from ..tokenizer.pipeline import BERT_LAYOUT, Layout
 from .instances import GROUP, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
 from .masking import Draws, MaskingConfig, mask, predictions_per_sequence
 from .store import Store
-
-Batch = dict[str, Tensor]
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..batch import IGNORED
 from ..config import later
 from .store import Shard
 
@@ -35,9 +36,8 @@ WINDOW_BLOCKS = 16
 GROUP = 256  # instances whose masks come from one generator
 
 InputFormat = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
-NO_PAIR = -100  # pair label of one segment
 
-# (n, 6): shard, a_start, a_stop, b_start, b_stop, is_wrong; of one segment B is empty and the last NO_PAIR
+# (n, 6): shard, a_start, a_stop, b_start, b_stop, is_wrong; of one segment B is empty and the last IGNORED
 Plan = NDArray[np.int64]
 
 
@@ -215,7 +215,7 @@ def plan_block(
         room = length - 2
         gap = 1 if config.input_format == "full-sentences" else room + 1  # a [SEP], or more than there is
         start, stop = pack_sentences(shard, documents, room, gap)
-        return np.column_stack([start, stop, stop, stop, np.full(len(start), NO_PAIR)])
+        return np.column_stack([start, stop, stop, stop, np.full(len(start), IGNORED)])
     rng = random.Random(int.from_bytes(np.random.SeedSequence(key).generate_state(4).tobytes(), "little"))
     sentences, longest = Sentences(shard, config.sentence_order), length - 2 - separators
     rows: list[tuple[int, int, int, int, bool]] = []

@@ -12,9 +12,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from ..batch import IGNORED
 from ..config import later
-
-IGNORED = -100
 
 
 @dataclass(frozen=True)

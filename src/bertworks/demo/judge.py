@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..batch import IGNORED, Batch
 from ..checkpoint.folder import load_model
 from ..data.batches import PretrainingData, Vocabulary
 from ..data.store import Store
@@ -12,7 +13,7 @@ from ..pretraining.run import PretrainConfig
 from ..tokenizer import Tokenizer
 from ..training import machine
 from ..training.loop import evaluate
-from ..training.objectives import IGNORED, Batch, PretrainingObjective
+from ..training.objectives import PretrainingObjective
 from .clock import Clock
 
 SENTENCES = (

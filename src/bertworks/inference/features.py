@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..batch import IGNORED
 from ..checkpoint.folder import find_model, load_encoder, load_tokenizer
 from ..checkpoint.metadata import input_length
 from ..files import InputError
@@ -30,7 +31,6 @@ from ..tasks.inputs import Inputs, Rows
 from ..tasks.rows import texts_or_pairs_of
 from ..tasks.windows import Contexts, Windows, edges_of, stretches, tokenize_contexts
 from ..tokenizer import Tokenizer
-from ..training.objectives import IGNORED
 
 TEXTS = 4096  # texts that are put in order of length together
 CHARACTERS = 4_000_000  # of them, so that memory stays bounded whatever the length of texts

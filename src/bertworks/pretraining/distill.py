@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, run_name
 from ..checkpoint.weights import weights_checksum
-from ..data.batches import Batch, Vocabulary
+from ..data.batches import Vocabulary
 from ..data.instances import InstanceConfig
 from ..data.masking import MaskingConfig
 from ..data.store import Store
@@ -241,7 +242,7 @@ def measure(models: Mapping[str, Model], batches: list[Batch], device: torch.dev
     The models take turns batch by batch, so that whatever else the machine does meets both; the median of the rounds.
     """
     ready = {name: for_inference(model) for name, model in models.items()}
-    moved = [{name: value.to(device) for name, value in batch.items()} for batch in batches]
+    moved = [to_device(batch, device) for batch in batches]
     seconds: dict[str, list[float]] = {name: [] for name in ready}
     for turn in range(rounds + 1):
         spent = dict.fromkeys(ready, 0.0)

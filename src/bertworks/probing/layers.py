@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from ..batch import to_device
 from ..files import InputError
 from ..model.encoder import Encoder
 from ..reporting.log import duration
@@ -138,7 +139,7 @@ def layer_vectors(inside: Inside, items: Items, pool: str) -> list[Floats]:
 
 def _states(encoder: Encoder, inputs: Inputs, rows: NDArray[np.int64], device: torch.device) -> list[Floats]:
     """(B, L, D) a layer, embeddings first."""
-    batch = {name: value.to(device) for name, value in inputs.batch(rows).items()}
+    batch = to_device(inputs.batch(rows), device)
     types = batch["token_type_ids"] if encoder.config.type_vocab_size > 1 else None
     out = encoder(batch["input_ids"], batch["attention_mask"], types).hidden_states
     assert out is not None

@@ -16,9 +16,10 @@ import numpy as np
 from torch import Tensor, from_numpy
 from torch.nn import functional as F
 
+from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
-from ..training.objectives import IGNORED, ChoiceObjective
+from ..training.objectives import ChoiceObjective
 from .base import Judged, Kind, Limits, Task, no_names
 from .classification import frame
 from .inputs import Inputs

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer, cut_lengths, normalize
-from ..training.objectives import IGNORED, ClassificationObjective
+from ..training.objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .metrics import METRICS, guessing

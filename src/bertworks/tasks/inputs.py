@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..training.objectives import IGNORED, Batch
+from ..batch import IGNORED, Batch
 
 # L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute
 STEP = 16

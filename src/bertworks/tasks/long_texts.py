@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..batch import IGNORED
 from ..tokenizer import Tokenizer, normalize
-from ..training.objectives import IGNORED
 from .inputs import Inputs, Rows
 
 

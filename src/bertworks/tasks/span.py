@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
-from ..training.objectives import IGNORED, SpanObjective
+from ..training.objectives import SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
 from .base import Judged, Kind, Limits, Task, no_names
 from .inputs import Inputs, Rows

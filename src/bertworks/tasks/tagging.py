@@ -21,9 +21,10 @@ from tokenizers import pre_tokenizers
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose, continues_letter
-from ..training.objectives import IGNORED, TaggingObjective
+from ..training.objectives import TaggingObjective
 from .base import Judged, Kind, Limits, Task
 from .conlleval import evaluate
 from .inputs import Inputs

@@ -19,11 +19,12 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ..batch import Batch, to_device
 from ..config import check_least, check_seed
 from ..files import Diverged, InputError, atomic_write
 from ..reporting.log import Reporter
 from .machine import World, compute_dtype, peak_memory, return_memory
-from .objectives import Batch, DropoutKey, Objective
+from .objectives import DropoutKey, Objective
 from .optim import Optimizer
 from .signals import Stop, caught_signals
 from .state import Progress, check_tensors, damaged, save_state
@@ -169,7 +170,7 @@ class Loop:
         counts = self._counts(group, stop)
         progress, terms = self.progress, []
         for i, (batch, row) in enumerate(group.micro_batches):
-            batch = {name: value.to(self.world.device, non_blocking=True) for name, value in batch.items()}
+            batch = to_device(batch, self.world.device)
             last = i == len(group.micro_batches) - 1
             quiet = contextlib.nullcontext() if last or self.world.size == 1 else self.step.no_sync()  # type: ignore[operator]
             with quiet:

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..batch import IGNORED, Batch
 from ..model.dropout import DropoutKey
 from ..model.heads import Model
-from .vocabulary_loss import IGNORED as IGNORED
 from .vocabulary_loss import Scorer, Term, linear_cross_entropy, linear_divergence
 
-Batch = dict[str, Tensor]
 PairName = Literal["nsp", "sop"]
 
 

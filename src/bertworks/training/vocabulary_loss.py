@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..batch import IGNORED
 from ..model.heads import MaskedLMHead, Model
 
-IGNORED = -100  # label of an unused slot
 ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
 FILL = 64  # their number is a multiple of this, for the reason given in model/packing.py
 

@@ -23,7 +23,7 @@ from bertworks.cli import main as bertworks
 from bertworks.config import RECIPES
 from bertworks.data.store import Store
 from bertworks.files import read_json
-from bertworks.reporting.log import read_log
+from bertworks.reporting.run_files import read_log
 from bertworks.tasks.catalogue import find_task
 
 SEEDS = (1, 2, 3)

@@ -22,7 +22,8 @@ from ..config import load_recipe
 from ..data.build import BuildConfig, build
 from ..data.store import Store
 from ..files import InputError, write_json, write_text
-from ..finetuning.run import FinetuneConfig, finetune
+from ..finetuning.job import FinetuneConfig
+from ..finetuning.run import finetune
 from ..inference.evaluate import evaluate as judge
 from ..pretraining.run import PretrainConfig, pretrain
 from ..reporting.figures import plot_groups, plot_runs

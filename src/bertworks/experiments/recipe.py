@@ -28,8 +28,8 @@ class Variant:
     """A row of the table: what is different from the base recipes, and what its fine-tuning starts from."""
 
     name: str
-    pretrain: dict = field(default_factory=dict)  # fields of the pre-training recipe that differ
-    finetune: dict = field(default_factory=dict)  # fields of the fine-tuning recipe that differ, in every column
+    pretrain: dict[str, Any] = field(default_factory=dict)  # fields of the pre-training recipe that differ
+    finetune: dict[str, Any] = field(default_factory=dict)  # the same of the fine-tuning recipe, in every column
     snapshots: tuple[int, ...] = ()  # steps of the pre-training whose snapshots are rows of their own
     concat: tuple[str, ...] = ()  # no pre-training of its own: the models of two other variants side by side
     model: str = ""  # no pre-training of its own: this model folder
@@ -57,7 +57,7 @@ class Column:
     dev: str = ""  # the same of the development file
     train_rows: int = 0  # so many rows of the training file, its first ones; 0: all
     dev_rows: int = 0  # the same of the development file
-    finetune: dict = field(default_factory=dict)  # fields of the fine-tuning recipe that differ here
+    finetune: dict[str, Any] = field(default_factory=dict)  # fields of the fine-tuning recipe that differ here
     pretrain: str = ""  # instead of a task: mlm_accuracy, nsp_accuracy, mlm_perplexity (e to the mlm_loss) ...
 
     def __post_init__(self) -> None:
@@ -92,7 +92,9 @@ class Study:
     source: str = ""  # which table of which paper
     axis: str = ""  # what the rows' x is, if they are points of curves
     paper_axis: str = ""  # the same of the paper's curves
-    paper: dict = field(default_factory=dict)  # {variant: {column: figure}}; of a curve {line: {column: [[x, figure]]}}
+    paper: dict[str, Any] = field(
+        default_factory=dict
+    )  # {variant: {column: figure}}; curves {line: {column: [[x, figure]]}}
     notes: tuple[str, ...] = ()  # sentences below the table
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from bertworks.checkpoint.folder import save_folder
 from bertworks.cli import main
 from bertworks.experiments.submission import ENTRIES, find_runs, submit
 from bertworks.files import InputError
-from bertworks.inference.evaluate import Finetuned
+from bertworks.inference.model import LoadedModel
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
 from bertworks.tasks.glue import GLUE
@@ -132,7 +132,7 @@ def test_answers_are_the_models(glue, runs, tmp_path):
     assert before["files"].keys() == {"SST-2.tsv"}
     submit([turned], glue, tmp_path / "b.zip", quiet=True)  # the same weights: every answer is the other one
     assert [row[1] for row in opened(tmp_path / "b.zip")["SST-2"]] == [{"0": "1", "1": "0"}[row[1]] for row in after]
-    assert Finetuned.load(turned).labels == ("positive", "negative")
+    assert LoadedModel.load(turned).labels == ("positive", "negative")
 
 
 def test_what_is_missing_is_said_and_can_be_filled(glue, runs, tmp_path, capsys):

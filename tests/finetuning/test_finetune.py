@@ -466,7 +466,7 @@ def test_rows_of_one_label_are_judged_too(finished, place):
 
 def test_other_labels_are_refused(finished, place):
     unknown = [Example("good film", None, "positive"), Example("bad film", None, "negative")]
-    with pytest.raises(InputError, match="knows the labels bad, good; the data of t has negative, positive besides"):
+    with pytest.raises(InputError, match="knows the labels bad, good; the data of t also has negative, positive"):
         evaluate(finished[0], Task("t", ("text",), "label"), unknown)
     with pytest.raises(InputError, match="has no classifier"):
         evaluate(place / "model", Task("t", ("text",), "label"), unknown)

@@ -132,7 +132,9 @@ def test_order_is_kept_over_chunks(classifier):
 
 
 def test_refused(pretrained, classifier, tmp_path):
-    with pytest.raises(InputError, match="has no classifier, so it cannot do this; bertworks finetune"):
+    with pytest.raises(
+        InputError, match="no classifier, which the kind single needs; add one with: bertworks finetune"
+    ):
         Predictor(pretrained).classify("a")
     with pytest.raises(InputError, match="no masked-LM head"):
         Predictor(classifier).fill_mask("a [MASK]")
@@ -309,7 +311,7 @@ def scored(model, inputs, world, size) -> torch.Tensor:
 
 
 def test_answer_gives_places_in_the_callers_text(pretrained, tmp_path, monkeypatch):
-    monkeypatch.setattr("bertworks.inference.predictor.compute_scores", scored)
+    monkeypatch.setattr("bertworks.inference.model.compute_scores", scored)
     predictor = Predictor(span_folder(pretrained, tmp_path / "m"))
     context = "a b c d e f g h i j " * 3 + ", Good\n film. " + "k l m n o " * 5
     found = predictor.answer("a b", context)
@@ -325,7 +327,7 @@ def test_answer_gives_places_in_the_callers_text(pretrained, tmp_path, monkeypat
 
 @pytest.mark.parametrize(("threshold", "text"), [(0.0, "good film"), (-20.0, "")])
 def test_the_threshold_stored_with_the_model_decides(pretrained, tmp_path, monkeypatch, threshold, text):
-    monkeypatch.setattr("bertworks.inference.predictor.compute_scores", scored)
+    monkeypatch.setattr("bertworks.inference.model.compute_scores", scored)
     settings = {"version_2": True, "null_score_diff_threshold": threshold}
     predictor = Predictor(span_folder(pretrained, tmp_path / "m", **settings))
     assert predictor.answer("a b", "c good film d")["text"] == text
@@ -598,15 +600,15 @@ def test_scores_that_are_no_numbers_are_never_given(classifier, pretrained, tmp_
     with pytest.raises(SystemExit):
         main(["predict", str(tmp_path / "large"), "--string", "good film"])
     said = capsys.readouterr()
-    assert said.out == "" and "is NaN or infinite, though its weights are not" in said.err
+    assert said.out == "" and "computes NaN or infinity, although its weights are finite" in said.err
     model = load_model(pretrained)
     with torch.no_grad():
         model.heads["mlm"].norm.weight.fill_(3e38)
     save_folder(tmp_path / "mlm", model, pretrained)
-    with pytest.raises(InputError, match="is NaN or infinite"):
+    with pytest.raises(InputError, match="computes NaN or infinity"):
         Predictor(tmp_path / "mlm").fill_mask("a [MASK]")
     model.encoder.layers[1].output_norm.weight.data.fill_(3e38)
     model.encoder.layers[1].output_norm.bias.data.fill_(3e38)
     save_folder(tmp_path / "states", model, pretrained)
-    with pytest.raises(InputError, match="is NaN or infinite"):
+    with pytest.raises(InputError, match="computes NaN or infinity"):
         Predictor(tmp_path / "states").embed("a")

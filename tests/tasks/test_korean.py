@@ -53,7 +53,7 @@ def test_entities_point_into_hangul(tokenizer, tmp_path, monkeypatch):
                     scores[i, 1] = 9
         return scores
 
-    monkeypatch.setattr("bertworks.inference.predictor.compute_scores", scored)
+    monkeypatch.setattr("bertworks.inference.model.compute_scores", scored)
     apart = unicodedata.normalize("NFD", TEXTS[0])
     assert [unicodedata.normalize("NFC", entity["text"]) for entity in predictor.tag(apart)] == ["서울은", "세종대왕은"]
     for text in (TEXTS[0], TEXTS[1], "  \t" + " ".join(TEXTS) + " 부산의\n"):
@@ -75,7 +75,7 @@ def test_answers_point_into_hangul(tokenizer, tmp_path, monkeypatch, form):
                 scores[i, 0] = scores[i + len(pieces) - 1, 1] = 9
         return scores
 
-    monkeypatch.setattr("bertworks.inference.predictor.compute_scores", scored)
+    monkeypatch.setattr("bertworks.inference.model.compute_scores", scored)
     found = predictor.answer("언제?", context)
     assert found["text"] == answer == context[found["start"] : found["end"]]
 

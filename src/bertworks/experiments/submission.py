@@ -19,14 +19,12 @@ from typing import Any, NamedTuple
 from ..checkpoint.folder import find_model, read_config
 from ..checkpoint.hf import TASK
 from ..files import InputError, atomic_write
-from ..inference.evaluate import Finetuned
+from ..inference.model import LoadedModel
 from ..tasks.base import Example, Task
 from ..tasks.classification import labels_told, predictions, prepare
 from ..tasks.glue import GLUE
 from ..tasks.kinds import read_rows
-from ..tasks.scores import compute_scores
 from ..tasks.table import read_table
-from ..training import machine
 
 
 class Entry(NamedTuple):
@@ -66,7 +64,7 @@ def submit(
     data, folders = Path(data), find_runs(runs)
     if not data.is_dir():
         raise InputError(f"{data}: no such folder; expected the one with CoLA, SST-2, MRPC, ...")
-    loaded: dict[str, Finetuned] = {}
+    loaded: dict[str, LoadedModel] = {}
     texts: dict[str, str] = {}
     files: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
@@ -104,9 +102,9 @@ def find_runs(runs: Sequence[Path | str]) -> dict[str, Path]:
     return found
 
 
-def _load(run: Path, task: Task) -> Finetuned:
-    loaded = Finetuned.load(run)
-    loaded.check(task.kind)
+def _load(run: Path, task: Task) -> LoadedModel:
+    loaded = LoadedModel.load(run)
+    loaded.check_kind(task.kind)
     if task.kind != "regression" and set(loaded.labels) != set(task.labels):
         raise InputError(
             f"{run} knows the labels {', '.join(loaded.labels)}; expected {', '.join(task.labels)}: fine-tune it on "
@@ -115,14 +113,12 @@ def _load(run: Path, task: Task) -> Finetuned:
     return loaded
 
 
-def answer(loaded: Finetuned, task: Task, test: Path) -> tuple[str, dict[str, Any]]:
+def answer(loaded: LoadedModel, task: Task, test: Path) -> tuple[str, dict[str, Any]]:
     """The file for the leaderboard as text, and what is told of it."""
     rows, indices = _read(task, test)
     task = replace(task, labels=loaded.labels, written=())
     inputs = prepare(loaded.tokenizer, rows, task, loaded.limits).inputs
-    world = machine.World(0, 1, machine.this_device())
-    scores = compute_scores(loaded.model.to(world.device), inputs, world)
-    told = labels_told(predictions(scores, task), task)
+    told = labels_told(predictions(loaded.scores(inputs), task), task)
     facts = {"rows": len(rows), "cut": inputs.truncation()["examples"], "from": str(loaded.folder)}
     return _text(task.name, indices, told), facts
 

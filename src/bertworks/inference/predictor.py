@@ -16,7 +16,6 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..checkpoint.folder import check_size, find_model, read_config
 from ..checkpoint.pooling import Pooling, read_pooling
@@ -25,22 +24,18 @@ from ..model.frozen import for_inference
 from ..tasks.base import Example, KindName, Prepared, Task
 from ..tasks.choice import Choice
 from ..tasks.classification import SEPARATOR
-from ..tasks.inputs import Inputs
 from ..tasks.kinds import KINDS
 from ..tasks.long_texts import mean_of_windows, windows_of
 from ..tasks.questions import Question
 from ..tasks.rows import check_count, pairs_of, text_of, text_pairs_of, texts_of
-from ..tasks.scores import compute_scores
 from ..tasks.span import SpanRows
 from ..tasks.tagging import Entity, TagRows, entities, from_texts
 from ..tokenizer import normalize
-from ..training.machine import World
-from .evaluate import Finetuned
+from .model import BATCH, LoadedModel
 from .predictions import Answered, Candidate, Chosen, Classified, answered
 
 T = TypeVar("T")
 
-BATCH = 32  # texts a forward pass
 CHUNK = 1024  # texts that are put in order of length together
 CHARACTERS = 4_000_000  # of a chunk, so that memory stays bounded whatever the length of texts
 
@@ -54,14 +49,12 @@ class Predictor:
 
         Raises InputError if the folder (or run folder) is incomplete or damaged, or max_length exceeds its positions.
         """
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.world = World(0, 1, torch.device(device))
         folder, self.pooling = read_pooling(find_model(folder))
         if max_length is None and self.pooling and self.pooling.max_length:
             max_length = min(self.pooling.max_length, read_config(folder)[0].max_length)
-        self.loaded = Finetuned.load(folder, max_length)
+        self.loaded = LoadedModel.load(folder, max_length, device)
         self.folder, self.tokenizer = self.loaded.folder, self.loaded.tokenizer
-        self.model = for_inference(self.loaded.model.to(self.world.device))
+        self.model, self.device = for_inference(self.loaded.model), self.loaded.device
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = str(self.loaded.settings.get("kind", ""))  # of its task; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs that were cut since this predictor was made
@@ -106,10 +99,10 @@ class Predictor:
                 f"a text of {len(encoding.ids) + encoding.n_cut} tokens loses a {mask} when cut to {self.max_length}"
             )
         self._note(int(encoding.n_cut > 0), encoding.n_cut)
-        ids = torch.tensor([encoding.ids], device=self.world.device)
+        ids = torch.tensor([encoding.ids], device=self.device)
         hidden = self.model.encoder(ids, hidden_states=False).packed[places]  # (M, D)
         tokens = self.tokenizer.vocab_size  # a padded table has more rows, which no token has
-        chances = self._finite(self.model.masked_lm_logits(hidden).float()).softmax(-1)  # (M, V)
+        chances = self.loaded.check_finite(self.model.masked_lm_logits(hidden).float()).softmax(-1)  # (M, V)
         top = chances[:, :tokens].topk(min(top_k, tokens))
         pieces = top.indices.tolist()
         best = [row[0] for row in pieces]
@@ -153,7 +146,7 @@ class Predictor:
 
     def classify_stream(self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
-        self._check("single")
+        self.loaded.check_head("single")
         checked = (
             (text_of(text, f"rows[{i}][0]"), None if pair is None else text_of(pair, f"rows[{i}][1]"))
             for i, (text, pair) in enumerate(pairs_of(rows, "rows", "(text, pair or None)"))
@@ -169,7 +162,7 @@ class Predictor:
             inputs, owner = self._prepare("pair", [Example(*row) for row in chunk]).inputs, np.arange(len(chunk))
         else:
             inputs, owner = windows_of(self.tokenizer, [text for text, _ in chunk], self.max_length)
-        scores = self._scores(inputs)  # (S, K)
+        scores = self.loaded.scores(inputs)  # (S, K)
         if self.kind != "regression":
             scores = scores.sigmoid() if self.kind == "multilabel" else scores.softmax(-1)
         means, windows = mean_of_windows(scores.numpy(), owner), np.bincount(owner)
@@ -204,12 +197,12 @@ class Predictor:
 
     def tag_stream(self, texts: Iterable[str]) -> Iterator[list[Entity]]:
         """`tag` for any number of texts, in constant memory, in their order."""
-        self._check("tagging")
+        self.loaded.check_head("tagging")
         characters = bool(self.loaded.settings.get("characters"))
         for chunk in _chunks(texts_of(texts)):
             prepared = self._prepare("tagging", from_texts(self.tokenizer, chunk, characters))
             assert isinstance(prepared, TagRows)
-            decoded = prepared.decode(self._scores(prepared.inputs))
+            decoded = prepared.decode(self.loaded.scores(prepared.inputs))
             for row, (tags, scores) in zip(prepared.rows, decoded, strict=True):
                 yield entities(row, tags, scores)
 
@@ -234,7 +227,7 @@ class Predictor:
 
         n_best: more than 1 gives lists of the best answers instead, best first.
         """
-        self._check("span")
+        self.loaded.check_head("span")
         check_count(n_best, "n_best")
         stored = self.loaded.settings
         threshold = float(stored.get("null_score_diff_threshold", 0.0))
@@ -245,7 +238,7 @@ class Predictor:
         for chunk in _chunks(checked):
             prepared = self._prepare("span", [Question(str(i), *row) for i, row in enumerate(chunk)])
             assert isinstance(prepared, SpanRows)
-            scores = self._scores(prepared.inputs)
+            scores = self.loaded.scores(prepared.inputs)
             found = prepared.answers(scores, bool(stored.get("version_2")))
             cuts = np.bincount(prepared.windows.question, prepared.inputs.cut, len(chunk)).astype(int).tolist()
             for (_, context), answers, cut in zip(chunk, found, cuts, strict=True):
@@ -262,14 +255,14 @@ class Predictor:
 
     def choose_stream(self, rows: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Chosen]:
         """`choose` for any number of (text, choices), all of as many choices, in constant memory, in their order."""
-        self._check("choice")
+        self.loaded.check_head("choice")
         checked = (
             (text_of(text, f"rows[{i}][0]"), list(texts_of(choices, f"rows[{i}][1]")))
             for i, (text, choices) in enumerate(pairs_of(rows, "rows", "(text, choices)"))
         )
         for chunk in _chunks(checked):
             prepared = self._prepare("choice", [Choice(text, tuple(choices)) for text, choices in chunk])
-            scores = self._scores(prepared.inputs)
+            scores = self.loaded.scores(prepared.inputs)
             chances = scores.view(-1, prepared.inputs.choices).softmax(-1).tolist()
             for (_, choices), row, cut in zip(chunk, chances, prepared.inputs.cut.tolist(), strict=True):
                 best = row.index(max(row))
@@ -298,36 +291,15 @@ class Predictor:
             inputs = self._prepare("single", [Example(how.text(text)) for text in chunk]).inputs
             part = np.empty((len(inputs), width), np.float32)
             for batch_rows in inputs.by_length(BATCH):
-                batch = {name: value.to(self.world.device) for name, value in inputs.batch(batch_rows).items()}
+                batch = {name: value.to(self.device) for name, value in inputs.batch(batch_rows).items()}
                 mask = batch["attention_mask"]
                 states = self.model.encoder(batch["input_ids"], mask, hidden_states=False).last_hidden_state
-                part[batch_rows] = self._finite(how.pool(states, mask)).cpu().numpy()
+                part[batch_rows] = self.loaded.check_finite(how.pool(states, mask)).cpu().numpy()
             parts.append(part)
         vectors = np.concatenate(parts)
         return vectors[0] if isinstance(texts, str) else vectors
 
     # ---- inside
-
-    def _check(self, kind: KindName) -> None:
-        """Raises InputError if the folder has no head for this kind."""
-        head = KINDS[kind].head
-        if head not in self.model.heads:
-            raise InputError(
-                f"{self.folder} has no {head}, so it cannot do this; bertworks finetune --model {self.folder} adds one"
-            )
-
-    def _scores(self, inputs: Inputs) -> Tensor:
-        """Scores of the supervised head: (S, K), of a token head (T, K)."""
-        return self._finite(compute_scores(self.model, inputs, self.world, BATCH))
-
-    def _finite(self, values: Tensor) -> Tensor:
-        """The same values. Raises InputError if one is NaN or infinite, which says nothing."""
-        if not values.isfinite().all():
-            raise InputError(
-                f"{self.folder}: what the model computes is NaN or infinite, though its weights are not; they are too "
-                "large: take the model of an earlier step, or train with a lower learning rate"
-            )
-        return values
 
     def _prepare(self, kind: KindName, rows: Sequence[Any]) -> Prepared:
         """Rows featurised, what was cut noted."""

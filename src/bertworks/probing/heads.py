@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..files import InputError
-from ..inference.evaluate import Finetuned, Trial
+from ..inference.evaluate import Evaluation
+from ..inference.model import LoadedModel
 from ..model.encoder import Encoder
 from ..reporting.log import duration
 from ..tasks.base import Judged, Task
@@ -50,23 +51,23 @@ def ablate_heads(
 
     Raises InputError if the folder was not fine-tuned for the task, or has no attention.
     """
-    loaded = Finetuned.load(run)
+    loaded = LoadedModel.load(run)
     shape = (loaded.model.config.num_hidden_layers, loaded.model.config.num_attention_heads)
     has_attention(loaded.model.encoder, str(loaded.folder))
-    trial = Trial.of(loaded, task, _drawn(rows, config))
+    evaluation = Evaluation.prepare(loaded, task, _drawn(rows, config))
     counted, metric, began = shape[0] * shape[1] + 1, task.metrics[0], time.perf_counter()
-    told = f"{counted} evaluations of {trial.rows:,} rows, one without each of {shape[0]} x {shape[1]} heads"
+    told = f"{counted} evaluations of {evaluation.rows:,} rows, one without each of {shape[0]} x {shape[1]} heads"
     if not quiet:
         print(told, file=sys.stderr, flush=True)
-    whole = trial.judge(config.batch_size)
+    whole = evaluation.run(config.batch_size)
     if not quiet:
         print(f"about {duration(counted * (time.perf_counter() - began))}", file=sys.stderr, flush=True)
     values, changed = np.zeros(shape), np.zeros(shape, np.int64)
     for layer, head in np.ndindex(*shape):
         mask = torch.ones(shape)
         mask[layer, head] = 0
-        with masked(loaded.model.encoder, mask.to(trial.world.device)):
-            judged = trial.judge(config.batch_size)
+        with masked(loaded.model.encoder, mask.to(loaded.device)):
+            judged = evaluation.run(config.batch_size)
         values[layer, head] = judged.metrics[metric]
         changed[layer, head] = _changed(whole, judged)
     return {
@@ -74,7 +75,7 @@ def ablate_heads(
         "model": str(loaded.folder),
         "task": task.name,
         "metric": metric,
-        "examples": trial.rows,
+        "examples": evaluation.rows,
         "of": len(rows),
         "settings": vars(config),
         "whole": whole.metrics[metric],

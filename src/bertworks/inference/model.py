@@ -1,0 +1,100 @@
+"""A model folder in memory, with everything stored beside the weights: what predictions, evaluation and probes share.
+
+Shapes: S sequences, T tokens of all sequences, K outputs of the head.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config
+from ..checkpoint.hf import labels_from_hf, task_of
+from ..checkpoint.metadata import input_length
+from ..files import InputError
+from ..model.heads import Model
+from ..tasks.base import Limits
+from ..tasks.inputs import Inputs
+from ..tasks.kinds import KINDS
+from ..tasks.scores import compute_scores
+from ..tokenizer import Tokenizer
+from ..training.machine import World
+
+BATCH = 32  # sequences a forward pass
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model folder in memory, on one device."""
+
+    folder: Path
+    model: Model
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]  # names of the outputs of a classifier or tagger; () for every other head
+    settings: dict[str, Any]  # `kind` and what fine-tuning stored, such as a tuned threshold; {} without a task
+    limits: Limits
+    device: torch.device
+
+    @classmethod
+    def load(cls, path: Path | str, max_length: int | None = None, device: str | None = None) -> "LoadedModel":
+        """The model of a model folder or run folder, with or without a supervised head, in float32.
+
+        max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
+        device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
+        max_length exceeds the positions.
+        """
+        folder = find_model(path)
+        config, whole = read_config(folder)
+        tokenizer, model = load_tokenizer(folder), load_model(folder)
+        head = next((name for name in model.heads if name not in ("mlm", "nsp", "sop")), None)
+        settings = task_of(whole, head) if head else {}
+        positions = config.max_length
+        if max_length is not None and not 3 <= max_length <= positions:
+            raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
+        stored = {f.name: settings[f.name] for f in fields(Limits) if f.name in settings}
+        limits = Limits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        names = _output_names(folder, model, whole)
+        return cls(folder, model.to(where), tokenizer, names, settings, limits, where)
+
+    def check_head(self, kind: str) -> None:
+        """Raises InputError if the folder has no head for this kind of task."""
+        head = KINDS[kind].head
+        if head not in self.model.heads:
+            raise InputError(
+                f"{self.folder} has no {head}, which the kind {kind} needs; "
+                f"add one with: bertworks finetune --model {self.folder} ..."
+            )
+
+    def check_kind(self, kind: str) -> None:
+        """Raises InputError if the folder was not fine-tuned for this kind of task; single and pair count as one."""
+        self.check_head(kind)
+        found = self.settings["kind"]
+        if found != kind and {found, kind} & {"regression", "multilabel"}:
+            raise InputError(f"{self.folder} was fine-tuned for the kind {found}; expected one for {kind}")
+
+    def scores(self, inputs: Inputs, batch_size: int = BATCH) -> Tensor:
+        """Scores of the supervised head before any softmax, on the CPU: (S, K), of a token head (T, K).
+
+        Raises InputError if one is NaN or infinite.
+        """
+        return self.check_finite(compute_scores(self.model, inputs, World(0, 1, self.device), batch_size))
+
+    def check_finite(self, values: Tensor) -> Tensor:
+        """The same values. Raises InputError if one is NaN or infinite."""
+        if not values.isfinite().all():
+            raise InputError(
+                f"{self.folder}: the model computes NaN or infinity, although its weights are finite; they are too "
+                "large: use the model of an earlier step, or train with a lower learning rate"
+            )
+        return values
+
+
+def _output_names(folder: Path, model: Model, settings: dict[str, Any]) -> tuple[str, ...]:
+    head = next((model.heads[name] for name in ("classifier", "tagger") if name in model.heads), None)
+    if head is None:
+        return ()
+    names = labels_from_hf(settings, str(folder / "config.json"))
+    return tuple(names or [f"LABEL_{i}" for i in range(head.out_features)])  # type: ignore[arg-type]

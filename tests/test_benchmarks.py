@@ -59,17 +59,3 @@ def _gone():
     import psutil
 
     raise psutil.NoSuchProcess(1)
-
-
-def test_uncommitted_changes_are_in_a_results_commit(common, tmp_path, monkeypatch):
-    def git(*words):
-        name = ("-c", "user.name=a", "-c", "user.email=a@b.c")
-        subprocess.run(["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True)
-
-    (tmp_path / "code.py").write_text("a = 1\n")
-    for words in (("init", "-q"), ("add", "code.py"), ("commit", "-qm", "first")):
-        git(*words)
-    monkeypatch.setattr(common.machine, "__file__", str(tmp_path / "code.py"))
-    assert re.fullmatch(r"[0-9a-f]{12}", common.machine_facts()["commit"])
-    (tmp_path / "code.py").write_text("a = 2\n")
-    assert re.fullmatch(r"[0-9a-f]{12}-dirty", common.machine_facts()["commit"])

@@ -10,7 +10,7 @@ if _TYPE_CHECKING:
     from .model.encoder import Encoder, ModelConfig
     from .tokenizer import Tokenizer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _HOME = {
     "Encoder": "model.encoder",
     "InputError": "files",

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from bertworks.finetuning.job import FinetuneConfig
 from bertworks.pretraining.distill import DistillConfig
 from bertworks.pretraining.run import PretrainConfig
 from bertworks.pretraining.static import StaticConfig
+from bertworks.reporting import run_files
 from bertworks.tokenizer import TokenizerConfig
 
 
@@ -32,9 +32,8 @@ def status(arguments):
 
 def test_the_version_is_the_packages(capsys):
     main(["--version"])
-    assert capsys.readouterr().out == f"bertworks {bertworks.__version__}\n"
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
-    assert project["version"] == bertworks.__version__
+    commit = run_files.commit()
+    assert capsys.readouterr().out == f"bertworks {bertworks.__version__}{f' (commit {commit})' if commit else ''}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])

@@ -2,11 +2,13 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from bertworks.files import InputError
+from bertworks.reporting import run_files
 from bertworks.reporting.run_files import check, read_log, read_results, read_rows
 
 FORM = {"kind": str, "metrics": {str: float}, "steps?": int, "pair?": [float, float], "runs": [{"seed": (int, None)}]}
@@ -78,3 +80,22 @@ def test_a_log_without_an_end_is_read_to_a_limit(tmp_path):
     (tmp_path / "log.jsonl").symlink_to("/dev/zero")
     with pytest.raises(InputError, match=r"log\.jsonl: more than .* bytes; expected the lines of JSON"):
         read_log(tmp_path)
+
+
+def test_a_commit_is_that_of_a_checkout_with_this_file_in_it(tmp_path, monkeypatch):
+    """With uncommitted changes it says so; an installed copy inside another repository has none."""
+
+    def git(*words):
+        name = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True)
+
+    (tmp_path / "code.py").write_text("a = 1\n")
+    for words in (("init", "-q"), ("add", "code.py"), ("commit", "-qm", "first"), ("tag", "v1")):
+        git(*words)
+    monkeypatch.setattr(run_files, "__file__", str(tmp_path / "code.py"))
+    assert re.fullmatch(r"[0-9a-f]{12}", run_files.commit())
+    (tmp_path / "code.py").write_text("a = 2\n")
+    assert re.fullmatch(r"[0-9a-f]{12}-dirty", run_files.commit())
+    (tmp_path / "installed.py").write_text("a = 1\n")
+    monkeypatch.setattr(run_files, "__file__", str(tmp_path / "installed.py"))
+    assert run_files.commit() is None

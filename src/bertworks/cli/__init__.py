@@ -72,7 +72,10 @@ def main(argv: list[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     if argv == ["--version"]:
-        print(f"bertworks {__version__}")
+        from ..reporting.run_files import commit
+
+        found = commit()
+        print(f"bertworks {__version__}" + (f" (commit {found})" if found else ""))
         return
     words = next((words for words in (2, 1) if " ".join(argv[:words]) in VERBS), 0)
     name = " ".join(argv[:words])

@@ -7,17 +7,33 @@ A form is a type (float: any number), None for null, a table of forms by key ("k
 table with any keys, [form] for a list, [form, form] for one of exactly two, or a tuple of forms of which one must fit.
 """
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 from ..files import READ_BYTES, InputError, parse_json, read_bytes, read_json, shorten
 
+RUN: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}  # of a git command
 LOG = "log.jsonl"
 RESULTS = "results.json"
 METRICS = {str: float}
 RECORD = {"kind": str, "step": int}  # of a log; all else in it is a number or null
 REPAIR = "restore the file"
 _NAMES = {float: "a number", int: "an integer", str: "a text", bool: "true or false", dict: "a table", list: "a list"}
+
+
+def commit() -> str | None:
+    """The commit of the code that runs, with "-dirty" if files differ from it; None if it runs from no checkout.
+
+    An installed copy inside somebody else's repository has no commit: git must know this very file.
+    """
+    git = ["git", "-C", str(Path(__file__).parent)]
+    describe = [*git, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        subprocess.run([*git, "ls-files", "--error-unmatch", Path(__file__).name], **RUN)
+        return subprocess.run(describe, **RUN).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def read_results(path: Path | str, form: Any, repair: str = REPAIR) -> Any:

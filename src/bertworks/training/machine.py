@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..files import InputError
+from ..reporting.run_files import commit
 
 T = TypeVar("T")
 
@@ -233,14 +234,5 @@ def facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "bertworks": bertworks.__version__,
-        "commit": _commit(),
+        "commit": commit(),
     }
-
-
-def _commit() -> str | None:
-    """The commit of the code that runs, if it runs from a checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None

@@ -1,6 +1,8 @@
 """The command line: its verbs, and what a failure looks like from outside."""
 
 import errno
+import importlib
+import inspect
 import os
 import re
 import signal
@@ -12,8 +14,10 @@ import pytest
 import tyro
 
 import bertworks
-from bertworks.cli import VERBS, main
+from bertworks import cli
+from bertworks.cli import PRINTERS, VERBS, main
 from bertworks.cli.arguments import DevRows
+from bertworks.cli.ending import EXIT_STATUSES
 from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
 from bertworks.finetuning.job import FinetuneConfig
@@ -67,8 +71,8 @@ def test_ctrl_c_ends_any_verb_without_a_traceback(capsys, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(cli, "function_of", lambda _: interrupted)
     for verb in VERBS:
-        monkeypatch.setitem(VERBS, verb, interrupted)
         assert status(verb.split()) == 130
         assert capsys.readouterr().err == "\nstopped\n"
 
@@ -83,24 +87,44 @@ def test_ctrl_c_that_a_library_turns_into_another_error(capsys, monkeypatch):
             raise RecursionError from None
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setitem(VERBS, "features", interrupted)
+    monkeypatch.setattr(cli, "function_of", lambda _: interrupted)
     assert status(["features"]) == 130 and capsys.readouterr().err == "\nstopped\n"
     assert signal.getsignal(signal.SIGINT) is before
 
     def failing(_):
         raise RecursionError
 
-    monkeypatch.setitem(VERBS, "features", failing)
+    monkeypatch.setattr(cli, "function_of", lambda _: failing)
     with pytest.raises(RecursionError):  # a defect of ours is shown
         main(["features"])
 
 
-def test_exit_statuses_stand_in_the_help_and_in_the_docs(capsys):
+def test_exit_statuses_are_the_same_in_the_help_and_in_the_docs(capsys):
     assert status(["--help"]) == 0
-    out = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.partition("exit status")[2].split())
+    assert shown == " ".join(f"{number} {meaning}" for number, meaning in EXIT_STATUSES.items())
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
-    for number in ("0", "1", "2", "3", "130"):
-        assert re.search(rf"^.* {number}  \w", out, re.M) and f"\n| {number} |" in page
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.M)
+    assert rows == [(str(number), meaning) for number, meaning in EXIT_STATUSES.items()]
+
+
+def test_every_verb_is_a_function_of_the_module_of_its_name():
+    """The table names no verb without a module, and no module is left out of it."""
+    modules = {path.stem for path in Path(cli.__file__).parent.glob("*.py")}
+    called = {cli.function_of(verb).__module__.rpartition(".")[2] for verb in VERBS}
+    assert modules - called == {"__init__", "__main__", "arguments", "ending"}
+    assert VERBS.keys() >= PRINTERS
+    words = [verb.replace("-", "_").split() for verb in VERBS]
+    for module in called:
+        home = f"bertworks.cli.{module}"
+        functions = [f for f in vars(importlib.import_module(home)).values() if inspect.isfunction(f)]
+        verbs = {f.__name__ for f in functions if f.__module__ == home and "argv" in inspect.signature(f).parameters}
+        assert {name for name in verbs if not name.startswith("_")} == {one[-1] for one in words if one[0] == module}
+
+
+def test_the_help_fits_80_columns(capsys):
+    assert status(["--help"]) == 0
+    assert all(len(line) <= 80 for line in capsys.readouterr().out.splitlines())
 
 
 def test_the_packages_names_can_be_listed():
@@ -148,7 +172,7 @@ def test_failures_are_one_line(error, said, capsys, monkeypatch):
     def failing(_):
         raise error
 
-    monkeypatch.setitem(VERBS, "features", failing)
+    monkeypatch.setattr(cli, "function_of", lambda _: failing)
     assert status(["features", "folder"]) == 1
     assert capsys.readouterr().err == said
 
@@ -172,8 +196,9 @@ def test_rows_to_judge_on_are_a_tasks_or_of_ones_own_columns(tmp_path):
 
 def test_a_reader_that_has_seen_enough_ends_a_verb_quietly(tmp_path):
     """As `| head -1` does."""
-    line = "import sys; from bertworks.cli import VERBS, main\n"
-    line += "VERBS['tasks'] = lambda _: [print('x' * 999, flush=True) for _ in range(999)]\nmain(['tasks'])"
+    line = "from bertworks import cli\n"
+    line += "cli.function_of = lambda _: lambda _: [print('x' * 999, flush=True) for _ in range(999)]\n"
+    line += "cli.main(['tasks'])"
     with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.stdout.close()
@@ -185,13 +210,13 @@ def test_work_goes_on_when_nobody_reads_what_it_says(tmp_path, stream):
     """Only verbs that make nothing but their output may end early with status 0."""
     line = f"""
 import sys, pathlib
-from bertworks.cli import VERBS, main
+from bertworks import cli
 def train(_):
     for _ in range(999):
         print("x" * 999, file=sys.{stream}, flush=True)
     pathlib.Path("done").touch()
-VERBS["pretrain"] = train
-main(["pretrain"])"""
+cli.function_of = lambda _: train
+cli.main(["pretrain"])"""
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", line], cwd=tmp_path, **streams) as process:
         reader = getattr(process, stream)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bertworks.cli import main
-from bertworks.cli.finetuning import _parse
+from bertworks.cli.finetune import _parse
 from bertworks.experiments import sweep as module
 from bertworks.experiments.suite import PAPER, find_folders, suite, table
 from bertworks.experiments.sweep import SWEEPS, Setting, sweep
@@ -244,7 +244,7 @@ def test_ctrl_c_between_two_runs_is_one_line(place, tmp_path, capsys, monkeypatc
     line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--sweep", "glue"]
     with pytest.raises(SystemExit) as exit:
         main([*line, "--model", str(place / "model"), "--out", str(tmp_path / "o"), "--max-seq-length", "16"])
-    assert exit.value.code == 3 and "stopped; type the same line again" in capsys.readouterr().err
+    assert exit.value.code == 3 and "stopped; rerun the command to resume" in capsys.readouterr().err
 
 
 # ---- all tasks of the paper

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.cli import main
-from bertworks.cli.finetuning import _parse
+from bertworks.cli.finetune import _parse
 from bertworks.config import RECIPES, load_recipe, to_toml
 from bertworks.files import Diverged, InputError, read_json
 from bertworks.finetuning.job import ExampleFeed, FinetuneConfig, Job, begin_anew

@@ -14,7 +14,7 @@ import torch
 
 from bertworks.checkpoint.concat import concatenate
 from bertworks.checkpoint.folder import load_model, save_folder
-from bertworks.cli.inside import probe_heads, probe_layers, probe_neighbours, probe_word
+from bertworks.cli import probe as verbs
 from bertworks.data.corpus import InputOptions
 from bertworks.files import InputError
 from bertworks.inference.evaluate import evaluate
@@ -243,13 +243,13 @@ def test_layers_that_are_not_there(inside):
 @pytest.mark.parametrize("sentences", [("a film b", "film , c"), ("a film b", "film , c", "good film")])
 def test_word_on_the_command_line(folder, tmp_path, capsys, sentences):
     for end in ("json", "png", "svg"):
-        probe_word([str(folder), "film", *sentences, "--out", str(tmp_path / "o" / f"x.{end}"), "--layer", "1"])
+        verbs.word([str(folder), "film", *sentences, "--out", str(tmp_path / "o" / f"x.{end}"), "--layer", "1"])
     shown = capsys.readouterr().out
     assert "random words" in shown and ("cosine at layer 1" in shown) == (len(sentences) == 3)
     assert json.loads((tmp_path / "o" / "x.json").read_text())["settings"]["layer"] == 1
     assert (tmp_path / "o" / "x.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match=r"ends in .json or .png or .svg"):
-        probe_word([str(folder), "film", *sentences, "--out", str(tmp_path / "x.gif")])
+        verbs.word([str(folder), "film", *sentences, "--out", str(tmp_path / "x.gif")])
 
 
 # ---- neighbours
@@ -344,13 +344,13 @@ def test_a_word_deep_in_a_long_sentence(inside, tmp_path):
 
 def test_neighbours_on_the_command_line(folder, tmp_path, capsys):
     files = corpus(tmp_path / "texts")
-    probe_neighbours([str(folder), "film", "--corpus", str(files), "--top", "3", "--out", str(tmp_path / "n.json")])
+    verbs.neighbours([str(folder), "film", "--corpus", str(files), "--top", "3", "--out", str(tmp_path / "n.json")])
     lines = capsys.readouterr().out.splitlines()
     assert "'film' alone, layer 1" in lines[0] and "places in 30 documents" in lines[4]
     assert len({line.lower().index("film", 7) for line in lines[1:4]}) == 1  # the word stands in one column
     assert len(json.loads((tmp_path / "n.json").read_text())["neighbours"]) == 3
     with pytest.raises(InputError, match="the word 'k' is not in"):
-        probe_neighbours([str(folder), "k", "--corpus", str(files)])
+        verbs.neighbours([str(folder), "k", "--corpus", str(files)])
 
 
 # ---- heads
@@ -414,12 +414,12 @@ def test_changed_predictions_and_drawn_rows(classifier, tmp_path):
 def test_heads_on_the_command_line(classifier, folder, tmp_path, capsys):
     table = tiny_table(tmp_path / "dev.csv", 30, seed=5)
     for end in ("json", "png"):
-        probe_heads([str(classifier), "--dev", str(table), "--out", str(tmp_path / f"h.{end}")])
+        verbs.heads([str(classifier), "--dev", str(table), "--out", str(tmp_path / f"h.{end}")])
     told = capsys.readouterr()
     assert "5 evaluations of 30 rows, one without each of 2 x 2 heads" in told.err and "hardest to lose" in told.out
     assert np.shape(json.loads((tmp_path / "h.json").read_text())["without"]) == (2, 2)
     with pytest.raises(InputError, match="has no classifier"):
-        probe_heads([str(folder), "--dev", str(table)])
+        verbs.heads([str(folder), "--dev", str(table)])
 
 
 # ---- layers
@@ -571,12 +571,12 @@ def test_layers_on_the_command_line(folder, tmp_path, capsys):
     files = [str(planted_table(tmp_path / f"{seed}.csv", 60, seed)) for seed in (1, 2)]
     argv = [str(folder), "--train", files[0], "--dev", files[1], "--seeds", "2"]
     for end in ("json", "svg"):
-        probe_layers([*argv, "--out", str(tmp_path / f"l.{end}")])
+        verbs.layers([*argv, "--out", str(tmp_path / f"l.{end}")])
     told = json.loads((tmp_path / "l.json").read_text())
     assert np.shape(told["task_accuracy"]) == np.shape(told["control_accuracy"]) == (3, 2)
     assert "random lexicon" in capsys.readouterr().out and "commonest" in (tmp_path / "l.svg").read_text()
     with pytest.raises(InputError, match="a layer probe takes single, pair and tagging"):
-        probe_layers([*argv, "--kind", "regression"])
+        verbs.layers([*argv, "--kind", "regression"])
 
 
 @needs_shared("data/conll2003")

@@ -1,76 +1,81 @@
-"""`bertworks VERB ...`: one command, a verb a function. Each verb imports what it needs, so that --help is instant."""
+"""The command line, `bertworks VERB ...`: the table of verbs, and how a verb is found and called.
 
-import contextlib
+A verb is a module of its name, and a function of its last word: `compare` is compare.compare, `fill-mask` is
+fill_mask.fill_mask, `tokenizer train` is tokenizer.train. A new verb needs that function and a line in `GROUPS`.
+Modules are imported when their verb is called, so that `--help` is instant. In reading order: this file; ending.py
+(exit statuses, errors, Ctrl-C); arguments.py (parsing, what several verbs share); the verbs.
+"""
+
 import difflib
+import importlib
 import io
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
+import textwrap
+from collections.abc import Callable
 from typing import NoReturn
 
 from .. import __version__
-from .bridges import convert, tokenizer_extend
-from .inside import features, probe_attention, probe_heads, probe_layers, probe_neighbours, probe_word
-from .streams import lasting_output, to_nowhere
-from .studies import study
-from .tasks import recipes, submit, tasks
-from .texts import corpus_build, corpus_show, tokenizer_check, tokenizer_train
-from .training import compare, concat, distill, evaluate, finetune, pretrain, static
-from .using import demo, fill_mask, plot, predict
+from .ending import DONE, EXIT_STATUSES, WRONG_ARGUMENTS, explained_failures
 
-Verb = Callable[[list[str]], None]
-
-VERBS: dict[str, Verb] = {
-    "demo": demo,
-    "tokenizer train": tokenizer_train,
-    "tokenizer check": tokenizer_check,
-    "tokenizer extend": tokenizer_extend,
-    "corpus build": corpus_build,
-    "corpus show": corpus_show,
-    "pretrain": pretrain,
-    "distill": distill,
-    "concat": concat,
-    "static": static,
-    "finetune": finetune,
-    "evaluate": evaluate,
-    "compare": compare,
-    "study": study,
-    "tasks": tasks,
-    "recipes": recipes,
-    "submit": submit,
-    "fill-mask": fill_mask,
-    "predict": predict,
-    "plot": plot,
-    "features": features,
-    "convert": convert,
-    "probe word": probe_word,
-    "probe neighbours": probe_neighbours,
-    "probe attention": probe_attention,
-    "probe heads": probe_heads,
-    "probe layers": probe_layers,
+GROUPS = {
+    "the whole road": {
+        "demo": "Train a small BERT on this machine's text and measure it.",
+    },
+    "text": {
+        "tokenizer train": "Train a vocabulary on text.",
+        "tokenizer check": "Check whether a vocabulary fits a text.",
+        "tokenizer extend": "Add words to a WordPiece vocabulary and to its model.",
+        "corpus build": "Tokenize text into a corpus store.",
+        "corpus show": "Show what a corpus store contains.",
+    },
+    "pre-training": {
+        "pretrain": "Pre-train an encoder on a corpus store.",
+        "distill": "Distil a pre-trained encoder into a smaller one.",
+        "static": "Train or read static word vectors, a baseline.",
+        "concat": "Join a left-to-right and a right-to-left encoder.",
+        "convert": "Convert a Hugging Face or TensorFlow checkpoint.",
+    },
+    "fine-tuning": {
+        "finetune": "Fine-tune on a known task or on your own table.",
+        "evaluate": "Evaluate a fine-tuned model on development rows.",
+        "compare": "Compare two fine-tuned models on the same rows.",
+        "study": "Run variants of a recipe side by side.",
+        "submit": "Write the submission for GLUE's leaderboard.",
+    },
+    "using a model": {
+        "predict": "Predict labels, tags or answers for a file.",
+        "fill-mask": "Predict the tokens at [MASK].",
+        "features": "Write the vectors of texts to a file.",
+        "probe word": "Compare a word's vectors in several sentences, by layer.",
+        "probe neighbours": "Find the nearest contexts of a word in a corpus.",
+        "probe attention": "Show the attention of every head as an HTML page.",
+        "probe heads": "Measure each attention head by switching it off.",
+        "probe layers": "Measure each layer by linear classifiers.",
+    },
+    "looking up": {
+        "tasks": "List the tasks that fine-tuning knows.",
+        "recipes": "List the recipes that come with bertworks, or print one.",
+        "plot": "Draw the curves of runs, or the figure of a study.",
+    },
 }
+VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
 
-
-# verbs that make nothing but what they print: they end when its reader has seen enough; all others finish their work
+# These verbs make nothing but output: they end when its reader closes it. The other verbs finish their work.
 PRINTERS = {"tokenizer check", "corpus show", "tasks", "recipes", "fill-mask", "predict"}
 
-EXITS = """\
-exit status: 0  done
-             1  bad input, or a run that failed; one message says which
-             2  wrong arguments
-             3  a run was stopped (Ctrl-C, SIGTERM) and saved, or other processes still work on it; rerun the command
-           130  Ctrl-C ended any other command; whatever it had finished is kept"""
+
+def function_of(verb: str) -> Callable[[list[str]], None]:
+    """Import the verb's module and return its function, which takes the arguments behind the verb."""
+    words = verb.replace("-", "_").split()
+    found: Callable[[list[str]], None] = getattr(importlib.import_module(f".{words[0]}", __name__), words[-1])
+    return found
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Find the verb and run it. Exit statuses: EXITS."""
-    from ..files import InputError
-
+    """Find the verb and run it. ending.py lists the exit statuses."""
     argv = sys.argv[1:] if argv is None else argv
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be UTF-8
     if argv == ["--version"]:
         from ..reporting.run_files import commit
 
@@ -78,64 +83,31 @@ def main(argv: list[str] | None = None) -> None:
         print(f"bertworks {__version__}" + (f" (commit {found})" if found else ""))
         return
     words = next((words for words in (2, 1) if " ".join(argv[:words]) in VERBS), 0)
-    name = " ".join(argv[:words])
-    with lasting_output(stdout=name not in PRINTERS), _noted_interrupt() as noted:
-        try:
-            try:
-                VERBS[name](argv[words:]) if words else _explain(argv)
-            finally:
-                sys.stdout.flush()  # here, where a reader that went away is understood
-        except InputError as error:
-            print(f"bertworks: {error}", file=sys.stderr)
-            raise SystemExit(1) from None
-        except OSError as error:  # a full disk, a folder that may not be written: nothing half-written is left in place
-            if isinstance(error, BrokenPipeError) and name in PRINTERS:  # `head`, say, has seen enough
-                to_nowhere(sys.stdout)
-                raise SystemExit(0) from None
-            print(f"bertworks: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
-            raise SystemExit(1) from None
-        except (KeyboardInterrupt, Exception) as error:
-            if not noted and not isinstance(error, KeyboardInterrupt):
-                raise
-            print("\nstopped", file=sys.stderr)
-            raise SystemExit(130) from None
-
-
-@contextlib.contextmanager
-def _noted_interrupt() -> Iterator[list[int]]:
-    """A list that has an item once Ctrl-C was typed: a library may turn it into another error while it is imported."""
-    noted: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-        signal.default_int_handler(number, frame)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield noted
-        return
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, before)
+    verb = " ".join(argv[:words])
+    with explained_failures(verb in PRINTERS):
+        function_of(verb)(argv[words:]) if words else _explain(argv)
 
 
 def _explain(argv: list[str]) -> NoReturn:
-    """Print the help; of an unknown verb also the nearest one."""
+    """Print the help; for an unknown verb also the nearest verbs."""
     print(_help())
     if not argv or argv[0] in ("-h", "--help"):
-        raise SystemExit(0)
-    several = any(verb.startswith(f"{argv[0]} ") for verb in VERBS)  # `probe` alone is none either
-    asked = " ".join(argv[: 1 + several])
-    begun = [verb for verb in VERBS if verb.startswith(f"{asked} ")]
-    near = begun or difflib.get_close_matches(asked, VERBS, 1)
+        raise SystemExit(DONE)
+    has_subverbs = any(verb.startswith(f"{argv[0]} ") for verb in VERBS)  # `probe` alone is no verb either
+    asked = " ".join(argv[: 1 + has_subverbs])
+    near = [verb for verb in VERBS if verb.startswith(f"{asked} ")] or difflib.get_close_matches(asked, VERBS, 1)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     print(f"\nunknown verb: {asked}{hint}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(WRONG_ARGUMENTS)
 
 
 def _help() -> str:
+    """Return the text of `bertworks --help`, at most 80 columns wide."""
     width = max(map(len, VERBS)) + 2
-    lines = [f"  {name:<{width}}{(verb.__doc__ or '').splitlines()[0]}" for name, verb in VERBS.items()]
-    usage = "usage: bertworks VERB [arguments]   (bertworks VERB --help explains one)"
-    return "\n".join([usage, "", *lines, "", *EXITS.splitlines()])
+    lines = ["usage: bertworks VERB [arguments]", "", "`bertworks VERB --help` explains one verb. The verbs:"]
+    for heading, verbs in GROUPS.items():
+        lines += ["", heading, *(f"  {verb:<{width}}{line}" for verb, line in verbs.items())]
+    lines += ["", "exit status"]
+    for status, meaning in EXIT_STATUSES.items():
+        lines += textwrap.wrap(meaning, 80, initial_indent=f"  {status:<5}", subsequent_indent=" " * 7)
+    return "\n".join(lines)

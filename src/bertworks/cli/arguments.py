@@ -89,3 +89,29 @@ class DevRows:
             raise InputError("give --task NAME with --data DIR, or a table of your own with --dev")
         task = own_task(self.kind, words(self.text), self.label, words(self.choices))
         return task, read_rows(task, self.dev)
+
+
+def parse_recipe(command: Any, recipe: Any, argv: list[str], verb: str) -> Any:
+    """The arguments: the recipe first, if there is one; its values are the defaults of the other flags."""
+    import dataclasses
+
+    import tyro
+
+    from ..config import find_recipe, load_recipe
+    from ..files import InputError
+
+    path = find_recipe(argv[0], verb) if argv and not argv[0].startswith("-") else None
+    base = load_recipe(path, recipe) if path else recipe()
+    needed = (f.name for f in dataclasses.fields(command) if f.default is dataclasses.MISSING)
+    start = command(**{**dict.fromkeys(needed, tyro.MISSING), "recipe": base})
+    try:
+        parsed = tyro.cli(command, args=argv[1:] if path else argv, default=start, prog=f"bertworks {verb}")
+    except ValueError as error:  # a value that the recipe's own checks refuse
+        raise InputError(str(error)) from None
+    loop = parsed.recipe.loop
+    if not (path or loop.steps or loop.tokens or loop.hours):
+        raise InputError(
+            f"no RECIPE, and no budget; write `bertworks {verb} RECIPE ...` (`bertworks recipes` lists them), or give "
+            "one of --loop.steps, --loop.tokens, --loop.hours"
+        )
+    return parsed

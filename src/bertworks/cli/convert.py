@@ -1,4 +1,4 @@
-"""Verbs between this and other software's files. Imports stay inside the verbs, for the sake of --help."""
+"""`bertworks convert`: model folders from and for other software."""
 
 from typing import Annotated
 
@@ -45,35 +45,3 @@ def convert(argv: list[str]) -> None:
     short = {"--cased": "--do-lower-case=False", "--do-lower-case": "--do-lower-case=True"}
     short |= {"--normalize": "--normalize=True", "--no-normalize": "--normalize=False"}
     tyro.cli(command, prog="bertworks convert", args=[short.get(word, word) for word in argv])
-
-
-def tokenizer_extend(argv: list[str]) -> None:
-    """Add words to a WordPiece vocabulary, and rows to its model: FOLDER --words FILE --out DST."""
-    from pathlib import Path
-
-    import tyro
-
-    from ..checkpoint.convert.extension import extend_folder
-
-    def run(folder: tyro.conf.Positional[Path], words: Path, out: Path) -> None:
-        """Put words in the place of [unused] entries, then behind the last one, and write a new folder.
-
-        Args:
-            folder: model folder, run folder, or folder of a tokenizer alone
-            words: text file, a word a line
-            out: folder to write, a new one
-        """
-        done = extend_folder(folder, words, out)
-        for word, why in done.skipped.items():
-            print(f"skipped {word}: {why}")
-        vocab, behind = done.tokenizer.vocab, len(done.pieces) - done.slots
-        for number, _ in sorted(done.pieces.items())[:20]:
-            print(f"{number:>8}  {vocab[number]}")
-        if len(done.pieces) > 20:
-            print(f"     ... and {len(done.pieces) - 20:,} more")
-        print(
-            f"{out}: {len(done.pieces):,} words added, {done.slots:,} of them in place of [unused] entries, {behind:,} "
-            f"behind them; {done.tokenizer.vocab_size:,} pieces. Their rows are means of their old pieces: train on"
-        )
-
-    tyro.cli(run, prog="bertworks tokenizer extend", args=argv)

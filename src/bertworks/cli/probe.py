@@ -1,17 +1,15 @@
-"""Verbs that look inside an encoder. Imports stay inside the verbs, for the sake of --help."""
+"""`bertworks probe word`, `neighbours`, `attention`, `heads` and `layers`: what an encoder has learned."""
 
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .arguments import model_first
-
 if TYPE_CHECKING:
     from ..tasks.base import Task
 
 
-def probe_word(argv: list[str]) -> None:
+def word(argv: list[str]) -> None:
     """How far a word's vector moves with its sentence, by layer: FOLDER WORD "sentence" "sentence" [--out F]."""
     from typing import Annotated
 
@@ -55,7 +53,7 @@ def probe_word(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks probe word", args=argv)
 
 
-def probe_neighbours(argv: list[str]) -> None:
+def neighbours(argv: list[str]) -> None:
     """The nearest contexts of a word in a corpus: FOLDER WORD --corpus FILE... [--sentence "..."]."""
     from typing import Annotated
 
@@ -64,7 +62,8 @@ def probe_neighbours(argv: list[str]) -> None:
     from ..data.corpus import InputOptions
     from ..files import write_json
     from ..probing.inside import Inside
-    from ..probing.neighbours import NeighbourConfig, neighbours, show
+    from ..probing.neighbours import NeighbourConfig, show
+    from ..probing.neighbours import neighbours as find_neighbours
     from ..probing.pictures import check_out
 
     def run(
@@ -84,7 +83,7 @@ def probe_neighbours(argv: list[str]) -> None:
             out: .json file to write too
         """
         check_out(out, (".json",))
-        results = neighbours(Inside(folder), word, corpus, config, input)
+        results = find_neighbours(Inside(folder), word, corpus, config, input)
         show(results)
         if out is not None:
             write_json(out, results)
@@ -93,44 +92,7 @@ def probe_neighbours(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks probe neighbours", args=argv)
 
 
-def features(argv: list[str]) -> None:
-    """Vectors of every text of a file from chosen layers: FOLDER FILE --out F [--layers sum-all] [--pool mean]."""
-    from typing import Annotated, Literal
-
-    import tyro
-
-    from ..inference.feature_files import write_features, writer_for
-    from ..inference.features import Extractor, FeatureConfig
-    from ..inference.files import Columns
-
-    def run(
-        folder: tyro.conf.Positional[Path],
-        file: tyro.conf.Positional[str],
-        out: Path,
-        config: Annotated[FeatureConfig, tyro.conf.arg(name="")] = FeatureConfig(),  # noqa: B008
-        text: str = "",
-        device: Literal["cpu", "cuda"] | None = None,
-    ) -> None:
-        """Write a vector for each piece of each text, or for each word or text, with the places it stands for.
-
-        Args:
-            folder: model folder or run folder
-            file: text, a line each; .csv, .tsv, .jsonl, .parquet; - for stdin
-            out: file to write: .safetensors, .parquet or .npz
-            text: text column of a table, or two of them with a comma between for pairs
-            device: left out: a GPU if there is one
-        """
-        writer_for(out)  # before minutes of loading and computing
-        columns = Columns(tuple(name for name in text.split(",") if name))
-        extractor = Extractor.load(folder, config, device)
-        done = write_features(extractor, file, columns, out, {"model": str(folder)})
-        long = f", {done.windowed:,} of them through windows of {extractor.max_length} tokens" if done.windowed else ""
-        print(f"{done.texts:,} texts{long}, {done.vectors:,} vectors of width {done.width}: {out}", file=sys.stderr)
-
-    tyro.cli(run, prog="bertworks features", args=model_first(argv))
-
-
-def probe_attention(argv: list[str]) -> None:
+def attention(argv: list[str]) -> None:
     """What every attention head looks at, as one HTML page: FOLDER "text" ["second text"] --out PAGE.html."""
     import tyro
 
@@ -168,7 +130,7 @@ def probe_attention(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks probe attention", args=argv)
 
 
-def probe_heads(argv: list[str]) -> None:
+def heads(argv: list[str]) -> None:
     """What each attention head is worth to a fine-tuned folder: RUN --task NAME --data DIR, or --dev FILE."""
     from typing import Annotated
 
@@ -199,7 +161,7 @@ def probe_heads(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks probe heads", args=argv)
 
 
-def probe_layers(argv: list[str]) -> None:
+def layers(argv: list[str]) -> None:
     """What each layer knows of a task, by linear probes: FOLDER --task NAME --data DIR, or --train F --dev F."""
     from typing import Annotated
 

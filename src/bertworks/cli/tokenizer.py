@@ -1,21 +1,11 @@
-"""Verbs on text: vocabularies and corpus stores. Imports stay inside the verbs, for the sake of --help."""
+"""`bertworks tokenizer train`, `check` and `extend`: vocabularies."""
 
 import shlex
-import sys
 
 CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
 
 
-def _cases(argv: list[str]) -> list[str]:
-    """The arguments with --lowercase for --cased or --uncased. Raises InputError if both are given."""
-    from ..files import InputError
-
-    if {*CASES} <= {*argv}:
-        raise InputError("--cased and --uncased; expected one of them; leave the other out")
-    return [CASES.get(word, word) for word in argv]
-
-
-def tokenizer_train(argv: list[str]) -> None:
+def train(argv: list[str]) -> None:
     """Train a vocabulary on text: INPUT... --out DIR [--model wordpiece|bpe|unigram] [--vocab-size 30000] [--cased]."""
     from pathlib import Path
     from typing import Annotated
@@ -26,7 +16,7 @@ def tokenizer_train(argv: list[str]) -> None:
     from ..files import InputError, remove_temporaries
     from ..tokenizer import Tokenizer, TokenizerConfig
 
-    def train(
+    def run(
         inputs: tyro.conf.Positional[tuple[str, ...]],
         out: Path,
         config: Annotated[TokenizerConfig, tyro.conf.arg(name="")] = TokenizerConfig(),  # noqa: B008
@@ -50,10 +40,10 @@ def tokenizer_train(argv: list[str]) -> None:
         next_line = shlex.join(["bertworks", "tokenizer", "check", str(out), *inputs])
         print(f"{out}: {tokenizer.vocab_size:,} pieces. Next: {next_line}")
 
-    tyro.cli(train, prog="bertworks tokenizer train", args=_cases(argv))
+    tyro.cli(run, prog="bertworks tokenizer train", args=_cases(argv))
 
 
-def tokenizer_check(argv: list[str]) -> None:
+def check(argv: list[str]) -> None:
     """Judge a vocabulary on text: subwords per word and [UNK] by script, what cannot match, a verdict."""
     from pathlib import Path
 
@@ -64,7 +54,7 @@ def tokenizer_check(argv: list[str]) -> None:
 
     from ..data.corpus import InputOptions, read_documents
     from ..tokenizer import Tokenizer
-    from ..tokenizer.check import check
+    from ..tokenizer.check import check as check_vocabulary
 
     def run(
         tokenizer: tyro.conf.Positional[Path],
@@ -80,7 +70,7 @@ def tokenizer_check(argv: list[str]) -> None:
             lowercase: must be said for a vocab.txt (--uncased and --cased stand for True and False)
         """
         texts = (document.text for document in read_documents(inputs, input))
-        report = check(Tokenizer.load(tokenizer, lowercase), texts)
+        report = check_vocabulary(Tokenizer.load(tokenizer, lowercase), texts)
         table = Table("script", title=f"{tokenizer} on {report.chars:,} characters")
         for name in ("words", "subwords per word", "[UNK]"):
             table.add_column(escape(name), justify="right")
@@ -93,70 +83,42 @@ def tokenizer_check(argv: list[str]) -> None:
     tyro.cli(run, prog="bertworks tokenizer check", args=_cases(argv))
 
 
-def corpus_build(argv: list[str]) -> None:
-    """Text to a corpus store: INPUT... --tokenizer DIR --out STORE [--workers N]."""
-    from pathlib import Path
-    from typing import Annotated
-
-    import tyro
-
-    from ..data.build import BuildConfig, build
-    from ..tokenizer import Tokenizer
-
-    def run(
-        inputs: tyro.conf.Positional[tuple[str, ...]],
-        tokenizer: Path,
-        out: Path,
-        config: Annotated[BuildConfig, tyro.conf.arg(name="")] = BuildConfig(),  # noqa: B008
-    ) -> None:
-        """Build a corpus store. Typing the same line again after a stop continues the build.
-
-        Args:
-            inputs: files, folders, globs or archives of text
-            tokenizer: folder made by `bertworks tokenizer train`, or any with a tokenizer.json
-            out: folder for the store, a new one
-        """
-        counts = build(inputs, Tokenizer.load(tokenizer), out, config)["counts"]
-        train = counts["train"]
-        print(f"{out}: {train['tokens']:,} tokens in {train['documents']:,} documents to train on")
-        if left_out := ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count):
-            print(f"left out: {left_out}")
-        print(f"Next: {shlex.join(['bertworks', 'corpus', 'show', str(out)])}")
-
-    try:
-        tyro.cli(run, prog="bertworks corpus build", args=argv)
-    except KeyboardInterrupt:
-        print("\nstopped; the same line continues", file=sys.stderr)
-        raise SystemExit(130) from None
-
-
-def corpus_show(argv: list[str]) -> None:
-    """What a corpus store holds and how it was built: STORE."""
+def extend(argv: list[str]) -> None:
+    """Add words to a WordPiece vocabulary, and rows to its model: FOLDER --words FILE --out DST."""
     from pathlib import Path
 
     import tyro
 
-    from ..data.show import show
+    from ..checkpoint.convert.extension import extend_folder
 
-    def run(store: tyro.conf.Positional[Path], documents: int = 3, instances: int = 3, length: int = 128) -> None:
-        """Check a store and print its manifest, its counts, the beginning of some documents, and training instances.
+    def run(folder: tyro.conf.Positional[Path], words: Path, out: Path) -> None:
+        """Put words in the place of [unused] entries, then behind the last one, and write a new folder.
 
         Args:
-            store: folder made by `bertworks corpus build`
-            documents: how many documents to print
-            instances: how many training instances to print, masked, with their pair label
-            length: tokens of an instance
+            folder: model folder, run folder, or folder of a tokenizer alone
+            words: text file, a word a line
+            out: folder to write, a new one
         """
-        from ..data.batches import PretrainingData, Vocabulary, decoded
-        from ..data.instances import InstanceConfig
-        from ..data.masking import MaskingConfig
+        done = extend_folder(folder, words, out)
+        for word, why in done.skipped.items():
+            print(f"skipped {word}: {why}")
+        vocab, behind = done.tokenizer.vocab, len(done.pieces) - done.slots
+        for number, _ in sorted(done.pieces.items())[:20]:
+            print(f"{number:>8}  {vocab[number]}")
+        if len(done.pieces) > 20:
+            print(f"     ... and {len(done.pieces) - 20:,} more")
+        print(
+            f"{out}: {len(done.pieces):,} words added, {done.slots:,} of them in place of [unused] entries, {behind:,} "
+            f"behind them; {done.tokenizer.vocab_size:,} pieces. Their rows are means of their old pieces: train on"
+        )
 
-        opened = show(store, documents)
-        tokenizer = opened.load_tokenizer()
-        vocabulary = Vocabulary.of(tokenizer)
-        data = PretrainingData(opened, "train", vocabulary, length, InstanceConfig(), MaskingConfig(), seed=12345)
-        print("\nTraining instances; a predicted token stands as what-is-there<what-was-there>")
-        for line in decoded(data, tokenizer, instances):
-            print(f"\n{line}")
+    tyro.cli(run, prog="bertworks tokenizer extend", args=argv)
 
-    tyro.cli(run, prog="bertworks corpus show", args=argv)
+
+def _cases(argv: list[str]) -> list[str]:
+    """The arguments with --lowercase for --cased or --uncased. Raises InputError if both are given."""
+    from ..files import InputError
+
+    if {*CASES} <= {*argv}:
+        raise InputError("--cased and --uncased; expected one of them; leave the other out")
+    return [CASES.get(word, word) for word in argv]

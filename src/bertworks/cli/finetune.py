@@ -1,7 +1,6 @@
 """The line `bertworks finetune ...`: one run, several seeds, a sweep, or the paper's tasks. The verb imports it."""
 
 import os
-import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,11 +14,13 @@ from ..experiments import suite as suites
 from ..experiments import sweep as sweeps
 from ..files import InputError
 from ..finetuning.job import OWN_TABLE_STEPS, FinetuneConfig
-from ..finetuning.run import finetune, joined_job
+from ..finetuning.run import finetune as run_finetuning
+from ..finetuning.run import joined_job
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.kinds import load_data, own_table, own_task
 from .arguments import check_alone, flags_in, folder_of, own_files, taken, words
+from .ending import FAILED, run_to_its_end
 
 BUDGETS = ("loop.steps", "loop.tokens", "loop.hours")
 
@@ -57,24 +58,18 @@ class Command:
     suite: Literal["paper"] | None = None  # every task of the paper whose files are under --data
 
 
-def run(argv: list[str]) -> None:
+def finetune(argv: list[str]) -> None:
     """Parse, run, show; exit status 3 says that it was stopped and the same line goes on."""
     recipe, argv = taken(argv, "--recipe")
     name, argv = taken(argv, "--task")
     task = find_task(name) if name else None
     command = _parse(argv, recipe, task)
     _check_effects(command, flags_in(argv), task)
-    try:
-        results = _suite(command, argv, recipe, task) if command.suite else _one(command, task)
-    except KeyboardInterrupt:  # between two runs, or while one is judged
-        print("\nstopped; type the same line again to go on", file=sys.stderr)
-        results = None
-    if results is None:
-        raise SystemExit(3)
+    results = run_to_its_end(lambda: _suite(command, argv, recipe, task) if command.suite else _one(command, task))
     if os.environ.get("RANK", "0") == "0":  # of several processes one talks
         _show(results)
     if any("error" in found for found in results.get("tasks", {}).values()):
-        raise SystemExit(1)
+        raise SystemExit(FAILED)
 
 
 def _parse(argv: list[str], recipe: str | None, task: Task | None) -> Command:
@@ -146,7 +141,7 @@ def _one(command: Command, task: Task | None) -> dict[str, Any] | None:
     """A run, the runs of several seeds, or a sweep."""
     task, data = _rows(command, task)
     if not command.sweep:
-        return finetune(command.recipe, task, data, command.model, command.out)
+        return run_finetuning(command.recipe, task, data, command.model, command.out)
     with joined_job(command.recipe, task, data, command.model) as job:
         return sweeps.sweep(job, command.out, command.sweep, command.keep_all)
 

@@ -1,7 +1,10 @@
-"""The line `bertworks study ...`. The verb imports what it needs, for the sake of --help."""
+"""`bertworks study`: variants of a recipe side by side."""
 
+import signal
 import sys
 from typing import Any
+
+from .ending import STOPPED, run_to_its_end
 
 
 def study(argv: list[str]) -> None:
@@ -57,7 +60,7 @@ def study(argv: list[str]) -> None:
             sheet.show()
         if busy := [one["what"] for one in results["left"] if one["busy"]]:
             print(f"other processes still work on: {'; '.join(busy)}", file=sys.stderr)
-            raise SystemExit(3)
+            raise SystemExit(STOPPED)
         if results["failed"]:
             raise SystemExit(1)
 
@@ -65,17 +68,9 @@ def study(argv: list[str]) -> None:
 
 
 def _stoppable(work: Any) -> Any:
-    """What `work` returns; status 3 says that it was stopped and the same line goes on."""
-    import signal
-
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run itself saves; so it is between two runs
+    """Return what `work` returns. SIGTERM between two runs stops it as Ctrl-C does; a run handles its own."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        results = work()
-    except KeyboardInterrupt:  # between two runs, or while one is judged
-        results = None
+        return run_to_its_end(work)
     finally:
         signal.signal(signal.SIGTERM, before)
-    if results is None:
-        print("\nstopped; type the same line again to go on", file=sys.stderr)
-        raise SystemExit(3)
-    return results

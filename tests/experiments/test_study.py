@@ -17,12 +17,21 @@ import safetensors.torch
 from scipy import stats
 
 from bertworks.cli import main
-from bertworks.config import RECIPES
+from bertworks.config import RECIPES, identity
+from bertworks.experiments import engine, report
 from bertworks.experiments import figures as pictures
-from bertworks.experiments import report
 from bertworks.experiments import study as running
-from bertworks.experiments.cells import Cells, folder_start, pretrain_cell
-from bertworks.experiments.plan import Planner, Sources, make_plan
+from bertworks.experiments.cells import (
+    Pretraining,
+    check_older,
+    describe,
+    results_of,
+    study_cell,
+    user_model,
+    without_intervals,
+)
+from bertworks.experiments.engine import Grid, refuse_torchrun
+from bertworks.experiments.plan import Planner, StudyInputs, make_plan
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.report import paired, parameters, tables
 from bertworks.experiments.study import Options, run_study
@@ -83,7 +92,7 @@ FINETUNE = "max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\noptim.lr = 1e-3\n
 def fast(monkeypatch):
     """Leave out measuring the machine."""
     monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
-    monkeypatch.setattr(running, "PAUSE", 0.05)
+    monkeypatch.setattr(engine, "PAUSE", 0.05)
 
 
 def write_study(folder: Path, text: str = BASE) -> Path:
@@ -158,8 +167,8 @@ def conll(rng):
     return "\n".join(lines)
 
 
-def sources(recipe, tiny_store, tiny_data, **more) -> Sources:
-    return Sources(recipe, tiny_store.path, tiny_data, **more)
+def sources(recipe, tiny_store, tiny_data, **more) -> StudyInputs:
+    return StudyInputs(recipe, tiny_store.path, tiny_data, **more)
 
 
 def line(recipe, tiny_store, tiny_data, out, *more):
@@ -205,10 +214,10 @@ def test_what_a_study_leaves(finished):
 def test_the_numbers_are_those_of_the_cells(finished, tiny_store, tiny_data):
     recipe, out = finished
     results, plan = read_json(out / "results.json"), make_plan(sources(recipe, tiny_store, tiny_data))
-    cells = Cells(out / "cells")
+    grid = Grid(out / "cells")
     values = {}
     for row in plan.rows:
-        found = [cells.results(cell) for cell in row.tuned["SST-2"]]
+        found = [results_of(cell, grid) for cell in row.tuned["SST-2"]]
         assert [r["seed"] for r in found] == [1, 2] and all(r["examples"] == {"train": 24, "dev": 16} for r in found)
         values[row.name] = [r["metrics"]["accuracy"] for r in found]
         measured = entry(results, row.name, "SST-2")
@@ -220,7 +229,7 @@ def test_the_numbers_are_those_of_the_cells(finished, tiny_store, tiny_data):
         assert entry(results, row.name, "again")["values"] == measured["values"]
         spent = next(one["finetune_seconds"] for one in results["rows"] if one["name"] == row.name)
         assert spent == pytest.approx(sum(r["seconds"] for r in found))  # once, although two columns read these runs
-    pretrained = cells.results(plan.base.trained[0])
+    pretrained = results_of(plan.base.trained[0], grid)
     assert entry(results, "both", "perplexity")["mean"] == math.exp(pretrained["metrics"]["mlm_loss"])
     assert entry(results, "left", "perplexity")["mean"] is None  # it has no masked LM
     rows = {row["name"]: row for row in results["rows"]}
@@ -288,7 +297,7 @@ def test_a_study_goes_on_on_another_machine(finished, tiny_store, tiny_data, tmp
     shutil.copytree(tiny_store.path, tmp_path / "store")
     shutil.copytree(tiny_data, tmp_path / "data")
     monkeypatch.setattr(running, "pretrain", None)
-    plan = make_plan(Sources(recipe, tmp_path / "store", tmp_path / "data"))
+    plan = make_plan(StudyInputs(recipe, tmp_path / "store", tmp_path / "data"))
     gone = plan.rows[-1].tuned["SST-2"][0]
     shutil.rmtree(tmp_path / "moved" / "cells" / gone.name)
     results = run_study(plan, tmp_path / "moved", tmp_path / "moved" / "cells", Options(quiet=True))
@@ -384,12 +393,12 @@ def test_a_base_that_fails_leaves_figures_without_differences(tiny_store, tiny_d
 
 def test_a_run_of_another_version_is_refused_by_name(tiny_store, tiny_data, tmp_path):
     plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
-    cells = Cells(tmp_path / "cells")
-    cell = next(cell for cell in plan.cells if cell.kind == "finetune")
-    cells.place(cell).mkdir(parents=True)
-    (cells.place(cell) / "results.json").write_text('{"metrics": {}, "seconds": 1.0}')
+    grid = Grid(tmp_path / "cells")
+    cell = next(cell for cell in plan.cells if cell.work.kind == "finetune")
+    grid.path(cell).mkdir(parents=True)
+    (grid.path(cell) / "results.json").write_text('{"metrics": {}, "seconds": 1.0}')
     with pytest.raises(InputError, match=f"{cell.name}/results.json: no field collapsed; .*remove the folder"):
-        run_study(plan, tmp_path / "out", cells.folder, Options(quiet=True))
+        run_study(plan, tmp_path / "out", grid.folder, Options(quiet=True))
 
 
 def test_failed_pre_training_takes_its_fine_tuning_with_it(tiny_store, tiny_data, tmp_path, monkeypatch):
@@ -436,7 +445,7 @@ def test_models_of_a_study_stand_beside_its_file(tiny_data, tmp_path, monkeypatc
     text = text.replace('base = "both"', 'base = "one"').replace('pretrain = "pretrain.toml"\n', "")
     recipe = write_study(tmp_path, text + 'variants = [{ name = "one", model = "models/one" }]\n')
     monkeypatch.chdir("/")
-    start = make_plan(Sources(recipe, None, tiny_data)).base.start
+    start = make_plan(StudyInputs(recipe, None, tiny_data)).base.start
     assert start.folder == tmp_path / "models" / "one"
     split = tmp_path / "models" / "two"
     shutil.copytree(start.folder, split)
@@ -450,7 +459,7 @@ def test_models_of_a_study_stand_beside_its_file(tiny_data, tmp_path, monkeypatc
             part = {name: weights[name] * factor for name in names if table[name] == file}
             safetensors.torch.save_file(part, split / file)
         (split / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
-        return folder_start(split).key, parameters(split)
+        return user_model(split).key, parameters(split)
 
     same, other = key(1), key(2)
     assert same[0] != other[0] and same[1] == other[1] == parameters(start.folder)
@@ -461,8 +470,8 @@ def test_models_of_a_study_stand_beside_its_file(tiny_data, tmp_path, monkeypatc
 
 def work_on(recipe, store, data, out):
     machine.matmul_peak = lambda *_: 1e12
-    running.PAUSE = 0.05
-    run_study(make_plan(Sources(recipe, store, data)), out, out / "cells", Options(quiet=True))
+    engine.PAUSE = 0.05
+    run_study(make_plan(StudyInputs(recipe, store, data)), out, out / "cells", Options(quiet=True))
 
 
 @pytest.mark.heavy
@@ -482,31 +491,31 @@ def test_two_processes_share_a_study(finished, tiny_store, tiny_data, tmp_path):
 
 
 def hold(folder, cell, held):
-    with Cells(folder).claimed(cell) as mine:
+    with Grid(folder).claimed(cell) as mine:
         held.put((mine, os.getpid()))
         time.sleep(60)
 
 
 def test_a_claim_dies_with_its_process(tmp_path):
-    cell, cells = pretrain_cell(PretrainConfig(), "corpus", "a cell"), Cells(tmp_path)
+    cell, grid = study_cell(Pretraining(PretrainConfig(), "corpus"), "a cell"), Grid(tmp_path)
     context = multiprocessing.get_context("spawn")
     held = context.Queue()
     process = context.Process(target=hold, args=(tmp_path, cell, held))
     process.start()
-    assert held.get(timeout=120)[0] and cells.busy(cell)
-    with cells.claimed(cell) as mine:
+    assert held.get(timeout=120)[0] and grid.busy(cell)
+    with grid.claimed(cell) as mine:
         assert not mine
     process.kill()
     process.join()
-    assert not cells.busy(cell)
-    with cells.claimed(cell) as mine:
+    assert not grid.busy(cell)
+    with grid.claimed(cell) as mine:
         assert mine
 
 
 def test_what_others_hold_is_left_and_said(tiny_store, tiny_data, tmp_path, capsys):
     recipe = write_study(tmp_path)
     plan, out = make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "out"
-    with Cells(out / "cells").claimed(plan.rows[-1].tuned["SST-2"][1]):
+    with Grid(out / "cells").claimed(plan.rows[-1].tuned["SST-2"][1]):
         with pytest.raises(SystemExit) as end:
             main(line(recipe, tiny_store, tiny_data, out))
         assert end.value.code == 3 and "other processes still work on: random: SST-2, seed 2" in capsys.readouterr().err
@@ -548,34 +557,41 @@ def test_a_cell_is_named_by_what_determines_it(finished, tiny_store, tiny_data, 
 
 def test_a_failure_that_another_process_takes_back_is_none(tmp_path, monkeypatch):
     """Between the look whether there is one and the reading of it; a damaged one stays an error."""
-    cell, cells = pretrain_cell(PretrainConfig(), "corpus", "a cell"), Cells(tmp_path)
-    cells.describe(cell)
-    cells.fail(cell, "no memory", "failed")
-    assert cells.failure(cell) == {"outcome": "failed", "message": "no memory"}
-    path = cells.place(cell) / "failed.json"
+    cell, grid = study_cell(Pretraining(PretrainConfig(), "corpus"), "a cell"), Grid(tmp_path)
+    describe(cell, grid)
+    grid.fail(cell, "no memory", "failed")
+    assert grid.failure(cell) == {"outcome": "failed", "message": "no memory"}
+    path = grid.path(cell) / "failed.json"
     path.write_text("{")
     with pytest.raises(InputError, match=r"failed\.json"):
-        cells.failure(cell)
-    monkeypatch.setattr(Cells, "state", lambda *_: path.unlink() or "failed")
-    assert cells.failure(cell) == {}
+        grid.failure(cell)
+    monkeypatch.setattr(Grid, "state", lambda *_: path.unlink() or "failed")
+    assert grid.failure(cell) == {}
 
 
-def test_the_defaults_are_not_in_a_name():
-    """A field that comes later, off by default, must not make a study begin anew."""
+def test_a_name_has_every_setting():
+    """Also those at their defaults: a default that changes later must not resume the wrong run."""
     config, explicit = PretrainConfig(), PretrainConfig(model=ModelConfig(hidden_size=768))
-    assert pretrain_cell(config, "c", "").key == pretrain_cell(explicit, "c", "").key
-    assert pretrain_cell(config, "c", "").key != pretrain_cell(config, "d", "").key
+    assert Pretraining(config, "c").key == Pretraining(explicit, "c").key != Pretraining(config, "d").key
+    assert "masked_lm_prob = 0.15" in identity(without_intervals(config))
+
+
+def test_a_cell_of_the_first_version_is_found_by_its_name(tmp_path):
+    cell, grid = study_cell(Pretraining(PretrainConfig(), "c"), "a cell"), Grid(tmp_path)
+    assert grid.name(cell) == cell.name != cell.older_name
+    grid.fail(replace(cell, name=cell.older_name), "no memory", "failed")
+    assert (grid.name(cell), grid.state(cell)) == (cell.older_name, "failed")
 
 
 def test_a_cell_of_other_defaults_is_refused(tmp_path):
-    cells, config = Cells(tmp_path), PretrainConfig()
-    cell = pretrain_cell(config, "c", "a cell")
-    cells.describe(cell)
-    cells.check(cell)
-    path = cells.place(cell) / "cell.json"
+    cell, grid = study_cell(Pretraining(PretrainConfig(), "c"), "a cell"), Grid(tmp_path)
+    (tmp_path / cell.older_name).mkdir()
+    describe(cell, grid)
+    check_older(cell, grid)
+    path = grid.path(cell) / "cell.json"
     path.write_text(path.read_text().replace("masked_lm_prob = 0.15", "masked_lm_prob = 0.16"))
     with pytest.raises(InputError, match="with other defaults; give another --cells"):
-        cells.check(cell)
+        check_older(cell, grid)
 
 
 # ---- statistics
@@ -634,7 +650,7 @@ def test_all_problems_are_told_at_once(tiny_store, tiny_data, tmp_path):
     with pytest.raises(InputError, match=r"model\.vocab_size is 101"):  # what the study refuses --minute refuses too
         make_plan(sources(recipe, tiny_store, tiny_data, minute=True))
     with pytest.raises(InputError, match="--corpus is missing"):
-        make_plan(Sources(recipe, None, tiny_data))
+        make_plan(StudyInputs(recipe, None, tiny_data))
 
 
 def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, tmp_path):
@@ -711,16 +727,17 @@ def test_results_of_a_study_that_were_changed_are_named(finished, tmp_path, dama
 
 def test_cells_that_were_changed_are_named(tiny_store, tiny_data, tmp_path):
     plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
-    cells = Cells(tmp_path / "cells")
+    grid = Grid(tmp_path / "cells")
     cell = plan.cells[0]
-    cells.describe(cell)
+    (grid.folder / cell.older_name).mkdir(parents=True)  # its settings are compared
+    describe(cell, grid)
     for recipe, message in ((3, "field recipe is 3; expected a text"), ("x = ", "recipe is not TOML")):
-        write_json(cells.place(cell) / "cell.json", {"recipe": recipe})
-        with pytest.raises(InputError, match=f"cell.json: {message}.*remove the folder to run it again"):
-            cells.check(cell)
-    write_json(cells.place(cell) / "failed.json", {"message": "no outcome"})
-    with pytest.raises(InputError, match=r"failed.json: no field outcome.*remove the file to try again"):
-        cells.failure(cell)
+        write_json(grid.path(cell) / "cell.json", {"recipe": recipe})
+        with pytest.raises(InputError, match=f"cell.json: {message}.*remove the folder to run the cell again"):
+            check_older(cell, grid)
+    write_json(grid.path(cell) / "failed.json", {"message": "no outcome"})
+    with pytest.raises(InputError, match=r"failed.json: no field outcome.*remove the file to run the cell again"):
+        grid.failure(cell)
 
 
 def test_a_study_that_cannot_be_drawn_says_why(finished, tmp_path, capsys):
@@ -743,8 +760,8 @@ def test_a_study_that_cannot_be_drawn_says_why(finished, tmp_path, capsys):
 
 def test_torchrun_is_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InputError, match="start it several times"):
-        running.alone()
+    with pytest.raises(InputError, match="start the command several times"):
+        refuse_torchrun("a study")
 
 
 # ---- the recipes in the repository
@@ -774,7 +791,7 @@ def test_a_recipe_expands(path, tiny_store, tiny_data, any_vocabulary):
     assert {row.name for row in plan.rows} >= {variant.name for variant in study.variants if variant.row}
     assert study.size == ("paper" if path.parent.name == "paper" else "cpu")
     if study.size == "cpu":
-        assert all(cell.work.loop.seed for cell in plan.cells if isinstance(cell.work, PretrainConfig))
+        assert all(cell.work.config.loop.seed for cell in plan.cells if isinstance(cell.work, Pretraining))
 
 
 @pytest.mark.heavy

@@ -15,10 +15,10 @@ def study(argv: list[str]) -> None:
     import tyro
 
     from ..config import find_recipe
-    from ..experiments.dry import show
-    from ..experiments.plan import Sources, make_plan
+    from ..experiments.engine import refuse_torchrun
+    from ..experiments.plan import StudyInputs, make_plan
     from ..experiments.report import tables
-    from ..experiments.study import Options, alone, run_study
+    from ..experiments.study import Options, run_study, show_cells
 
     def run(
         recipe: tyro.conf.Positional[str],
@@ -49,11 +49,11 @@ def study(argv: list[str]) -> None:
             keep_models: keep the models of fine-tuning too
             retry: try again what diverged or failed before
         """
-        alone()
-        plan = make_plan(Sources(find_recipe(recipe, "study"), corpus, data, model, minute))
+        refuse_torchrun("a study")
+        plan = make_plan(StudyInputs(find_recipe(recipe, "study"), corpus, data, model, minute))
         folder = cells or out / "cells"
         if dry_run:
-            show(plan, folder)
+            show_cells(plan, folder)
             return
         results = _stoppable(lambda: run_study(plan, out, folder, Options(only, keep_models, retry)))
         for sheet in tables(results):

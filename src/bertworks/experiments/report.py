@@ -16,20 +16,19 @@ from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..reporting.run_files import check
 from ..reporting.tables import Sheet
-from .cells import Cell, Cells
+from .cells import StudyCell, results_of
 from .compare import paired
+from .engine import Grid
 from .plan import Plan, Row
 from .recipe import Column
 
 FORMAT = 1  # of results.json
 
 
-def measure(plan: Plan, cells: Cells) -> dict[str, Any]:
+def measure(plan: Plan, grid: Grid) -> dict[str, Any]:
     """Everything that is known so far, as results.json has it."""
     study = plan.study
-    states = {cell.name: cells.state(cell) for cell in plan.cells}
-    left = [cell for cell in plan.cells if states[cell.name] in ("part", "missing") and not cells.failure(cell)]
-    measured = [_measured(row, column, plan, cells) for row in plan.rows for column in study.columns]
+    measured = [_measured(row, column, plan, grid) for row in plan.rows for column in study.columns]
     _compare(measured, plan)
     return {
         "kind": "study",
@@ -38,34 +37,32 @@ def measure(plan: Plan, cells: Cells) -> dict[str, Any]:
         "title": study.title,
         "source": study.source,
         "size": study.size,
-        "minute": plan.sources.minute,
+        "minute": plan.inputs.minute,
         "base": study.base,
         "seeds": list(plan.seeds),
         "corpus": plan.corpus,
         "columns": [{"name": c.name, "percent": c.percent, "metric": c.metric or c.pretrain} for c in study.columns],
-        "rows": [_row(row, cells) for row in plan.rows],
+        "rows": [_row(row, grid) for row in plan.rows],
         "measured": measured,
         "axis": study.axis,
         "paper_axis": study.paper_axis,
         "paper_curves": _curves(plan),
         "notes": list(study.notes),
-        "cells": {cell.name: {"what": cell.told, "state": states[cell.name]} for cell in plan.cells},
-        "left": [{"cell": cell.name, "what": cell.told, "busy": cells.busy(cell)} for cell in left],
+        "cells": {grid.name(cell): {"what": cell.title, "state": grid.state(cell)} for cell in plan.cells},
+        "left": [{"cell": grid.name(c), "what": c.title, "busy": grid.busy(c)} for c in grid.left(plan.cells)],
         "failed": [
-            {"cell": cell.name, "what": cell.told, **failure}
-            for cell in plan.cells
-            if states[cell.name] == "failed" and (failure := cells.failure(cell))
+            {"cell": grid.name(cell), "what": cell.title, **failure} for cell, failure in grid.failures(plan.cells)
         ],
-        "machines": _machines(plan, cells),
+        "machines": _machines(plan, grid),
     }
 
 
 # ---- values
 
 
-def _measured(row: Row, column: Column, plan: Plan, cells: Cells) -> dict[str, Any]:
+def _measured(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
     """One row in one column: the value of each seed, and what they amount to."""
-    found = _held_out(row, column, cells) if column.pretrain else _tuned(row, column, plan, cells)
+    found = _held_out(row, column, grid) if column.pretrain else _tuned(row, column, plan, grid)
     values = list(found["values"].values())
     return {
         "row": row.name,
@@ -78,31 +75,31 @@ def _measured(row: Row, column: Column, plan: Plan, cells: Cells) -> dict[str, A
     }
 
 
-def _tuned(row: Row, column: Column, plan: Plan, cells: Cells) -> dict[str, Any]:
+def _tuned(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
     """The task's metric of each seed that is finished; keys are seeds, as text for JSON's sake."""
     values, collapsed, failed = {}, 0, []
     for seed, cell in zip(plan.seeds, row.tuned.get(column.name, ()), strict=False):
-        results = cells.results(cell)
+        results = results_of(cell, grid)
         if results is not None:
             name = column.metric or _first(cell)
-            check(results, {"metrics": {name: float}}, f"the results of {cell.told} ({cells.place(cell)})")
+            check(results, {"metrics": {name: float}}, f"the results of {cell.title} ({grid.path(cell)})")
             values[str(seed)] = results["metrics"][name]
             collapsed += bool(results["collapsed"])
-        elif failure := cells.failure(cell):
+        elif failure := grid.failure(cell):
             failed.append({"seed": seed, **failure})
     return {"values": values, "collapsed": collapsed, "failed": failed}
 
 
-def _first(cell: Cell) -> str:
+def _first(cell: StudyCell) -> str:
     """The metric that the cell's task is chosen by."""
     return str(cell.work.task.metrics[0])  # type: ignore[union-attr]
 
 
-def _held_out(row: Row, column: Column, cells: Cells) -> dict[str, Any]:
+def _held_out(row: Row, column: Column, grid: Grid) -> dict[str, Any]:
     """A metric of the pre-training at its end; none of snapshots and of two models side by side."""
     trained = () if row.random else row.trained
-    results = cells.results(trained[0]) if len(trained) == 1 and row.step is None else None
-    failed = [{"seed": None, **failure} for cell in trained if (failure := cells.failure(cell))]
+    results = results_of(trained[0], grid) if len(trained) == 1 and row.step is None else None
+    failed = [{"seed": None, **failure} for cell in trained if (failure := grid.failure(cell))]
     metrics = results["metrics"] if results else {}
     name = column.pretrain.removesuffix("_perplexity")
     value = metrics.get(column.pretrain) if name == column.pretrain else metrics.get(f"{name}_loss")
@@ -135,21 +132,21 @@ def _against(name: str, plan: Plan) -> str:
 # ---- costs, and where it ran
 
 
-def _row(row: Row, cells: Cells) -> dict[str, Any]:
+def _row(row: Row, grid: Grid) -> dict[str, Any]:
     """The costs of a row: its pre-training up to its snapshot (none for random weights), and all its fine-tuning."""
     trained = () if row.random else row.trained
-    runs = [results for cell in trained if (results := cells.results(cell))]
+    runs = [results for cell in trained if (results := results_of(cell, grid))]
     whole = len(runs) == len(trained)
     known = whole and (bool(runs) or row.random)  # nothing is known of a model folder from elsewhere
     shares = [1.0 if row.step is None else row.step / results["steps"] for results in runs]
     tuning = {cell.name: cell for group in row.tuned.values() for cell in group}.values()  # columns may share cells
-    tuned = [results for cell in tuning if (results := cells.results(cell))]
+    tuned = [results for cell in tuning if (results := results_of(cell, grid))]
     return {
         "name": row.name,
         "line": row.line,
         "x": row.x,
-        "start": row.start.folder.as_posix() if row.start.needs else "",
-        "parameters": parameters(cells.folder / row.start.folder),
+        "start": row.start.name(grid).as_posix() if row.start.needs else "",
+        "parameters": parameters(row.start.path(grid)),
         "tokens": sum(r["tokens"] * share for r, share in zip(runs, shares, strict=True)) if known else None,
         "pretrain_seconds": sum(r["seconds"] * s for r, s in zip(runs, shares, strict=True)) if whole else None,
         "finetune_seconds": sum(results["seconds"] for results in tuned),
@@ -166,11 +163,11 @@ def parameters(folder: Path) -> int | None:
     return total or None
 
 
-def _machines(plan: Plan, cells: Cells) -> list[dict[str, Any]]:
+def _machines(plan: Plan, grid: Grid) -> list[dict[str, Any]]:
     """Where the cells ran, each machine once."""
     keys, found = ("cpu", "kind", "gpu", "threads", "torch", "bertworks", "commit"), {}
     for cell in plan.cells:
-        machine = (cells.results(cell) or {}).get("machine", {})
+        machine = (results_of(cell, grid) or {}).get("machine", {})
         some = {key: machine[key] for key in keys if key in machine}
         found[str(some)] = some
     return [some for some in found.values() if some]

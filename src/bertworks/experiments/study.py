@@ -1,47 +1,56 @@
-"""Working through a study's cells: what is missing is run, by as many processes as are started on the same folder.
+"""Running a study: its cells go through the engine, and its tables and its picture are written as they are finished.
 
-    OUT/results.json             every value, mean, difference and cost, and the state of all cells
-    OUT/study.md                 the same as tables, with the paper's figures
-    OUT/study.png, .svg          differences from the base variant with their intervals, or curves
-    OUT/cells/                   the runs themselves, unless --cells says otherwise (cells.py)
+    OUT/results.json       every value, mean, difference and cost, and the state of all cells
+    OUT/study.md           the same as tables, with the paper's figures
+    OUT/study.png, .svg    differences from the base variant with their intervals, or curves
+    OUT/cells/             the runs themselves, unless --cells names another folder (cells.py)
 
-Typing the same line again goes on; equal cells of several studies with one --cells are run once.
+Rerun the command to resume. Studies with the same --cells share the runs that they have in common.
 """
 
-import os
 import shutil
+import statistics
 import sys
-import time
-import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from ..checkpoint.concat import concatenate
 from ..checkpoint.folder import find_model
-from ..files import Diverged, InputError, NotWritten, write_json, write_text
+from ..files import InputError, write_json, write_text
 from ..finetuning.run import finetune
-from ..pretraining.run import PretrainConfig, pretrain
-from ..reporting.run_files import read_results
+from ..pretraining.run import PretrainConfig, pretrain, useful_flops
+from ..reporting.log import duration
+from ..reporting.run_files import LOG, read_log, read_results
+from ..reporting.tables import Sheet
 from ..tasks.base import Data
 from ..training import machine
-from .cells import Cell, Cells, Finetuning, Start
+from .cells import (
+    Concatenation,
+    Finetuning,
+    InitialModel,
+    Pretraining,
+    StudyCell,
+    check_older,
+    describe,
+    keeps_model,
+    results_of,
+)
+from .engine import Engine, Grid
 from .figures import plot_study
 from .plan import Plan, read_rows
 from .report import FORMAT, measure, tables
 
-PAUSE = 5.0  # seconds between looks at what other processes have finished
 BULKY = ("model", "nbest_predictions.json")  # of a finished fine-tuning, many megabytes each
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a study is worked through."""
+    """How a study is run."""
 
     only: Literal["", "pretrain", "finetune"] = ""  # these cells alone
     keep_models: bool = False  # keep the models of fine-tuning cells too
-    retry: bool = False  # try again what diverged or failed before
+    retry: bool = False  # run cells again that diverged or failed before
     quiet: bool = False
 
 
@@ -51,16 +60,17 @@ def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options())
     folder: of the cells. Results have `left`: cells that other processes are working on, or that --only left out.
     Raises InputError if `out` holds another study, or results in another format, or a cell had other settings.
     """
+    grid = Grid(folder)
     check_out(plan, out)
-    cells = Cells(folder)
-    check_cells(plan, cells)
+    check_cells(plan, grid)
     out.mkdir(parents=True, exist_ok=True)
-    worker = Worker(plan, cells, options)
-    worker.read_data()
+    runner = Runner(plan, grid, options)
+    runner.read_data()
+    runner.tidy_finished()
     facts = machine.facts()
-    finished = worker.work(lambda: write(plan, cells, out, facts))
-    plot_study(write(plan, cells, out, facts), out / "study")
-    results = write(plan, cells, out, facts)  # again, beside its picture
+    finished = runner.engine(after=lambda cell: write(plan, grid, out, facts)).work()
+    plot_study(write(plan, grid, out, facts), out / "study")
+    results = write(plan, grid, out, facts)  # again, beside its picture
     return results if finished else None
 
 
@@ -78,33 +88,32 @@ def check_out(plan: Plan, out: Path) -> None:
             f"{path}: format {found.get('format')!r}; this program writes format {FORMAT}. Give another --out, and "
             f"--cells {out / 'cells'} if the runs are there: finished ones are not run again"
         )
-    if found.get("minute") != plan.sources.minute:
+    if found.get("minute") != plan.inputs.minute:
         raise InputError(f"{out} was made {'with' if found['minute'] else 'without'} --minute; give another --out")
 
 
-def check_cells(plan: Plan, cells: Cells) -> None:
+def check_cells(plan: Plan, grid: Grid) -> None:
     """Raises InputError if cells that were begun cannot be used."""
     for cell in plan.cells:
-        cells.check(cell)
-        cells.results(cell)
+        check_older(cell, grid)
+        results_of(cell, grid)
     for row in plan.rows:
-        if row.step and row.trained and cells.state(row.trained[0]) == "done":
-            check_start(row.start, cells)
+        check_snapshot(row.start, grid)
 
 
-def check_start(start: Start, cells: Cells) -> None:
-    """Raises InputError if a model that finished runs should have left is not there: a snapshot nobody asked for."""
-    place = cells.folder / start.folder
-    if start.needs and not place.exists():
+def check_snapshot(start: InitialModel, grid: Grid) -> None:
+    """Raises InputError if a finished run lacks a snapshot, since no study had asked for it."""
+    made = start.step is not None and start.cell is not None and grid.state(start.cell) == "done"
+    if made and not start.path(grid).exists():
         raise InputError(
-            f"{place}: no such snapshot, but the run is finished, for a study without it; remove "
-            f"{cells.place(start.needs[-1])} to run it again"
+            f"{start.path(grid)}: no such snapshot, but the run is finished, for a study without it; remove "
+            f"{grid.path(*start.needs)} to run it again"
         )
 
 
-def write(plan: Plan, cells: Cells, out: Path, machine: dict[str, Any]) -> dict[str, Any]:
-    """results.json and study.md as things stand, with the picture if there is one."""
-    results = measure(plan, cells) | {"machine": machine}
+def write(plan: Plan, grid: Grid, out: Path, machine: dict[str, Any]) -> dict[str, Any]:
+    """Write results.json and study.md with all that is known so far; returns the results."""
+    results = measure(plan, grid) | {"machine": machine}
     sheets = tables(results)
     text = "\n".join("#" * (number > 0) + sheet.markdown() for number, sheet in enumerate(sheets))
     picture = f"\n![{results['title']}](study.png)\n" if (out / "study.png").exists() else ""
@@ -114,148 +123,144 @@ def write(plan: Plan, cells: Cells, out: Path, machine: dict[str, Any]) -> dict[
 
 
 @dataclass
-class Worker:
-    """One process that works on a study."""
+class Runner:
+    """What the engine needs to run the cells of a study."""
 
     plan: Plan
-    cells: Cells
+    grid: Grid
     options: Options
-    data: dict[str, Data] = field(default_factory=dict)  # rows of each column
-    told: str = ""  # what it said last about waiting
+    loaded: dict[str, Data] = field(default_factory=dict)  # rows of each column
+
+    def engine(self, after: Any) -> Engine[Any]:
+        if self.options.retry:
+            self.grid.retry(self.plan.cells)
+        return Engine(self.plan.cells, self.grid, self.run, None, after, self.wanted, quiet=self.options.quiet)
+
+    def wanted(self, cell: StudyCell) -> bool:
+        """Whether --only leaves the cell in. Raises InputError if the snapshot that it needs was never kept."""
+        if isinstance(cell.work, Finetuning):
+            check_snapshot(cell.work.start, self.grid)
+        if self.options.only == "pretrain":
+            return cell.work.kind == "pretrain"
+        if self.options.only == "finetune":
+            needed = (one for one in cell.ancestors if one.work.kind == "pretrain")
+            made = all(self.grid.state(one) == "done" or self.grid.busy(one) for one in needed)
+            return cell.work.kind != "pretrain" and made
+        return True
 
     def read_data(self) -> None:
-        """Read every column's rows, so that a damaged file is found before hours are spent."""
-        for cell in self.plan.cells if self.options.only != "pretrain" else ():
-            if isinstance(cell.work, Finetuning) and self._open(cell):
-                self._rows(cell.work)
+        """Read the rows of all columns, so that a damaged file is found before hours are spent."""
+        if self.options.only == "pretrain":
+            return
+        for cell in self.grid.left(self.plan.cells):
+            if isinstance(cell.work, Finetuning) and self.wanted(cell):
+                self.rows(cell.work)
 
-    def work(self, after: Callable[[], object]) -> bool:
-        """Run cells until none is left for this process; `after` is called when one is finished. False if stopped."""
-        for cell in self.plan.cells:  # whose process was killed before it could tidy up
-            if self.cells.state(cell) == "done" and self._is_untidy(cell):
-                with self.cells.claimed(cell) as mine:
-                    if mine:
-                        self._tidy(cell, self.cells.place(cell))
-        for cell in self.plan.cells if self.options.retry else ():
-            with self.cells.claimed(cell) as mine:
-                if mine:
-                    self.cells.retry(cell)
-        while left := [cell for cell in self.plan.cells if self._open(cell)]:
-            ran = self._next(left)
-            if ran is None:
-                return False
-            if ran:
-                after()
-            elif all(self.cells.busy(cell) for cell in left):
-                break
-            else:
-                self._wait(left)
-        return True
+    def rows(self, work: Finetuning) -> Data:
+        """The rows of a column, which are read once."""
+        assert self.plan.inputs.data is not None  # the plan has checked it
+        name = work.column.name
+        if name not in self.loaded:
+            self.loaded[name] = read_rows(work, self.plan.inputs.data)
+        return self.loaded[name]
 
-    def _open(self, cell: Cell) -> bool:
-        """Whether it is to be run, now or when what it needs is there."""
-        only, cells = self.options.only, self.cells
-        if cells.state(cell) in ("done", "failed") or cells.failure(cell):
-            return False
-        if only == "pretrain":
-            return cell.kind == "pretrain"
-        if only == "finetune":
-            return cell.kind != "pretrain" and all(
-                cells.state(one) == "done" or cells.busy(one) for one in cell.before if one.kind == "pretrain"
-            )
-        return True
-
-    def _next(self, left: list[Cell]) -> bool | None:
-        """Run the first cell that can be run and that nobody else has; False if there is none, None if stopped."""
-        for cell in left:
-            if any(self.cells.state(one) != "done" for one in cell.needs):
-                continue
-            with self.cells.claimed(cell) as mine:
-                if mine and self.cells.state(cell) in ("part", "missing"):
-                    if isinstance(cell.work, Finetuning):
-                        check_start(cell.work.start, self.cells)
-                    return self._run(cell)
-        return False
-
-    def _run(self, cell: Cell) -> bool | None:
-        """Run a claimed cell; a failure is marked, so that the others go on. None if it was stopped."""
-        place, all_cells = self.cells.place(cell), self.plan.cells
-        done = sum(self.cells.state(one) in ("done", "failed") for one in all_cells)
-        self._say(f"[{done + 1}/{len(all_cells)}] {cell.told} ({place})")
-        self.cells.describe(cell, self.options.keep_models)
-        try:
-            results = self._results(cell, place)
-        except (OSError, NotWritten):  # a full disk is nothing of this cell's
-            raise
-        except Exception as error:
-            message = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-            if not isinstance(error, InputError):
-                traceback.print_exc()
-            print(f"{cell.told} failed: {message}", file=sys.stderr)
-            self.cells.fail(cell, message, "diverged" if isinstance(error, Diverged) else "failed")
-            return True
-        if results is None:
-            return None
-        self._tidy(cell, place)
-        return True
-
-    def _results(self, cell: Cell, place: Path) -> dict[str, Any] | None:
-        work, quiet = cell.work, self.options.quiet
-        if isinstance(work, PretrainConfig):
-            corpus = self.plan.sources.corpus
-            assert corpus is not None  # the plan has made sure
-            return pretrain(work, corpus, place, quiet=quiet)
-        if isinstance(work, Finetuning):
-            return finetune(work.config, work.task, self._rows(work), self._folder(work.start), place, quiet)
-        shutil.rmtree(place / "model", ignore_errors=True)
-        left, right = (self._folder(start) for start in work)
-        concatenate(left, right, place / "model")
-        results = {"kind": "concat", "seconds": 0.0}
-        write_json(place / "results.json", results)
+    def run(self, cell: StudyCell) -> dict[str, Any] | None:
+        """Run or resume a cell; returns its results, None if it was stopped."""
+        describe(cell, self.grid, self.options.keep_models)
+        results = self._results(cell)
+        if results is not None:
+            self._tidy(cell, self.options.keep_models)
         return results
 
-    def _folder(self, start: Start) -> Path:
-        return find_model(self.cells.folder / start.folder)
+    def _results(self, cell: StudyCell) -> dict[str, Any] | None:
+        work, path, quiet = cell.work, self.grid.path(cell), self.options.quiet
+        if isinstance(work, Pretraining):
+            assert self.plan.inputs.corpus is not None  # the plan has checked it
+            return pretrain(work.config, self.plan.inputs.corpus, path, quiet=quiet)
+        if isinstance(work, Finetuning):
+            model = find_model(work.start.path(self.grid))
+            return finetune(work.config, work.task, self.rows(work), model, path, quiet)
+        return self._concatenate(work, path)
 
-    def _rows(self, work: Finetuning) -> Data:
-        """The rows of a column, read once."""
-        assert self.plan.sources.data is not None
-        name = work.column.name
-        if name not in self.data:
-            self.data[name] = read_rows(work, self.plan.sources.data)
-        return self.data[name]
+    def _concatenate(self, work: Concatenation, path: Path) -> dict[str, Any]:
+        shutil.rmtree(path / "model", ignore_errors=True)
+        left, right = (find_model(model.path(self.grid)) for model in (work.left, work.right))
+        concatenate(left, right, path / "model")
+        results = {"kind": "concat", "seconds": 0.0}
+        write_json(path / "results.json", results)
+        return results
 
-    def _is_untidy(self, cell: Cell) -> bool:
-        """Whether a finished cell still has what its run was to remove."""
-        place = self.cells.place(cell)
-        bulky = cell.kind == "finetune" and any((place / name).exists() for name in BULKY)
-        return (place / "state").exists() or (bulky and not self.cells.keeps_model(cell))
+    def tidy_finished(self) -> None:
+        """Tidy finished cells whose processes were killed before they could do so."""
+        for cell in self.plan.cells:
+            path, keep = self.grid.path(cell), keeps_model(cell, self.grid)
+            bulky = cell.work.kind == "finetune" and not keep and any((path / name).exists() for name in BULKY)
+            if self.grid.state(cell) == "done" and (bulky or (path / "state").exists()):
+                with self.grid.claimed(cell) as mine:
+                    if mine:
+                        self._tidy(cell, keep or self.options.keep_models)
 
-    def _tidy(self, cell: Cell, place: Path) -> None:
-        """Remove what nobody needs of a finished run, so that hundreds of them stay small."""
-        shutil.rmtree(place / "state", ignore_errors=True)
-        if cell.kind != "finetune" or self.options.keep_models:
+    def _tidy(self, cell: StudyCell, keep_models: bool) -> None:
+        """Remove what nobody needs of a finished run, so that hundreds of runs stay small."""
+        path = self.grid.path(cell)
+        shutil.rmtree(path / "state", ignore_errors=True)
+        if cell.work.kind != "finetune" or keep_models:
             return
         for name in BULKY:
-            path = place / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-    def _wait(self, left: list[Cell]) -> None:
-        busy = ", ".join(cell.told for cell in left if self.cells.busy(cell))
-        if busy and busy != self.told:
-            self._say(f"waiting for what other processes work on: {busy}")
-            self.told = busy
-        time.sleep(PAUSE)
-
-    def _say(self, text: str) -> None:
-        if not self.options.quiet:
-            print(text, file=sys.stderr)
+            bulky = path / name
+            shutil.rmtree(bulky) if bulky.is_dir() else bulky.unlink(missing_ok=True)
 
 
-def alone() -> None:
-    """Raises InputError under torchrun: the processes of a study share its cells, not one cell."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError(
-            "a study is not run by torchrun: start it several times on the same --out, a GPU or a core each, and each "
-            "process takes cells of its own"
-        )
+# ---- --dry-run
+
+
+def show_cells(plan: Plan, folder: Path) -> None:
+    """Print the cells in the order of work, and about how long what is left takes one process."""
+    grid = Grid(folder)
+    estimate = Estimate(plan, grid)
+    rows, left, unknown = [], 0.0, 0
+    for cell in plan.cells:
+        state = "busy" if grid.busy(cell) else grid.state(cell)
+        seconds = estimate.left(cell)
+        left, unknown = left + (seconds or 0), unknown + (seconds is None)
+        spent = (results_of(cell, grid) or {}).get("seconds")
+        times = ["" if s is None else duration(s) for s in (spent, None if state == "done" else seconds)]
+        rows.append((cell.title, state, *times))
+    header = ("run", "state", "took", "left, about")
+    Sheet(f"{plan.study.title}: {len(plan.cells)} runs", header, rows).show()
+    without = f", and {unknown} runs without an estimate: no similar run is finished yet" if unknown else ""
+    print(f"left: about {duration(left)} of one process{without}", file=sys.stderr)
+
+
+class Estimate:
+    """Estimates times from finished cells: of pre-training by operations, of fine-tuning by column."""
+
+    def __init__(self, plan: Plan, grid: Grid):
+        self.grid = grid
+        self.rates: list[float] = []  # seconds an operation
+        self.columns: dict[str, list[float]] = {}
+        for cell in plan.cells:
+            results = results_of(cell, grid)
+            if results and isinstance(cell.work, Pretraining):
+                self.rates.append(results["seconds"] / _operations(cell.work.config, results["tokens"]))
+            elif results and isinstance(cell.work, Finetuning):
+                self.columns.setdefault(cell.work.column.name, []).append(results["seconds"])
+
+    def left(self, cell: StudyCell) -> float | None:
+        """Seconds that the cell will still take: 0 if it is finished or has failed, None without an estimate."""
+        if results_of(cell, self.grid) or self.grid.failure(cell) or cell.work.kind == "concat":
+            return 0.0
+        if (self.grid.path(cell) / LOG).exists():
+            records = [record for record in read_log(self.grid.path(cell)) if "left" in record]
+            if records:
+                return float(records[-1]["left"])
+        if isinstance(cell.work, Finetuning):
+            known = self.columns.get(cell.work.column.name)
+            return statistics.fmean(known) if known else None
+        if isinstance(cell.work, Pretraining) and self.rates and cell.work.config.loop.tokens:
+            return statistics.fmean(self.rates) * _operations(cell.work.config, cell.work.config.loop.tokens)
+        return None
+
+
+def _operations(config: PretrainConfig, tokens: float) -> float:
+    return useful_flops(config) * tokens

@@ -1,0 +1,245 @@
+"""The engine of all grids of runs: studies, sweeps, suites and the demo's comparison.
+
+A cell is one run with a folder of its own. What its run does, the caller knows: the engine is handed cells, which may
+need others, and a function that runs one. It claims, runs and resumes them, and records failures. Several processes
+that work on the same folder share its cells; another scheduler would replace `Engine` and keep `Cell` and `Grid`.
+
+    FOLDER/NAME/results.json    the cell is finished
+    FOLDER/NAME/failed.json     the cell diverged or failed, and why
+    FOLDER/NAME/state/          the cell was begun; running it again resumes it
+    FOLDER/locks/*.lock         held by the process that runs a cell; the lock dies with its process
+"""
+
+import contextlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import torch
+
+from ..files import Diverged, InputError, NotWritten, held, write_json
+from ..reporting.run_files import RESULTS, read_results
+from ..training.machine import World
+
+Work = TypeVar("Work")
+CellState = Literal["done", "failed", "part", "missing"]  # part: begun and not finished
+PAUSE = 5.0  # seconds between looks at what other processes have finished
+ONE_PROCESS = World(0, 1, torch.device("cpu"))
+
+
+@dataclass(frozen=True)
+class Cell(Generic[Work]):
+    """One run of a grid."""
+
+    name: str  # its folder inside the grid's folder; may have slashes
+    title: str  # what it is, for people
+    work: Work  # what the caller's function needs to run it
+    needs: tuple["Cell[Work]", ...] = ()  # cells that must be finished first
+    older_name: str = ""  # the name that an earlier version gave its folder, which is used if it exists
+
+    @property
+    def ancestors(self) -> "list[Cell[Work]]":
+        """All cells that must be finished before it can run, in the order of work; some may come twice."""
+        return [one for cell in self.needs for one in (*cell.ancestors, cell)]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The folder of all cells, and what its files say about each."""
+
+    folder: Path
+
+    def name(self, cell: Cell[Any]) -> str:
+        """The name of the cell's folder."""
+        older = cell.older_name
+        return older if older and (self.folder / older).exists() else cell.name
+
+    def path(self, cell: Cell[Any]) -> Path:
+        return self.folder / self.name(cell)
+
+    def state(self, cell: Cell[Any]) -> CellState:
+        path = self.path(cell)
+        if (path / RESULTS).exists():
+            return "done"
+        if (path / "failed.json").exists():
+            return "failed"
+        return "part" if (path / "state").exists() else "missing"
+
+    def failure(self, cell: Cell[Any]) -> dict[str, str]:
+        """Why there are no results: `outcome` and `message` of the cell or of one that it needs. {} if none failed."""
+        for one in cell.needs:
+            if failure := self.failure(one):
+                return failure
+        path = self.path(cell) / "failed.json"
+        if self.state(cell) != "failed":
+            return {}
+        try:
+            return dict(read_results(path, {"outcome": str, "message": str}, "remove the file to run the cell again"))
+        except InputError:
+            if path.exists():
+                raise
+            return {}  # another process has removed it, to run the cell again
+
+    def left(self, cells: Sequence[Cell[Work]]) -> list[Cell[Work]]:
+        """The cells that are neither finished nor failed."""
+        return [cell for cell in cells if self.state(cell) in ("part", "missing") and not self.failure(cell)]
+
+    def failures(self, cells: Sequence[Cell[Work]]) -> list[tuple[Cell[Work], dict[str, str]]]:
+        """The cells that failed themselves, each with its `outcome` and `message`."""
+        failed = (cell for cell in cells if self.state(cell) == "failed")
+        return [(cell, failure) for cell in failed if (failure := self.failure(cell))]
+
+    def results(self, cell: Cell[Any], form: dict[str, Any]) -> dict[str, Any] | None:
+        """The results of a finished cell, else None. Raises InputError if they do not fit `form`."""
+        path = self.path(cell) / RESULTS
+        if not path.exists():
+            return None
+        repair = f"these are the results of {cell.title!r}: remove the folder to run it again"
+        found: dict[str, Any] = read_results(path, form, repair)
+        return found
+
+    @contextlib.contextmanager
+    def claimed(self, cell: Cell[Any]) -> Iterator[bool]:
+        """Whether this process may work on the cell; the claim ends with the block, or with the process."""
+        lock = self._lock(cell)
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with held(lock) as mine:
+            yield mine
+
+    def busy(self, cell: Cell[Any]) -> bool:
+        """Whether a process works on the cell at this moment.
+
+        Of two processes that ask at the same instant one may get True. The other gets False and claims the cell.
+        """
+        if not self._lock(cell).exists():
+            return False
+        with held(self._lock(cell)) as free:
+            return not free
+
+    def _lock(self, cell: Cell[Any]) -> Path:
+        return self.folder / "locks" / f"{self.name(cell).replace('/', '-')}.lock"
+
+    def fail(self, cell: Cell[Any], message: str, outcome: Literal["diverged", "failed"]) -> None:
+        """Record that the cell has no results, and why."""
+        self.path(cell).mkdir(parents=True, exist_ok=True)
+        write_json(self.path(cell) / "failed.json", {"outcome": outcome, "message": message})
+
+    def retry(self, cells: Sequence[Cell[Any]]) -> None:
+        """Let cells that failed be run again."""
+        for cell in cells:
+            if self.state(cell) == "failed":
+                with self.claimed(cell) as mine:
+                    if mine:
+                        (self.path(cell) / "failed.json").unlink(missing_ok=True)
+
+
+@dataclass
+class Engine(Generic[Work]):
+    """One process, or the processes of one torchrun, at work on a grid."""
+
+    cells: Sequence[Cell[Work]]  # in the order of work
+    grid: Grid
+    run: Callable[[Cell[Work]], object]  # runs or resumes a cell; returns None if it was stopped
+    verify: Callable[[Cell[Work]], object] | None = None  # called once for each finished cell that was not run here
+    after: Callable[[Cell[Work]], object] = lambda cell: None  # called when a cell is finished, verified or has failed
+    wanted: Callable[[Cell[Work]], bool] = lambda cell: True  # whether to run it now; may raise InputError
+    world: World = ONE_PROCESS
+    quiet: bool = False
+    _seen: set[str] = field(default_factory=set)  # finished cells that were run or verified here
+    _waiting_for: str = ""  # what the last message about waiting named
+
+    def work(self) -> bool:
+        """Run cells until none is left for this process. Returns whether no run was stopped.
+
+        A cell that fails is recorded, and the others go on. OSError and NotWritten (a full disk) are raised: they are
+        no fault of the cell.
+        """
+        with contextlib.ExitStack() as claim:
+            while (found := self.world.ask_first(lambda: self._next(claim))) is not None:
+                number, finished = found
+                cell = self.cells[number]
+                if finished and self.verify:
+                    self.verify(cell)
+                elif not self._run(cell):
+                    return False
+                self._seen.add(cell.name)
+                claim.close()
+                if self.world.main:
+                    self.after(cell)
+        return True
+
+    def is_open(self, cell: Cell[Work]) -> bool:
+        """Whether the cell is to be run, now or when the cells that it needs are finished."""
+        grid = self.grid
+        return grid.state(cell) not in ("done", "failed") and not grid.failure(cell) and self.wanted(cell)
+
+    def _next(self, claim: contextlib.ExitStack) -> tuple[int, bool] | None:
+        """The number of the next cell and whether it is finished already; None if nothing is left for this process.
+
+        An unfinished cell is claimed until `claim` is closed.
+        """
+        while True:
+            left = []
+            for number, cell in enumerate(self.cells):
+                if self.grid.state(cell) == "done":
+                    if self.verify and cell.name not in self._seen:
+                        return number, True
+                elif self.is_open(cell):
+                    left.append(cell)
+                    if self._claim(cell, claim):
+                        return number, False
+            if all(self.grid.busy(cell) for cell in left):
+                return None
+            self._wait(left)
+
+    def _claim(self, cell: Cell[Work], claim: contextlib.ExitStack) -> bool:
+        """Claim a cell that can run now; False if another process has it."""
+        if any(self.grid.state(one) != "done" for one in cell.needs):
+            return False
+        if claim.enter_context(self.grid.claimed(cell)) and self.grid.state(cell) in ("part", "missing"):
+            return True
+        claim.close()
+        return False
+
+    def _run(self, cell: Cell[Work]) -> bool:
+        """Run a claimed cell and record a failure. Returns False if the run was stopped."""
+        if self.world.main and not self.quiet:
+            ended = sum(self.grid.state(one) in ("done", "failed") for one in self.cells)
+            print(f"[{ended + 1}/{len(self.cells)}] {cell.title} ({self.grid.path(cell)})", file=sys.stderr)
+        try:
+            return self.run(cell) is not None
+        except (OSError, NotWritten):
+            raise
+        except Exception as error:
+            known = isinstance(error, InputError)
+            if self.world.size > 1 and not known:
+                raise  # perhaps in this process alone: the others would wait for it
+            if self.world.main:
+                if not known:
+                    traceback.print_exc()
+                message = str(error) if known else f"{type(error).__name__}: {error}"
+                print(f"{cell.title} failed: {message}", file=sys.stderr)
+                self.grid.fail(cell, message, "diverged" if isinstance(error, Diverged) else "failed")
+            return True
+
+    def _wait(self, left: Sequence[Cell[Work]]) -> None:
+        """Wait for cells of other processes, which cells that are left need."""
+        busy = ", ".join(cell.title for cell in left if self.grid.busy(cell))
+        if busy and busy != self._waiting_for and not self.quiet:
+            print(f"waiting for other processes, which run: {busy}", file=sys.stderr)
+        self._waiting_for = busy or self._waiting_for
+        time.sleep(PAUSE)
+
+
+def refuse_torchrun(what: str) -> None:
+    """Raises InputError under torchrun, for a grid whose processes share its cells and not one cell."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError(
+            f"torchrun cannot run {what}; start the command several times on the same --out, a GPU or a core each, and "
+            "each process takes cells of its own"
+        )

@@ -21,7 +21,7 @@ from bertworks.inference.predictor import CHUNK, Predictor, _chunks
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Example
 from bertworks.tasks.choice import Choice
-from bertworks.tasks.long_texts import windows_of
+from bertworks.tasks.classification import prepare_windows
 from bertworks.tasks.tagging import from_texts
 from bertworks.tasks.tags import chunks
 from bertworks.tokenizer import Tokenizer
@@ -83,9 +83,9 @@ def test_windows_of_a_long_text_cover_it(pretrained, length):
     tokenizer = load_tokenizer(pretrained)
     text = " ".join("abcdefghijklmnopqrstuvwxyz"[i % 26] for i in range(length))
     ids = tokenizer.encode(text).ids[1:-1]
-    inputs, owner = windows_of(tokenizer, ["good", text], 16)
+    inputs, windows = prepare_windows(tokenizer, ["good", text], 16)
     parts = [inputs.ids[a + 1 : b - 1].tolist() for a, b in itertools.pairwise(inputs.edges)][1:]
-    assert owner.tolist() == [0] + [1] * len(parts) and inputs.lengths.max() <= 16
+    assert windows.text.tolist() == [0] + [1] * len(parts) and inputs.lengths.max() <= 16
     places = [next(i for i in range(len(ids) + 1) if ids[i : i + len(part)] == part) for part in parts]
     assert places[0] == 0 and parts[-1] == ids[max(0, len(ids) - 14) :]
     if 14 < length < 26:  # each letter once: one window after the other, overlapping by a quarter at least

@@ -12,10 +12,10 @@ from torch.nn import functional as F
 
 from bertworks.tasks.answers import NOTHING_FOUND, Answer, Answers, Decoder, PlainWords, final_text
 from bertworks.tasks.base import Limits
+from bertworks.tasks.contexts import WORD
 from bertworks.tasks.questions import read
 from bertworks.tasks.span import SPAN, SpanRows, prepare
 from bertworks.tasks.squad import KORQUAD, SQUAD, SQUAD1, SQUAD2
-from bertworks.tasks.windows import WORD
 from bertworks.tokenizer import Tokenizer
 from support.shared_data import shared
 from support.span_data import KOREAN, SETTINGS, WORDS, ask, one_hot, recorded, recorded_rows, tokenizer_of
@@ -39,7 +39,7 @@ def recorded_answers(setting: str, version_2: bool, limits: Limits) -> tuple[Spa
     rows, stored = recorded_rows(setting, limits), np.load(shared(f"oracle/squad/logits_{setting}.npz"))
     scores = np.stack([stored["start_logits"], stored["end_logits"]], -1)  # (W, max_seq_length, 2)
     edges = np.arange(len(scores) + 1) * scores.shape[1]
-    decoder = Decoder(rows.contexts, rows.windows, rows.tokenizer, rows.limits)
+    decoder = Decoder(rows.contexts, rows.context, rows.windows, rows.offset, rows.tokenizer, rows.limits)
     return rows, list(decoder.decode(scores.reshape(-1, 2), edges, version_2))
 
 

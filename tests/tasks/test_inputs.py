@@ -1,13 +1,17 @@
 """Features against the original's (run_classifier.py), padding, order of examples."""
 
+import dataclasses
 import gzip
 import json
 
 import numpy as np
 import pytest
+import torch
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Example, Limits, Task
+from bertworks.tasks.choice import Choice
+from bertworks.tasks.choice import prepare as prepare_choices
 from bertworks.tasks.classification import prepare
 from bertworks.tasks.inputs import Inputs, Order
 from bertworks.tokenizer import Tokenizer
@@ -60,27 +64,27 @@ def test_no_examples_no_labels_and_an_unknown_one(tokenizer):
         featurise(tokenizer, [Example("a", None, "y", 7)], ("x",), 8)
 
 
-@pytest.mark.parametrize(("examples", "size", "window"), [(100, 8, 16), (96, 8, 4), (5, 8, 16), (37, 10, 1)])
-def test_every_epoch_reads_every_example_once(examples, size, window):
+@pytest.mark.parametrize(("examples", "size", "group"), [(100, 8, 16), (96, 8, 4), (5, 8, 16), (37, 10, 1)])
+def test_every_epoch_reads_every_example_once(examples, size, group):
     lengths = np.random.default_rng(0).integers(3, 40, examples)
     updates = 3 * examples // size
-    order = Order(lengths, size, updates, seed=1, window=window)
+    order = Order(lengths, size, updates, seed=1, group=group)
     rows = np.concatenate([order.rows(update) for update in range(updates)])
     read = np.bincount(rows, minlength=examples)
     assert read.min() >= updates * size // examples and read.max() <= 3
     assert len(rows) == updates * size > 3 * examples - size  # an incomplete last batch is left out
-    again = Order(lengths, size, updates, seed=1, window=window)  # any update, in any order
+    again = Order(lengths, size, updates, seed=1, group=group)  # any update, in any order
     assert all(np.array_equal(again.rows(u), rows[u * size : (u + 1) * size]) for u in reversed(range(updates)))
-    other = Order(lengths, size, updates, seed=2, window=window)
+    other = Order(lengths, size, updates, seed=2, group=group)
     assert not np.array_equal(other.rows(0), order.rows(0))
 
 
 def test_batches_hold_similar_lengths():
     lengths = np.random.default_rng(0).integers(3, 128, 4096)
     cells = {}
-    for window in (1, 16):
-        order = Order(lengths, 32, 128, seed=1, window=window)
-        cells[window] = sum(32 * lengths[order.rows(update)].max() for update in range(128))
+    for group in (1, 16):
+        order = Order(lengths, 32, 128, seed=1, group=group)
+        cells[group] = sum(32 * lengths[order.rows(update)].max() for update in range(128))
     assert cells[16] < 1.1 * lengths.sum() < 1.7 * lengths.sum() < cells[1]
 
 
@@ -88,3 +92,30 @@ def test_batches_by_length_cover_everything(tokenizer):
     inputs = featurise(tokenizer, [Example("a " * n) for n in (3, 9, 1, 5, 7)], (), 32)
     batches = list(inputs.by_length(2))
     assert [rows.tolist() for rows in batches] == [[1, 4], [3, 0], [2]]
+
+
+def test_batches_by_tokens_stay_within_their_number(tokenizer):
+    inputs = featurise(tokenizer, [Example("a " * n) for n in (3, 9, 1, 60, 7, 30)], (), 64)
+    batches = list(inputs.by_length(tokens=64))
+    assert [rows.tolist() for rows in batches] == [[3], [5, 1], [4, 0, 2]]
+    assert all(len(rows) * inputs.padded_length(rows) <= 64 for rows in batches)
+
+
+def test_inputs_of_several_requests_share_a_pass(tokenizer):
+    """Each sequence is the one it was, whatever lies beside it, and each part gets its own scores back."""
+    one = featurise(tokenizer, [Example("a b", "c"), Example("d")], (), 32)
+    task = Task("t", kind="choice", choices=("x", "y"))
+    other = prepare_choices(tokenizer, [Choice("a b c", ("d e", "f g h"))], task, Limits(max_seq_length=48)).inputs
+    both = Inputs.concat([one, other])
+    assert len(both) == 4 and both.limit == 48
+    for number, (part, row) in enumerate([(one, 0), (one, 1), (other, 0), (other, 1)]):
+        sequence = part.sequences(np.array([0]))[row] if part is other else row
+        begin, end = part.edges[sequence : sequence + 2]
+        assert both.ids[slice(*both.edges[number : number + 2])].tolist() == part.ids[begin:end].tolist()
+        assert both.first[number] == part.first[sequence]
+    first, second = Inputs.split(torch.arange(4.0)[:, None], [one, other], by_token=False)
+    assert first.flatten().tolist() == [0, 1] and second.flatten().tolist() == [2, 3]
+    tokens = torch.arange(len(both.ids))[:, None]
+    assert [len(part) for part in Inputs.split(tokens, [one, other], by_token=True)] == [len(one.ids), len(other.ids)]
+    with pytest.raises(ValueError, match="same tokenizer"):
+        Inputs.concat([one, dataclasses.replace(other, pad_id=one.pad_id + 1)])

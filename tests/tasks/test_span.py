@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
+from bertworks.tasks.contexts import tokenize_contexts
 from bertworks.tasks.questions import Question, read
+from bertworks.tasks.sequences import strided_windows
 from bertworks.tasks.span import SpanRows, prepare
 from bertworks.tasks.squad import KORQUAD, SQUAD1, SQUAD2
-from bertworks.tasks.windows import cut_windows, tokenize_contexts
 from bertworks.tokenizer import Tokenizer
 from support.shared_data import needs_shared, shared
 from support.span_data import SETTINGS, WORDS, ask, recorded, recorded_rows, tokenizer_of
@@ -44,13 +45,13 @@ def test_windows_and_places_equal_the_original(setting: str) -> None:
     windows, contexts = rows.windows, rows.contexts
     assert len(rows.inputs) == len(expected) and not rows.skipped
     for w, feature in enumerate(expected):
-        first, context = feature["first_doc_position"], windows.context[w]
+        first, context = feature["first_doc_position"], rows.context[windows.text[w]]
         begin = contexts.edges[context] + windows.start[w]
-        words = contexts.word[begin : begin + windows.count[w]] - contexts.word_edges[context]
+        words = contexts.word[begin : begin + windows.length[w]] - contexts.word_edges[context]
         best = windows.max_context[windows.edges[w] : windows.edges[w + 1]]
-        assert rows.questions[windows.question[w]].id == feature["qas_id"]
+        assert rows.questions[windows.text[w]].id == feature["qas_id"]
         assert " ".join(tokens_of(rows, w)) == feature["tokens"]
-        assert (rows.inputs.first[w], windows.first[w]) == (first, first)
+        assert (rows.inputs.first[w], rows.offset[w]) == (first, first)
         assert words.tolist() == feature["token_to_orig_map"]
         assert "".join("01"[int(flag)] for flag in best) == feature["token_is_max_context"]
         assert rows.inputs.labels[w].tolist() == [feature["start_position"], feature["end_position"]]
@@ -68,8 +69,8 @@ def test_windows_and_places_equal_the_original(setting: str) -> None:
 )
 def test_windows_equal_plain_python(cases: list[tuple[int, int]], limit: int, stride: int) -> None:
     lengths, queries = np.array(cases).T
-    windows = cut_windows(lengths, np.arange(len(cases)), queries, limit, stride)
-    assert (windows.first + windows.count + 1 <= limit).all()
+    windows = strided_windows(lengths, limit - queries - 3, stride)
+    assert (windows.length <= (limit - queries - 3)[windows.text]).all()
     expected, best = [], []
     for number, (length, query) in enumerate(cases):
         spans, start, room = [], 0, limit - query - 3
@@ -78,13 +79,13 @@ def test_windows_equal_plain_python(cases: list[tuple[int, int]], limit: int, st
             if sum(spans[-1]) == length:
                 break
             start += min(room, stride)
-        expected += [(number, query + 2, *span) for span in spans]
+        expected += [(number, *span) for span in spans]
         for start, count in spans:
             for place in range(start, start + count):
                 shown = [(a, n) for a, n in spans if a <= place < a + n]
                 worth = [min(place - a, a + n - 1 - place) + 0.01 * n for a, n in shown]
                 best.append(shown[worth.index(max(worth))] == (start, count))
-    found = np.stack([windows.question, windows.first, windows.start, windows.count], 1)
+    found = np.stack([windows.text, windows.start, windows.length], 1)
     assert found.tolist() == [list(row) for row in expected]
     assert windows.max_context.tolist() == best
 

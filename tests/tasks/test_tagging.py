@@ -104,7 +104,7 @@ def test_the_first_piece_of_a_word_has_its_tag(tokenizer: Tokenizer):
         "[SEP]",
     ]
     assert rows.inputs.labels.tolist() == [-100, 0, -100, 1, -100, 2, 0, -100, -100, -100]
-    assert rows.place.tolist() == [1, 3, 5, 6] and rows.begins.all()
+    assert rows.position.tolist() == [1, 3, 5, 6] and rows.begins.all()
     assert rows.inputs.edges.tolist() == [0, 10] and rows.inputs.first.tolist() == [10]
     assert rows.inputs.token_labels and rows.inputs.truncation() == {"examples": 0, "tokens": 0}
 
@@ -119,7 +119,7 @@ def test_characters_that_share_a_piece_share_its_answer(tokenizer: Tokenizer):
     rows = made(tokenizer, [letters("한국은 new", "B-LOC I-LOC O O B-LOC I-LOC I-LOC")], CHARACTERS)
     assert pieces(tokenizer, rows.inputs.ids) == ["[CLS]", "한국", "##은", "new", "[SEP]"]
     assert rows.inputs.labels.tolist() == [-100, 1, 0, 1, -100]
-    assert rows.place.tolist() == [1, 1, 2, -1, 3, 3, 3]
+    assert rows.position.tolist() == [1, 1, 2, -1, 3, 3, 3]
     ((tags, _),) = rows.decode(gold_scores(rows))
     assert tags == ["B-LOC", "I-LOC", "O", "O", "B-LOC", "I-LOC", "I-LOC"]
     ((tags, _),) = rows.decode(scores_for(rows, {1: "I-LOC", 2: "I-LOC", 3: "I-LOC"}))
@@ -128,8 +128,8 @@ def test_characters_that_share_a_piece_share_its_answer(tokenizer: Tokenizer):
 
 def test_a_piece_across_the_border_of_an_entity_has_the_tag_of_its_first_character(tokenizer: Tokenizer):
     rows = made(tokenizer, [letters("한국은", "B-LOC O O"), letters("한국은", "O B-LOC I-LOC")], CHARACTERS)
-    assert rows.inputs.labels[rows.place[[0, 2]]].tolist() == [1, 0]
-    assert rows.inputs.labels[rows.place[[3, 5]]].tolist() == [0, 2]
+    assert rows.inputs.labels[rows.position[[0, 2]]].tolist() == [1, 0]
+    assert rows.inputs.labels[rows.position[[3, 5]]].tolist() == [0, 2]
     judged = rows.judge(gold_scores(rows))
     assert judged.files["predictions.jsonl"][0]["predicted"] == ["B-LOC", "I-LOC", "O"]
     assert judged.metrics["f1"] == 0 and judged.metrics["accuracy"] == 4 / 6
@@ -151,7 +151,7 @@ def test_a_unit_without_a_piece_is_inside_what_goes_on_around_it(
 ):
     task = replace(CHARACTERS, labels=("O", "B-LOC", "I-LOC", "B-PER", "I-PER"))
     rows = made(tokenizer, [letters("new  york"), letters(" a "), letters(" ")], task)
-    assert rows.place.tolist() == [1, 1, 1, -1, -1, 2, 2, 2, 2, -1, 3, -1, -1]
+    assert rows.position.tolist() == [1, 1, 1, -1, -1, 2, 2, 2, 2, -1, 3, -1, -1]
     first, second, third = (tags for tags, _ in rows.decode(scores_for(rows, {1: left, 2: right, 3: "I-LOC"})))
     assert first[3:5] == [expected, expected]
     assert second == ["O", "I-LOC", "O"] and third == ["O"]
@@ -159,7 +159,7 @@ def test_a_unit_without_a_piece_is_inside_what_goes_on_around_it(
 
 def test_words_without_a_piece_are_o(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("\u200b new \u200b york", "O B-LOC I-LOC I-LOC"), words("\u200b", "B-LOC")])
-    assert rows.place.tolist() == [-1, 1, -1, 2, -1]
+    assert rows.position.tolist() == [-1, 1, -1, 2, -1]
     assert [tags for tags, _ in rows.decode(gold_scores(rows))] == [["O", "B-LOC", "I-LOC", "I-LOC"], ["O"]]
     assert rows.judge(gold_scores(rows)).metrics["recall"] == 0.5  # what cannot be found is missed, not left out
 
@@ -170,7 +170,7 @@ def test_combining_characters(tokenizer: Tokenizer, tmp_path: Path):
     text = "ny\u0301 a\u0301\u0302."  # the accents are dropped: y with one at the end of a word, a with two
     rows = made(uncased, [letters(text, "B-LOC I-LOC I-LOC O O O O O")], CHARACTERS)
     assert pieces(uncased, rows.inputs.ids) == ["[CLS]", "n", "##y", "a", ".", "[SEP]"]
-    assert rows.place.tolist() == [1, 2, 2, -1, 3, 3, 3, 4]
+    assert rows.position.tolist() == [1, 2, 2, -1, 3, 3, 3, 4]
     assert rows.judge(gold_scores(rows)).metrics["f1"] == 1
     (row,) = from_texts(uncased, [text])
     assert [text[a:b] for a, b in row.units] == ["ny\u0301", "a\u0301\u0302", "."]
@@ -182,7 +182,7 @@ def test_decomposed_hangul_has_its_own_offsets():
         (row,) = from_texts(tokenizer, [text])
         assert [text[a:b] for a, b in row.units] == text.split()
         rows = made(tokenizer, [letters(text)], CHARACTERS)
-        assert len(rows.inputs.ids) == 9 and rows.place[-1] == 7 and rows.place[-2] == -1
+        assert len(rows.inputs.ids) == 9 and rows.position[-1] == 7 and rows.position[-2] == -1
         syllables = len(text) == 4  # the pieces of a syllable answer for each of its letters
         assert rows.begins.tolist() == [*([True] if syllables else [True, False, False]) * 2, False, True]
 
@@ -228,11 +228,11 @@ def test_every_unit_is_labelled_once_where_it_stands_deepest(
     tokenizer: Tokenizer, lengths: list[list[int]], limit: int
 ):
     rows = made(tokenizer, sentence_rows(lengths), length=limit)
-    assert (rows.inputs.labels >= 0).sum() == len(rows.place) == sum(map(sum, lengths))
-    assert (np.diff(rows.place) > 0).all() and (np.diff(rows.inputs.edges) <= limit).all()
+    assert (rows.inputs.labels >= 0).sum() == len(rows.position) == sum(map(sum, lengths))
+    assert (np.diff(rows.position) > 0).all() and (np.diff(rows.inputs.edges) <= limit).all()
     told = [row.text[a:b] for row in rows.rows for a, b in row.units]
-    assert pieces(tokenizer, rows.inputs.ids[rows.place]) == told
-    window = np.searchsorted(rows.inputs.edges, rows.place, "right") - 1  # of each unit
+    assert pieces(tokenizer, rows.inputs.ids[rows.position]) == told
+    window = np.searchsorted(rows.inputs.edges, rows.position, "right") - 1  # of each unit
     room, at, before = limit - 2, 0, set[int]()
     for sentences in lengths:
         mine = set(window[at : at + sum(sentences)].tolist())
@@ -336,7 +336,7 @@ def test_entities_of_raw_text(tokenizer: Tokenizer):
     (row,) = from_texts(tokenizer, [text])
     assert [text[a:b] for a, b in row.units] == ["in", "new", "york", ",", "parisian", "."]
     rows = made(tokenizer, [row])
-    assert pieces(tokenizer, rows.inputs.ids[rows.place]) == ["i", "new", "york", ",", "paris", "."]
+    assert pieces(tokenizer, rows.inputs.ids[rows.position]) == ["i", "new", "york", ",", "paris", "."]
     scores = scores_for(rows, {3: "B-LOC", 4: "I-LOC", 6: "I-LOC"}, sure=1.0)
     scores[4] *= 3
     ((tags, chances),) = rows.decode(scores)
@@ -551,7 +551,7 @@ def test_the_right_scores_are_perfect_on_conll(length: int):
     rows = read(CONLL2003, shared("data/conll2003") / "eng.testa")
     task = replace(CONLL2003, labels=labels(CONLL2003, rows))
     prepared = made(tokenizer, rows, task, length)
-    assert (prepared.inputs.labels >= 0).sum() == 51362 == len(set(prepared.place.tolist()))
+    assert (prepared.inputs.labels >= 0).sum() == 51362 == len(set(prepared.position.tolist()))
     judged = prepared.judge(gold_scores(prepared))
     assert [judged.metrics[name] for name in TAGGING.metrics] == [1, 1, 1, 1]
     assert judged.predicted == {"O": 42759, "LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842}
@@ -582,7 +582,7 @@ def test_pieces_across_borders_are_all_that_klue_loses():
     prepared = made(tokenizer, rows, task, 128)
     judged = prepared.judge(gold_scores(prepared))
     assert 0.90 < judged.metrics["f1"] < 0.91
-    places = np.split(prepared.place, prepared.edges[1:-1])
+    places = np.split(prepared.position, prepared.edges[1:-1])
     whole = [fits(row.tags or (), place.tolist()) for row, place in zip(rows, places, strict=True)]
     told = [tags for tags, _ in prepared.decode(gold_scores(prepared))]
     gold = [row.tags or () for row in rows]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from bertworks.data.sentences import split_sentences
 from bertworks.files import InputError
-from bertworks.tasks.windows import find_answer, narrow_span, tokenize_contexts
+from bertworks.tasks.contexts import find_answer, narrow_span, tokenize_contexts
 from bertworks.tokenizer import Tokenizer, TokenizerConfig, spiece
 from bertworks.tokenizer.check import check
 from bertworks.tokenizer.spiece import read_model

@@ -20,16 +20,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..batch import IGNORED
 from ..checkpoint.folder import find_model, load_encoder, load_tokenizer
 from ..checkpoint.metadata import input_length
 from ..files import InputError
 from ..model.encoder import Encoder
 from ..model.frozen import for_inference
 from ..model.layer_choice import LayerChoice
-from ..tasks.inputs import Inputs, Rows
+from ..tasks.contexts import Contexts, tokenize_contexts
+from ..tasks.inputs import Inputs
 from ..tasks.rows import texts_or_pairs_of
-from ..tasks.windows import Contexts, Windows, edges_of, stretches, tokenize_contexts
+from ..tasks.sequences import Frames, Integers, Spans, Windows, edges_of, even_windows, frame, ranges
 from ..tokenizer import Tokenizer
 
 TEXTS = 4096  # texts that are put in order of length together
@@ -78,7 +78,7 @@ class Chunk:
     """Some texts that follow each other in the input."""
 
     features: Features  # of all of them
-    edges: Rows  # (N + 1,) where each text's vectors begin and end
+    edges: Integers  # (N + 1,) where each text's vectors begin and end
     strings: list[str] | None  # (R,) the words, where a vector is a word's
     windowed: int  # texts that did not fit into one window
 
@@ -153,13 +153,15 @@ class Extractor:
         tokens = _tokens_of(contexts, C, self.tokenizer)
         windows = _windows_of(tokens, contexts, self.max_length)
         edges, row, named = self._rows(tokens, contexts, C)
-        inputs, target = _framed(tokens, windows, row, self.tokenizer, self.max_length, self.config.pool == "cls")
+        frames = tokens.framed(windows, self.tokenizer)
+        target = tokens.targets(windows, frames, row, self.config.pool == "cls")
+        inputs = Inputs.unlabelled(frames, self.tokenizer, self.max_length)
         vectors = self._as_dtype(self._vectors(inputs, target, int(edges[-1])))
-        windowed = len(np.unique(windows.context[windows.start > 0]))
+        windowed = len(np.unique(windows.text[windows.start > 0]))
         strings = contexts.words if self.config.words else None
         return Chunk(Features(vectors, *named), edges, strings, windowed)
 
-    def _rows(self, tokens: "_Tokens", contexts: Contexts, C: int) -> tuple[Rows, Rows, tuple[Any, ...]]:
+    def _rows(self, tokens: "_Tokens", contexts: Contexts, C: int) -> tuple[Integers, Integers, tuple[Any, ...]]:
         """(N + 1,) borders of the texts' vectors; (F,) the vector of each token, -1 if it has none; their names."""
         config, piece = self.config, tokens.words >= 0
         N, counted = len(tokens.edges) - 1, piece | (config.specials or config.pool == "cls")
@@ -186,12 +188,12 @@ class Extractor:
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.halved):
             yield
 
-    def _vectors(self, inputs: Inputs, target: Rows, R: int) -> Tensor:
+    def _vectors(self, inputs: Inputs, target: Integers, R: int) -> Tensor:
         """(R, W) float32 on the CPU, each the mean (or maximum) over the tokens whose target it is; 0 if none is."""
         highest = self.config.pool == "max"
         out = torch.full((R, self.width), -torch.inf if highest else 0.0)
         with self._computing():
-            for rows in _batches(inputs, TOKENS.get(self.device.type, TOKENS["cpu"])):
+            for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
                 batch, places = inputs.batch(rows), target[inputs.tokens(rows)]
                 mask, taken = batch["attention_mask"], torch.from_numpy(np.flatnonzero(places >= 0))
                 cells, goal = mask.flatten().nonzero().squeeze(1)[taken], torch.from_numpy(places)[taken]
@@ -251,89 +253,69 @@ def extract(
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The tokens of N texts, end to end: [CLS] pieces [SEP], of pairs then pieces [SEP] again."""
+    """The tokens of N texts or pairs with their special tokens, before windows are cut."""
 
+    parts: list[Spans]  # C, N spans each: the tokens of the texts, or of the first and the second texts of pairs
+    edges: Integers  # (N + 1,)
+    before: Integers  # (N,) tokens before the last part, the one that windows are cut from
     ids: NDArray[np.int32]  # (F,)
-    edges: Rows  # (N + 1,)
-    first: Rows  # (N,) tokens before the part that windows are cut from, the last one
     offsets: NDArray[np.int32]  # (F, 2)
     words: NDArray[np.int32]  # (F,) -1 for [CLS] and [SEP]
     segments: NDArray[np.uint8]  # (F,)
 
+    def framed(self, windows: Windows, tokenizer: Tokenizer) -> Frames:
+        """A sequence for each window; the first text of a pair is in all of its windows."""
+        shown = [Spans(part.tokens, part.start[windows.text], part.length[windows.text]) for part in self.parts]
+        shown[-1] = Spans(shown[-1].tokens, shown[-1].start + windows.start, windows.length)
+        return frame(tokenizer, shown[0], *shown[1:])
+
+    def targets(self, windows: Windows, frames: Frames, row: Integers, cls: bool) -> Integers:
+        """(T,) the vector that each token of the windows counts for, -1 if none.
+
+        row (F,): the vector of each token. A token counts in one window alone; with `cls` the [CLS] of every window
+        does, and nothing else.
+        """
+        lengths = np.diff(frames.edges)
+        window = np.repeat(np.arange(len(lengths)), lengths)
+        position = np.arange(frames.edges[-1]) - frames.edges[window]
+        shown, end = position >= self.before[windows.text][window], position == lengths[window] - 1
+        if cls:
+            counts = position == 0
+        else:
+            last = np.append(np.diff(windows.text) > 0, True)
+            counts = np.where(end, last[window], (windows.start == 0)[window])
+            counts[shown & ~end] = windows.max_context
+        token = self.edges[windows.text[window]] + position + np.where(shown, windows.start[window], 0)
+        return np.where(counts, row[token], -1)
+
 
 def _tokens_of(contexts: Contexts, C: int, tokenizer: Tokenizer) -> _Tokens:
     lengths = np.diff(contexts.edges)  # (N * C,)
-    part = np.repeat(np.arange(len(lengths)), lengths)
-    separators = tokenizer.layout.pair_separators
-    specials = 2 + separators * (C - 1)  # of each text
-    place = np.arange(len(part)) + part // C * specials + 1 + part % C * separators
-    edges = contexts.edges[::C] + np.arange(len(lengths) // C + 1) * specials
-    F = edges[-1]
-    ids, offsets = np.full(F, tokenizer.sep_id, np.int32), np.zeros((F, 2), np.int32)
-    ids[edges[:-1]], ids[place] = tokenizer.cls_id, contexts.ids
-    offsets[place] = np.stack([contexts.begin, contexts.end], 1)
-    words = np.full(F, -1, np.int32)
-    words[place] = contexts.word - contexts.word_edges[part]
-    first = np.ones(len(edges) - 1, np.int64) if C == 1 else lengths[::2] + 1 + separators
+    parts = [Spans(contexts.ids, contexts.edges[i:-1:C], lengths[i::C]) for i in range(C)]
+    ids, edges, first = frame(tokenizer, parts[0], *parts[1:])
+    before = np.diff(edges) - parts[-1].length - 1
+    begins = [edges[:-1] + 1, edges[:-1] + before][:C]  # of a single text the two are the same
+    position = np.sort(np.concatenate([ranges(a, part.length) for a, part in zip(begins, parts, strict=True)]))
+    text = np.repeat(np.arange(len(lengths)), lengths)  # the text of each token of `contexts`
+    F = len(ids)
+    offsets, words = np.zeros((F, 2), np.int32), np.full(F, -1, np.int32)
+    offsets[position] = np.stack([contexts.begin, contexts.end], 1)
+    words[position] = contexts.word - contexts.word_edges[text]
     segments = np.arange(F) - np.repeat(edges[:-1], np.diff(edges)) >= np.repeat(first, np.diff(edges))
-    segments &= C == 2 and tokenizer.layout.segments
-    return _Tokens(ids, edges, first, offsets, words, segments.astype(np.uint8))
+    return _Tokens(parts, edges, before, ids, offsets, words, segments.astype(np.uint8))
 
 
 def _windows_of(tokens: _Tokens, contexts: Contexts, max_length: int) -> Windows:
-    """Windows over the last part of each text, at even distances; the part before it is in all of them."""
-    N = len(tokens.first)
-    length, room = np.diff(tokens.edges) - tokens.first - 1, max_length - tokens.first - 1
+    """Windows over the last part of each text. Raises InputError if the first text of a pair leaves no room."""
+    length, room = tokens.parts[-1].length, max_length - tokens.before - 1
     narrow = np.flatnonzero((length > room) & (room < max_length // 4))
     if len(narrow):
-        text, count = contexts.texts[2 * narrow[0]], np.diff(contexts.edges)[2 * narrow[0]]
+        text, count = contexts.texts[2 * narrow[0]], tokens.parts[0].length[narrow[0]]
         raise InputError(
             f"the first text of a pair, {text[:40]!r} and so on, has {count} tokens: that leaves too "
             f"little of {max_length} for windows over the second; put the longer text second"
         )
-    beyond = np.maximum(0, length - room)
-    number = 1 + -(-beyond // np.maximum(1, room * 3 // 4))
-    text = np.repeat(np.arange(N), number)
-    start = beyond[text] * stretches(np.zeros_like(number), number) // np.maximum(1, number - 1)[text]
-    return Windows(text, text, tokens.first[text], start, np.minimum(room, length)[text])
-
-
-def _framed(
-    tokens: _Tokens, windows: Windows, row: Rows, tokenizer: Tokenizer, max_length: int, cls: bool
-) -> tuple[Inputs, Rows]:
-    """The windows as inputs; (T,) the vector that each of their tokens counts for, -1 if none.
-
-    row (F,): the vector of each token. A token counts in one window alone; with `cls` the [CLS] of every window do,
-    and nothing else.
-    """
-    lengths = windows.first + windows.count + 1
-    edges = edges_of(lengths)
-    window = np.repeat(np.arange(len(lengths)), lengths)
-    place = np.arange(edges[-1]) - edges[window]
-    shown, end = place >= windows.first[window], place == lengths[window] - 1
-    token = tokens.edges[windows.context[window]] + place + np.where(shown, windows.start[window], 0)
-    ids = tokens.ids[token]
-    ids[end] = tokenizer.sep_id
-    if cls:
-        counts = place == 0
-    else:
-        last = np.append(np.diff(windows.context) > 0, True)
-        counts = np.where(end, last[window], (windows.start == 0)[window])
-        counts[shown & ~end] = windows.max_context
-    first = windows.first if tokens.segments.any() else lengths
-    nothing = np.full(len(lengths), IGNORED)
-    inputs = Inputs(ids, edges, first, nothing, np.zeros_like(nothing), tokenizer.pad_id, max_length)
-    return inputs, np.where(counts, row[token], -1)
-
-
-def _batches(inputs: Inputs, tokens: int) -> Iterator[Rows]:
-    """All windows in batches of similar lengths, longest first, of some `tokens` with their padding."""
-    order = np.argsort(-inputs.lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        size = max(1, tokens // inputs.padded_length(order[start : start + 1]))
-        yield order[start : start + size]
-        start += size
+    return even_windows(length, room)
 
 
 def _together(texts: Iterable[Any], characters: int) -> Iterator[list[Any]]:

@@ -23,11 +23,11 @@ from ..files import InputError
 from ..model.frozen import for_inference
 from ..tasks.base import Example, KindName, Prepared, Task
 from ..tasks.choice import Choice
-from ..tasks.classification import SEPARATOR
+from ..tasks.classification import SEPARATOR, prepare_windows
 from ..tasks.kinds import KINDS
-from ..tasks.long_texts import mean_of_windows, windows_of
 from ..tasks.questions import Question
 from ..tasks.rows import check_count, pairs_of, text_of, text_pairs_of, texts_of
+from ..tasks.sequences import Windows
 from ..tasks.span import SpanRows
 from ..tasks.tagging import Entity, TagRows, entities, from_texts
 from ..tokenizer import normalize
@@ -159,15 +159,16 @@ class Predictor:
         self, chunk: list[tuple[str, str | None]], pairs: bool, all_scores: bool
     ) -> Iterator[Classified]:
         if pairs:
-            inputs, owner = self._prepare("pair", [Example(*row) for row in chunk]).inputs, np.arange(len(chunk))
+            inputs = self._prepare("pair", [Example(*row) for row in chunk]).inputs
+            windows = Windows(np.arange(len(chunk)), inputs.cut * 0, inputs.lengths)
         else:
-            inputs, owner = windows_of(self.tokenizer, [text for text, _ in chunk], self.max_length)
+            inputs, windows = prepare_windows(self.tokenizer, [text for text, _ in chunk], self.max_length)
         scores = self.loaded.scores(inputs)  # (S, K)
         if self.kind != "regression":
             scores = scores.sigmoid() if self.kind == "multilabel" else scores.softmax(-1)
-        means, windows = mean_of_windows(scores.numpy(), owner), np.bincount(owner)
+        means, counts = windows.mean(scores.numpy()), np.bincount(windows.text)
         cuts = inputs.cut if len(inputs) == len(chunk) else np.zeros(len(chunk), np.int64)
-        for row, count, cut in zip(means.tolist(), windows.tolist(), cuts.tolist(), strict=True):
+        for row, count, cut in zip(means.tolist(), counts.tolist(), cuts.tolist(), strict=True):
             yield self._classified(row, all_scores, count, cut)
 
     def _classified(self, row: list[float], all_scores: bool, windows: int, cut: int) -> Classified:
@@ -240,7 +241,7 @@ class Predictor:
             assert isinstance(prepared, SpanRows)
             scores = self.loaded.scores(prepared.inputs)
             found = prepared.answers(scores, bool(stored.get("version_2")))
-            cuts = np.bincount(prepared.windows.question, prepared.inputs.cut, len(chunk)).astype(int).tolist()
+            cuts = np.bincount(prepared.windows.text, prepared.inputs.cut, len(chunk)).astype(int).tolist()
             for (_, context), answers, cut in zip(chunk, found, cuts, strict=True):
                 chosen = answers.choose(threshold)
                 best = [chosen, *(answer for answer in answers.best if answer != chosen)][:n_best]

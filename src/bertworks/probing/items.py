@@ -94,7 +94,7 @@ def _words(
         inputs=prepared.inputs,
         labels=labels,
         names=names,
-        place=prepared.place[kept],
+        place=prepared.position[kept],
         types=types,
         of=of,
         cut=0,

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from ..tokenizer import Tokenizer, compose, continues_letter
 from .base import Limits
-from .inputs import Rows
-from .windows import Contexts, Windows
+from .contexts import Contexts
+from .sequences import Integers, Windows
 
 NOTHING_FOUND = 1e6  # null odds of a question for which no candidate is valid; there the original fails
 Scores = NDArray[np.float64]
@@ -61,8 +61,8 @@ class Answers(NamedTuple):
 class Candidates(NamedTuple):
     """Spans of a context, in the order in which the original meets them."""
 
-    first: Rows  # (n,) pieces, counted through all contexts
-    last: Rows
+    first: Integers  # (n,) pieces, counted through all contexts
+    last: Integers
     start_logit: Scores
     end_logit: Scores
 
@@ -72,11 +72,13 @@ class Decoder:
     """Turns scores into answers."""
 
     contexts: Contexts
+    context: Integers  # (Q,) the number of each question's context
     windows: Windows
+    offset: Integers  # (W,) where in each sequence the context begins
     tokenizer: Tokenizer
     limits: Limits
 
-    def decode(self, scores: NDArray[np.floating], edges: Rows, version_2: bool) -> Iterator[Answers]:
+    def decode(self, scores: NDArray[np.floating], edges: Integers, version_2: bool) -> Iterator[Answers]:
         """Answers to each question, in order.
 
         scores (T, 2): start and end. edges (W + 1,): where the scores of each window begin and end; there may be some
@@ -92,25 +94,25 @@ class Decoder:
                 scores_of_cls = wide[edges[windows]]
                 start, end = scores_of_cls[scores_of_cls.sum(1).argmin()].tolist()
                 null = (start, end)
-            yield self._rank(int(self.windows.context[windows[0]]), found, null, final)
+            yield self._rank(int(self.context[self.windows.text[windows[0]]]), found, null, final)
 
-    def _by_question(self) -> list[Rows]:
+    def _by_question(self) -> list[Integers]:
         """The windows of each question."""
-        W = len(self.windows.question)
-        return np.split(np.arange(W), np.flatnonzero(np.diff(self.windows.question)) + 1) if W else []
+        W = len(self.windows.text)
+        return np.split(np.arange(W), np.flatnonzero(np.diff(self.windows.text)) + 1) if W else []
 
     def _candidates(self, window: int, scores: Scores) -> Candidates:
         """The valid spans among the best starts and ends of one window."""
         limits, windows = self.limits, self.windows
-        place, count = windows.first[window], windows.count[window]
-        starts, ends = (np.argsort(-scores[:, i], kind="stable")[: limits.n_best_size] - place for i in (0, 1))
+        offset, count = self.offset[window], windows.length[window]
+        starts, ends = (np.argsort(-scores[:, i], kind="stable")[: limits.n_best_size] - offset for i in (0, 1))
         starts, ends = (some[(some >= 0) & (some < count)] for some in (starts, ends))
         starts = starts[windows.max_context[windows.edges[window] + starts]]
         longer = ends - starts[:, None]
         i, j = np.nonzero((longer >= 0) & (longer < limits.max_answer_length))
         first, last = starts[i], ends[j]
-        base = self.contexts.edges[windows.context[window]] + windows.start[window]
-        return Candidates(base + first, base + last, scores[place + first, 0], scores[place + last, 1])
+        base = self.contexts.edges[self.context[windows.text[window]]] + windows.start[window]
+        return Candidates(base + first, base + last, scores[offset + first, 0], scores[offset + last, 1])
 
     def _rank(
         self,

@@ -21,7 +21,7 @@ from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
 from ..training.objectives import ChoiceObjective
 from .base import Judged, Kind, Limits, Task, no_names
-from .classification import frame
+from .classification import frame_texts
 from .inputs import Inputs
 from .metrics import METRICS
 from .table import place, read_table
@@ -69,12 +69,10 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: Li
         )
     texts = [row.text for row in rows for _ in row.choices]
     choices = [choice for row in rows for choice in row.choices]
-    ids, lengths, first, cut = frame(tokenizer, texts, choices, limits.max_seq_length)
+    frames, cut = frame_texts(tokenizer, texts, choices, limits.max_seq_length)
     C = counts.pop()
     inputs = Inputs(
-        ids=ids,
-        edges=np.cumsum([0, *lengths]),
-        first=first,
+        *frames,
         labels=np.array([IGNORED if row.label is None else row.label for row in rows], np.int64),
         cut=cut.reshape(-1, C).max(1),
         pad_id=tokenizer.pad_id,

@@ -20,14 +20,14 @@ from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..files import InputError, shorten
-from ..tokenizer import Tokenizer, cut_lengths, normalize
+from ..tokenizer import Tokenizer, cut_lengths
 from ..training.objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .metrics import METRICS, guessing
+from .sequences import Frames, Integers, Spans, Windows, even_windows, frame, tokenize
 from .table import as_list, place, read_table
 
-CHUNK = 4096  # examples tokenized at a time
 SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
 FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
@@ -137,11 +137,9 @@ def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
 def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "ClassRows":
     """Examples as arrays; labels become places in `task.labels`. Raises InputError for a label that is not there."""
     pairs = [example.pair or "" for example in examples]
-    ids, lengths, first, cut = frame(tokenizer, [e.text for e in examples], pairs, limits.max_seq_length)
+    frames, cut = frame_texts(tokenizer, [e.text for e in examples], pairs, limits.max_seq_length)
     inputs = Inputs(
-        ids=ids,
-        edges=np.cumsum([0, *lengths]),
-        first=first,
+        *frames,
         labels=_labels(examples, task),
         cut=cut,
         pad_id=tokenizer.pad_id,
@@ -150,27 +148,27 @@ def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limit
     return ClassRows(inputs, task, [example.line for example in examples])
 
 
-def frame(
+def frame_texts(
     tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str], max_seq_length: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Texts, each with the second one or "", as tokens end to end; tokens of each; of its segment 0; tokens cut."""
-    cls, sep = tokenizer.cls_id, tokenizer.sep_id
-    between = [sep] * tokenizer.layout.pair_separators
-    parts, lengths, first, cut = [np.empty(0, np.int32)], [], [], []
-    for start in range(0, len(texts), CHUNK):
-        some, others = ([normalize("NFC", text) for text in part[start : start + CHUNK]] for part in (texts, pairs))
-        one = tokenizer.ids_of(some)
-        two = tokenizer.ids_of(others) if any(others) else [[]] * len(one)
-        flat: list[int] = []
-        for a, b in zip(one, two, strict=True):
-            specials = 2 + len(between) if b else 2
-            keep_a, keep_b = cut_lengths([len(a), len(b)], max_seq_length - specials)
-            flat += [cls, *a[:keep_a], *between, *b[:keep_b], sep] if b else [cls, *a[:keep_a], sep]
-            lengths.append(keep_a + keep_b + specials)
-            first.append(keep_a + specials - 1 if b and tokenizer.layout.segments else lengths[-1])
-            cut.append(len(a) + len(b) - keep_a - keep_b)
-        parts.append(np.array(flat, np.int32))
-    return np.concatenate(parts), *(np.array(numbers, np.int64) for numbers in (lengths, first, cut))  # type: ignore[return-value]
+) -> tuple[Frames, Integers]:
+    """Each text with its second one, which is "" where there is none, cut to max_seq_length; (S,) tokens cut."""
+    first = tokenize(tokenizer, texts)
+    none = np.zeros(len(texts), np.int64)
+    second = tokenize(tokenizer, pairs) if any(pairs) else Spans(first.tokens[:0], none, none)
+    paired = second.length > 0
+    room = max_seq_length - 2 - tokenizer.layout.pair_separators * paired
+    lengths = zip(first.length.tolist(), second.length.tolist(), room.tolist(), strict=True)
+    kept = np.array([cut_lengths([a, b], most) for a, b, most in lengths], np.int64).reshape(-1, 2)
+    frames = frame(tokenizer, first._replace(length=kept[:, 0]), second._replace(length=kept[:, 1]), paired=paired)
+    return frames, first.length + second.length - kept.sum(1)
+
+
+def prepare_windows(tokenizer: Tokenizer, texts: Sequence[str], max_seq_length: int) -> tuple[Inputs, Windows]:
+    """Single texts of any length, without labels: a sequence [CLS] tokens [SEP] for each window."""
+    whole = tokenize(tokenizer, texts)
+    windows = even_windows(whole.length, np.full(len(texts), max_seq_length - 2))
+    shown = Spans(whole.tokens, whole.start[windows.text] + windows.start, windows.length)
+    return Inputs.unlabelled(frame(tokenizer, shown), tokenizer, max_seq_length), windows
 
 
 def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:

@@ -1,11 +1,11 @@
-"""Featurised examples as flat arrays, batches of them, and the order in which a run reads them.
+"""Examples as a model takes them: flat arrays, padded batches, and the order in which a run reads them.
 
 Shapes: N examples, C sequences an example (more than one for a multiple choice only), S = N * C sequences, T tokens of
-all, B sequences of a batch, L its longest, K labels.
+all sequences, B sequences of a batch, L tokens of its longest sequence, K labels.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,42 +15,69 @@ import torch
 from numpy.typing import NDArray
 
 from ..batch import IGNORED, Batch
+from ..tokenizer import Tokenizer
+from .sequences import Frames, Integers, TokenIds, edges_of, ranges
 
 # L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute
 STEP = 16
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """S sequences end to end in flat arrays: no padding is stored."""
+    """N examples, whose S sequences lie end to end in flat arrays: no padding is stored."""
 
-    ids: NDArray[np.int32]  # (T,) the tokens of all sequences
-    edges: Rows  # (S + 1,) where each sequence begins and ends in `ids`
-    first: Rows  # (S,) tokens of segment 0
-    labels: NDArray[Any]  # (N,) classes, -100 = none, or float32 values; (N, K) float32; (N, 2) places; (T,) tags
-    cut: Rows  # tokens that did not fit, a number an example
+    ids: TokenIds  # (T,) the tokens of all sequences
+    edges: Integers  # (S + 1,) where each sequence begins and ends in `ids`
+    first: Integers  # (S,) tokens of segment 0
+    labels: NDArray[Any]  # (N,) classes, -100 = none, or float32 values; (N, K) float32; (N, 2) offsets; (T,) tags
+    cut: Integers  # (N,) tokens that did not fit
     pad_id: int
     limit: int  # max_seq_length
     choices: int = 1  # C
     token_labels: bool = False  # whether labels are (T,), one a token
+
+    @classmethod
+    def unlabelled(cls, frames: Frames, tokenizer: Tokenizer, limit: int, cut: Integers | None = None) -> "Inputs":
+        """Sequences to compute scores or vectors of. cut (S,): left out, nothing was cut."""
+        nothing = np.full(len(frames.first), IGNORED)
+        return cls(*frames, nothing, np.zeros_like(nothing) if cut is None else cut, tokenizer.pad_id, limit)
+
+    @classmethod
+    def concat(cls, parts: Sequence["Inputs"]) -> "Inputs":
+        """The sequences of several inputs of one model, so that one pass over it scores them all; `split` undoes it.
+
+        Labels are left out, and every sequence is an example. Raises ValueError if there is no part, or the parts are
+        not padded with the same token.
+        """
+        if len({part.pad_id for part in parts}) != 1:
+            raise ValueError("expected one or more inputs that were made with the same tokenizer")
+        edges = edges_of(np.concatenate([np.diff(part.edges) for part in parts]))
+        ids, first = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "first"))
+        nothing = np.full(len(first), IGNORED)
+        limit = max(part.limit for part in parts)
+        return cls(ids, edges, first, nothing, np.zeros_like(nothing), parts[0].pad_id, limit)
+
+    @staticmethod
+    def split(scores: torch.Tensor, parts: Sequence["Inputs"], by_token: bool) -> list[torch.Tensor]:
+        """The scores of `concat(parts)`, (S, K) or by token (T, K), as those of each part."""
+        return list(scores.split([len(part.ids) if by_token else len(part.first) for part in parts]))
 
     def __len__(self) -> int:
         """N."""
         return (len(self.edges) - 1) // self.choices
 
     @property
-    def lengths(self) -> Rows:
+    def lengths(self) -> Integers:
         """(N,) tokens of each example's longest sequence."""
-        longest: Rows = np.diff(self.edges).reshape(-1, self.choices).max(1)
+        longest: Integers = np.diff(self.edges).reshape(-1, self.choices).max(1)
         return longest
 
-    def padded_length(self, rows: Rows) -> int:
+    def padded_length(self, rows: Integers) -> int:
         """L of a batch of these examples: the longest, rounded up to STEP or the limit."""
         return min(-(-int(self.lengths[rows].max()) // STEP) * STEP, self.limit)
 
-    def batch(self, rows: Rows, length: int = 0) -> Batch:
-        """The examples `rows`, padded to `length` or as short as they may be (keys: data/batches.py).
+    def batch(self, rows: Integers, length: int = 0) -> Batch:
+        """The examples `rows`, padded to `length` or as short as they may be (keys: batch.py).
 
         B = len(rows) * C. labels: as in `labels`, but (B, L) with -100 on padding if there is one a token.
         """
@@ -58,13 +85,13 @@ class Inputs:
         sequences = self.sequences(rows)
         lengths = np.diff(self.edges)[sequences]
         real = column < lengths[:, None]  # (B, L)
-        cells = (self.edges[sequences, None] + column)[real]
+        tokens = (self.edges[sequences, None] + column)[real]
         ids = np.full(real.shape, self.pad_id, np.int64)
-        ids[real] = self.ids[cells]
+        ids[real] = self.ids[tokens]
         types = (real & (column >= self.first[sequences, None])).astype(np.int64)
         if self.token_labels:
             labels = np.full(real.shape, IGNORED, np.int64)
-            labels[real] = self.labels[cells]
+            labels[real] = self.labels[tokens]
         else:
             labels = self.labels[rows]
         arrays = {"input_ids": ids, "attention_mask": real, "token_type_ids": types, "labels": labels}
@@ -77,21 +104,27 @@ class Inputs:
             return bool((self.labels != IGNORED).any())
         return bool(np.isfinite(self.labels).all() and not (self.labels == IGNORED).any())
 
-    def sequences(self, rows: Rows) -> Rows:
+    def sequences(self, rows: Integers) -> Integers:
         """The sequences of these examples."""
-        numbers: Rows = (rows[:, None] * self.choices + np.arange(self.choices)).ravel()
+        numbers: Integers = (rows[:, None] * self.choices + np.arange(self.choices)).ravel()
         return numbers
 
-    def tokens(self, rows: Rows) -> Rows:
-        """Places in `ids` of all tokens of these examples, one after the other."""
+    def tokens(self, rows: Integers) -> Integers:
+        """The indices in `ids` of all tokens of these examples, one after the other."""
         sequences = self.sequences(rows)
-        return np.concatenate([np.arange(*self.edges[[i, i + 1]]) for i in sequences])
+        return ranges(self.edges[sequences], np.diff(self.edges)[sequences])
 
-    def by_length(self, size: int) -> Iterator[Rows]:
-        """All examples in batches of `size` of similar lengths, longest first (memory runs out at once or never)."""
+    def by_length(self, size: int = 0, tokens: int = 0) -> Iterator[Integers]:
+        """All examples in batches of similar lengths, longest first: memory runs out at once or never.
+
+        A batch has `size` examples, or with size = 0 about `tokens` tokens, padding included.
+        """
         order = np.argsort(-self.lengths, kind="stable")
-        for start in range(0, len(order), size):
-            yield order[start : start + size]
+        start = 0
+        while start < len(order):
+            count = size or max(1, tokens // (self.padded_length(order[start : start + 1]) * self.choices))
+            yield order[start : start + count]
+            start += count
 
     def truncation(self) -> dict[str, int]:
         """How many examples were cut, and by how many tokens in all."""
@@ -109,35 +142,35 @@ class Order:
     """Which examples each update reads: a pure function of (seed, update).
 
     Every epoch has its own permutation; the batches are cut from their concatenation, so none is smaller. Inside an
-    epoch `window` batches at a time are put in order of length, then drawn in random order: little padding is left.
+    epoch `group` batches at a time are sorted by length, then drawn in random order: little padding is left.
     """
 
-    def __init__(self, lengths: Rows, batch_size: int, updates: int, seed: int, window: int):
+    def __init__(self, lengths: Integers, batch_size: int, updates: int, seed: int, group: int):
         self.lengths, self.batch_size, self.updates = lengths, batch_size, updates
-        self.seed, self.window = seed, max(1, window)
-        self._epochs: dict[int, Rows] = {}  # the two last used
+        self.seed, self.group = seed, max(1, group)
+        self._epochs: dict[int, Integers] = {}  # the two last used
 
-    def rows(self, update: int) -> Rows:
+    def rows(self, update: int) -> Integers:
         """(batch_size,) examples of this update."""
         N, size = len(self.lengths), self.batch_size
         epoch = update * size // N
         begin, end = -(-epoch * N // size), min((epoch + 1) * N // size, self.updates)  # updates within the epoch
         if not begin <= update < end:  # this one takes the rest of an epoch and the beginning of the next
             return self._stream(update * size, (update + 1) * size)
-        begin += (update - begin) // self.window * self.window
-        end = min(begin + self.window, end)
+        begin += (update - begin) // self.group * self.group
+        end = min(begin + self.group, end)
         rows = self._stream(begin * size, end * size)
         rows = rows[np.argsort(self.lengths[rows], kind="stable")].reshape(-1, size)
-        drawn: Rows = rows[np.random.default_rng((self.seed, 1, begin)).permutation(len(rows))[update - begin]]
+        drawn: Integers = rows[np.random.default_rng((self.seed, 1, begin)).permutation(len(rows))[update - begin]]
         return drawn
 
-    def _stream(self, start: int, stop: int) -> Rows:
+    def _stream(self, start: int, stop: int) -> Integers:
         """Examples `start` to `stop` of all epochs' permutations, one after the other."""
         N = len(self.lengths)
         ends = [start, *range((start // N + 1) * N, stop, N), stop]
         return np.concatenate([self._epoch(a // N)[a % N : a % N + b - a] for a, b in pairwise(ends)])
 
-    def _epoch(self, epoch: int) -> Rows:
+    def _epoch(self, epoch: int) -> Integers:
         if epoch not in self._epochs:
             self._epochs = {e: rows for e, rows in self._epochs.items() if e == epoch - 1}
             self._epochs[epoch] = np.random.default_rng((self.seed, 0, epoch)).permutation(len(self.lengths))

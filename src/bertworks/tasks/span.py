@@ -1,8 +1,8 @@
 """Answers as spans of a text: windows, training places, judging (paper, sections 4.2 and 4.3; run_squad.py).
 
-questions.py reads, windows.py cuts, answers.py turns scores into answers, squad_scores.py says what they are worth.
-If a question of the rows has no answer, they are judged as SQuAD 2.0 is: [CLS] stands for no answer, and a threshold on
-the null odds, tuned on the development rows, decides between the two.
+questions.py reads files, contexts.py tokenizes, sequences.py cuts windows, answers.py turns scores into answers, and
+squad_scores.py scores them. If a question of the rows has no answer, they are judged as SQuAD 2.0 is: [CLS] stands for
+no answer, and a threshold on the null odds, tuned on the development rows, decides between the two.
 
 Shapes: Q questions, W windows, T tokens of all windows.
 """
@@ -22,20 +22,11 @@ from ..tokenizer import Tokenizer
 from ..training.objectives import SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
 from .base import Judged, Kind, Limits, Task, no_names
-from .inputs import Inputs, Rows
+from .contexts import Contexts, find_answer, improve_span, narrow_span, tokenize_contexts
+from .inputs import Inputs
 from .questions import Question, read
+from .sequences import Integers, Spans, Windows, distinct, frame, strided_windows, tokenize
 from .squad_scores import Scores, grade_korquad, grade_v1, grade_v2, reachable_threshold, score
-from .windows import (
-    Contexts,
-    Windows,
-    cut_windows,
-    edges_of,
-    find_answer,
-    improve_span,
-    narrow_span,
-    stretches,
-    tokenize_contexts,
-)
 
 NO_ANSWER = -1
 
@@ -56,7 +47,9 @@ class SpanRows:
     inputs: Inputs  # one example a window; labels: places of start and end, 0 = [CLS], -100 = not to be trained on
     questions: Sequence[Question]
     contexts: Contexts
-    windows: Windows
+    context: Integers  # (Q,) the number of each question's context
+    windows: Windows  # of the questions' contexts
+    offset: Integers  # (W,) where in each sequence the context begins
     skipped: tuple[Skipped, ...]
     tokenizer: Tokenizer
     task: Task
@@ -86,7 +79,7 @@ class SpanRows:
 
     def answers(self, scores: Tensor, version_2: bool) -> list[Answers]:
         """The n best answers to each question from (T, 2) scores; version_2: one may be "", no answer."""
-        decoder = Decoder(self.contexts, self.windows, self.tokenizer, self.limits)
+        decoder = Decoder(self.contexts, self.context, self.windows, self.offset, self.tokenizer, self.limits)
         return list(decoder.decode(scores.numpy(), self.inputs.edges, version_2))
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
@@ -185,100 +178,82 @@ class SpanRows:
 
 def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, limits: Limits) -> SpanRows:
     """The windows of each question. Raises InputError if a question leaves no room for its context."""
-    texts = list(dict.fromkeys(question.context for question in questions))
-    numbers = {text: i for i, text in enumerate(texts)}
+    texts, context = distinct([question.context for question in questions])
     contexts = tokenize_contexts(tokenizer, texts)
-    context = np.array([numbers[question.context] for question in questions], np.int64)
-    whole = _ids_of(tokenizer, [question.question for question in questions])
-    queries = [ids[: limits.max_query_length] for ids in whole]
+    whole = _tokens_of(tokenizer, [question.question for question in questions])
+    queries = whole._replace(length=np.minimum(whole.length, limits.max_query_length))
     separators = tokenizer.layout.pair_separators
-    _check_room(queries, questions, limits, 2 + separators)
-    lengths = np.array([len(ids) for ids in queries], np.int64)
-    pieces = np.diff(contexts.edges)[context]
-    windows = cut_windows(pieces, context, lengths, limits.max_seq_length, limits.doc_stride, separators)
-    spans, skipped = _find_answers(tokenizer, questions, contexts, context)
-    first_window = np.append(True, np.diff(windows.question) > 0)[: len(windows.question)]
-    cut = np.array([len(ids) for ids in whole], np.int64) - lengths
-    sequences = windows.first + windows.count + 1
+    offset = queries.length + 1 + separators
+    _check_room(queries.length, questions, limits, 2 + separators)
+    tokens = np.diff(contexts.edges)[context]
+    windows = strided_windows(tokens, limits.max_seq_length - offset - 1, limits.doc_stride)
+    answers, skipped = _find_answers(tokenizer, questions, contexts, context)
+    asked = windows.text
+    shown = Spans(contexts.ids, contexts.edges[context[asked]] + windows.start, windows.length)
+    first_window = windows.start == 0
     inputs = Inputs(
-        ids=_sequences(tokenizer, queries, contexts, windows),
-        edges=edges_of(sequences),
-        first=windows.first if tokenizer.layout.segments else sequences,
-        labels=_places(windows, spans),
-        cut=np.where(first_window, cut[windows.question], 0),  # once a question
+        *frame(tokenizer, Spans(queries.tokens, queries.start[asked], queries.length[asked]), shown),
+        labels=_labels(windows, offset[asked], answers),
+        cut=np.where(first_window, (whole.length - queries.length)[asked], 0),  # once a question
         pad_id=tokenizer.pad_id,
         limit=limits.max_seq_length,
     )
-    return SpanRows(inputs, questions, contexts, windows, skipped, tokenizer, task, limits)
+    return SpanRows(inputs, questions, contexts, context, windows, offset[asked], skipped, tokenizer, task, limits)
 
 
-def _ids_of(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """The pieces of each text; equal texts are tokenized once."""
-    distinct = list(dict.fromkeys(texts))
-    known = dict(zip(distinct, tokenizer.ids_of(distinct), strict=True))
-    return [known[text] for text in texts]
+def _tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Spans:
+    """The tokens of each text; equal texts are tokenized once."""
+    once, which = distinct(texts)
+    found = tokenize(tokenizer, once)
+    return Spans(found.tokens, found.start[which], found.length[which])
 
 
-def _check_room(queries: list[list[int]], questions: Sequence[Question], limits: Limits, specials: int) -> None:
-    for ids, question in zip(queries, questions, strict=True):
-        if len(ids) + specials >= limits.max_seq_length:
+def _check_room(counts: Integers, questions: Sequence[Question], limits: Limits, specials: int) -> None:
+    for count, question in zip(counts.tolist(), questions, strict=True):
+        if count + specials >= limits.max_seq_length:
             where = f"line {question.line}, " if question.line else ""
             raise InputError(
-                f"{where}question {shorten(question.id)}: its {len(ids)} tokens and {specials} special ones leave no "
+                f"{where}question {shorten(question.id)}: its {count} tokens and {specials} special ones leave no "
                 f"room for the context in max_seq_length = {limits.max_seq_length}; raise that, or lower "
                 f"max_query_length = {limits.max_query_length}"
             )
 
 
 def _find_answers(
-    tokenizer: Tokenizer, questions: Sequence[Question], contexts: Contexts, context: Rows
-) -> tuple[Rows, tuple[Skipped, ...]]:
-    """(Q, 2) first and last piece of each first answer: -1 = there is none, -100 = it is not known where; and those."""
+    tokenizer: Tokenizer, questions: Sequence[Question], contexts: Contexts, context: Integers
+) -> tuple[Integers, tuple[Skipped, ...]]:
+    """(Q, 2) the first and last token of each question's first answer in its context, and the questions skipped.
+
+    -1 stands for a question without an answer, -100 for one whose answer is not known or not at its `answer_start`.
+    """
     spans = np.full((len(questions), 2), IGNORED, np.int64)
-    first_answers = [question.answers[0][0] if question.answers else "" for question in questions]
+    answers = _tokens_of(tokenizer, [question.answers[0][0] if question.answers else "" for question in questions])
     skipped = []
-    for i, ids in enumerate(_ids_of(tokenizer, first_answers)):
-        question, number = questions[i], int(context[i])
+    for i, question in enumerate(questions):
         if question.impossible:
             spans[i] = NO_ANSWER
         elif question.answers:
-            text, start = question.answers[0]
+            number, (text, start) = int(context[i]), question.answers[0]
             span = find_answer(contexts, number, text, start)
             if span is None:
                 skipped.append(Skipped(question.id, text, start, question.line))
-                continue
-            if tokenizer.kind != "wordpiece":
+            elif tokenizer.kind == "wordpiece":
+                first = contexts.edges[number] + span.first
+                tokens = contexts.ids[first : first + span.last - span.first + 1].tolist()
+                answer = answers.tokens[answers.start[i] : answers.start[i] + answers.length[i]].tolist()
+                spans[i] = improve_span(tokens, span, answer)
+            else:
                 spans[i] = narrow_span(contexts, number, span, start, start + len(text))
-                continue
-            base = contexts.edges[number]
-            pieces = contexts.ids[base + span.first : base + span.last + 1].tolist()
-            spans[i] = improve_span(pieces, span, ids)
     return spans, tuple(skipped)
 
 
-def _sequences(
-    tokenizer: Tokenizer, queries: list[list[int]], contexts: Contexts, windows: Windows
-) -> NDArray[np.int32]:
-    """(T,) the tokens of all windows."""
-    edges = edges_of(windows.first + windows.count + 1)
-    lengths = np.array([len(ids) for ids in queries], np.int64)
-    questions = np.array([piece for ids in queries for piece in ids], np.int32)
-    begin, shown = edges[:-1], windows.first - 1 - tokenizer.layout.pair_separators
-    ids = np.full(edges[-1], tokenizer.sep_id, np.int32)  # what is not overwritten
-    ids[begin] = tokenizer.cls_id
-    ids[stretches(begin + 1, shown)] = questions[stretches(edges_of(lengths)[windows.question], shown)]
-    starts = contexts.edges[windows.context] + windows.start
-    ids[stretches(begin + windows.first, windows.count)] = contexts.ids[stretches(starts, windows.count)]
-    return ids
-
-
-def _places(windows: Windows, spans: Rows) -> Rows:
-    """(W, 2) where in each window the answer begins and ends; (0, 0) if it is not wholly inside."""
-    span = spans[windows.question]
-    inside = (span[:, 0] >= windows.start) & (span[:, 1] < windows.start + windows.count)
-    places: Rows = np.where(inside[:, None], span + (windows.first - windows.start)[:, None], 0)
-    places[span[:, 0] == IGNORED] = IGNORED
-    return places
+def _labels(windows: Windows, offset: Integers, answers: Integers) -> Integers:
+    """(W, 2) where in each sequence the answer begins and ends; (0, 0) if its window does not show all of it."""
+    answer = answers[windows.text]
+    inside = (answer[:, 0] >= windows.start) & (answer[:, 1] < windows.start + windows.length)
+    labels: Integers = np.where(inside[:, None], answer + (offset - windows.start)[:, None], 0)
+    labels[answer[:, 0] == IGNORED] = IGNORED
+    return labels
 
 
 SPAN = Kind("span", SpanObjective(), read, no_names, prepare, ("f1", "exact", "character_f1", "character_exact"))

@@ -9,7 +9,7 @@ Shapes: N rows, U units of all rows, P word pieces of all rows, W windows, T tok
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -29,12 +29,22 @@ from .base import Judged, Kind, Limits, Task
 from .conlleval import evaluate
 from .inputs import Inputs
 from .sentences import Sentence, by_character, read_sentences
+from .sequences import (
+    CHUNK,
+    Frames,
+    Integers,
+    Spans,
+    TokenIds,
+    Windows,
+    document_windows,
+    edges_of,
+    frame,
+    ranges,
+)
 from .tags import OUTSIDE, check_tag, chunks, to_iob2
 
-CHUNK = 4096  # texts tokenized at a time
 _SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
 _INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided
-Numbers = NDArray[np.int64]
 
 
 class Tagged(NamedTuple):
@@ -139,123 +149,73 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Li
         check_tag(label, f"labels of {task.name}")
     if OUTSIDE not in task.labels:
         raise InputError(f"labels of {task.name}: {', '.join(task.labels) or 'none'}; expected {OUTSIDE} among them")
-    pieces = _tokenized(tokenizer, [row.text for row in rows])
+    tokens = _tokenized(tokenizer, [row.text for row in rows])
     units, edges = _all_units(rows)
-    windows = _windows(pieces.counts.tolist(), [row.document for row in rows], limits.max_seq_length - 2)
-    ids, borders, answers = _framed(tokenizer, pieces.ids, windows)
-    owner = _first_pieces(units, pieces.spans, "\n".join(row.text for row in rows))
-    place = answers[owner]
-    has = np.flatnonzero(owner >= 0)
+    windows = document_windows(tokens.counts.tolist(), [row.document for row in rows], limits.max_seq_length - 2)
+    frames = frame(tokenizer, Spans(tokens.ids, windows.start, windows.length))
+    token = _first_tokens(units, tokens.offsets, "\n".join(row.text for row in rows))
+    position = _positions(frames, windows, len(tokens.ids))[token]
     begins = np.zeros(len(units), bool)
-    begins[has] = np.diff(owner[has], prepend=-1) > 0
-    gold = np.full(len(ids), IGNORED, np.int64)
-    gold[place[begins]] = _gold(rows, task)[begins]
-    inputs = Inputs(
-        ids=ids,
-        edges=borders,
-        first=np.diff(borders),
-        labels=gold,
-        cut=np.zeros(len(windows), np.int64),
-        pad_id=tokenizer.pad_id,
-        limit=limits.max_seq_length,
-        token_labels=True,
-    )
-    return TagRows(inputs, task, rows, edges, place, begins)
+    has = np.flatnonzero(token >= 0)
+    begins[has] = np.diff(token[has], prepend=-1) > 0
+    labels = np.full(len(frames.ids), IGNORED, np.int64)
+    labels[position[begins]] = _gold(rows, task)[begins]
+    nothing_cut = np.zeros(len(windows.text), np.int64)
+    inputs = Inputs(*frames, labels, nothing_cut, tokenizer.pad_id, limits.max_seq_length, token_labels=True)
+    return TagRows(inputs, task, rows, edges, position, begins)
 
 
-class _Pieces(NamedTuple):
-    """The word pieces of all texts end to end."""
+class _Tokens(NamedTuple):
+    """The tokens of all texts, end to end."""
 
-    ids: NDArray[np.int32]  # (P,)
-    spans: Numbers  # (P, 2) characters of all texts, joined by one character
-    counts: Numbers  # (N,)
+    ids: TokenIds  # (P,)
+    offsets: Integers  # (P, 2) characters of all texts, joined by one character
+    counts: Integers  # (N,)
 
 
-def _tokenized(tokenizer: Tokenizer, texts: Sequence[str]) -> _Pieces:
-    ids, spans, counts = [np.empty(0, np.int32)], [np.empty((0, 2), np.int64)], [np.empty(0, np.int64)]
-    base = 0
+def _tokenized(tokenizer: Tokenizer, texts: Sequence[str]) -> _Tokens:
+    ids, offsets, counts = [np.empty(0, np.int32)], [np.empty((0, 2), np.int64)], [np.empty(0, np.int64)]
+    starts = edges_of([len(text) + 1 for text in texts])
     for first in range(0, len(texts), CHUNK):
-        some = texts[first : first + CHUNK]
-        composed = [compose(text) for text in some]
+        composed = [compose(text) for text in texts[first : first + CHUNK]]
         encodings = tokenizer.encode_batch([one.text for one in composed])
-        starts = np.cumsum([base, *(len(text) + 1 for text in some)])
-        base = starts[-1]
         counts.append(np.array([len(encoding.ids) - 2 for encoding in encodings], np.int64))
         ids.append(np.array([i for encoding in encodings for i in encoding.ids[1:-1]], np.int32))
-        for one, encoding, start in zip(composed, encodings, starts, strict=False):
-            spans.append(one.spans(np.array(encoding.offsets[1:-1], np.int64).reshape(-1, 2)) + start)
-    return _Pieces(np.concatenate(ids), np.concatenate(spans), np.concatenate(counts))
+        for one, encoding, start in zip(composed, encodings, starts[first:], strict=False):
+            offsets.append(one.spans(np.array(encoding.offsets[1:-1], np.int64).reshape(-1, 2)) + start)
+    return _Tokens(np.concatenate(ids), np.concatenate(offsets), np.concatenate(counts))
 
 
-def _all_units(rows: Sequence[Tagged]) -> tuple[Numbers, Numbers]:
+def _all_units(rows: Sequence[Tagged]) -> tuple[Integers, Integers]:
     """(U, 2) begin and end of every unit in all texts, joined by one character; (N + 1,) the units of each row."""
     counts = [len(row.units) for row in rows]
-    starts = np.cumsum([0, *(len(row.text) + 1 for row in rows)])[:-1]
+    starts = edges_of([len(row.text) + 1 for row in rows])[:-1]
     units = np.array([unit for row in rows for unit in row.units], np.int64).reshape(-1, 2)
-    return units + np.repeat(starts, counts)[:, None], np.cumsum([0, *counts])
+    return units + np.repeat(starts, counts)[:, None], edges_of(counts)
 
 
-def _first_pieces(units: Numbers, spans: Numbers, text: str) -> Numbers:
-    """(U,) number of the first piece that reaches into each unit, -1 if none does."""
+def _first_tokens(units: Integers, offsets: Integers, text: str) -> Integers:
+    """(U,) number of the first token that reaches into each unit, -1 if none does."""
     beyond = len(text) + 1
-    spans = np.concatenate([spans, [[beyond, beyond]]])
-    piece = np.searchsorted(spans[:, 1], units[:, 0], "right")
-    piece[spans[piece, 0] >= units[:, 1]] = -1
-    for i in np.flatnonzero(piece[1:] < 0) + 1:  # a dropped accent that is a unit goes with the letter before it
+    offsets = np.concatenate([offsets, [[beyond, beyond]]])
+    token = np.searchsorted(offsets[:, 1], units[:, 0], "right")
+    token[offsets[token, 0] >= units[:, 1]] = -1
+    for i in np.flatnonzero(token[1:] < 0) + 1:  # a dropped accent that is a unit goes with the letter before it
         if units[i, 0] == units[i - 1, 1] and continues_letter(text[units[i, 0]]):
-            piece[i] = piece[i - 1]
-    return piece
+            token[i] = token[i - 1]
+    return token
 
 
-def _windows(counts: Sequence[int], documents: Sequence[int], room: int) -> Numbers:
-    """(W, 4) first piece of each window and the one after its last; the same of the pieces that count in it.
-
-    counts: pieces of each row. room: pieces that a window has place for.
-    """
-    found: list[tuple[int, int, int, int]] = []
-    start = end = 0
-    before = None
-    for count, document in zip(counts, documents, strict=True):
-        if end > start and (document != before or end - start + count > room):
-            found.append((start, end, start, end))
-            start = end
-        end += count
-        if count > room:
-            found += _overlapping(start, end, room)
-            start = end
-        before = document
-    if end > start or not found:  # no piece at all: a window of [CLS] [SEP], because a model must read something
-        found.append((start, end, start, end))
-    return np.array(found, np.int64)
+def _positions(frames: Frames, windows: Windows, P: int) -> Integers:
+    """(P + 1,) where in `frames` each token is in the window in which it counts; then -1, for no token."""
+    position = np.full(P + 1, -1)
+    shown = ranges(frames.edges[:-1] + 1, windows.length)
+    token = ranges(windows.start, windows.length)
+    position[token[windows.max_context]] = shown[windows.max_context]
+    return position
 
 
-def _overlapping(start: int, end: int, room: int) -> Iterator[tuple[int, int, int, int]]:
-    """Windows over one long sentence, each half over the next; they share out the pieces between their middles."""
-    starts = [*range(start, end - room, max(1, room // 2)), end - room]
-    borders = [start, *((a + b + room + 1) // 2 for a, b in itertools.pairwise(starts)), end]
-    for first, (a, b) in zip(starts, itertools.pairwise(borders), strict=True):
-        yield first, first + room, a, b
-
-
-def _framed(
-    tokenizer: Tokenizer, pieces: NDArray[np.int32], windows: Numbers
-) -> tuple[NDArray[np.int32], Numbers, Numbers]:
-    """(T,) tokens with [CLS] and [SEP]; (W + 1,) borders; (P + 1,) the token that answers for each piece, then -1."""
-    lengths = windows[:, 1] - windows[:, 0]
-    borders = np.cumsum([0, *(lengths + 2)])
-    window = np.repeat(np.arange(len(windows)), lengths)
-    token = np.arange(len(window)) + 2 * window + 1
-    piece = token - (borders[:-1] + 1 - windows[:, 0])[window]
-    ids = np.full(borders[-1], tokenizer.sep_id, np.int32)
-    ids[borders[:-1]] = tokenizer.cls_id
-    ids[token] = pieces[piece]
-    counts = (piece >= windows[window, 2]) & (piece < windows[window, 3])
-    answers = np.full(len(pieces) + 1, -1)
-    answers[piece[counts]] = token[counts]
-    return ids, borders, answers
-
-
-def _gold(rows: Sequence[Tagged], task: Task) -> Numbers:
+def _gold(rows: Sequence[Tagged], task: Task) -> Integers:
     """(U,) numbers of the tags, -100 where they are not known."""
     numbers = {tag: i for i, tag in enumerate(task.labels)}
     for row in rows:
@@ -276,8 +236,8 @@ class TagRows:
     inputs: Inputs
     task: Task  # with its labels
     rows: Sequence[Tagged]
-    edges: Numbers  # (N + 1,) where each row's units begin and end
-    place: Numbers  # (U,) the token that answers for each unit; -1: it has no piece, like a space
+    edges: Integers  # (N + 1,) where each row's units begin and end
+    position: Integers  # (U,) the token in `inputs.ids` that answers for each unit; -1: it has none, like a space
     begins: NDArray[np.bool_]  # (U,) False: no piece, or one that an earlier unit has begun
 
     def decode(self, scores: Tensor) -> list[tuple[list[str], list[float]]]:
@@ -289,16 +249,16 @@ class TagRows:
         chances, best = (x.numpy() for x in scores.float().softmax(-1).max(-1))
         names = self.task.labels
         inside = [names.index(tag) if (tag := f"I-{name[2:]}") in names else i for i, name in enumerate(names)]
-        tags = np.where(self.begins, best[self.place], np.array(inside)[best[self.place]])
-        values = chances[self.place]
+        tags = np.where(self.begins, best[self.position], np.array(inside)[best[self.position]])
+        values = chances[self.position]
         self._fill(tags, values)
         words, probabilities = [names[i] for i in tags], values.tolist()
         return [(words[a:b], probabilities[a:b]) for a, b in itertools.pairwise(self.edges.tolist())]
 
-    def _fill(self, tags: Numbers, values: NDArray[np.float32]) -> None:
+    def _fill(self, tags: Integers, values: NDArray[np.float32]) -> None:
         """Tags and probabilities for the units without a piece, in place."""
         U, names, number = len(tags), self.task.labels, np.arange(len(tags))
-        has, outside = self.place >= 0, names.index(OUTSIDE)
+        has, outside = self.position >= 0, names.index(OUTSIDE)
         before = np.maximum.accumulate(np.where(has, number, -1))
         after = np.minimum.accumulate(np.where(has, number, U)[::-1])[::-1]
         row = np.repeat(np.arange(len(self.edges) - 1), np.diff(self.edges))

@@ -100,7 +100,7 @@ def test_labels_meet_by_name(finished):
     assert evaluate(run, other, dev)["metrics"] == pytest.approx(evaluate(run, again, dev)["metrics"], abs=1e-6)
     if kind != "regression":
         unknown = replace(task, labels=("other", *task.labels), written=())
-        with pytest.raises(InputError, match=f"the data of {task.name} has other besides"):
+        with pytest.raises(InputError, match=f"the data of {task.name} also has other"):
             evaluate(run, unknown, dev)
 
 

@@ -327,3 +327,73 @@ def checksum(path: Path | str) -> str:
     """BLAKE2b-128 of a file's bytes, as hex; reads in pieces, so memory stays constant."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+_KINDS = {float: "a number", int: "an integer", str: "a text", bool: "true or false", dict: "a table", list: "a list"}
+
+
+def check_fields(value: Any, form: Any, where: str, advice: str = "restore the file") -> None:
+    """Raise InputError, which begins with `where` and ends with `advice`, if a value read from JSON has another form.
+
+    A form is one of: a type (float: any number); None for null; a range, for an integer in it; a table of forms by key
+    ("key?" may be missing, other keys are allowed); {str: form} for a table with any keys; [form] for a list;
+    [form, form, ...] for a list of just these items; a tuple of forms of which one must fit.
+    """
+    if problem := _misfit(value, form, ""):
+        raise InputError(f"{where}: {problem}; {advice}")
+
+
+def _misfit(value: Any, form: Any, field: str) -> str:
+    """What in `value` is not of this form, in words; "" if all is."""
+    if isinstance(form, tuple):
+        problems = [_misfit(value, one, field) for one in form]
+        return "" if "" in problems else problems[0]
+    kind = int if isinstance(form, range) else type(form) if isinstance(form, dict | list) else form
+    found = f"field {field} is {shorten(value)}" if field else f"found {shorten(value)}"
+    if not _is_kind(value, kind):
+        return f"{found}; expected {_KINDS.get(kind, 'null')}"
+    if isinstance(form, range):
+        return "" if value in form else f"{found}; expected {form[0]:,} to {form[-1]:,}"
+    if isinstance(form, list):
+        if len(form) > 1 and len(value) != len(form):
+            return f"field {field} has {len(value)} items; expected {len(form)}"
+        items = form if len(form) > 1 else form * len(value)
+        inner = [(item, one, f"{field}[{i}]") for i, (item, one) in enumerate(zip(value, items, strict=True))]
+    elif not isinstance(form, dict):
+        return ""
+    elif str in form:
+        inner = [(item, form[str], _inside(field, key)) for key, item in value.items()]
+    else:
+        missing = [key for key in form if not key.endswith("?") and key not in value]
+        if missing:
+            return f"no field {_inside(field, missing[0])}; expected {', '.join(key.rstrip('?') for key in form)}"
+        named = ((key.rstrip("?"), one) for key, one in form.items())
+        inner = [(value[key], one, _inside(field, key)) for key, one in named if key in value]
+    return next((problem for case in inner if (problem := _misfit(*case))), "")
+
+
+def _is_kind(value: Any, kind: Any) -> bool:
+    if kind is None:
+        return value is None
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _inside(field: str, key: str) -> str:
+    """The name of a field in a table: "metrics.f1"."""
+    return f"{field}.{shorten(key)[1:-1]}".lstrip(".")
+
+
+def check_version(found: object, readable: range, where: str, advice: str) -> None:
+    """Raise InputError unless `found`, the format version that a file names, is one that this version reads.
+
+    `advice` says what to do with a file that is too old or names no version; a newer one asks for a newer bertworks.
+    """
+    if type(found) is int and found in readable:
+        return
+    if type(found) is int and found > readable[-1]:
+        newer = f"written by a newer bertworks (format {found}; this version reads up to {readable[-1]})"
+        raise InputError(f"{where}: {newer}; install a newer one")
+    kind = f"format {found}, older than this version reads" if type(found) is int else "no format version"
+    raise InputError(f"{where}: {kind}; expected {readable[0]} or newer; {advice}")

@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from bertworks.files import InputError
+from bertworks.files import InputError, check_fields
 from bertworks.reporting import run_files
-from bertworks.reporting.run_files import check, read_log, read_results, read_rows
+from bertworks.reporting.run_files import read_log, read_results, read_rows
 
-FORM = {"kind": str, "metrics": {str: float}, "steps?": int, "pair?": [float, float], "runs": [{"seed": (int, None)}]}
+FORM = {
+    "kind": str,
+    "metrics": {str: float},
+    "steps?": int,
+    "pair?": [float, float],
+    "count?": range(10),
+    "runs": [{"seed": (int, None)}],
+}
+FORM["count?"] = range(10)
 GOOD = {"kind": "finetune", "metrics": {"f1": 0.5, "loss": 1}, "runs": [{"seed": 1}, {"seed": None}], "more": [True]}
 
 
@@ -25,6 +33,8 @@ GOOD = {"kind": "finetune", "metrics": {"f1": 0.5, "loss": 1}, "runs": [{"seed":
         ({"steps": 1.5}, "field steps is 1.5; expected an integer"),
         ({"runs": [{"seed": 1}, {}]}, "no field runs[1].seed; expected seed"),
         ({"pair": [1]}, "field pair has 1 items; expected 2"),
+        ({"pair": [1, "x"]}, "field pair[1] is 'x'; expected a number"),
+        ({"count": 10}, "field count is 10; expected 0 to 9"),
         ({"runs": {}}, "field runs is {}; expected a list"),
         ({"runs": [{"seed": "x"}]}, "field runs[0].seed is 'x'; expected an integer"),
     ],
@@ -39,9 +49,9 @@ def test_a_field_of_another_form_is_named(tmp_path, change, problem):
 def test_what_fits_is_returned(tmp_path):
     (tmp_path / "results.json").write_text(json.dumps(GOOD).replace("0.5", "NaN"))  # as runs could write it once
     assert read_results(tmp_path / "results.json", FORM)["kind"] == "finetune"
-    check(GOOD, FORM, "x")
+    check_fields(GOOD, FORM, "x")
     with pytest.raises(InputError, match=r"x: found \[\]; expected a table; try again"):
-        check([], FORM, "x", "try again")
+        check_fields([], FORM, "x", "try again")
 
 
 RECORD = '{"kind": "train", "step": 1, "loss": 2.5, "left": null}\n'

@@ -24,20 +24,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, NotWritten, held, read_json, remove_temporaries, shorten, write_json
+from ..files import InputError, NotWritten, check_fields, held, read_json, remove_temporaries, shorten, write_json
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from .corpus import InputOptions, Reader
 from .encode import Part
-from .manifest import FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, check_shape, read_manifest
+from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
 from .merge import ShardPlan, plan_shards, save_array, write_shard
 from .sentences import check_documents, first_documents
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 from .workers import Workers
 
 BUILD = "build.json"  # in the working folder: what is being built
-BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": int}, "inputs": list}
-ENTRY = {"name": str, **dict.fromkeys((*KINDS, "duplicates"), int), "files": {"*": {"bytes": int, "checksum": str}}}
+BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": COUNT}, "inputs": list}
+ENTRY = {"name": str, **dict.fromkeys((*KINDS, "duplicates"), COUNT), "files": {str: {"bytes": COUNT, "checksum": str}}}
 SAMPLE_CHARS = 10_000  # of a document that is looked at before a build
 BATCH_CHARS = 2_000_000  # text of a part; several wait in the queue of every worker, so memory follows from it
 
@@ -245,7 +245,7 @@ class _Job:
 
     def make_store(self) -> dict[str, Any]:
         """Pass 2: shards, unigram counts, manifest; then the parts go."""
-        read = self._read("read.json", {"parts": [str], "counts": {"*": int}})
+        read = self._read("read.json", {"parts": [str], "counts": {str: COUNT}})
         parts = [Part(self.parts / name, self.dtype) for name in read["parts"]]
         plan = plan_shards(
             parts, self.config.validation_share, self.config.min_validation_documents, self.config.shard_tokens
@@ -281,10 +281,10 @@ class _Job:
         found: dict[str, Any] = self._read(done.name, ENTRY)
         return found
 
-    def _read(self, name: str, shape: dict[str, Any]) -> Any:
+    def _read(self, name: str, form: dict[str, Any]) -> Any:
         """What an earlier start noted in the working folder. Raises InputError if it is damaged."""
         value = read_json(self.parts / name)
-        check_shape(value, shape, str(self.parts / name), f"delete {self.out} and start the build again")
+        check_fields(value, form, str(self.parts / name), f"delete {self.out} and start the build again")
         return value
 
     def _unigrams(self, entries: list[dict[str, Any]]) -> NDArray[np.int64]:

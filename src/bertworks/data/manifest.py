@@ -7,10 +7,10 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..files import InputError, read_json, shorten
+from ..files import InputError, check_fields, check_version, read_json, shorten
 
 FORMAT = "bertworks-corpus"
-VERSION = 1
+VERSION = 1  # of the format; a bertworks reads every format from 1 to its own, and refuses newer ones by name
 MANIFEST = "manifest.json"
 PARTS = ".parts"  # the builder's working folder inside a store that is not finished
 SPLITS = ("train", "validation")
@@ -18,19 +18,24 @@ KINDS = ("documents", "sentences", "tokens")
 REBUILD = (
     "build the store again (bertworks corpus build ... --out a new folder), or copy it again from where it is whole"
 )
-LARGEST = 1 << 48  # of a number in a manifest; there is no corpus of so many bytes
+COUNT = range(1 << 48)  # no corpus has so many bytes
 
-_SIZES = dict.fromkeys(KINDS, int)
-# A type; [of items]; (of each item, in order); {"*": of all values} or {name: of its value}, more names are allowed.
-_SHAPE = {
+_SIZES = dict.fromkeys(KINDS, COUNT)
+_FIELDS = {
     "dtype": str,
-    "tokenizer": {"fingerprint": str, "vocab_size": int},
+    "tokenizer": {"fingerprint": str, "vocab_size": COUNT},
     "settings": dict,
-    "versions": {"*": str},
-    "source": {"inputs": [(str, int)], "bytes": int, "characters": int, "words": int},
-    "counts": {"documents": int, "dropped": {"*": int}, "sentences cut": int, "train": _SIZES, "validation": _SIZES},
+    "versions": {str: str},
+    "source": {"inputs": [[str, COUNT]], "bytes": COUNT, "characters": COUNT, "words": COUNT},
+    "counts": {
+        "documents": COUNT,
+        "dropped": {str: COUNT},
+        "sentences cut": COUNT,
+        "train": _SIZES,
+        "validation": _SIZES,
+    },
     "shards": {split: [{"name": str, **_SIZES}] for split in SPLITS},
-    "files": {"*": {"bytes": int, "checksum": str}},
+    "files": {str: {"bytes": COUNT, "checksum": str}},
 }
 
 
@@ -46,44 +51,11 @@ def read_manifest(folder: Path | str) -> dict[str, Any]:
     manifest = read_json(path)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f'{path}: not a corpus store\'s manifest (its "format" is not {FORMAT!r})')
-    if manifest.get("version") != VERSION:
-        found = shorten(manifest.get("version"))
-        raise InputError(f"{path}: store version {found}; this program reads version {VERSION}; {REBUILD}")
-    missing = [key for key in _SHAPE if key not in manifest]
-    if missing:
-        raise InputError(f"{path}: {', '.join(missing)} missing; {REBUILD}")
-    check_shape(manifest, _SHAPE, str(path), REBUILD)
+    check_version(manifest.get("version"), range(1, VERSION + 1), str(path), REBUILD)
+    check_fields(manifest, _FIELDS, str(path), REBUILD)
     if found := _contradiction(manifest):
         raise InputError(f"{path}: {found}; {REBUILD}")
     return manifest
-
-
-def check_shape(value: Any, shape: Any, where: str, advice: str) -> None:
-    """Raises InputError if the JSON value of the file `where` is not of this shape (see `_SHAPE`)."""
-    if found := _misshapen(value, shape, ""):
-        raise InputError(f"{where}: {found}; {advice}")
-
-
-def _misshapen(value: Any, shape: Any, place: str) -> str:
-    """What is not of this shape in `value`, in words; "" if all is."""
-    kind = type(shape) if isinstance(shape, dict | list | tuple) else shape
-    if not isinstance(value, list if kind is tuple else kind) or isinstance(value, bool):
-        names = {dict: "an object", list: "a list", tuple: "a list", str: "a string", int: "an integer"}
-        return f"{place[2:] or 'the whole'} is {shorten(value, 40)}; expected {names[kind]}"
-    inner: list[tuple[Any, Any, str]] = []
-    if isinstance(value, dict) and isinstance(shape, dict) and "*" in shape:
-        inner = [(item, shape["*"], f"{place}, {shorten(key, 40)}") for key, item in value.items()]
-    elif isinstance(value, dict) and isinstance(shape, dict):
-        inner = [(value.get(key), part, f"{place}, {key}") for key, part in shape.items()]
-    elif isinstance(shape, list):
-        inner = [(item, shape[0], f"{place}, {number}") for number, item in enumerate(value)]
-    elif isinstance(shape, tuple):
-        if len(value) != len(shape):
-            return f"{place[2:]} has {len(value)} entries; expected {len(shape)}"
-        inner = [(item, part, place) for item, part in zip(value, shape, strict=True)]
-    elif isinstance(value, int) and not 0 <= value < LARGEST:
-        return f"{place[2:]} is {shorten(value, 40)}; expected 0 or more"
-    return next((found for part in inner if (found := _misshapen(*part))), "")
 
 
 def _contradiction(manifest: dict[str, Any]) -> str:

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..files import InputError
-from ..reporting.run_files import METRICS, check, read_results, read_rows
+from ..files import InputError, check_fields
+from ..reporting.run_files import METRICS, read_results, read_rows
 from ..reporting.tables import Sheet, points
 from ..tasks.tags import chunks
 from . import statistics as resampling
@@ -95,11 +95,11 @@ def read_run(folder: Path) -> Outcome:
         raise InputError(f"{folder} is not finished (no results.json); type the line with which it began again")
     results = read_results(path, {"kind?": str})
     if results.get("kind") == "sweep":
-        check(results, {"chosen": str}, str(path))
+        check_fields(results, {"chosen": str}, str(path))
         raise InputError(f"{folder} is a sweep; give one of its settings, such as {folder / results['chosen']}")
     if results.get("kind") != "finetune" or not (folder / ROWS).exists():
         raise InputError(f"{folder}: no {ROWS} in this folder; expected a run folder of `bertworks finetune`")
-    check(results, {"task": str, "metrics": METRICS, "predicted": {str: int}}, str(path))
+    check_fields(results, {"task": str, "metrics": METRICS, "predicted": {str: int}}, str(path))
     return Outcome(folder, results, read_rows(folder / ROWS, {}))
 
 
@@ -175,7 +175,7 @@ def _check_rows(run: Outcome, form: Form) -> None:
     """Raises InputError for a row of another form, or with another number of tags than are true."""
     for number, row in enumerate(run.rows, 1):
         where = f"{run.folder / ROWS}, line {number}"
-        check(row, form.row, where)
+        check_fields(row, form.row, where)
         if "gold" in form.row and len(row["gold"]) != len(row["predicted"]):
             raise InputError(f"{where}: {len(row['predicted'])} tags for {len(row['gold'])} units; restore the file")
 

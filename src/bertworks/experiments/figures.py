@@ -12,10 +12,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
-from ..files import InputError, read_json
+from ..files import InputError, check_fields, read_json
 from ..reporting.figures import COLOURS, GREY, new_figure, save_figure
 from ..reporting.fonts import text_width
-from ..reporting.run_files import METRICS, check
+from ..reporting.run_files import METRICS
 from .report import FORMAT
 
 PANELS = 3  # side by side
@@ -59,7 +59,7 @@ def read_study(folder: Path) -> dict[str, Any] | None:
 def _check(found: dict[str, Any], where: str) -> None:
     """Raises InputError if the results lack what is drawn of them."""
     repair = "run the study again: it writes the file anew from the finished runs"
-    check(found, DRAWN, where, repair)
+    check_fields(found, DRAWN, where, repair)
     cells = {(entry["row"], entry["column"]) for entry in found["measured"]}
     rows = {row["name"] for row in found["rows"]}
     for row, column in itertools.product(rows, (column["name"] for column in found["columns"])):

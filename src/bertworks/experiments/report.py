@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
-from ..reporting.run_files import check
+from ..files import check_fields
 from ..reporting.tables import Sheet
 from .cells import StudyCell, results_of
 from .compare import paired
@@ -82,7 +82,7 @@ def _tuned(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
         results = results_of(cell, grid)
         if results is not None:
             name = column.metric or _first(cell)
-            check(results, {"metrics": {name: float}}, f"the results of {cell.title} ({grid.path(cell)})")
+            check_fields(results, {"metrics": {name: float}}, f"the results of {cell.title} ({grid.path(cell)})")
             values[str(seed)] = results["metrics"][name]
             collapsed += bool(results["collapsed"])
         elif failure := grid.failure(cell):

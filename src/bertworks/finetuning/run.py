@@ -16,11 +16,11 @@ from typing import Any
 
 from ..checkpoint.folder import find_model, save_folder
 from ..config import to_toml
-from ..files import InputError, to_json, write_json, write_text
+from ..files import InputError, check_fields, to_json, write_json, write_text
 from ..model.encoder import compile_layers
 from ..model.heads import Model
 from ..reporting.log import duration
-from ..reporting.run_files import RESULTS, check, read_results
+from ..reporting.run_files import RESULTS, read_results
 from ..tasks.base import Data, Judged, Limits, Task
 from ..training import machine
 from ..training.loop import Loop
@@ -99,7 +99,7 @@ def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     recipe = job.fingerprint(config)
     with opened_run(out, recipe, job.world, keep_state=False) as results:
         if results is not None:
-            check(results, _finished(job), str(out / RESULTS), ANEW)
+            check_fields(results, _finished(job), str(out / RESULTS), ANEW)
             job.say(f"{out} is finished; see {out / RESULTS}")
             return results
         model, fresh = job.start_model(config)

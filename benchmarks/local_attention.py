@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 import common
-from bertworks.model import local
+from bertworks.model import attention as local
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
-from bertworks.model.encoder import Encoder, initialise
+from bertworks.model.encoder import Encoder
+from bertworks.model.prepare import initialise
 from bertworks.training import machine
 
 NEVER = 1 << 20  # a smallest block that no sequence has eight of

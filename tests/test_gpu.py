@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from bertworks.model.encoder import ModelConfig, compile_layers
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
+from bertworks.model.prepare import compile_layers
 from bertworks.pretraining.run import Phase, PretrainConfig, pretrain
 from bertworks.training.loop import LoopConfig
 from bertworks.training.objectives import PretrainingObjective

@@ -20,7 +20,7 @@ from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config,
 from bertworks.checkpoint.locate import new_folder
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import SHARED, needs_shared

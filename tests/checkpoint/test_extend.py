@@ -12,7 +12,7 @@ from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config,
 from bertworks.checkpoint.pooling import Pooling, read_pooling, write_pooling
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 

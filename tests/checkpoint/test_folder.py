@@ -23,7 +23,7 @@ from bertworks.checkpoint.folder import (
 )
 from bertworks.checkpoint.metadata import input_length
 from bertworks.files import InputError
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import Model, build_model
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 

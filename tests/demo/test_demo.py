@@ -32,7 +32,7 @@ from bertworks.demo.text import (
     write_rows,
 )
 from bertworks.files import InputError, write_json
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer
 from support.tiny_task import TINY

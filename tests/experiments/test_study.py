@@ -37,7 +37,7 @@ from bertworks.experiments.report import paired, parameters, tables
 from bertworks.experiments.study import Options, run_study
 from bertworks.files import Diverged, InputError, NotWritten, read_json, write_json
 from bertworks.finetuning.job import FinetuneConfig
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.pretraining.run import PretrainConfig
 from bertworks.training import machine
 from conftest import WORDS

@@ -11,8 +11,8 @@ from bertworks.checkpoint.concat import concatenate
 from bertworks.checkpoint.folder import initial_model, load_model, save_folder
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
+from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
-from bertworks.model.encoder import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.model.pair import Pair
 from bertworks.model.top import TopConfig
@@ -325,7 +325,7 @@ def test_folders_of_comparators(tmp_path, direction, kind):
 def test_layers_that_a_top_does_not_read_are_left(direction):
     """They get no gradient, so they must be no part of the optimizer, its state, or what processes exchange."""
     model = build_model(shape(direction), ("tagger",), 3, seed=1, top=TopConfig(layers="0")).train()
-    model.hold_unused()
+    model.freeze_unused_layers()
     TaggingObjective()(model, {**batch(), "labels": torch.ones(4, 9, dtype=torch.long)})["task"].loss.backward()
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad == (parameter.grad is not None) == (".layers.1." not in name)

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from bertworks.model.attention import keyed_attention
+from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey, rescale, used_rate
-from bertworks.model.encoder import Encoder, ModelConfig, initialise
+from bertworks.model.encoder import Encoder
+from bertworks.model.prepare import initialise
 
 CONFIG = ModelConfig(
     vocab_size=50,
@@ -110,7 +112,7 @@ def test_same_key_same_bits_whatever_torch_drew_before():
 
 
 def test_every_dropout_of_the_paper_is_there_and_only_in_training():
-    """Each place draws bytes of its own: embeddings, and in a layer attention weights and two sub-layers."""
+    """Each site draws bytes of its own: embeddings, and in a layer attention weights and two sub-layers."""
     ids, mask = batch()
     plain = fresh().eval()(ids, mask, dropout=DropoutKey(9, 4)).hidden_states
     for hidden, attention in [(0.0, 0.3), (0.3, 0.0)]:
@@ -121,7 +123,7 @@ def test_every_dropout_of_the_paper_is_there_and_only_in_training():
     encoder, packing = fresh(), fresh()(ids, mask).packing
     layers = [encoder._masks(i, DropoutKey(9, 4), packing) for i in range(CONFIG.num_hidden_layers)]
     drawn = [t for m in layers for t in (m.weights, m.attention_output, m.output)]
-    drawn.append(encoder._hidden_mask(0, DropoutKey(9, 4), packing, CONFIG.hidden_size))
+    drawn.append(DropoutKey(9, 4).packed_mask(0, CONFIG.hidden_dropout_prob, packing, CONFIG.hidden_size))
     assert len({tuple(t.flatten()[:200].tolist()) for t in drawn}) == 1 + 3 * CONFIG.num_hidden_layers
 
 

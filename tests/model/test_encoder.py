@@ -6,8 +6,11 @@ import pytest
 import torch
 
 import bertworks.model.packing as packing_module
-from bertworks.model.encoder import Encoder, ModelConfig, Packing, initialise, sinusoids
+from bertworks.model.config import ModelConfig
+from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
+from bertworks.model.packing import Packing
+from bertworks.model.prepare import initialise, sinusoids
 from bertworks.model.presets import PRESETS
 
 TINY = ModelConfig(

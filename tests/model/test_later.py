@@ -10,12 +10,13 @@ import torch
 from torch.nn import functional as F
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
+from bertworks.model.attention import rotate, rotation
+from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
-from bertworks.model.encoder import Encoder, ModelConfig, compile_layers, initialise
-from bertworks.model.frozen import for_inference
+from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
+from bertworks.model.prepare import compile_layers, for_inference, initialise
 from bertworks.model.presets import PRESETS
-from bertworks.model.rotary import rotate, rotation
 from bertworks.model.top import TopConfig
 from bertworks.training.optim import layers_from_top
 
@@ -157,7 +158,7 @@ def test_depth_and_top_with_shared_layers_and_a_last_norm():
     for option, held in [("pre", {"final_norm", "layers"}), ("shared", set()), ("shared-ffn", {"layers"})]:
         config = dataclasses.replace(TINY, **OPTIONS[option])
         model = build_model(config, ("classifier",), 2, seed=1, top=TopConfig("second-to-last"))
-        model.hold_unused()
+        model.freeze_unused_layers()
         given = model.encode({"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2})
         model.heads["classifier"](given.pooled).sum().backward()
         still = {name.split(".")[1] for name, p in model.named_parameters() if not p.requires_grad}
@@ -276,7 +277,7 @@ def test_local_attention_in_blocks_equals_the_mask(direction, length, window, mo
             found, slopes, blocks = run(mask, training)
             assert blocks == [False, True, False, True]
             with monkeypatch.context() as patch:
-                patch.setattr("bertworks.model.local.SMALLEST", length)
+                patch.setattr("bertworks.model.attention.SMALLEST", length)
                 expected, theirs, blocks = run(mask, training)
             assert not any(blocks)
             close(found, expected, 2e-5)

@@ -5,7 +5,7 @@ import torch
 
 from bertworks.checkpoint.folder import save_folder
 from bertworks.data.instances import Position
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.training.optim import OptimConfig

@@ -5,7 +5,7 @@ import torch
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.checkpoint.hf import labels_from_hf, task_of
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import TOKEN_HEADS, Model, build_model
 
 transformers = pytest.importorskip("transformers")

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from bertworks.checkpoint.convert.tensorflow import read_original
 from bertworks.checkpoint.folder import assemble
 from bertworks.checkpoint.hf import config_from_hf
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import Model, build_model
 from bertworks.training.objectives import PretrainingObjective
 from support.shared_data import SHARED, needs_shared, shared

@@ -14,7 +14,7 @@ from bertworks.checkpoint.folder import read_config, save_folder
 from bertworks.checkpoint.pooling import MODES, Pooling, read_pooling, write_pooling
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import tiny_texts

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 from bertworks.checkpoint.folder import save_folder
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 

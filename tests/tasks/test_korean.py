@@ -10,7 +10,7 @@ import torch
 
 from bertworks.checkpoint.folder import save_folder
 from bertworks.inference.predictor import Predictor
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Limits
 from bertworks.tasks.kinds import KINDS, read_rows

@@ -16,7 +16,7 @@ import torch
 
 from bertworks.data.store import Store
 from bertworks.files import Diverged, InputError, NotWritten
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.pretraining.run import Phase, PretrainConfig, PretrainingFeed
 from bertworks.reporting.log import read_log

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertworks.model.encoder import ModelConfig
+from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.training import vocabulary_loss
 from bertworks.training.objectives import ClassificationObjective, PretrainingObjective, SpanObjective

@@ -4,7 +4,8 @@ import dataclasses
 from pathlib import Path
 
 from ..files import InputError
-from ..model.encoder import Encoder, ModelConfig
+from ..model.config import ModelConfig
+from ..model.encoder import Encoder
 from ..model.heads import Model
 from ..model.pair import SIDES, Pair
 from .folder import find_model, load_encoder, load_tokenizer, save_folder

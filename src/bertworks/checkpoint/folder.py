@@ -19,8 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from ..files import InputError, NotWritten, atomic_write, read_table, write_json, write_text
-from ..model.encoder import Encoder, ModelConfig, initialise
-from ..model.heads import BARE, HeadName, Model, build_head, build_model
+from ..model.config import ModelConfig
+from ..model.encoder import Encoder
+from ..model.heads import NO_TOP, HeadName, Model, build_head, build_model
+from ..model.prepare import initialise
 from ..model.top import Top, TopConfig
 from ..tokenizer import Tokenizer
 from . import hf
@@ -152,7 +154,7 @@ def initial_model(
     labels: int | Sequence[str],
     seed: int,
     dropout: float | None = None,
-    top: TopConfig = BARE,
+    top: TopConfig = NO_TOP,
 ) -> InitialModel:
     """A model with these heads to train on: weights from a model or run folder where it has them, else by `seed`.
 

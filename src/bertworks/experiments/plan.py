@@ -16,7 +16,7 @@ from ..config import from_dict, load_recipe
 from ..data.store import Store
 from ..files import InputError, checksum
 from ..finetuning.job import FinetuneConfig
-from ..model.encoder import ModelConfig
+from ..model.config import ModelConfig
 from ..model.layer_choice import LayerChoice
 from ..pretraining.run import Phase, PretrainConfig
 from ..tasks.base import Data, Task

@@ -20,9 +20,10 @@ from ..checkpoint.folder import find_model, initial_model, load_tokenizer, parts
 from ..checkpoint.weights import weights_checksum
 from ..config import check_seed, from_dict, identity, later
 from ..files import Diverged, InputError, read_json
-from ..model.encoder import build_layer, initialise
-from ..model.heads import BARE, Model, build_model
+from ..model.encoder import build_layer
+from ..model.heads import NO_TOP, Model, build_model
 from ..model.layer_choice import LayerChoice
+from ..model.prepare import initialise
 from ..model.top import TopConfig
 from ..tasks.base import Data, Judged, Kind, Limits, Prepared, Task
 from ..tasks.inputs import Inputs, Order
@@ -56,7 +57,7 @@ class FinetuneConfig(Limits):
     length_window: int = 16  # batches that are put in order of length before they are drawn; 1: none
     random_init: bool = False  # fresh weights in the folder's shape: what pre-training bought is the difference
     frozen: bool = False  # the encoder is left as it is, its vectors are features (section 5.3); all above it learns
-    top: TopConfig = BARE  # what stands between encoder and head: other layers than the last, a BiLSTM
+    top: TopConfig = NO_TOP  # what stands between encoder and head: other layers than the last, a BiLSTM
     reinit_layers: int = 0  # top layers whose weights begin anew, with the pooler's (Zhang et al., 2021)
     teacher: str = later("")  # fine-tuned folder whose scores are learned beside the labels (classes and regression)
     temperature: float = later(2.0)  # of teacher's and student's softmax where the teacher's scores are learned
@@ -211,7 +212,7 @@ class Job:
         else:
             model, fresh, _ = initial_model(self.folder, (head,), self.task.labels, seed, rate, top)
             fresh = fresh + begin_anew(model, config.reinit_layers, seed)
-        model.hold_unused()
+        model.freeze_unused_layers()
         if config.frozen:
             model.freeze()
         return model, fresh

@@ -17,8 +17,8 @@ from typing import Any
 from ..checkpoint.folder import find_model, save_folder
 from ..config import to_toml
 from ..files import InputError, check_fields, to_json, write_json, write_text
-from ..model.encoder import compile_layers
 from ..model.heads import Model
+from ..model.prepare import compile_layers
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
 from ..tasks.base import Data, Judged, Limits, Task

@@ -24,8 +24,8 @@ from ..checkpoint.folder import find_model, load_encoder, load_tokenizer
 from ..checkpoint.metadata import input_length
 from ..files import InputError
 from ..model.encoder import Encoder
-from ..model.frozen import for_inference
 from ..model.layer_choice import LayerChoice
+from ..model.prepare import for_inference
 from ..tasks.contexts import Contexts, tokenize_contexts
 from ..tasks.inputs import Inputs
 from ..tasks.rows import texts_or_pairs_of

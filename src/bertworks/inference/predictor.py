@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..checkpoint.folder import check_size, find_model, read_config
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..files import InputError
-from ..model.frozen import for_inference
+from ..model.prepare import for_inference
 from ..tasks.base import Example, KindName, Prepared, Task
 from ..tasks.choice import Choice
 from ..tasks.classification import SEPARATOR, prepare_windows

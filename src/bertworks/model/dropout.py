@@ -1,16 +1,17 @@
-"""Dropout whose masks are a pure function of (seed, step, place, row), so that resume is exact and the number of
-processes or micro-batches changes nothing.
+"""Dropout whose masks are a pure function of (seed, step, site, row). So resume is exact, and neither the number of
+processes nor that of micro-batches changes a mask.
 
 On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here
-the masks come from NumPy's Philox, a counter-based generator: the place in the network and the step are its key, the
-row of the global batch is its counter, so any process can make just its own rows. One random byte decides one
-element; the rate is therefore rounded to 1/256 (0.1 becomes 26/256 = 0.1016) and the scale uses the rounded rate,
-which keeps the expectation exact. Below 1/32 and above 31/32, where a rate would be rounded far (0.001 to 0.0039) or to
-1, two bytes decide and the rate is rounded to 1/65,536.
+the masks come from NumPy's Philox, a counter-based generator. Its key is the seed, the step and the site (the number of
+a dropout in the network); its counter is the row of the global batch, so any process can make just its own rows.
 
-On a GPU the fused kernels of torch are kept: a generator seeded from (seed, step, row) serves them (training/loop.py).
+One random byte decides one element. The rate is therefore rounded to 1/256 (0.1 becomes 26/256 = 0.1016), and the scale
+uses the rounded rate, which keeps the expectation exact. Below 1/32 and above 31/32 a byte would round far (0.001 to
+0.0039) or to 1; there two bytes decide, and the rate is rounded to 1/65,536.
 
-Shapes: B rows (sequences).
+On a GPU torch's fused kernels are kept: a generator seeded from (seed, step, row) serves them (training/loop.py).
+
+Shapes: B rows (sequences), L positions, T rows of a packed batch, D hidden width.
 """
 
 import math
@@ -19,8 +20,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+
+from .packing import Packing
 
 _WORDS = 4  # 64-bit words of one Philox counter value
 _LAST = np.iinfo(np.uint64).max
@@ -35,11 +38,11 @@ class DropoutKey:
     step: int
     row: int = 0
 
-    def mask(self, place: int, rate: float, shape: tuple[int, ...]) -> Tensor:
-        """(B, ...) = `shape`, bfloat16: 0 where dropped, else 1. `place`: a number for each dropout."""
+    def mask(self, site: int, rate: float, shape: tuple[int, ...]) -> Tensor:
+        """(B, ...) = `shape`, bfloat16: 0 where dropped, else 1. `site`: the number of a dropout in the network."""
         size, kind = math.prod(shape[1:]), _drawn(rate)
         blocks = -(-size * kind.itemsize // (8 * _WORDS))  # every row starts on a counter of its own
-        key = np.array([self.seed, (self.step << 16) + place], np.uint64)
+        key = np.array([self.seed, (self.step << 16) + site], np.uint64)
         counter = np.array([self.row * blocks, 0, 0, 0], np.uint64)
         generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
         # all 64 bits: the raw words as they come, in less time than `random_raw` takes
@@ -47,6 +50,10 @@ class DropoutKey:
         kept = words.view(kind).reshape(shape[0], -1)[:, :size] >= _dropped(rate)[0]
         # NumPy multiplies bits several times faster than torch selects by a condition
         return torch.from_numpy(kept * _ONE).view(torch.bfloat16).view(shape)
+
+    def packed_mask(self, site: int, rate: float, packing: Packing, width: int) -> Tensor:
+        """(T, width): the mask of a packed batch. A token's mask does not depend on the padding around it."""
+        return packing.pack(self.mask(site, rate, (packing.B, packing.L, width)).flatten(0, 1))
 
 
 def _drawn(rate: float) -> np.dtype[Any]:
@@ -67,30 +74,40 @@ def used_rate(rate: float) -> float:
 
 
 def rescale(rate: float) -> float:
-    """What kept elements are multiplied with, so that the expectation does not change."""
+    """The factor of the elements that are kept: with it the expectation does not change."""
     dropped, values = _dropped(rate)
     return values / (values - dropped)
 
 
-def drop(x: Tensor, key: DropoutKey | None, place: int, rate: float, training: bool) -> Tensor:
-    """Dropout of (B, ...) by the mask of `key`; without a key it is torch's."""
-    if key is None or not training:
-        return F.dropout(x, rate, training)
-    return x * key.mask(place, rate, tuple(x.shape)) * rescale(rate) if rate else x
+class Dropout(nn.Module):
+    """Dropout at one site of the network."""
+
+    def __init__(self, rate: float, site: int):
+        super().__init__()
+        self.rate, self.site = rate, site
+
+    def forward(self, x: Tensor, key: DropoutKey | None, packing: Packing | None = None) -> Tensor:
+        """Drop elements of (B, ...), or of (T, D) with its `packing`. Without a `key` torch draws the mask."""
+        if key is None or not self.training or not self.rate:
+            return F.dropout(x, self.rate, self.training)
+        if packing is None:
+            mask = key.mask(self.site, self.rate, tuple(x.shape))
+        else:
+            mask = key.packed_mask(self.site, self.rate, packing, x.shape[1])
+        return x * mask * rescale(self.rate)
 
 
 @dataclass(frozen=True)
 class LayerMasks:
-    """Keyed dropout masks of one layer, made by the encoder; None where nothing is dropped."""
+    """The dropout masks of one layer, drawn by a key; None where the rate is 0."""
 
     weights: Tensor | None = None  # (B, N, L, L)
     attention_output: Tensor | None = None  # (T, D)
     output: Tensor | None = None  # (T, D)
 
 
-def add_dropped(x: Tensor, update: Tensor, masks: LayerMasks | None, place: str, rate: float, training: bool) -> Tensor:
-    """x + dropout(update); without `masks` dropout in training is torch's."""
-    if masks is None:
+def add_dropped(x: Tensor, update: Tensor, mask: Tensor | None, rate: float, training: bool) -> Tensor:
+    """x + dropout(update). Without a `mask` torch draws one in training."""
+    if mask is None:
         return x + F.dropout(update, rate, training)
-    mask = getattr(masks, place)
-    return x + update if mask is None else torch.add(x, update * mask, alpha=rescale(rate))
+    return torch.add(x, update * mask, alpha=rescale(rate))

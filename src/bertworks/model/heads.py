@@ -1,4 +1,4 @@
-"""Heads on the encoder, and the model that holds both. No loss in here: training/objectives.py reads what these give.
+"""Heads on the encoder, and the model that holds both. The losses are in training/objectives.py.
 
 Shapes: M masked positions, B sequences, L positions, T rows of a packed batch, D hidden width, V vocabulary, K labels.
 """
@@ -11,14 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .config import ACTIVATIONS, ModelConfig
-from .dropout import DropoutKey, drop, rescale
-from .encoder import Encoder, EncoderOutput, initialise
+from .dropout import Dropout, DropoutKey
+from .encoder import Encoder, EncoderOutput
 from .pair import Pair
+from .prepare import initialise
 from .top import Top, TopConfig
 
 HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"]
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
-BARE = TopConfig()  # nothing between encoder and head
+NO_TOP = TopConfig()  # heads read the encoder itself
 
 
 class MaskedLMHead(nn.Module):
@@ -57,12 +58,11 @@ class ClassificationHead(nn.Linear):
 
     def __init__(self, config: ModelConfig, labels: int, width: int):
         super().__init__(width, labels)
-        self.rate = config.head_dropout
-        self.place = 3 * config.num_hidden_layers + 1  # of its dropout: the encoder's places end before
+        self.dropout = Dropout(config.head_dropout, head_site(config))
 
     def forward(self, pooled: Tensor, dropout: DropoutKey | None = None) -> Tensor:
         """(B, D) to (B, K). `dropout`: key of the mask in training; None leaves it to torch."""
-        return super().forward(drop(pooled, dropout, self.place, self.rate, self.training))
+        return super().forward(self.dropout(pooled, dropout))
 
 
 class TokenHead(nn.Linear):
@@ -70,25 +70,20 @@ class TokenHead(nn.Linear):
 
     def __init__(self, config: ModelConfig, labels: int, width: int, rate: float):
         super().__init__(width, labels)
-        self.rate = rate
-        self.place = 3 * config.num_hidden_layers + 1
+        self.dropout = Dropout(rate, head_site(config))
 
     def forward(self, out: EncoderOutput, dropout: DropoutKey | None = None) -> Tensor:  # type: ignore[override]
         """(T, K) scores of the packed rows. `dropout`: key of the mask in training; None leaves it to torch."""
-        x, packing = out.packed, out.packing
-        if dropout is None or not self.training:
-            return super().forward(F.dropout(x, self.rate, self.training))
-        if self.rate:
-            x = (
-                x
-                * packing.pack(dropout.mask(self.place, self.rate, (packing.B, packing.L, x.shape[1])).flatten(0, 1))
-                * rescale(self.rate)
-            )
-        return super().forward(x)
+        return super().forward(self.dropout(out.packed, dropout, out.packing))
+
+
+def head_site(config: ModelConfig) -> int:
+    """The dropout site of a head: the first one after those of the layers."""
+    return 3 * config.num_hidden_layers + 1
 
 
 class Model(nn.Module):
-    """An encoder, what may stand on top of it, and the heads it was given, by name (HeadName)."""
+    """An encoder, its heads by name (HeadName), and the top that may be between them."""
 
     def __init__(self, encoder: Encoder | Pair, heads: Mapping[HeadName, nn.Module], top: Top | None = None):
         super().__init__()
@@ -108,7 +103,7 @@ class Model(nn.Module):
         return None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth
 
     def encode(self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None) -> EncoderOutput:
-        """What the heads read of a batch (data/batches.py). `dropout`: key of the masks in training on a CPU."""
+        """What the heads read of a batch (batch.py). `dropout`: key of the masks in training on a CPU."""
         out: EncoderOutput = self.encoder(
             batch["input_ids"],
             batch["attention_mask"],
@@ -119,8 +114,8 @@ class Model(nn.Module):
         )
         return out if self.top is None else self.top(out, dropout)
 
-    def hold_unused(self) -> None:
-        """No gradients for layers above those that the top reads: they have no part in any loss."""
+    def freeze_unused_layers(self) -> None:
+        """Turn off the gradients of layers above those that the top reads: they have no part in any loss."""
         sides = (self.encoder.left, self.encoder.right) if isinstance(self.encoder, Pair) else (self.encoder,)
         depth = self.depth
         if depth is None:
@@ -131,7 +126,7 @@ class Model(nn.Module):
                 encoder.final_norm.requires_grad_(False)
 
     def freeze(self) -> None:
-        """Leave the encoder's layers and embeddings as they are: no gradients, no dropout. Its pooler still learns."""
+        """Turn off gradients and dropout of the encoder's layers and embeddings. Its pooler still learns."""
         self.frozen = True
         for name, parameter in self.encoder.named_parameters():
             parameter.requires_grad = name.startswith("pooler.")
@@ -145,7 +140,7 @@ class Model(nn.Module):
 
     @property
     def decoder(self) -> Tensor:
-        """(V, E): the matrix of the masked-LM head, the word embedding table unless it has one of its own."""
+        """(V, E): the masked-LM head's own matrix if it has one, else the word embedding table."""
         own: Any = self.heads["mlm"].decoder
         table: Tensor = (self.encoder.embeddings.word if own is None else own).weight
         return table
@@ -157,7 +152,7 @@ class Model(nn.Module):
 
 
 def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int = 0) -> nn.Module:
-    """The head of that name; `labels` is the K of a classifier or tagger, `width` what it reads if not D."""
+    """The head of that name. `labels`: K of a classifier or tagger. `width`: of the vectors it reads, D if left out."""
     width = width or config.hidden_size
     if name == "mlm":
         return MaskedLMHead(config)
@@ -168,8 +163,8 @@ def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int 
     return ClassificationHead(config, {"choice": 1, "sop": 2}.get(name, labels), width)
 
 
-def needs_pooler(heads: Sequence[HeadName], top: TopConfig = BARE) -> bool:
-    """Whether one of these heads reads the pooler's output; a bare encoder has it too. Nothing else would train it."""
+def needs_pooler(heads: Sequence[HeadName], top: TopConfig = NO_TOP) -> bool:
+    """Whether one of these heads reads the pooler's output, or there is no head. Else nothing would train a pooler."""
     return not heads or (top.needs_pooler and any(name not in ("mlm", *TOKEN_HEADS) for name in heads))
 
 
@@ -179,13 +174,13 @@ def build_model(
     labels: int = 0,
     seed: int | None = None,
     pooler: bool | None = None,
-    top: TopConfig = BARE,
+    top: TopConfig = NO_TOP,
 ) -> Model:
     """A model with these heads; freshly initialised if `seed` is given, else left for weights to be loaded into.
 
-    Left out, `pooler` is there if a head reads it, or if there is none (DistilBERT's belongs to its heads). Raises
-    InputError if `top` chooses layers that the encoder does not have, ValueError for a language model's head on a pair
-    of encoders.
+    pooler: whether the encoder has one. Left out, it has one if a head reads it, or if there is no head (DistilBERT:
+    not then, because its pooler belongs to the heads). Raises InputError if `top` chooses layers that the encoder does
+    not have, ValueError for a language model's head on a pair of encoders.
     """
     kind = Pair if config.direction == "pair" else Encoder
     if kind is Pair and {"mlm", "nsp", "sop"} & {*heads}:
@@ -193,7 +188,7 @@ def build_model(
     if pooler is None:
         pooler = needs_pooler(heads, top) and (bool(heads) or config.family != "distilbert")
     encoder = kind(config, pooler)
-    above = None if top == BARE else Top(top, config, encoder.width)
+    above = None if top == NO_TOP else Top(top, config, encoder.width)
     width = encoder.width if above is None else above.width
     model = Model(encoder, {name: build_head(name, config, labels, width) for name in heads}, above)
     if seed is not None:

@@ -1,7 +1,6 @@
-"""One Transformer layer (section 3; original code modeling.py), with LayerNorm behind or before its two sub-layers.
+"""One Transformer layer (section 3; original code modeling.py), with LayerNorm after or before its two sub-layers.
 
-Shapes: B sequences, L positions, T real tokens of the batch, D hidden width, I feed-forward width, N heads, H their
-size.
+Shapes: B sequences, L positions, T rows of a packed batch, D hidden width, I feed-forward width, N heads, H head size.
 """
 
 from dataclasses import dataclass
@@ -9,24 +8,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .attention import fused_attention, keyed_attention, visible_attention
+from .attention import Blocks, fused_attention, keyed_attention, rotate, visible_attention
 from .config import ACTIVATIONS, ModelConfig
 from .dropout import LayerMasks, add_dropped
-from .local import Blocks
 from .packing import Packing
-from .rotary import rotate
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What a layer knows of a batch: where its tokens are, which of them sees which, and what is asked of attention."""
+class LayerContext:
+    """What a layer needs to know of a batch: where its tokens are, and what attention shall see and return."""
 
     packing: Packing
     visible: Tensor | None  # (B or 1, 1, 1 or L, L), True for keys that may be seen; None: all
-    turn: Tensor | None = None  # (2, L, H / 2) rotary positions
-    blocks: Blocks | None = None  # of local attention in blocks, in place of `visible`
+    rotations: Tensor | None = None  # (2, L, H / 2), of rotary positions
+    blocks: Blocks | None = None  # local attention in blocks, in place of `visible`
     head_mask: Tensor | None = None  # (N,) factors of the heads
-    attentions: bool = False  # whether the weights are wanted
+    attentions: bool = False  # whether to return the weights
 
 
 class Layer(nn.Module):
@@ -47,64 +44,64 @@ class Layer(nn.Module):
             self.intermediate, self.output = nn.Linear(D, inner), nn.Linear(wide, D)
             self.output_norm = nn.LayerNorm(D, eps=eps)
 
-    def attention(self, x: Tensor, sight: Sight, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:
-        """The first sub-layer, (T, D) to (T, D), and the weights (B, N, L, L) if they are wanted."""
+    def attention(self, x: Tensor, context: LayerContext, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:
+        """The first sub-layer, (T, D) to (T, D), and the weights (B, N, L, L) if `context` asks for them."""
         given = self.attention_norm(x) if self.pre else x
-        context, weights = self._attend(compute(given), sight, masks)
-        x = self._add(x, self.attention_output(context), masks, "attention_output")
+        update, weights = self._attend(compute(given), context, masks)
+        x = self._add(x, self.attention_output(update), masks.attention_output if masks else None)
         return x if self.pre else self.attention_norm(x), weights
 
     def feed_forward(self, x: Tensor, masks: LayerMasks | None) -> Tensor:
         """The second sub-layer, (T, D) to (T, D)."""
         activation = ACTIVATIONS[self.config.hidden_act]
-        hidden = self.intermediate(compute(self.output_norm(x) if self.pre else x))
+        hidden = self.intermediate(compute(self.output_norm(x) if self.pre else x))  # (T, I), or (T, 2 I)
         if self.config.feed_forward == "geglu":
             hidden, gate = hidden.chunk(2, -1)
-            hidden = activation(hidden) * gate
+            hidden = activation(hidden) * gate  # (T, I)
         else:
-            hidden = activation(hidden)  # (T, I)
-        x = self._add(x, self.output(hidden), masks, "output")
+            hidden = activation(hidden)
+        x = self._add(x, self.output(hidden), masks.output if masks else None)
         return x if self.pre else self.output_norm(x)
 
-    def _add(self, x: Tensor, update: Tensor, masks: LayerMasks | None, place: str) -> Tensor:
-        return add_dropped(x, update, masks, place, self.config.hidden_dropout_prob, self.training)
+    def _add(self, x: Tensor, update: Tensor, mask: Tensor | None) -> Tensor:
+        return add_dropped(x, update, mask, self.config.hidden_dropout_prob, self.training)
 
-    def _attend(self, x: Tensor, sight: Sight, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:
+    def _attend(self, x: Tensor, context: LayerContext, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:
         """Multi-head self-attention, (T, D) to (T, D); padding keys are hidden from every query."""
-        packing, visible = sight.packing, sight.visible
+        packing, visible, blocks = context.packing, context.visible, context.blocks
         B, L, N = packing.B, packing.L, self.config.num_attention_heads
-        rate = self.config.attention_probs_dropout_prob if self.training else 0.0
         q, k, v = (  # (B, N, L, H) each
             packing.unpack(project(x)).view(B, L, N, -1).transpose(1, 2)
             for project in (self.query, self.key, self.value)
         )
-        if sight.turn is not None:
-            q, k = rotate(q, sight.turn), rotate(k, sight.turn)
-        mask, weights, blocks = masks.weights if masks else None, None, sight.blocks
+        if context.rotations is not None:
+            q, k = rotate(q, context.rotations), rotate(k, context.rotations)
         if blocks is not None:
             q, k, v, visible = blocks.queries(q), blocks.keys(k), blocks.keys(v), blocks.visible
-        if sight.attentions or sight.head_mask is not None:
-            context, weights = visible_attention(q, k, v, visible, mask, rate, sight.head_mask)
+        rate = self.config.attention_probs_dropout_prob if self.training else 0.0
+        mask, weights = masks.weights if masks else None, None
+        if context.attentions or context.head_mask is not None:
+            out, weights = visible_attention(q, k, v, visible, mask, rate, context.head_mask)
         elif masks is not None:
-            context = keyed_attention(q, k, v, visible, mask, rate)
+            out = keyed_attention(q, k, v, visible, mask, rate)
         else:
-            context = fused_attention(q, k, v, visible, rate)
-        context = context if blocks is None else blocks.join(context, L)
-        return packing.pack(context.transpose(1, 2).reshape(B * L, -1)), weights if sight.attentions else None
+            out = fused_attention(q, k, v, visible, rate)
+        out = out if blocks is None else blocks.join(out, L)  # (B, N, L, H)
+        return packing.pack(out.transpose(1, 2).reshape(B * L, -1)), weights if context.attentions else None
 
 
 def run_layer(
-    attending: Layer, feeding: Layer, x: Tensor, sight: Sight, masks: LayerMasks | None
+    attending: Layer, feeding: Layer, x: Tensor, context: LayerContext, masks: LayerMasks | None
 ) -> tuple[Tensor, Tensor | None]:
-    """A layer of two halves, which are one module's unless layers share one of them: (T, D) to (T, D), weights.
+    """A layer of two halves, (T, D) to (T, D), and its weights.
 
-    masks: keyed dropout; None leaves dropout in training to torch.
+    Both halves are one module unless layers share one of them. masks: keyed dropout; None leaves dropout to torch.
     """
-    x, weights = attending.attention(x, sight, masks)
+    x, weights = attending.attention(x, context, masks)
     return feeding.feed_forward(x, masks), weights
 
 
 def compute(x: Tensor) -> Tensor:
-    """`x` in the type of matrix products, cast once where autocast would cast it for each product anew."""
+    """`x` in the type of matrix products, cast once; autocast would cast it anew for each product."""
     device = x.device.type
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x

@@ -1,5 +1,8 @@
 """A batch without its padding: which cells of the (B, L) rectangle hold real tokens, and the ways in and out.
 
+Between the embeddings and the heads every operation on single tokens works on real tokens alone, packed in T rows; only
+attention and recurrence see the rectangle.
+
 Shapes: B sequences, L positions, T rows of the packed form, D hidden width.
 """
 
@@ -23,7 +26,7 @@ class Packing:
 
     @classmethod
     def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
-        """Padding may stand anywhere. Raises ValueError if a sequence has no real token: there is nothing to pool."""
+        """The packing of a batch, with padding anywhere. Raises ValueError if a sequence has no real token to pool."""
         mask = None if attention_mask is None else attention_mask.bool()
         fewest = L if mask is None or not B else int(mask.sum(1).min())
         if mask is None or fewest == L:
@@ -40,7 +43,7 @@ class Packing:
         return x if self.index is None else _Gather.apply(x, self.index)
 
     def unpack(self, x: Tensor) -> Tensor:
-        """(T, D) to (B*L, D); cells of padding hold copies of real tokens, for attention to look away from."""
+        """(T, D) to (B*L, D); cells of padding hold copies of a real token, which attention must not see."""
         return x if self.index is None else _Spread.apply(x, self.index, self.inverse)
 
     def restore(self, x: Tensor) -> Tensor:
@@ -48,38 +51,38 @@ class Packing:
         full = self.unpack(x).view(self.B, self.L, -1)
         return full if self.mask is None else full * self.mask[:, :, None]
 
-    def visible(self, direction: str, device: torch.device, window: int = 0) -> Tensor | None:
-        """Which keys a query may see, (B, 1, 1, L), or by `direction` "left" or "right" (B or 1, 1, L, L); None: all.
+    def visible(self, direction: str, device: torch.device, span: int = 0) -> Tensor | None:
+        """True for keys that a query may see, (B, 1, 1, L), or (B or 1, 1, L, L) if queries differ; None: all.
 
-        `window` leaves only so many cells on each side. A query always sees itself, padding too: a softmax over nothing
-        would not be a number.
+        `direction` "left" or "right" leaves that side alone, `span` so many cells on each side (0: all). A query always
+        sees itself, padding too: a softmax over nothing is not a number.
         """
         real = None if self.mask is None else self.mask[:, None, None, :]
-        window = window if window < self.L - 1 else 0
-        if direction == "both" and not window:
+        span = span if span < self.L - 1 else 0
+        if direction == "both" and not span:
             return real
         side = torch.ones(self.L, self.L, dtype=torch.bool, device=device)
         if direction != "both":
             side = side.tril() if direction == "left" else side.triu()
-        if window:
-            side = side.triu(-window).tril(window)
+        if span:
+            side = side.triu(-span).tril(span)
         side = side[None, None]
         return side if real is None else side & (real | torch.eye(self.L, dtype=torch.bool, device=device))
 
     def ends(self, device: torch.device, last: bool) -> Tensor:
         """(B,) row of each sequence's first, or last, real token in the packed form."""
         start = torch.arange(self.B, device=device) * self.L
-        return self.rows(start + self._turns(device, from_right=last).argmin(1))
+        return self.rows(start + self._reading_keys(device, from_right=last).argmin(1))
 
     def order(self, device: torch.device, from_right: bool) -> Tensor:
         """(B, L) cells of each sequence as they are read: its real tokens from the left or right, then its padding."""
-        return self._turns(device, from_right).argsort(1)
+        return self._reading_keys(device, from_right).argsort(1)
 
-    def _turns(self, device: torch.device, from_right: bool) -> Tensor:
-        """(B, L): which cell of a sequence comes before which when it is read."""
+    def _reading_keys(self, device: torch.device, from_right: bool) -> Tensor:
+        """(B, L) sort keys: a cell with a smaller key is read earlier."""
         cells = torch.arange(self.L, device=device).expand(self.B, -1)
-        turns = -cells if from_right else cells
-        return turns if self.mask is None else torch.where(self.mask, turns, cells + self.L)
+        keys = -cells if from_right else cells
+        return keys if self.mask is None else torch.where(self.mask, keys, cells + self.L)
 
     def rows(self, cells: Tensor) -> Tensor:
         """Rows in the packed form of flat (B*L) cells."""
@@ -87,7 +90,7 @@ class Packing:
 
 
 class _Gather(torch.autograd.Function):
-    """Rows `index` of x. No row is taken twice, so the way back is a copy; torch would use a slow indexed addition."""
+    """Rows `index` of x. No row is taken twice, so the gradient is copied; torch would use a slow indexed addition."""
 
     @staticmethod
     def forward(ctx, x, index):  # type: ignore[no-untyped-def]
@@ -101,7 +104,7 @@ class _Gather(torch.autograd.Function):
 
 
 class _Spread(torch.autograd.Function):
-    """Packed rows to cells. What stands on padding has no influence, so the way back only gathers the real cells."""
+    """Packed rows to cells. Cells of padding have no influence, so the gradient only gathers the real cells."""
 
     @staticmethod
     def forward(ctx, x, index, inverse):  # type: ignore[no-untyped-def]

@@ -1,7 +1,7 @@
 """Two encoders side by side, one that sees the left context and one that sees the right: ELMo's way of being
 bidirectional, which the paper argues against (section 5.1).
 
-Each is trained by itself; the pair is made for fine-tuning (checkpoint/concat.py). Its vectors are theirs, end to end.
+Each is trained by itself; the pair is made for fine-tuning (checkpoint/concat.py). Its vectors are theirs, joined.
 
 Shapes: B sequences, L positions, T rows of a packed batch, D width of one encoder.
 """
@@ -11,15 +11,16 @@ import dataclasses
 import torch
 from torch import Tensor, nn
 
+from .config import ModelConfig
 from .dropout import DropoutKey
-from .encoder import Encoder, EncoderOutput, ModelConfig
+from .encoder import Encoder, EncoderOutput
 
 SIDES = ("left", "right")
-_APART = 1 << 40  # steps: so the right encoder's dropout masks are none of the left one's
+_STEPS_APART = 1 << 40  # between the steps of both encoders' dropout keys, so that they share no mask
 
 
 class Pair(nn.Module):
-    """Called like an Encoder, but for attention, which each side has of its own; its vectors have width 2 D.
+    """Two encoders, called like one Encoder, with vectors of width 2 D. Ask each side for its attention.
 
     `config` is that of both, with direction "pair".
     """
@@ -40,8 +41,8 @@ class Pair(nn.Module):
         hidden_states: bool = True,
         depth: int | None = None,
     ) -> EncoderOutput:
-        """Encode a batch. `pooled` (B, 2 D): what each encoder has read last, the last token and the first."""
-        other = None if dropout is None else dataclasses.replace(dropout, step=dropout.step + _APART)
+        """Encode a batch. `pooled` (B, 2 D): a tanh layer on the left side's last token and the right side's first."""
+        other = None if dropout is None else dataclasses.replace(dropout, step=dropout.step + _STEPS_APART)
         left, right = (
             encoder(input_ids, attention_mask, token_type_ids, dropout=key, hidden_states=hidden_states, depth=depth)
             for encoder, key in ((self.left, dropout), (self.right, other))

@@ -59,7 +59,7 @@ PRESETS = {
     "distilbert": replace(  # Sanh et al. (2019)
         _sized(6, 768, 12), family="distilbert", type_vocab_size=0, classifier_dropout=0.2
     ),
-    "gpt": replace(  # Radford et al. (2018); its vocabulary has 40,478 pieces
+    "gpt": replace(  # Radford et al. (2018); its vocabulary has 40,478 tokens
         _BASE,
         vocab_size=40478,
         direction="left",

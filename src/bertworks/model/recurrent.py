@@ -1,8 +1,8 @@
 """Recurrent layers, for the comparators: LSTM language models of ELMo's kind (Peters et al. 2018), the two-layer BiLSTM
 that the paper puts on top of an encoder (sections 5.1 and 5.3), and GRUs.
 
-A sequence is put in the order in which it is read, wherever its padding is: real tokens first, from the right for a
-direction that reads so. Padding is never read before a token.
+Each sequence is put in the order in which it is read, wherever its padding is: real tokens first, from the right for a
+direction that reads from there. Padding is never read before a token.
 
 Shapes: B sequences, L positions, T rows of a packed batch, D input width, W width of one direction.
 """
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .dropout import LayerMasks, add_dropped
-from .layer import Sight
+from .layer import LayerContext
 from .packing import Packing
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -27,7 +27,7 @@ class Recurrent(nn.Module):
         self.cells = nn.ModuleList(CELLS[cell](inputs, width, batch_first=True) for _ in self.reads)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        """In float32 whatever the products' type: small steps through time gain nothing from bfloat16."""
+        """Compute in float32, whatever the type of products: small steps through time gain nothing from bfloat16."""
         with torch.autocast(x.device.type, enabled=False):
             rows = packing.unpack(x.float()).view(packing.B, packing.L, -1)
             out = [
@@ -37,7 +37,7 @@ class Recurrent(nn.Module):
 
 
 def _read(cell: nn.Module, rows: Tensor, packing: Packing, from_right: bool) -> Tensor:
-    """(B, L, D) to (B, L, W), the result of each token in the token's own cell."""
+    """(B, L, D) to (B, L, W), each token's output in the token's own cell."""
     if packing.mask is None and not from_right:
         return cell(rows)[0]  # type: ignore[no-any-return]
     order = packing.order(rows.device, from_right)
@@ -61,9 +61,9 @@ class RecurrentLayer(nn.Module):
         self.output_norm = nn.LayerNorm(width, eps=eps)
         self.rate = rate
 
-    def forward(self, x: Tensor, sight: Sight, masks: LayerMasks | None) -> tuple[Tensor, None]:
+    def forward(self, x: Tensor, context: LayerContext, masks: LayerMasks | None) -> tuple[Tensor, None]:
         """(T, D) to (T, D). Raises ValueError if asked for attention."""
-        if sight.attentions or sight.head_mask is not None:
+        if context.attentions or context.head_mask is not None:
             raise ValueError("recurrent layers have no attention to show or to mask")
-        update = self.recurrent(x, sight.packing)
-        return self.output_norm(add_dropped(x, update, masks, "output", self.rate, self.training)), None
+        update = self.recurrent(x, context.packing)
+        return self.output_norm(add_dropped(x, update, masks.output if masks else None, self.rate, self.training)), None

@@ -1,4 +1,4 @@
-"""What may stand between encoder and head at fine-tuning: a choice of layers (table 7), a BiLSTM (sections 5.1, 5.3).
+"""The top: what may be between encoder and head in fine-tuning, a choice of layers (table 7) or a BiLSTM (5.1, 5.3).
 
 Without a top a head reads the last layer and the pooler, as in the paper's main experiments.
 
@@ -8,18 +8,18 @@ Shapes: B sequences, T rows of a packed batch, D width of the encoder, W width o
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
-from .dropout import DropoutKey, rescale
-from .encoder import EncoderOutput, ModelConfig
+from .config import ModelConfig
+from .dropout import Dropout, DropoutKey
+from .encoder import EncoderOutput
 from .layer_choice import LayerChoice
 from .recurrent import CELLS, Recurrent
 
 
 @dataclass(frozen=True)
 class TopConfig:
-    """What a head reads; the defaults are BERT's own way."""
+    """What a head reads. With the defaults it reads BERT's last layer and pooler."""
 
     layers: str = "last"  # as in `bertworks features --layers`: second-to-last, concat-last-4, weighted-sum, ...
     bilstm_layers: int = 0  # recurrent layers on top of these; the paper has 2
@@ -40,46 +40,38 @@ class TopConfig:
 
 
 class Top(nn.Module):
-    """`top(encoder_output)` gives an EncoderOutput of `width`, for heads that do not know of it."""
+    """`top(encoder_output)` returns an EncoderOutput of `width`, so that heads need not know of the top."""
 
     def __init__(self, config: TopConfig, shape: ModelConfig, width: int):
-        """`shape`, `width`: of the encoder. Raises InputError for layers that it does not have."""
+        """`shape`, `width`: those of the encoder. Raises InputError for layers that it does not have."""
         super().__init__()
         self.config = config
         self.choice = LayerChoice.parse(config.layers, shape.num_hidden_layers)
         self.weighting = self.choice.weighting()
         widths = [self.choice.width(width)] + [2 * config.bilstm_width] * config.bilstm_layers
         self.bilstm = nn.ModuleList(Recurrent(w, config.bilstm_width, config.cell, "both") for w in widths[:-1])
-        self.width, self.rate = widths[-1], shape.hidden_dropout_prob
-        self.direction, self.D = shape.direction, shape.hidden_size
-        self.place = 3 * shape.num_hidden_layers + 2  # of its dropout: those of encoder and head end before
+        first = 3 * shape.num_hidden_layers + 2  # the sites of encoder and head end before
+        rate = shape.hidden_dropout_prob
+        self.dropouts = nn.ModuleList(Dropout(rate, first + i) for i in range(config.bilstm_layers))
+        self.width, self.direction, self.D = widths[-1], shape.direction, shape.hidden_size
 
     def forward(self, out: EncoderOutput, dropout: DropoutKey | None = None) -> EncoderOutput:
-        """Chosen layers, dropout before each recurrent layer. Needs an output with `states`.
+        """The chosen layers, through the BiLSTM, with dropout before each of its layers. Needs `out.states`.
 
-        `pooled` (B, width): what each direction of the BiLSTM has read last; without a BiLSTM the first token, or the
-        last if tokens see only what stands left of them. With BERT's own pooler: what the encoder pooled.
+        `pooled` (B, width) is the encoder's own if the pooler is read; else the last output of each direction of the
+        BiLSTM. Without a BiLSTM it is the first token, or the last one if tokens see only what is left of them.
         """
         assert out.states is not None
         x, packing = self.choice.combine(out.states, self.weighting), out.packing
-        for i, layer in enumerate(self.bilstm):
-            x = layer(self._drop(x, out, dropout, self.place + i), packing)
+        for drop, layer in zip(self.dropouts, self.bilstm, strict=True):
+            x = layer(drop(x, dropout, packing), packing)  # (T, 2 W)
         if self.config.needs_pooler:
             return EncoderOutput(x, packing, out.pooled)
         first, last = (x[packing.ends(x.device, last)] for last in (False, True))
         if self.bilstm:
             half = x.shape[1] // 2
             return EncoderOutput(x, packing, torch.cat([last[:, :half], first[:, half:]], -1))
-        if self.direction == "pair":  # every state is a left half, which has read all at the end, and a right one
+        if self.direction == "pair":  # the left half has read all at the last token, the right half at the first
             first, last = (part.view(len(part), -1, 2, self.D) for part in (first, last))
             return EncoderOutput(x, packing, torch.stack([last[:, :, 0], first[:, :, 1]], 2).flatten(1))
         return EncoderOutput(x, packing, last if self.direction == "left" else first)
-
-    def _drop(self, x: Tensor, out: EncoderOutput, key: DropoutKey | None, place: int) -> Tensor:
-        if key is None or not self.training:
-            return F.dropout(x, self.rate, self.training)
-        if not self.rate:
-            return x
-        packing = out.packing
-        mask = key.mask(place, self.rate, (packing.B, packing.L, x.shape[1])).flatten(0, 1)
-        return x * packing.pack(mask) * rescale(self.rate)

@@ -27,9 +27,8 @@ from ..data.masking import MaskingConfig
 from ..data.store import Store
 from ..files import InputError, checksum
 from ..model.config import ModelConfig
-from ..model.encoder import compile_layers
-from ..model.frozen import for_inference
 from ..model.heads import Model, build_model
+from ..model.prepare import compile_layers, for_inference
 from ..tokenizer import Tokenizer
 from ..training import machine
 from ..training.loop import LoopConfig, autocast, evaluate

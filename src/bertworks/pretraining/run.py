@@ -21,8 +21,9 @@ from ..data.instances import InstanceConfig, Position
 from ..data.masking import MaskingConfig
 from ..data.store import Store
 from ..files import InputError, write_json, write_text
-from ..model.encoder import ModelConfig, compile_layers
+from ..model.config import ModelConfig
 from ..model.heads import HeadName, Model, build_model
+from ..model.prepare import compile_layers
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS
 from ..tokenizer import Tokenizer

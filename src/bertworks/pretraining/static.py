@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..checkpoint.folder import save_folder
 from ..data.store import Store
 from ..files import InputError
-from ..model.encoder import ModelConfig
+from ..model.config import ModelConfig
 from ..model.heads import build_model
 from ..tokenizer import Tokenizer
 

@@ -6,8 +6,8 @@ Shapes: S sequences, T tokens of all sequences, K outputs of the head.
 import torch
 from torch import Tensor
 
-from ..model.frozen import for_inference
 from ..model.heads import TOKEN_HEADS, Model
+from ..model.prepare import for_inference
 from ..training.machine import World
 from .inputs import Inputs
 

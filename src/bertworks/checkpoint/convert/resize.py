@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...files import InputError
 from ...model.config import ModelConfig
-from ...model.heads import BARE, Model, build_model
+from ...model.heads import NO_TOP, Model, build_model
 from ...model.top import TopConfig
 
 LONGEST = 1 << 20  # positions; more is a slip of the hand, and no memory holds it
@@ -24,7 +24,7 @@ def rebuilt(model: Model, config: ModelConfig, changes: Mapping[str, Tensor], he
     """A model with these heads or none, this config and these tensors (our names) in place of the old ones."""
     labels = next((model.heads[name].out_features for name in ("classifier", "tagger") if name in model.heads), 0)
     keep = tuple(model.heads) if heads else ()
-    top: TopConfig = model.top.config if heads and model.top is not None else BARE
+    top: TopConfig = model.top.config if heads and model.top is not None else NO_TOP
     with_head = {"roberta": {"classifier"}, "distilbert": {*model.heads}}.get(config.family, set()) & {*model.heads}
     pooler = model.encoder.pooler is not None and (heads or not with_head)
     with torch.device("meta"):

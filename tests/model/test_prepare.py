@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from bertworks.model.encoder import Encoder, ModelConfig
-from bertworks.model.frozen import _Linear, for_inference
+from bertworks.model.config import ModelConfig
+from bertworks.model.encoder import Encoder
+from bertworks.model.prepare import OneDnnLinear, for_inference
 
 SHAPE = ModelConfig(
     vocab_size=50,
@@ -33,8 +34,8 @@ def test_same_numbers_from_the_same_weights():
 def test_what_is_changed():
     encoder = Encoder(SHAPE)
     kinds = {type(module) for module in for_inference(encoder).modules()}
-    assert _Linear in kinds and nn.Linear not in kinds
-    assert _Linear not in {type(module) for module in encoder.modules()}
+    assert OneDnnLinear in kinds and nn.Linear not in kinds
+    assert OneDnnLinear not in {type(module) for module in encoder.modules()}
     assert for_inference(encoder.to(torch.bfloat16)) is encoder
     shallow = Encoder(SHAPE, pooler=False)
     assert for_inference(shallow).pooler is None

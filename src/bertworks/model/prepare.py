@@ -1,0 +1,89 @@
+"""Prepare a network: its first weights, compiled layers for training, faster matrix products for inference."""
+
+import copy
+import math
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from .encoder import Embeddings, Encoder
+from .layer import run_layer
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+# ---- first weights
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, std: float, generator: torch.Generator) -> None:
+    """Truncated normal within two `std` for matrices and embeddings, 0 for biases, 1 for LayerNorm gains (modeling.py).
+
+    Recurrent layers: uniform within one over the root of their width. Sinusoidal positions (a table that requires no
+    gradient) are filled by formula.
+    """
+    for child in module.modules():
+        if isinstance(child, (nn.Linear, nn.Embedding)):
+            nn.init.trunc_normal_(child.weight, 0.0, std, -2 * std, 2 * std, generator=generator)
+            if isinstance(child, nn.Linear) and child.bias is not None:
+                child.bias.zero_()
+        elif isinstance(child, nn.RNNBase):  # torch's own way, from our generator
+            for parameter in child.parameters():
+                parameter.uniform_(-(child.hidden_size**-0.5), child.hidden_size**-0.5, generator=generator)
+    for child in module.modules():  # in a second pass: the first one meets Embeddings before their tables
+        table = child.position if isinstance(child, Embeddings) else None
+        if table is not None and not table.weight.requires_grad:
+            table.weight.copy_(sinusoids(*table.weight.shape))
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """(positions, width) sines and cosines of Vaswani et al. (2017), section 3.5."""
+    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    angles = torch.arange(positions)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
+
+
+# ---- training
+
+
+def compile_layers(encoder: nn.Module) -> None:
+    """Compile the layer once for all layers (torch.compile), which fuses the operations between matrix products."""
+    for part in encoder.modules():  # of a pair both
+        if isinstance(part, Encoder) and part.config.layer_type == "attention":
+            part.run_layer = torch.compile(run_layer)
+
+
+# ---- inference
+#
+# torch's own float32 products go through MKL, which on processors that are not Intel's leaves half of the vector unit
+# unused; oneDNN, which torch also carries, uses all of it. There the same products in the same precision take less than
+# half the time (docs/log.md). oneDNN's operator has no gradient.
+
+
+def for_inference(network: Network) -> Network:
+    """The network in evaluation mode, its weights shared; products through oneDNN if they are float32 on a CPU."""
+    network.eval()
+    if torch.is_autocast_enabled("cpu"):
+        return network
+    weights = {(p.dtype, p.device.type) for p in network.parameters()}
+    if weights != {(torch.float32, "cpu")} or not torch.backends.mkldnn.is_available():
+        return network
+    return _with_onednn(network) if hasattr(torch.ops.mkldnn, "_linear_pointwise") else network
+
+
+class OneDnnLinear(nn.Linear):
+    """nn.Linear through oneDNN."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return product
+
+
+def _with_onednn(module: Network) -> Network:
+    """A copy with the same weights, whose linear modules use oneDNN."""
+    twin = copy.copy(module)
+    twin._modules = {name: child and _with_onednn(child) for name, child in module._modules.items()}
+    if type(twin) is nn.Linear:
+        twin.__class__ = OneDnnLinear  # type: ignore[assignment]
+    return twin

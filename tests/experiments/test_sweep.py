@@ -18,7 +18,7 @@ from bertworks.files import InputError, read_json
 from bertworks.finetuning import run as finetuning
 from bertworks.finetuning.job import ExampleFeed, FinetuneConfig
 from bertworks.finetuning.run import finetune, joined_job
-from bertworks.inference.evaluate import evaluate
+from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import Tokenizer

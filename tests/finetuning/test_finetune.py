@@ -22,7 +22,7 @@ from bertworks.config import RECIPES, load_recipe, to_toml
 from bertworks.files import Diverged, InputError, read_json
 from bertworks.finetuning.job import ExampleFeed, FinetuneConfig, Job, begin_anew
 from bertworks.finetuning.run import Forecast, finetune, joined_job
-from bertworks.inference.evaluate import evaluate
+from bertworks.inference.evaluation import evaluate
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log

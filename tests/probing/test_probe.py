@@ -16,7 +16,7 @@ from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import probe as verbs
 from bertworks.data.corpus import InputOptions
 from bertworks.files import InputError
-from bertworks.inference.evaluate import evaluate
+from bertworks.inference.evaluation import evaluate
 from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
 from bertworks.probing.attention import attend
@@ -27,7 +27,7 @@ from bertworks.probing.layers import LayersConfig, layer_vectors
 from bertworks.probing.layers import probe_layers as probe
 from bertworks.probing.layers import sheet as layer_sheet
 from bertworks.probing.model import ProbedModel, cosine
-from bertworks.probing.neighbours import NeighbourConfig, _cut_around, neighbours
+from bertworks.probing.neighbours import NeighbourConfig, _cut_around, find_neighbours
 from bertworks.probing.similarity import WordConfig, compare_word, pair_means
 from bertworks.tasks.base import Limits
 from bertworks.tasks.kinds import own_task, read_rows
@@ -133,7 +133,7 @@ def test_a_decomposed_word_is_found(tmp_path):
         assert compare_word(inside, word, texts, WordConfig())["similarity"] == composed["similarity"]
     assert attend(inside, apart[0]).tokens == attend(inside, sentences[0]).tokens
     (tmp_path / "text.txt").write_text(apart[1], encoding="utf-8")
-    found = neighbours(inside, "café", [tmp_path / "text.txt"], NeighbourConfig(), InputOptions())
+    found = find_neighbours(inside, "café", [tmp_path / "text.txt"], NeighbourConfig(), InputOptions())
     assert found["places"] == 1
     for word, texts in (("caf\ud83d", sentences), ("café", ["the café", "\ud83d café"])):
         with pytest.raises(InputError, match="has half a character"):
@@ -164,7 +164,7 @@ def test_a_sentence_without_pieces_has_no_word(inside, tmp_path):
     """A lone zero-width space is a sentence of no tokens; a corpus of the web has such."""
     assert inside.words.find([], inside.words.subwords("ab")) == []
     (tmp_path / "texts.txt").write_text("A film, a b.\n\u200b\n. \u200b\nB film.\n")
-    found = neighbours(inside, "film", [tmp_path / "texts.txt"], NeighbourConfig(), InputOptions())
+    found = find_neighbours(inside, "film", [tmp_path / "texts.txt"], NeighbourConfig(), InputOptions())
     assert found["places"] == 2
 
 
@@ -268,7 +268,7 @@ def corpus(folder, documents=30, seed=3):
 def test_neighbours_are_the_nearest_of_all(inside, tmp_path):
     files = corpus(tmp_path / "texts")
     config = NeighbourConfig(sentence="a good film , b", top=7)
-    found = neighbours(inside, "Film", [files], config, InputOptions())
+    found = find_neighbours(inside, "Film", [files], config, InputOptions())
     ids = inside.tokenizer.encode("a good film , b").ids
     query = next(inside.states([ids]))[1, 3]
     every = []
@@ -297,7 +297,7 @@ def test_neighbours_are_the_nearest_of_all(inside, tmp_path):
 
 def test_equal_sentences_stand_once(inside, tmp_path):
     files = corpus(tmp_path / "texts")
-    found = neighbours(inside, "film", [files], NeighbourConfig("The film, a b.", top=3), InputOptions())
+    found = find_neighbours(inside, "film", [files], NeighbourConfig("The film, a b.", top=3), InputOptions())
     first = found["neighbours"][0]
     assert first["cosine"] == pytest.approx(1, abs=1e-5) and first["times"] == 30
     assert len({one["left"] + one["right"] for one in found["neighbours"]}) == 3
@@ -307,10 +307,10 @@ def test_the_limit_ends_the_reading(inside, tmp_path, monkeypatch):
     monkeypatch.setattr("bertworks.probing.neighbours.SENTENCES", 16)
     files = corpus(tmp_path / "texts")
     (files / "99.txt").write_bytes(b"film \xff")  # would be refused if it were read
-    found = neighbours(inside, "film", [files], NeighbourConfig(limit=20), InputOptions())
+    found = find_neighbours(inside, "film", [files], NeighbourConfig(limit=20), InputOptions())
     assert found["places"] == 20 and found["more"]
     with pytest.raises(InputError, match=r"99\.txt, line 1"):
-        neighbours(inside, "film", [files], NeighbourConfig(), InputOptions())
+        find_neighbours(inside, "film", [files], NeighbourConfig(), InputOptions())
 
 
 def test_few_sentences_are_held(inside, tmp_path, monkeypatch):
@@ -322,7 +322,7 @@ def test_few_sentences_are_held(inside, tmp_path, monkeypatch):
     monkeypatch.setattr(
         type(inside.tokenizer), "ids_of", lambda self, texts: sizes.append(len(texts)) or tokenize(self, texts)
     )
-    found = neighbours(inside, "film", [tmp_path / "long.txt"], NeighbourConfig(limit=5000, top=2), InputOptions())
+    found = find_neighbours(inside, "film", [tmp_path / "long.txt"], NeighbourConfig(limit=5000, top=2), InputOptions())
     assert found["places"] == 5000 and max(sizes) <= 1024
 
 
@@ -337,7 +337,7 @@ def test_a_long_sentence_is_cut_round_the_word(place, room):
 def test_a_word_deep_in_a_long_sentence(inside, tmp_path):
     text = "a b c d e " * 20 + "good film " + "f g h i j " * 20
     (tmp_path / "x.txt").write_text(text)
-    found = neighbours(inside, "film", [tmp_path / "x.txt"], NeighbourConfig(), InputOptions())
+    found = find_neighbours(inside, "film", [tmp_path / "x.txt"], NeighbourConfig(), InputOptions())
     assert found["places"] == 1 and found["neighbours"][0]["left"].endswith("good ")
 
 

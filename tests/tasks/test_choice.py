@@ -11,7 +11,7 @@ import torch
 from bertworks.checkpoint.folder import load_tokenizer, read_config
 from bertworks.files import InputError, read_json
 from bertworks.finetuning.run import FinetuneConfig, finetune
-from bertworks.inference.evaluate import evaluate
+from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.choice import CHOICE, Choice
 from bertworks.tasks.kinds import load_data, read_rows

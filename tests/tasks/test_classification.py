@@ -12,7 +12,7 @@ import torch
 from bertworks.checkpoint.folder import load_tokenizer, read_config, save_folder
 from bertworks.files import InputError
 from bertworks.finetuning.run import FinetuneConfig, finetune
-from bertworks.inference.evaluate import evaluate
+from bertworks.inference.evaluation import evaluate
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Limits, Task
 from bertworks.tasks.kinds import KINDS, load_data, read_rows

@@ -12,7 +12,7 @@ def evaluate(argv: list[str]) -> None:
     import tyro
 
     from ..files import to_json, write_json
-    from ..inference.evaluate import evaluate as judge
+    from ..inference.evaluation import evaluate as judge
 
     def run(
         model: Path,

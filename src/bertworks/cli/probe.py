@@ -62,8 +62,7 @@ def neighbours(argv: list[str]) -> None:
     from ..data.corpus import InputOptions
     from ..files import write_json
     from ..probing.model import ProbedModel
-    from ..probing.neighbours import NeighbourConfig, show
-    from ..probing.neighbours import neighbours as find_neighbours
+    from ..probing.neighbours import NeighbourConfig, find_neighbours, show
     from ..probing.pictures import check_out
 
     def run(

@@ -24,7 +24,7 @@ from ..data.store import Store
 from ..files import InputError, write_json, write_text
 from ..finetuning.job import FinetuneConfig
 from ..finetuning.run import finetune
-from ..inference.evaluate import evaluate as judge
+from ..inference.evaluation import evaluate as judge
 from ..pretraining.run import PretrainConfig, pretrain
 from ..reporting.figures import plot_groups, plot_runs
 from ..reporting.progress import Progress

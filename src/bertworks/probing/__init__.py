@@ -21,7 +21,7 @@ from .heads import HeadsConfig, ablate_heads
 from .items import read_items
 from .layers import LayersConfig, probe_layers
 from .model import ProbedModel
-from .neighbours import NeighbourConfig, neighbours
+from .neighbours import NeighbourConfig, find_neighbours
 from .similarity import WordConfig, compare_word
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "ablate_heads",
     "attend",
     "compare_word",
-    "neighbours",
+    "find_neighbours",
     "page",
     "probe_layers",
     "read_items",

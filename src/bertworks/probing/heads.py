@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..files import InputError
-from ..inference.evaluate import Evaluation
+from ..inference.evaluation import Evaluation
 from ..inference.model import LoadedModel
 from ..model.encoder import Encoder
 from ..reporting.log import duration

@@ -62,7 +62,7 @@ class _Occurrence(NamedTuple):
     context: Context
 
 
-def neighbours(
+def find_neighbours(
     model: ProbedModel, word: str, corpus: Sequence[str | Path], config: NeighbourConfig, options: InputOptions
 ) -> dict[str, Any]:
     """The nearest contexts, best first, equal sentences once; mean and deviation of the cosine of all occurrences.

@@ -1,20 +1,61 @@
-"""The commands in README and docs parse against the flags of their verbs; nothing is run."""
+"""The commands and snippets in the docs: all parse, and all run on tiny files in the second tier.
+
+test_readme.py runs those of README.
+"""
 
 import functools
 import inspect
+import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import tyro
 
 from bertworks.cli import VERBS, main
+from support.docs_files import TINY, write_data, write_foreign_models, write_runs, write_tables
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TORCHRUN = {"--nproc-per-node"}
-NAMES = {"pretrain NAME": "pretrain cpu", "distill NAME": "distill cpu", "--task NAME": "--task mrpc", " N": " 2"}
+SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits
+    "bertworks tokenizer train": "--overwrite",
+    "bertworks pretrain": f"{TINY} --loop.tokens 1000",
+    "torchrun": f"{TINY} --loop.tokens 1000",
+    "bertworks distill": "--loop.tokens 1000 --loop.hours 0",
+    "bertworks finetune --task mrpc --data glue/MRPC --model runs/base --out sweeps": "--max-seq-length 16",
+    "bertworks finetune --suite": "--epochs 1 --max-seq-length 16 --seeds 1",
+    "bertworks finetune": "--epochs 1 --max-seq-length 16",
+    "bertworks study masking --corpus store --data data --out studies/masking --cells": "--dry-run",
+    "bertworks demo": "--minutes 0.05",
+}
+ELSEWHERE = {"demo.md": ("bertworks demo",)}  # the demo runs in tests/demo
+BEFORE = {  # what the snippets of a page take as given
+    "features.md": "import bertworks\ntexts, pairs = ['one text', 'another'], [('one text', 'its pair')]\n"
+    "encoder, tokenizer = bertworks.load_encoder('runs/base'), bertworks.Tokenizer.load('tok')\n",
+    "models.md": "import torch\ninput_ids = torch.ones(2, 8, dtype=torch.int64)\n"
+    "attention_mask, token_type_ids = input_ids == 1, 0 * input_ids\n",
+}
+DRIVER = """
+import json, shlex, sys
+from pathlib import Path
+from bertworks.cli import main
+for line in json.loads(Path("lines.json").read_text()):
+    print("$", line, flush=True)
+    try:
+        main(shlex.split(line)[1:])
+    except SystemExit as end:
+        if end.code:
+            raise
+snippets = {}
+for snippet in json.loads(Path("snippets.json").read_text()):
+    print(">>>", snippet, flush=True)
+    exec(snippet, snippets)
+"""
 
 
 class Parsed(Exception):
@@ -22,15 +63,10 @@ class Parsed(Exception):
 
 
 def commands(page):
-    """The lines of code blocks that begin with `bertworks`, without comments, with one of each choice."""
+    """The commands in the code blocks of a page, without comments."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    for line in re.findall(r"^    (bertworks .*)$", text, re.MULTILINE):
-        line = re.sub(r"\s#(?![\w]).*$", "", line)
-        line = re.sub(r"\[([^\]]*)\]", r"\1", line) if "MASK" not in line else line
-        line = re.sub(r"\s*\|\s*[^\s]+", "", line).replace("...", " ")
-        for name, one in NAMES.items():
-            line = re.sub(rf"{re.escape(name)}(?=\s|$)", one, line)
-        yield line.strip()
+    for line in re.findall(r"^    ((?:bertworks|torchrun) .*)$", text, re.MULTILINE):
+        yield re.sub(r"\s+#\s.*$", "", line).strip()
 
 
 def pages_with_commands():
@@ -59,7 +95,7 @@ def test_the_commands_of_a_page_parse(page, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     for line in commands(page):
         try:
-            main(shlex.split(line)[1:])
+            main(shlex.split(line.partition(" -m ")[2] or line)[1:])
         except Parsed:
             continue
         except SystemExit as ending:
@@ -95,6 +131,49 @@ def test_every_flag_that_a_page_names_is_a_flag(flags):
 
 def test_a_flag_that_does_not_exist_is_found(tmp_path, flags):
     page = tmp_path / "page.md"
-    page.write_text("Try:\n\n    bertworks corpus build texts/ --tokens tok [--workers N]  # a comment\n")
+    page.write_text("Try:\n\n    bertworks corpus build texts/ --tokens tok --workers 2  # a comment\n")
     assert [*commands(page)] == ["bertworks corpus build texts/ --tokens tok --workers 2"]
     assert "--tokens" not in flags and "--workers" in flags
+
+
+def snippets(page):
+    """The blocks of Python of a page."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder with all that the pages name; each page gets a copy."""
+    folder = tmp_path_factory.mktemp("docs")
+    write_data(folder)
+    write_tables(folder)
+    write_runs(folder)
+    write_foreign_models(folder)
+    return folder
+
+
+def shortening(line):
+    return next((more for begun, more in SHORTER.items() if line.startswith(begun)), "")
+
+
+def python(code, folder, **options):
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, **options)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("page", [p for p in PAGES[1:] if any(commands(p)) or snippets(p)], ids=lambda page: page.name)
+def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path):
+    folder = shutil.copytree(files, tmp_path / "docs")
+    asked = [line for line in commands(page) if not line.startswith(ELSEWHERE.get(page.name, "nowhere"))]
+    shorter = [f"{line} {shortening(line)}" for line in asked]
+    for line in [line for line in shorter if line.startswith("torchrun")]:
+        shorter.remove(line)
+        words = shlex.split(line.replace("--nproc-per-node 4", "--nproc-per-node 2"))
+        torchrun = [sys.executable, "-m", "torch.distributed.run"]
+        done = subprocess.run([*torchrun, *words[1:]], cwd=folder, capture_output=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+    (folder / "lines.json").write_text(json.dumps(shorter))
+    (folder / "snippets.json").write_text(json.dumps([BEFORE.get(page.name, ""), *snippets(page)]))
+    done = python(DRIVER, folder, timeout=300)
+    last = re.findall(r"^(?:\$|>>>) .*", done.stdout, re.MULTILINE)[-1:]
+    assert done.returncode == 0, f"{last}\n{done.stderr[-2000:]}"

@@ -2,19 +2,15 @@
 
 import json
 import os
-import random
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bertworks.tokenizer import SPECIAL_TOKENS
-from conftest import WORDS, tiny_texts
-from support.tf_writer import write_bundle
+from support.docs_files import write_data, write_original
 
 ROOT = Path(__file__).parents[1]
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 32 --model.num-attention-heads 2 --model.intermediate-size 64"
@@ -58,63 +54,6 @@ def lines() -> list[str]:
 def example() -> str:
     [block] = [block for block in blocks() if block.startswith("import bertworks")]
     return block
-
-
-def words(rng, n=5) -> str:
-    return " ".join(rng.choices(WORDS, k=n))
-
-
-def write(path: Path, rows: list[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-
-
-def write_data(folder: Path) -> None:
-    """Every file that README's lines name, as small as it may be."""
-    rng = random.Random(1)
-    lexicon = ["".join(rng.choices("abcdefghijklmnoprstuvw", k=rng.randint(3, 9))) for _ in range(6000)]  # 8,192 pieces
-    for i, text in enumerate(tiny_texts(200)):
-        sentences = (" ".join(lexicon[j : j + 8]) for j in range(30 * i, 30 * i + 30, 8) for _ in range(3))
-        write(folder / "texts" / f"{i}.txt", [text, *(f"{sentence.capitalize()}." for sentence in sentences)])
-    for name in ("texts.txt", "reviews.txt"):
-        write(folder / name, [words(rng), "", words(rng)])
-    for name, rows in (("train", 32), ("dev", 12)):
-        films = [f"{words(rng)}\t{i % 2}" for i in range(rows)]
-        write(folder / "glue/SST-2" / f"{name}.tsv", ["sentence\tlabel", *films])
-        pairs = [f"{i % 2}\t1\t2\t{words(rng)}\t{words(rng)}" for i in range(rows)]
-        write(folder / "glue/MRPC" / f"{name}.tsv", ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *pairs])
-        named = ("contradiction", "entailment", "neutral")
-        file = {"train": "train.tsv", "dev": "dev_matched.tsv"}[name]
-        entailed = [f"{words(rng)}\t{words(rng)}\t{named[i % 3]}" for i in range(rows)]
-        write(folder / "data/glue/MNLI" / file, ["sentence1\tsentence2\tgold_label", *entailed])
-        tagged = [{"words": words(rng).split(), "tags": ["B-PER", "I-PER", "O", "O", "B-LOC"]} for _ in range(rows)]
-        write(folder / {"train": "a.jsonl", "dev": "b.jsonl"}[name], list(map(json.dumps, tagged)))
-    for name in ("eng.train", "eng.testa", "eng.testb"):
-        tokens = [f"{word} NN I-NP I-PER\n{words(rng, 1)} NN I-NP O\n" for word in WORDS]
-        write(folder / "data/conll2003" / name, ["-DOCSTART- -X- -X- O\n", *tokens])
-
-
-def write_original(folder: Path) -> None:
-    """A checkpoint of the original program, of one layer."""
-    folder.mkdir()
-    vocab = [*SPECIAL_TOKENS, *"abcdefghij"]
-    write(folder / "vocab.txt", vocab)
-    V, P, D, inner = len(vocab), 8, 8, 16
-    shape = {"vocab_size": V, "max_position_embeddings": P, "hidden_size": D, "intermediate_size": inner}
-    shape |= {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "gelu", "type_vocab_size": 2}
-    (folder / "bert_config.json").write_text(json.dumps(shape))
-    sizes = {"bert/embeddings/word_embeddings": (V, D), "bert/embeddings/position_embeddings": (P, D)}
-    sizes |= {"bert/embeddings/token_type_embeddings": (2, D), "cls/predictions/output_bias": (V,)}
-    sizes |= {"cls/seq_relationship/output_weights": (2, D), "cls/seq_relationship/output_bias": (2,)}
-    layer, transform = "bert/encoder/layer_0", "cls/predictions/transform"
-    dense = {f"{layer}/attention/self/{name}": (D, D) for name in ("query", "key", "value")}
-    dense |= {f"{layer}/attention/output/dense": (D, D), f"{layer}/intermediate/dense": (D, inner)}
-    dense |= {f"{layer}/output/dense": (inner, D), "bert/pooler/dense": (D, D), f"{transform}/dense": (D, D)}
-    for name, (n, m) in dense.items():
-        sizes |= {f"{name}/kernel": (n, m), f"{name}/bias": (m,)}
-    for name in ("bert/embeddings", f"{layer}/attention/output", f"{layer}/output", transform):
-        sizes |= {f"{name}/LayerNorm/{part}": (D,) for part in ("gamma", "beta")}
-    write_bundle(folder / "bert_model.ckpt", {name: np.full(size, 0.1, np.float32) for name, size in sizes.items()})
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,179 @@
+"""The files that README and the docs name, as small as they may be: their commands and snippets run on them."""
+
+import contextlib
+import json
+import random
+import shutil
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from bertworks.cli import main
+from bertworks.tokenizer import SPECIAL_TOKENS
+from conftest import WORDS, tiny_texts
+
+from .tf_writer import write_bundle
+
+KEPT = Path(__file__).parents[1] / "from_version_0"  # small finished runs
+TINY = "--model.num-hidden-layers 4 --model.hidden-size 16 --model.num-attention-heads 2 --model.intermediate-size 32"
+MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
+    "tokenizer train texts/ --out tok --vocab-size 8192 --uncased",
+    "corpus build texts/ --tokenizer tok --out store",
+    f"pretrain cpu --corpus store --out runs/base {TINY} --loop.tokens 1000",
+    "finetune --task sst2 --data glue/SST-2 --model runs/base --out runs/sst2 --epochs 1 --max-seq-length 16",
+    "finetune --task mrpc --data glue/MRPC --model runs/base --out runs/mrpc --epochs 1 --max-seq-length 16",
+    "finetune --task swag --data swag --model runs/base --out runs/swag --epochs 1 --max-seq-length 16",
+)
+
+
+def words(rng, n=5) -> str:
+    return " ".join(rng.choices(WORDS, k=n))
+
+
+def write(path: Path, rows: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+
+
+def write_data(folder: Path) -> None:
+    """Every file that README's lines name, as small as it may be."""
+    rng = random.Random(1)
+    lexicon = ["".join(rng.choices("abcdefghijklmnoprstuvw", k=rng.randint(3, 9))) for _ in range(6000)]  # 8,192 pieces
+    for i, text in enumerate(tiny_texts(200)):
+        sentences = (" ".join(lexicon[j : j + 8]) for j in range(30 * i, 30 * i + 30, 8) for _ in range(3))
+        write(folder / "texts" / f"{i}.txt", [text, *(f"{sentence.capitalize()}." for sentence in sentences)])
+    for name in ("texts.txt", "reviews.txt"):
+        write(folder / name, [words(rng), "", words(rng)])
+    for name, rows in (("train", 32), ("dev", 12)):
+        films = [f"{words(rng)}\t{i % 2}" for i in range(rows)]
+        write(folder / "glue/SST-2" / f"{name}.tsv", ["sentence\tlabel", *films])
+        pairs = [f"{i % 2}\t1\t2\t{words(rng)}\t{words(rng)}" for i in range(rows)]
+        write(folder / "glue/MRPC" / f"{name}.tsv", ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *pairs])
+        named = ("contradiction", "entailment", "neutral")
+        file = {"train": "train.tsv", "dev": "dev_matched.tsv"}[name]
+        entailed = [f"{words(rng)}\t{words(rng)}\t{named[i % 3]}" for i in range(rows)]
+        write(folder / "data/glue/MNLI" / file, ["sentence1\tsentence2\tgold_label", *entailed])
+        tagged = [{"words": words(rng).split(), "tags": ["B-PER", "I-PER", "O", "O", "B-LOC"]} for _ in range(rows)]
+        write(folder / {"train": "a.jsonl", "dev": "b.jsonl"}[name], list(map(json.dumps, tagged)))
+    for name in ("eng.train", "eng.testa", "eng.testb"):
+        tokens = [f"{word} NN I-NP I-PER\n{words(rng, 1)} VB I-NP O\n" for word in WORDS]
+        write(folder / "data/conll2003" / name, ["-DOCSTART- -X- -X- O\n", *tokens])
+
+
+def write_original(folder: Path) -> None:
+    """A checkpoint of the original program, of one layer."""
+    folder.mkdir()
+    vocab = [*SPECIAL_TOKENS, *"abcdefghij"]
+    write(folder / "vocab.txt", vocab)
+    V, P, D, inner = len(vocab), 8, 8, 16
+    shape = {"vocab_size": V, "max_position_embeddings": P, "hidden_size": D, "intermediate_size": inner}
+    shape |= {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "gelu", "type_vocab_size": 2}
+    (folder / "bert_config.json").write_text(json.dumps(shape))
+    sizes = {"bert/embeddings/word_embeddings": (V, D), "bert/embeddings/position_embeddings": (P, D)}
+    sizes |= {"bert/embeddings/token_type_embeddings": (2, D), "cls/predictions/output_bias": (V,)}
+    sizes |= {"cls/seq_relationship/output_weights": (2, D), "cls/seq_relationship/output_bias": (2,)}
+    layer, transform = "bert/encoder/layer_0", "cls/predictions/transform"
+    dense = {f"{layer}/attention/self/{name}": (D, D) for name in ("query", "key", "value")}
+    dense |= {f"{layer}/attention/output/dense": (D, D), f"{layer}/intermediate/dense": (D, inner)}
+    dense |= {f"{layer}/output/dense": (inner, D), "bert/pooler/dense": (D, D), f"{transform}/dense": (D, D)}
+    for name, (n, m) in dense.items():
+        sizes |= {f"{name}/kernel": (n, m), f"{name}/bias": (m,)}
+    for name in ("bert/embeddings", f"{layer}/attention/output", f"{layer}/output", transform):
+        sizes |= {f"{name}/LayerNorm/{part}": (D,) for part in ("gamma", "beta")}
+    write_bundle(folder / "bert_model.ckpt", {name: np.full(size, 0.1, np.float32) for name, size in sizes.items()})
+
+
+def write_tables(folder: Path) -> None:
+    """The tables, texts, words and vectors of one's own that the docs name."""
+    rng = random.Random(2)
+    for name, rows in (("a", 24), ("b", 12)):
+        topics = ["law" if i % 2 else "sport" for i in range(rows)]
+        asked = [{"question": words(rng), "answer": words(rng), "topic": topic} for topic in topics]
+        if name == "b":
+            write(folder / "b.jsonl", list(map(json.dumps, asked)))
+        else:
+            write(folder / "a.csv", ["question,answer,topic", *(",".join(row.values()) for row in asked)])
+    for name, rows in (("train", 24), ("dev", 12)):
+        texts = [f"{words(rng)},{('law', 'sport')[i % 2]}" for i in range(rows)]
+        write(folder / "topics" / f"{name}.csv", ["text,topic", *texts])
+        endings = [
+            ",".join([words(rng), words(rng), *(words(rng, 2) for _ in range(4)), str(i % 4)]) for i in range(rows)
+        ]
+        header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
+        write(folder / "swag" / {"train": "train.csv", "dev": "val.csv"}[name], [header, *endings])
+    shutil.copytree(folder / "data/conll2003", folder / "conll2003")
+    write(folder / "rows.csv", ["question,answer", *(f"{words(rng)},{words(rng)}" for _ in range(4))])
+    for name in ("lines.txt", "x.txt"):
+        write(folder / name, [words(rng), words(rng)])
+    write(folder / "conll.txt", ["The DT B-NP O\nbank NN I-NP O\n", "of IN B-PP O\nSeoul NNP B-NP B-LOC\n"])
+    paragraph = {"context": "It was written by Kim in 1987.", "qas": [{"id": "1", "question": "Who wrote it?"}]}
+    write(folder / "questions.json", [json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]})])
+    write(folder / "texts" / "bank.txt", ["She put money in the bank.", "", "He sat on the bank of the river."])
+    with zstandard.open(folder / "books.tar.zst", "wb") as file, tarfile.open(fileobj=file, mode="w|") as books:
+        books.add(folder / "texts/bank.txt", "bank.txt")
+    write(folder / "small.txt", [text + "\n" for text in tiny_texts(60)])
+    write(folder / "drugs.txt", ["aspirin", "ibuprofen"])
+    letters = "abcdefghij"
+    write(folder / "glove.6B.300d.txt", [f"{a}{b} 0.1 0.2 0.3 0.4" for a in letters for b in letters])
+    for task, columns, texts in (
+        ("MRPC", "index\t#1 ID\t#2 ID\t#1 String\t#2 String", 2),
+        ("SST-2", "index\tsentence", 1),
+    ):
+        ids = ["1", "2"] * (texts - 1)
+        rows = ["\t".join([str(i), *ids, *(words(rng) for _ in range(texts))]) for i in range(6)]
+        write(folder / "glue" / task / "test.tsv", [columns, *rows])
+
+
+def write_runs(folder: Path) -> None:
+    """A vocabulary, a store and finished runs, once the other files are there."""
+    with contextlib.chdir(folder):
+        for line in MADE_BY:
+            main(line.split())
+    for name, kept in {"ner": "finetune-tagging", "squad": "finetune-span"}.items():
+        shutil.copytree(KEPT / kept, folder / "runs" / name)
+    for name in ("first", "demo"):
+        shutil.copytree(folder / "runs/base", folder / "runs" / name)
+
+
+def write_foreign_models(folder: Path) -> None:
+    """Models and vocabularies of other software that the docs name."""
+    import sentencepiece
+    import torch
+    from safetensors.torch import load_file
+
+    from bertworks.checkpoint.folder import save_folder
+    from bertworks.model.config import ModelConfig
+    from bertworks.model.heads import build_model
+    from bertworks.tokenizer import Tokenizer
+
+    write_original(folder / "uncased_L-12_H-768_A-12")
+    tokenizer = Tokenizer.load(folder / "tok")
+    bert = ModelConfig(tokenizer.vocab_size, 8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
+    albert = replace(bert, family="albert", embedding_size=4, shared_layers="all")
+    for name, config in (("old-folder", bert), ("albert_base", albert)):
+        save_folder(folder / name, build_model(config, seed=1), tokenizer)
+    with contextlib.chdir(folder):
+        main(["convert", "old-folder", "all-MiniLM-L6-v2", "--to", "sentence-transformers", "--pooling", "mean"])
+    weights = folder / "old-folder/model.safetensors"
+    torch.save(load_file(weights), folder / "old-folder/pytorch_model.bin")
+    weights.unlink()
+    shutil.copy(folder / "tok/vocab.txt", folder / "bert-base-uncased.txt")
+    (folder / "roberta-base").mkdir()
+    tokens = [*"abcdefghijklmnopqrstuvwxyzĠ", "un", "<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    write(folder / "roberta-base/vocab.json", [json.dumps({token: i for i, token in enumerate(tokens)})])
+    write(folder / "roberta-base/merges.txt", ["#version: 0.2", "u n"])
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(tiny_texts(60)),
+        model_prefix=str(folder / "spiece"),
+        vocab_size=100,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+    )

@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from ..files import InputError, NotWritten, check_fields, held, read_json, remove_temporaries, shorten, write_json
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
+from ..workers import Pool
 from .corpus import InputOptions, Reader
-from .encode import Part
+from .encode import Part, PartWriter
 from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
 from .merge import ShardPlan, plan_shards, save_array, write_shard
 from .sentences import check_documents, first_documents
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
-from .workers import Workers
 
 BUILD = "build.json"  # in the working folder: what is being built
 BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": COUNT}, "inputs": list}
@@ -221,12 +221,13 @@ class _Job:
             return
         names = []
         config = self.config
-        workers = Workers(config.workers, self.out / TOKENIZER, config.language, config.max_sentence_tokens)
+        settings = (self.out / TOKENIZER, config.language, config.max_sentence_tokens)
+        workers = Pool(config.workers, PartWriter.of, *settings)
         with self.progress.stage("reading", self.reader.size, "B"), workers:
             for texts in self._batches():
                 names.append(_part_name(texts))
                 if not (self.parts / names[-1]).exists():
-                    workers.submit(self.parts / names[-1], texts)
+                    workers.submit(PartWriter.write, self.parts / names[-1], texts)
                 self.progress.at(self.reader.position)
             workers.finish()
         write_json(done, {"parts": names, "counts": self.reader.counts})

@@ -1,5 +1,10 @@
-"""Processes on this machine that work for the caller: how many, and how they are started."""
+"""Worker processes: where corpora are built and text is read in parallel.
 
-from .local import Context, cores
+`Pool` is the seam: callers submit tasks and wait for them, and do not know where they run. Files:
 
-__all__ = ["Context", "cores"]
+    local.py    a pool of processes on this machine, how they are started, and how many cores there are
+"""
+
+from .local import Context, Pool, cores
+
+__all__ = ["Context", "Pool", "cores"]

@@ -1,12 +1,16 @@
-"""How worker processes are started: spawned, not forked, and without running the caller's script again.
+"""Worker processes of this machine: spawned, not forked, and without running the caller's script again.
 
-A fork would leave locks of the caller's threads (torch's, say) held for ever. A spawned process of the standard library
-first runs the caller's script again, to find what it defines: a script without `if __name__ == "__main__"` then starts
-the same work in every worker, and what is typed at standard input has no file to run. Our workers need nothing of it.
+A fork would leave locks of the caller's threads (torch's, for example) held for ever. A process that the standard
+library spawns first runs the caller's script again. A script without `if __name__ == "__main__"` would then start the
+same work in every worker, and code typed at standard input has no file to run. Workers here need nothing of the script.
 """
 
+import multiprocessing as mp
 import os
+import signal
 import threading
+from collections.abc import Callable
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import spawn
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
@@ -15,7 +19,7 @@ _starting = threading.Lock()
 
 
 class _Process(SpawnProcess):
-    """A spawned process that imports what it works with, not the caller's script."""
+    """A spawned process that imports the modules of its tasks, not the caller's script."""
 
     def start(self) -> None:
         with _starting:
@@ -23,7 +27,7 @@ class _Process(SpawnProcess):
 
             def without_script(name: str) -> dict[str, Any]:
                 data = original(name)
-                if threading.get_ident() == thread:  # not what another thread starts meanwhile
+                if threading.get_ident() == thread:  # another thread may start its own processes meanwhile
                     data.pop("init_main_from_path", None)
                     data.pop("init_main_from_name", None)
                 return data
@@ -36,11 +40,78 @@ class _Process(SpawnProcess):
 
 
 class Context(SpawnContext):
-    """The `mp_context` of a pool. What its processes work on must be defined in a module, not in a script."""
+    """The `mp_context` of a process pool. Its tasks must be defined in a module, not in a script."""
 
     Process = _Process  # type: ignore[assignment]
 
 
 def cores() -> int:
-    """Cores that this process may use; not every system can say."""
+    """The number of cores that this process may use, or that the machine has where the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Pool:
+    """Processes that run tasks on an object each of them makes once. With one worker, this process does the work.
+
+    with Pool(4, make, *arguments) as pool: pool.submit(task, x) runs `task(make(*arguments), x)` in some process.
+    The queue is short: `submit` waits while it is full. The processes end when their parent does.
+    """
+
+    def __init__(self, count: int, make: Callable[..., Any], *arguments: Any) -> None:
+        """count: processes; 0 is one for every core. make, arguments: must be picklable."""
+        count = count or cores()
+        self._limit = 2 * count
+        self._pending: set[Future[None]] = set()
+        self._processes: ProcessPoolExecutor | None = None
+        if count > 1:
+            self._processes = ProcessPoolExecutor(count, Context(), initializer=_begin, initargs=(make, *arguments))
+        else:
+            self._own = make(*arguments)
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._processes:
+            self._processes.shutdown(cancel_futures=True)
+
+    def submit(self, task: Callable[..., None], *arguments: Any) -> None:
+        """Run `task(made, *arguments)`; `made` is the process's own object. Waits while the queue is full."""
+        if not self._processes:
+            task(self._own, *arguments)
+            return
+        self._pending.add(self._processes.submit(_run, task, *arguments))
+        if len(self._pending) >= self._limit:
+            self._collect(FIRST_COMPLETED)
+
+    def finish(self) -> None:
+        """Wait for all tasks. Raises what a task raised, or BrokenProcessPool if a process was killed."""
+        self._collect(ALL_COMPLETED)
+
+    def _collect(self, until: str) -> None:
+        done, self._pending = wait(self._pending, return_when=until)
+        for future in done:
+            future.result()
+
+
+_made: list[Any] = []  # in a worker process: the object that its tasks work on, since a task cannot carry it
+
+
+def _begin(make: Callable[..., Any], *arguments: Any) -> None:
+    """Set up a worker process."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process for every core already
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process, which then ends its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _made.append(make(*arguments))
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent ends. Without this a pool's workers wait for ever after a SIGKILL."""
+    parent = mp.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _run(task: Callable[..., None], *arguments: Any) -> None:
+    task(_made[0], *arguments)

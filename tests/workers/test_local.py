@@ -1,0 +1,42 @@
+"""A pool does all its tasks, in this process or in others, and raises what a task raised."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bertworks.workers import Pool
+
+
+class Folder:
+    """What every process makes once: it leaves a file for itself."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        (path / f"process-{os.getpid()}").touch(exist_ok=False)
+
+
+def write(folder, name):
+    (folder.path / name).write_text(str(os.getpid()))
+
+
+def fail(folder, name):
+    raise ValueError(name)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_all_tasks_are_done_and_each_process_makes_its_object_once(tmp_path, count):
+    with Pool(count, Folder, tmp_path) as pool:
+        for number in range(20):
+            pool.submit(write, f"task-{number}")
+        pool.finish()
+    made = {path.name.removeprefix("process-") for path in tmp_path.glob("process-*")}
+    assert 1 <= len(made) <= count and (str(os.getpid()) in made) == (count == 1)
+    assert len(found := [path.read_text() for path in tmp_path.glob("task-*")]) == 20 and set(found) <= made
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_a_task_raised_is_raised(tmp_path, count):
+    with Pool(count, Folder, tmp_path) as pool, pytest.raises(ValueError, match="this one"):
+        pool.submit(fail, "this one")
+        pool.finish()

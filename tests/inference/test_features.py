@@ -16,11 +16,13 @@ from pyarrow import parquet
 from safetensors.numpy import load_file
 
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer
+from bertworks.checkpoint.pooling import MODES, Pooling
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference import features
 from bertworks.inference.features import Extractor, FeatureConfig, extract
 from bertworks.model.heads import build_model
+from bertworks.tasks.inputs import Inputs
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.tiny_task import TINY, tiny_folder
 
@@ -196,6 +198,41 @@ def test_pooling_of_long_texts(folder):
     words = LONG.split()
     first = [states(folder, " ".join(words[start : start + 30]))[2][0] for start in (0, 15, 30, 45)]
     close(next(extract(folder, [LONG], pool="cls")), np.mean(first, 0))
+
+
+def test_every_layer_from_one_pass(folder):
+    extractor = Extractor.load(folder, FeatureConfig(max_length=32))
+    rows = [extractor.tokenizer.encode(text).ids for text in TEXTS]
+    inputs = Inputs.from_ids(rows, extractor.tokenizer, 32)
+    T = len(inputs.ids)
+    tokens = extractor.layers(inputs, np.arange(T), T)  # a vector a token
+    owner = np.repeat(np.arange(len(rows)), np.diff(inputs.edges))
+    means = extractor.layers(inputs, np.where(owner == 1, -1, owner), len(rows))  # a vector a text, none of the second
+    for i, text in enumerate(TEXTS):
+        for layer, state in enumerate(states(folder, text)):
+            close(tokens[layer][slice(*inputs.edges[i : i + 2])], state)
+            close(means[layer][i], np.zeros(32) if i == 1 else state.mean(0))
+
+
+@pytest.mark.parametrize("mode", sorted({*MODES} - {"cls"}))
+def test_pooling_of_sentence_transformers(folder, mode):
+    extractor = Extractor.load(folder, FeatureConfig(max_length=32))
+    texts = [text for text in TEXTS if text]
+    inputs = Inputs.from_ids([extractor.tokenizer.encode(text).ids for text in texts], extractor.tokenizer, 32)
+    found = extractor.pooled(inputs, Pooling((mode, "cls"), normalize=True))
+    for text, vector in zip(texts, found, strict=True):
+        h = states(folder, text)[2]
+        weights = np.arange(1, len(h) + 1)[:, None]
+        expected = {
+            "cls": h[0],
+            "max": h.max(0),
+            "mean": h.mean(0),
+            "mean_sqrt_len_tokens": h.sum(0) / np.sqrt(len(h)),
+            "weightedmean": (h * weights).sum(0) / weights.sum(),
+            "lasttoken": h[-1],
+        }[mode]
+        both = np.concatenate([expected, h[0]])
+        close(vector, both / np.linalg.norm(both))
 
 
 def test_order_and_buffers_change_nothing(folder, monkeypatch):

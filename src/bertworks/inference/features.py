@@ -20,15 +20,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_encoder, load_tokenizer
 from ..checkpoint.metadata import input_length
+from ..checkpoint.pooling import Pooling
 from ..files import InputError
 from ..model.encoder import Encoder
 from ..model.layer_choice import LayerChoice
 from ..model.prepare import for_inference
 from ..tasks.contexts import Contexts, tokenize_contexts
 from ..tasks.inputs import Inputs
-from ..tasks.rows import texts_or_pairs_of
+from ..tasks.rows import in_chunks, texts_or_pairs_of
 from ..tasks.sequences import Frames, Integers, Spans, Windows, edges_of, even_windows, frame, ranges
 from ..tokenizer import Tokenizer
 
@@ -118,9 +120,10 @@ class Extractor:
         self.halved = self.config.precision == "bfloat16"
         encoder = encoder.to(self.device)
         self.encoder = encoder.eval() if self.halved else for_inference(encoder)  # float32 products through oneDNN
-        one = torch.zeros(1, 1, dtype=torch.int64)
+        one = torch.zeros(1, 1, dtype=torch.int64, device=self.device)
         with self._computing():
-            self.width = self._states(one, one == 0, one, one[0]).shape[-1]
+            self.widths = [state.shape[-1] for state in self.encoder(one, one == 0, one).hidden_states]  # of each layer
+        self.width = self._width_of(self.choice)  # W
 
     @classmethod
     def load(cls, folder: Path | str, config: FeatureConfig | None = None, device: str | None = None) -> "Extractor":
@@ -145,7 +148,7 @@ class Extractor:
         """
         characters = CHARACTERS if self.config.pool else min(CHARACTERS, 2 * VALUES // self.width)
         for pairs, group in groupby(texts_or_pairs_of(texts), lambda text: not isinstance(text, str)):
-            for some in _together(group, characters):
+            for some in in_chunks(group, TEXTS, characters):
                 yield self._chunk(some, 2 if pairs else 1)
 
     def _chunk(self, texts: list[Any], C: int) -> Chunk:
@@ -156,7 +159,7 @@ class Extractor:
         frames = tokens.framed(windows, self.tokenizer)
         target = tokens.targets(windows, frames, row, self.config.pool == "cls")
         inputs = Inputs.unlabelled(frames, self.tokenizer, self.max_length)
-        vectors = self._as_dtype(self._vectors(inputs, target, int(edges[-1])))
+        vectors = self._as_dtype(self.vectors(inputs, target, int(edges[-1])))
         windowed = len(np.unique(windows.text[windows.start > 0]))
         strings = contexts.words if self.config.words else None
         return Chunk(Features(vectors, *named), edges, strings, windowed)
@@ -182,43 +185,87 @@ class Extractor:
         number = (np.arange(len(lengths)) - contexts.word_edges[text]).astype(np.int32)
         return contexts.word_edges[::C], row, (offsets, number, (text % C).astype(np.uint8), None)
 
+    # ---- vectors of prepared inputs
+
+    def vectors(self, inputs: Inputs, target: Integers, count: int) -> Tensor:
+        """(R, W) float32 on the CPU: the mean (with pool = "max" the maximum) over the tokens of each target.
+
+        target (T,): the vector, below `count`, that each token of `inputs` belongs to, -1 for none. A vector without
+        tokens is 0.
+        """
+        return self._reduced(inputs, target, count, self.choice)
+
+    def layers(self, inputs: Inputs, target: Integers, count: int) -> list[NDArray[np.float32]]:
+        """(R, D) vectors as `vectors` gives, of the embeddings and of every layer, from one pass over the inputs."""
+        every = LayerChoice(tuple(range(len(self.widths))), "concat")
+        vectors = self._reduced(inputs, target, count, every)
+        return [part.numpy() for part in vectors.split(self.widths, dim=1)]
+
+    def pooled(self, inputs: Inputs, pooling: Pooling) -> NDArray[np.float32]:
+        """(S, D) vectors of sequences, or (S, D * modes), from the last layer, pooled as sentence-transformers does.
+
+        Special tokens count, as they do there. Of an example that was cut only what is left is read.
+        """
+        out = np.empty((len(inputs), self.widths[-1] * len(pooling.modes)), np.float32)
+        for rows, batch, mask in self._batches(inputs):
+            states = self.encoder(batch["input_ids"], mask, batch["token_type_ids"], hidden_states=False)
+            out[rows] = pooling.pool(states.last_hidden_state.float(), mask).cpu().numpy()
+        return out
+
+    def _batches(self, inputs: Inputs) -> Iterator[tuple[Integers, Batch, Tensor]]:
+        """(examples, their batch on the device, its attention mask): all inputs, without gradients.
+
+        Autocasting to bfloat16 is switched on once for all batches, because it casts the weights each time.
+        """
+        with self._computing():
+            for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
+                batch = to_device(inputs.batch(rows), self.device)
+                yield rows, batch, batch["attention_mask"]
+
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
-        """No gradients, products in the precision that is asked for. Once for many batches: it casts weights once."""
+        """No gradients; products in the precision that was asked for."""
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.halved):
             yield
 
-    def _vectors(self, inputs: Inputs, target: Integers, R: int) -> Tensor:
-        """(R, W) float32 on the CPU, each the mean (or maximum) over the tokens whose target it is; 0 if none is."""
+    def _reduced(self, inputs: Inputs, target: Integers, count: int, choice: LayerChoice) -> Tensor:
         highest = self.config.pool == "max"
-        out = torch.full((R, self.width), -torch.inf if highest else 0.0)
-        with self._computing():
-            for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
-                batch, places = inputs.batch(rows), target[inputs.tokens(rows)]
-                mask, taken = batch["attention_mask"], torch.from_numpy(np.flatnonzero(places >= 0))
-                cells, goal = mask.flatten().nonzero().squeeze(1)[taken], torch.from_numpy(places)[taken]
-                found = self._states(batch["input_ids"], mask, batch["token_type_ids"], cells).cpu()
-                if highest:
-                    np.maximum.at(out.numpy(), goal.numpy(), found.numpy())
-                else:
-                    out.index_add_(0, goal, found)
-        counts = np.bincount(target[target >= 0], minlength=R)
+        out = torch.full((count, self._width_of(choice)), -torch.inf if highest else 0.0)
+        for rows, batch, mask in self._batches(inputs):
+            targets = torch.from_numpy(target[inputs.tokens(rows)])
+            wanted = (targets >= 0).nonzero().squeeze(1)
+            cells = mask.flatten().nonzero().squeeze(1)[wanted.to(self.device)]
+            found, goal = self._states(batch, cells, choice).cpu(), targets[wanted]
+            if highest:
+                np.maximum.at(out.numpy(), goal.numpy(), found.numpy())
+            else:
+                out.index_add_(0, goal, found)
+        counts = np.bincount(target[target >= 0], minlength=count)
         if highest:
             out[torch.from_numpy(counts == 0)] = 0.0
         elif counts.max(initial=0) > 1:
             out /= torch.from_numpy(counts).clamp(min=1)[:, None]
         return out
 
-    def _states(self, ids: Tensor, mask: Tensor, types: Tensor, cells: Tensor) -> Tensor:
-        """(., W) what the choice of layers gives at some of the (B * L) cells."""
-        ids, mask, types, cells = (x.to(self.device) for x in (ids, mask, types, cells))
-        single = len(self.choice.states) == 1
-        out = self.encoder(ids, mask, types, hidden_states=not single, depth=self.choice.depth)
+    def _states(self, batch: Batch, cells: Tensor, choice: LayerChoice) -> Tensor:
+        """(., W) float32: what the choice of layers gives at some of the (B * L) cells."""
+        single = len(choice.states) == 1
+        out = self.encoder(
+            batch["input_ids"],
+            batch["attention_mask"],
+            batch["token_type_ids"],
+            hidden_states=not single,
+            depth=choice.depth,
+        )
         rows, states = out.packing.rows(cells), out.states
         if states is None:  # the one that is asked for is the last that was computed
             only: Tensor = out.packed[rows].float()
             return only
-        return self.choice.combine({i: states[i][rows].float() for i in self.choice.states})
+        return choice.combine({i: states[i][rows].float() for i in choice.states})
+
+    def _width_of(self, choice: LayerChoice) -> int:
+        """W of a choice of layers; the embeddings may be narrower than the layers."""
+        return choice.combine({i: torch.empty(1, width) for i, width in enumerate(self.widths)}).shape[-1]
 
     def _as_dtype(self, vectors: Tensor) -> NDArray[Any]:
         if self.config.dtype == "float32":
@@ -316,17 +363,3 @@ def _windows_of(tokens: _Tokens, contexts: Contexts, max_length: int) -> Windows
             f"little of {max_length} for windows over the second; put the longer text second"
         )
     return even_windows(length, room)
-
-
-def _together(texts: Iterable[Any], characters: int) -> Iterator[list[Any]]:
-    """TEXTS texts at a time, or fewer long ones."""
-    some: list[Any] = []
-    size = 0
-    for text in texts:
-        some.append(text)
-        size += len(text) if isinstance(text, str) else sum(map(len, text))
-        if len(some) == TEXTS or size > characters:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some

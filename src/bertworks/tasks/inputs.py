@@ -7,7 +7,7 @@ all sequences, B sequences of a batch, L tokens of its longest sequence, K label
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,13 @@ class Inputs:
         """Sequences to compute scores or vectors of. cut (S,): left out, nothing was cut."""
         nothing = np.full(len(frames.first), IGNORED)
         return cls(*frames, nothing, np.zeros_like(nothing) if cut is None else cut, tokenizer.pad_id, limit)
+
+    @classmethod
+    def from_ids(cls, rows: Sequence[Sequence[int]], tokenizer: Tokenizer, limit: int) -> "Inputs":
+        """Sequences of token ids as they are, with their special tokens; all are of segment 0."""
+        lengths = np.array([len(row) for row in rows], np.int64)
+        ids = np.fromiter(chain.from_iterable(rows), np.int32)
+        return cls.unlabelled(Frames(ids, edges_of(lengths), lengths), tokenizer, limit)
 
     @classmethod
     def concat(cls, parts: Sequence["Inputs"]) -> "Inputs":

@@ -7,9 +7,11 @@ are the named tuples of the kinds of tasks: Example, Choice, Tagged, Question.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 from ..files import InputError, shorten
+
+T = TypeVar("T")
 
 
 def texts_of(texts: Any, name: str = "texts") -> Iterator[str]:
@@ -109,3 +111,24 @@ def _what(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return str(value)
     return f"a {type(value).__name__} ({shorten(value)})"
+
+
+def in_chunks(rows: Iterable[T], most: int, characters: int) -> Iterator[list[T]]:
+    """Lists of up to `most` rows; a list ends with the row that brings it above so many characters."""
+    chunk: list[T] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += _characters(row)
+        if len(chunk) == most or size > characters:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _characters(row: Any) -> int:
+    """Characters in a text, or in all texts of a row."""
+    if isinstance(row, str | None):
+        return len(row or "")
+    return sum(map(_characters, row))

@@ -3,18 +3,20 @@
 import csv
 import dataclasses
 import json
+import multiprocessing
+import shutil
 import statistics
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from bertworks.cli import main
 from bertworks.cli.finetune import _parse
 from bertworks.experiments import sweep as module
+from bertworks.experiments.engine import ONE_PROCESS
 from bertworks.experiments.suite import PAPER, find_folders, suite, table
 from bertworks.experiments.sweep import SWEEPS, Setting, sweep
-from bertworks.files import InputError, read_json
+from bertworks.files import Diverged, InputError, read_json
 from bertworks.finetuning import run as finetuning
 from bertworks.finetuning.job import ExampleFeed, FinetuneConfig
 from bertworks.finetuning.run import finetune, joined_job
@@ -128,8 +130,7 @@ def test_means_with_and_without_collapsed_runs(tmp_path):
     shared = dict.fromkeys(("kind", "task", "majority", "examples", "data", "model", "random_init", "machine"), "x")
     values = {1: (0.5, True), 2: (0.8, False), 3: (0.9, False)}
     runs = [shared | {"metrics": {"f1": f1}, "collapsed": c, "seconds": 1.0} for f1, c in values.values()]
-    job = SimpleNamespace(config=CONFIG, world=SimpleNamespace(main=True))
-    results = finetuning._summary(job, runs, tmp_path)
+    results = finetuning.summarise(CONFIG, runs, tmp_path, ONE_PROCESS)
     assert results["metrics"]["f1"] == pytest.approx(2.2 / 3) and results["collapsed"] == [True, False, False]
     assert results["without_collapsed"]["n"] == 2
     assert results["without_collapsed"]["metrics"]["f1"] == pytest.approx(0.85)
@@ -162,6 +163,72 @@ def test_a_stopped_sweep_goes_on_to_the_same_bytes(swept, place, tmp_path, monke
     for (one, _), (other, _) in zip(each_run(tmp_path / "out"), each_run(swept[0]), strict=True):
         assert (one / "predictions.jsonl").read_bytes() == (other / "predictions.jsonl").read_bytes()
         assert (one / "model").exists() == (other / "model").exists() and not (one / "state").exists()
+
+
+def failing(monkeypatch, *names):
+    """Let the runs in these folders end in an error."""
+    run_seed = module.run_seed
+
+    def failing(job, seed, out):
+        if out.name in names or f"{out.parent.name}/{out.name}" in names:
+            raise Diverged("loss or gradient not finite in 11 steps in a row")
+        return run_seed(job, seed, out)
+
+    monkeypatch.setattr(module, "run_seed", failing)
+
+
+def test_a_run_that_fails_does_not_end_the_others(swept, place, tmp_path, monkeypatch):
+    chosen = swept[1]["chosen"]
+    with monkeypatch.context() as patch:
+        failing(patch, f"{chosen}/seed-2")
+        results = run(place, tmp_path / "out")
+    assert [one["cell"] for one in results["failed"]] == [f"{chosen}/seed-2"]
+    entries = {entry["name"]: entry for entry in results["settings"]}
+    assert entries[chosen]["n"] == 1 and results["chosen"] != chosen  # whose other seed might be the better one
+    assert f"{chosen}, seed 2 diverged: loss" in (tmp_path / "out/sweep.md").read_text()
+    results = run(place, tmp_path / "out")  # what failed is run again
+    assert (results["chosen"], results["best"]) == (chosen, swept[1]["best"]) and "failed" not in results
+    failing(monkeypatch, "seed-1", "seed-2")
+    with pytest.raises(InputError, match="no run of the sweep has finished; the first of 6: loss or gradient"):
+        run(place, tmp_path / "none")
+
+
+def share(place, out, log):
+    """A sweep or a suite, in a process of its own; every run that it trains is a line of `log`."""
+    SWEEPS["glue"], opened = GRID[1:], finetuning.opening
+
+    def opening(job, config):
+        with open(log, "a") as file:
+            file.write(f"{job.task.name} {config.batch_size} {config.loop.seed}\n")
+        return opened(job, config)
+
+    finetuning.opening = opening
+    if out.name == "sweep":
+        run(place, out)
+    else:
+        config = dataclasses.replace(CONFIG, epochs=4)
+        suite(lambda task: config, place / "two", place / "model", out)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", ["sweep", "suite"])
+def test_two_processes_share_the_runs(place, glue, tmp_path, monkeypatch, kind):
+    monkeypatch.setitem(SWEEPS, "glue", GRID[1:])
+    monkeypatch.setattr(finetuning, "opening", finetuning.opening)  # to be put back
+    for name in ("CoLA", "MRPC"):
+        shutil.copytree(glue / name, place / "two" / name, dirs_exist_ok=True)
+    context, log, out = multiprocessing.get_context("spawn"), tmp_path / "log", tmp_path / kind
+    both = [context.Process(target=share, args=(place, out, log)) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    trained = log.read_text().splitlines()
+    assert len(trained) == len({*trained}) == 4  # none twice
+    results = read_json(out / "results.json")
+    share(place, out, log)
+    assert read_json(out / "results.json") == results and log.read_text().splitlines() == trained
 
 
 def test_more_restarts_use_the_runs_there_are(swept, place, tmp_path, monkeypatch):
@@ -210,7 +277,7 @@ def test_a_sweep_on_the_command_line(place, tmp_path, capsys, monkeypatch):
     main([*line, "--restarts", "2", "--loop.seed", "4"])
     told = capsys.readouterr()
     assert "table: accuracy on 60 rows of dev" in told.out and "b16-lr0.003-e6" in told.out
-    assert "[1/2] b16-lr0.003-e6" in told.err and "seed 5" in told.err
+    assert "[1/4] b16-lr0.003-e6, seed 4" in told.err
     assert read_json(tmp_path / "run/results.json")["seeds"] == [4, 5]
     main(["evaluate", "--model", str(tmp_path / "run"), "--dev", str(place / "dev.csv")])
     assert json.loads(capsys.readouterr().out)["metrics"][METRIC] == read_json(tmp_path / "run/best.json")["value"]
@@ -240,7 +307,7 @@ def test_ctrl_c_between_two_runs_is_one_line(place, tmp_path, capsys, monkeypatc
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "run_seeds", interrupted)
+    monkeypatch.setattr(module, "run_seed", interrupted)
     line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--sweep", "glue"]
     with pytest.raises(SystemExit) as exit:
         main([*line, "--model", str(place / "model"), "--out", str(tmp_path / "o"), "--max-seq-length", "16"])
@@ -298,7 +365,7 @@ def test_the_suite(glue, place, tmp_path, capsys):
     with pytest.raises(SystemExit) as exit:
         main([*line, "--seeds", "1", "2"])
     told = capsys.readouterr()
-    assert exit.value.code == 1 and "sst2 failed: " in told.err and "is the line cut off?" in told.out
+    assert exit.value.code == 1 and "sst2, seed 1 failed: " in told.err and "is the line cut off?" in told.out
     results = read_json(tmp_path / "out/results.json")
     assert list(results["tasks"]) == ["mnli", "sst2", "cola", "mrpc"] and "error" in results["tasks"]["sst2"]
     rows = {row["name"]: row for row in results["rows"]}
@@ -319,6 +386,14 @@ def test_the_suite(glue, place, tmp_path, capsys):
     main([*line, "--seeds", "1", "2"])
     assert len(done) == 6 and all(path.stat().st_mtime_ns == when for path, when in done.items())
     assert "error" not in read_json(tmp_path / "out/results.json")["tasks"]["sst2"]
+
+
+def test_a_seed_that_fails_is_told_in_the_suite(place, glue, tmp_path, monkeypatch):
+    shutil.copytree(glue / "MRPC", tmp_path / "data" / "MRPC")
+    failing(monkeypatch, "seed-2")
+    results = suite(lambda task: CONFIG, tmp_path / "data", place / "model", tmp_path / "out")
+    assert results["rows"][0]["n"] == 1 and results["tasks"]["mrpc"]["seeds"] == [1]
+    assert any("mrpc, seed 2 diverged: loss" in note for note in table(results).notes)
 
 
 def test_a_suite_of_sweeps(glue, place, tmp_path, monkeypatch):

@@ -68,7 +68,7 @@ def finetune(argv: list[str]) -> None:
     results = run_to_its_end(lambda: _suite(command, argv, recipe, task) if command.suite else _one(command, task))
     if os.environ.get("RANK", "0") == "0":  # of several processes one talks
         _show(results)
-    if any("error" in found for found in results.get("tasks", {}).values()):
+    if any("error" in found or "failed" in found for found in (results, *results.get("tasks", {}).values())):
         raise SystemExit(FAILED)
 
 

@@ -173,6 +173,13 @@ class Engine(Generic[Work]):
                     self.after(cell)
         return True
 
+    def others_work(self) -> bool:
+        """Whether other processes still work on cells, which a message then names."""
+        busy = self.world.ask_first(lambda: [cell.title for cell in self.cells if self.is_open(cell)])
+        if busy and self.world.main and not self.quiet:
+            print(f"other processes still work on: {'; '.join(busy)}", file=sys.stderr)
+        return bool(busy)
+
     def is_open(self, cell: Cell[Work]) -> bool:
         """Whether the cell is to be run, now or when the cells that it needs are finished."""
         grid = self.grid

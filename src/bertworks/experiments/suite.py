@@ -1,27 +1,37 @@
 """Every fine-tuning task of the paper whose files are there, one after the other, and its figures beside ours.
 
-A task has its own defaults, several seeds, and a folder in OUT; one that fails is marked, and the others go on. Typing
-the same line again resumes, and tries again what failed. The paper's figures are BERT-BASE's: tables 1, 2, 4 and 7.
+A task has its own defaults, several seeds, and a folder in OUT. All runs are cells of the engine (engine.py): rerun the
+command to resume and to run again what failed, or start it in several processes to share the runs. A run that fails
+does not end the others. The paper's figures are BERT-BASE's: tables 1, 2, 4 and 7.
 """
 
-import os
+import contextlib
 import statistics
 import sys
-import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..files import InputError, write_json, write_text
-from ..finetuning.job import FinetuneConfig
-from ..finetuning.run import check_folder, joined_job, run_seeds
+from ..finetuning.job import FinetuneConfig, Job
+from ..finetuning.run import check_folder, joined_job
 from ..reporting.tables import Sheet, points
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS, plain_name
 from ..tasks.kinds import load_data
 from ..training import machine
-from .sweep import sweep
+from .engine import Cell, Engine, Grid
+from .sweep import (
+    Search,
+    SeedRun,
+    failure_notes,
+    failures,
+    run_cell,
+    seed_cells,
+    summarise_cells,
+    with_seeds,
+)
 
 
 class Figure(NamedTuple):
@@ -53,7 +63,7 @@ AVERAGED = 9  # the numbers of table 1; its Average is their plain mean
 def suite(
     config_of: Callable[[Task], FinetuneConfig], data: Path | str, model: Path | str, out: Path | str, grid: str = ""
 ) -> dict[str, Any] | None:
-    """Fine-tune on every task found under `data`; None if stopped before the end.
+    """Fine-tune on every task found under `data`; None if stopped, or if other processes still work on it.
 
     config_of: the recipe for a task. grid: the name of a sweep to choose each task's setting by; none: its defaults.
     Returned and written to results.json: `tasks` (results or `error` of each), `rows`, `average`, `missing`. Raises
@@ -65,24 +75,104 @@ def suite(
     if not folders:
         wanted = ", ".join(dict.fromkeys(folder for _, folder in PAPER))
         raise InputError(f"{data}: none of the paper's tasks is here; expected some of the folders {wanted}")
-    tasks: dict[str, Any] = {}
-    for number, (name, folder) in enumerate(folders.items(), 1):
-        if _main():
-            print(f"[{number}/{len(folders)}] {name} from {folder}", file=sys.stderr)
-        found = _attempt(config_of, TASKS[name], folder, model, out / name, grid)
-        if found is None:
+    machine.prepare_process()
+    with machine.joined_world() as world, contextlib.ExitStack() as stack:
+        runs = SuiteRuns(Grid(out), folders, model, grid, world, stack)
+        for name in folders:
+            runs.add(TASKS[name], config_of)
+        if not runs.work():
             return None
-        tasks[name] = found
+        tasks = {name: runs.results(name) for name in folders}
     results = _results(tasks, missing, grid)
-    if _main():
+    if world.main:
         write_text(out / "suite.md", table(results).markdown())
         write_json(out / "results.json", results)
     return results
 
 
-def _main() -> bool:
-    """Whether this process, of those that torchrun started, is the one that writes."""
-    return os.environ.get("RANK", "0") == "0"
+@dataclass
+class SuiteRuns:
+    """The runs of all tasks. The rows of one task at a time are in memory."""
+
+    grid: Grid
+    folders: dict[str, Path]  # of the data, by task
+    model: Path | str
+    sweep: str
+    world: machine.World
+    stack: contextlib.ExitStack  # closes the task that is open
+    cells: dict[str, list[Cell[SeedRun]]] = field(default_factory=dict)  # by task
+    searches: dict[str, Search] = field(default_factory=dict)  # by task
+    errors: dict[str, str] = field(default_factory=dict)  # of tasks that cannot be run
+    job: Job | None = None  # of the task that is open
+
+    def add(self, task: Task, config_of: Callable[[Task], FinetuneConfig]) -> None:
+        """The cells of a task; a recipe or a folder that does not fit is an error of this task alone."""
+        name, out = task.name, self.grid.folder / task.name
+        try:
+            config = with_seeds(config_of(task))
+            if self.sweep:
+                search = Search(self.sweep, name, task.metrics[0], config, self.grid, name)
+                search.check()
+                self.searches[name], self.cells[name] = search, search.cells
+            else:
+                check_folder(out, {"kind": "finetune", "recipe": None})
+                self.cells[name] = seed_cells(name, name, name, config)
+        except InputError as error:
+            self._refuse(name, error)
+
+    def _refuse(self, name: str, error: InputError) -> None:
+        self.errors[name] = str(error)
+        if self.world.main:
+            print(f"{name} failed: {error}", file=sys.stderr)
+
+    def work(self) -> bool:
+        """Run what is missing; False if stopped, or if other processes still work on it."""
+        cells = [cell for found in self.cells.values() for cell in found]
+        if self.world.main:
+            self.grid.retry(cells)
+        engine = Engine(cells, self.grid, self._run, self._verify, self._prune, self._wanted, self.world)
+        return engine.work() and not engine.others_work()
+
+    def _wanted(self, cell: Cell[SeedRun]) -> bool:
+        return cell.work.task not in self.errors
+
+    def _run(self, cell: Cell[SeedRun]) -> dict[str, Any] | None:
+        return run_cell(self._job(cell.work), cell, self.grid)
+
+    def _verify(self, cell: Cell[SeedRun]) -> None:
+        """A finished run with other settings is an error of its task, whose other runs are left alone."""
+        if cell.work.task not in self.errors:
+            try:
+                self._run(cell)
+            except InputError as error:
+                self._refuse(cell.work.task, error)
+
+    def _prune(self, cell: Cell[SeedRun]) -> None:
+        if cell.work.task in self.searches:
+            self.searches[cell.work.task].prune()
+
+    def _job(self, run: SeedRun) -> Job:
+        """What the runs of a task share. Raises InputError if its files are damaged."""
+        task = TASKS[run.task]
+        if self.job is None or self.job.task.name != task.name:
+            self.job = None
+            self.stack.close()
+            data = load_data(task, self.folders[task.name])
+            self.job = self.stack.enter_context(joined_job(run.config, task, data, self.model))
+        return self.job
+
+    def results(self, name: str) -> dict[str, Any]:
+        """What a task came to, or why it could not be run."""
+        if name in self.errors:
+            return {"error": self.errors[name]}
+        cells = self.cells[name]
+        failed = self.world.ask_first(lambda: failures(cells, self.grid))
+        if len(failed) == len(cells):
+            return {"error": failed[0]["message"]}
+        if name in self.searches:
+            return self.searches[name].finish(self.world)
+        found = summarise_cells(cells, self.grid, self.grid.folder / name, self.world)
+        return {**(found or {}), **({"failed": failed} if failed else {})}
 
 
 def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
@@ -108,24 +198,6 @@ def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
 
 def _folders(base: Path) -> Iterator[Path]:
     return (folder for folder in sorted(base.iterdir()) if folder.is_dir()) if base.is_dir() else iter(())
-
-
-def _attempt(
-    config_of: Callable[[Task], FinetuneConfig], task: Task, folder: Path, model: Path | str, out: Path, grid: str
-) -> dict[str, Any] | None:
-    """Results of one task, or what went wrong; None if stopped."""
-    try:
-        config = config_of(task)
-        config = replace(config, seeds=config.seeds or (config.loop.seed,))
-        with joined_job(config, task, load_data(task, folder), model) as job:
-            return sweep(job, out, grid) if grid else run_seeds(job, out)
-    except InputError as error:
-        message = str(error)
-    except Exception as error:  # memory that ran out, say: hours of other tasks must not be lost by it
-        traceback.print_exc()
-        message = f"{type(error).__name__}: {error}"
-    print(f"{task.name} failed: {message}", file=sys.stderr)
-    return {"error": message}
 
 
 def _results(tasks: dict[str, Any], missing: list[str], grid: str) -> dict[str, Any]:
@@ -182,6 +254,7 @@ def table(results: dict[str, Any]) -> Sheet:
     if results["sweep"]:
         notes.append(f"Each task's setting was chosen on dev (sweep {results['sweep']}).")
     notes += [f"{name} failed: {found['error']}" for name, found in results["tasks"].items() if "error" in found]
+    notes += [note for found in results["tasks"].values() for note in failure_notes(found)]
     if results["missing"]:
         notes.append(f"Not there: {', '.join(results['missing'])}.")
     header = ("task", "metric", "n", "mean", "sd", "collapsed", "BERT-BASE")

@@ -6,23 +6,30 @@
     OUT/results.json, sweep.md    the settings side by side, and the chosen one
 
 The setting is chosen by the mean over its seeds, collapsed ones included; the best single run, which is what the paper
-took for LARGE, stands beside it. Rows are read and featurised once. Typing the same line again resumes.
+took for LARGE, stands beside it. Rows are read and featurised once. The runs are cells of the engine (engine.py): rerun
+the command to resume, or start it in several processes to share the runs. A run that fails does not end the others.
 """
 
 import itertools
 import shutil
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError, read_json, write_json, write_text
+from ..files import InputError, held, read_json, write_json, write_text
 from ..finetuning.job import FinetuneConfig, Job
-from ..finetuning.run import check_folder, run_seeds
+from ..finetuning.run import check_folder, run_seed, summarise
+from ..reporting.run_files import METRICS
 from ..reporting.tables import Sheet, points
+from ..training.machine import World
+from .engine import Cell, Engine, Grid
+
+RUN = {"metrics": METRICS, "collapsed": bool, "seconds": float}  # of a run's results.json, what a sweep reads
 
 
 class Setting(NamedTuple):
-    """One cell of a grid."""
+    """One setting of a grid."""
 
     batch_size: int
     lr: float
@@ -49,81 +56,166 @@ SWEEPS = {
 }
 
 
+class SeedRun(NamedTuple):
+    """One fine-tuning run: what a cell of a sweep or a suite has to do."""
+
+    task: str
+    config: FinetuneConfig
+    seed: int
+
+
+def seed_cells(task: str, folder: str, title: str, config: FinetuneConfig) -> list[Cell[SeedRun]]:
+    """A cell for each seed of a recipe. Their names are for people; the run folders hold the hash of their recipe."""
+    return [
+        Cell(f"{folder}/seed-{seed}", f"{title}, seed {seed}", SeedRun(task, config, seed)) for seed in config.seeds
+    ]
+
+
+def with_seeds(config: FinetuneConfig) -> FinetuneConfig:
+    return replace(config, seeds=config.seeds or (config.loop.seed,))
+
+
+def run_cell(job: Job, cell: Cell[SeedRun], grid: Grid) -> dict[str, Any] | None:
+    """Run, resume or verify a cell; None if it was stopped."""
+    return run_seed(replace(job, config=cell.work.config), cell.work.seed, grid.path(cell))
+
+
 def sweep(job: Job, out: Path | str, name: str = "paper", keep_all: bool = False) -> dict[str, Any] | None:
-    """Train every setting of the grid `name` with the recipe's seeds; None if stopped before the end.
+    """Train every setting of the grid `name` with the recipe's seeds; None if stopped, or if others still work on it.
 
     keep_all: keep every run's model, not the best one's alone. Returned and written to results.json: `settings`,
-    `chosen` (the name of one), its `metrics` and `std`, `best` (a run), ... Raises InputError for an unknown grid, and
-    if `out` holds anything else.
+    `chosen` (the name of one), its `metrics` and `std`, `best` (a run), `failed` (if any run has failed), ... Raises
+    InputError for an unknown grid, if `out` holds anything else, and if no run has finished.
     """
-    out, settings = Path(out), SWEEPS.get(name, ())
-    config = replace(job.config, seeds=job.config.seeds or (job.config.loop.seed,))
-    _check(config, settings, name, out)
-    seeds = ", ".join(map(str, config.seeds))
-    best = Best(job.task.metrics[0], keep_all or not job.world.main)
-    summaries = []
-    job.say(f"sweep {name}: {len(settings)} settings of batch_size, optim.lr and epochs, each with seeds {seeds}")
-    for number, setting in enumerate(settings, 1):
-        job.say(f"[{number}/{len(settings)}] {setting.name}")
-        found = run_seeds(replace(job, config=setting.of(config)), out / setting.name, best.take)
-        if found is None:
-            return None
-        summaries.append(found)
-    results = _results(name, summaries, best, out)
+    search = Search(name, job.task.name, job.task.metrics[0], with_seeds(job.config), Grid(Path(out)), "", keep_all)
+    search.check()
+    seeds = ", ".join(map(str, search.config.seeds))
+    count = len(search.settings)
+    job.say(f"sweep {name}: {count} settings of batch_size, optim.lr and epochs, each with seeds {seeds}")
+
+    def run(cell: Cell[SeedRun]) -> dict[str, Any] | None:
+        return run_cell(job, cell, search.grid)
+
     if job.world.main:
-        best.hand_over(out)
-        write_text(out / "sweep.md", table(results).markdown())
-        write_json(out / "results.json", results)
-    job.world.wait()
-    return results
+        search.grid.retry(search.cells)
+    engine = Engine(search.cells, search.grid, run, run, lambda _: search.prune(), world=job.world, quiet=job.quiet)
+    if not engine.work() or engine.others_work():
+        return None
+    return search.finish(job.world)
 
 
-def _check(config: FinetuneConfig, settings: tuple[Setting, ...], name: str, out: Path) -> None:
-    if not settings:
-        raise InputError(f"no sweep {name!r}; expected one of {', '.join(SWEEPS)}")
-    loop = config.loop
-    if (loop.steps or loop.tokens or loop.hours) and len({setting.epochs for setting in settings}) > 1:
-        raise InputError(f"the sweep {name} varies epochs; leave loop.steps, loop.tokens and loop.hours out")
-    check_folder(out, {"kind": "sweep", "sweep": name})
+@dataclass(frozen=True)
+class Search:
+    """A grid of settings on one task, in a folder of its own."""
 
+    name: str  # of the grid
+    task: str
+    metric: str  # to choose by
+    config: FinetuneConfig  # with its seeds
+    grid: Grid
+    folder: str = ""  # below that of the cells
+    keep_all: bool = False
 
-@dataclass
-class Best:
-    """The best run so far; unless `keep_all`, only its model stays on disk."""
+    @property
+    def out(self) -> Path:
+        return self.grid.folder / self.folder
 
-    metric: str
-    keep_all: bool
-    folder: Path = Path()
-    value: float | None = None
-    collapsed: bool = False
+    @cached_property
+    def settings(self) -> dict[Setting, list[Cell[SeedRun]]]:
+        """The cells of each setting."""
+        start = f"{self.task}: " if self.folder else ""
+        return {
+            one: seed_cells(self.task, f"{self.folder}/{one.name}".lstrip("/"), start + one.name, one.of(self.config))
+            for one in SWEEPS.get(self.name, ())
+        }
 
-    def take(self, folder: Path, results: dict[str, Any]) -> None:
-        """Compare with a finished run; the weaker one loses its weights, while results and predictions stay."""
-        value, loser = results["metrics"][self.metric], folder
-        if self.value is None or value > self.value:
-            loser = folder if self.value is None else self.folder
-            self.folder, self.value, self.collapsed = folder, value, results["collapsed"]
-        if loser != self.folder and not self.keep_all:
-            shutil.rmtree(loser / "model", ignore_errors=True)
+    @property
+    def cells(self) -> list[Cell[SeedRun]]:
+        return [cell for cells in self.settings.values() for cell in cells]
 
-    def told(self, out: Path) -> dict[str, Any]:
-        run = self.folder.relative_to(out).as_posix()
-        return {"run": run, "metric": self.metric, "value": self.value, "collapsed": self.collapsed}
+    def check(self) -> None:
+        """Raises InputError if there is no such grid, the recipe does not fit it, or `out` holds anything else."""
+        if not self.settings:
+            raise InputError(f"no sweep {self.name!r}; expected one of {', '.join(SWEEPS)}")
+        loop = self.config.loop
+        if (loop.steps or loop.tokens or loop.hours) and len({setting.epochs for setting in self.settings}) > 1:
+            raise InputError(f"the sweep {self.name} varies epochs; leave loop.steps, loop.tokens and loop.hours out")
+        check_folder(self.out, {"kind": "sweep", "sweep": self.name})
 
-    def hand_over(self, out: Path) -> None:
-        """Copy the model to out/model, and say in best.json whose it is."""
-        told, note = self.told(out), out / "best.json"
-        if note.exists() and read_json(note) == told and (out / "model").exists():
+    def best(self) -> dict[str, Any] | None:
+        """The best run that is finished, as best.json has it; of equal ones the first."""
+        found = [(cell, results) for cell in self.cells if (results := self.grid.results(cell, RUN))]
+        if not found:
+            return None
+        cell, results = max(found, key=lambda pair: pair[1]["metrics"][self.metric])
+        run = self.grid.path(cell).relative_to(self.out).as_posix()
+        value, collapsed = results["metrics"][self.metric], results["collapsed"]
+        return {"run": run, "metric": self.metric, "value": value, "collapsed": collapsed}
+
+    def prune(self) -> None:
+        """Remove the models of all finished runs but the best one, unless all are kept; results and predictions stay.
+
+        Any number of processes may do so at any time: the run that is the best in the end is the best from its end on.
+        """
+        best = self.best()
+        if self.keep_all or best is None:
             return
-        if not (self.folder / "model").exists():
-            raise InputError(f"{self.folder} has lost its model to a better run; remove the folder to train it again")
-        temporary = out / ".model.tmp"
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(self.folder / "model", temporary)
-        note.unlink(missing_ok=True)
-        shutil.rmtree(out / "model", ignore_errors=True)
-        temporary.rename(out / "model")
-        write_json(note, told)
+        for cell in self.cells:
+            path = self.grid.path(cell)
+            if self.grid.state(cell) == "done" and path != self.out / best["run"]:
+                shutil.rmtree(path / "model", ignore_errors=True)
+
+    def finish(self, world: World) -> dict[str, Any]:
+        """Write the results of all settings, the table, and the best run's model; returns the results."""
+        summaries = {
+            setting: summary
+            for setting, cells in self.settings.items()
+            if (summary := summarise_cells(cells, self.grid, self.out / setting.name, world))
+        }
+        failed = world.ask_first(lambda: failures(self.cells, self.grid))
+        if not summaries:
+            raise InputError(f"no run of the sweep has finished; the first of {len(failed)}: {failed[0]['message']}")
+        results = world.ask_first(lambda: _results(self, summaries, failed))
+        if world.main:
+            with held(self.grid.folder / "locks" / f"{self.task}-results.lock") as mine:
+                if mine:  # else another process has finished at the same time, and writes the same
+                    self._write(results)
+        world.wait()
+        return results
+
+    def _write(self, results: dict[str, Any]) -> None:
+        best, note = results["best"], self.out / "best.json"
+        run, temporary = self.out / best["run"], self.out / ".model.tmp"
+        if not (note.exists() and read_json(note) == best and (self.out / "model").exists()):
+            if not (run / "model").exists():
+                raise InputError(f"{run} has lost its model to a better run; remove the folder to train it again")
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.copytree(run / "model", temporary)
+            note.unlink(missing_ok=True)
+            shutil.rmtree(self.out / "model", ignore_errors=True)
+            temporary.rename(self.out / "model")
+            write_json(note, best)
+        write_text(self.out / "sweep.md", table(results).markdown())
+        write_json(self.out / "results.json", results)
+
+
+def summarise_cells(cells: list[Cell[SeedRun]], grid: Grid, out: Path, world: World) -> dict[str, Any] | None:
+    """Mean and standard deviation over the finished seeds of a setting, written to `out`; None if none has finished."""
+    every = world.ask_first(lambda: [grid.results(cell, RUN) for cell in cells])
+    found = [(cell.work, results) for cell, results in zip(cells, every, strict=True) if results]
+    if not found:
+        return None
+    config = replace(cells[0].work.config, seeds=tuple(work.seed for work, _ in found))
+    return summarise(config, [results for _, results in found], out, world)
+
+
+def failures(cells: list[Cell[SeedRun]], grid: Grid) -> list[dict[str, str]]:
+    return [{"cell": cell.name, "what": cell.title, **failure} for cell, failure in grid.failures(cells)]
+
+
+def failure_notes(results: dict[str, Any]) -> list[str]:
+    """A sentence for each run that has failed."""
+    return [f"{one['what']} {one['outcome']}: {one['message']}" for one in results.get("failed", [])]
 
 
 def _entry(setting: Setting, found: dict[str, Any], metric: str) -> dict[str, Any]:
@@ -145,23 +237,26 @@ def _entry(setting: Setting, found: dict[str, Any], metric: str) -> dict[str, An
     }
 
 
-def _results(name: str, summaries: list[dict[str, Any]], best: Best, out: Path) -> dict[str, Any]:
-    entries = [_entry(*pair, best.metric) for pair in zip(SWEEPS[name], summaries, strict=True)]
-    chosen, summary = max(zip(entries, summaries, strict=True), key=lambda pair: pair[0]["mean"])
+def _results(search: Search, summaries: dict[Setting, dict[str, Any]], failed: list[dict[str, str]]) -> dict[str, Any]:
+    """A setting of which a seed has failed is chosen only where no setting has all of them."""
+    entries = [_entry(setting, summary, search.metric) for setting, summary in summaries.items()]
+    pairs = zip(entries, summaries.values(), strict=True)
+    chosen, summary = max(pairs, key=lambda pair: (pair[0]["n"], pair[0]["mean"]))
     shared = ("task", "majority", "examples", "data", "model", "random_init", "machine")
     return {
         "kind": "sweep",
-        "sweep": name,
+        "sweep": search.name,
         **{key: summary[key] for key in shared},
-        "metric": best.metric,
+        "metric": search.metric,
         "seeds": summary["seeds"],
         "chosen": chosen["name"],
         "metrics": chosen["metrics"],
         "std": chosen["std"],
         "collapsed": summary["collapsed"],
-        "best": best.told(out),
+        "best": search.best(),
         "settings": entries,
         "seconds": sum(entry["seconds"] for entry in entries),
+        **({"failed": failed} if failed else {}),
     }
 
 
@@ -181,6 +276,7 @@ def table(results: dict[str, Any]) -> Sheet:
         "too good",
         f"best run: {best['run']}, {points(best['value'])}{' (collapsed)' if best['collapsed'] else ''}; its model is "
         "in model/",
+        *failure_notes(results),
     )
     rows_of_dev = results["examples"]["dev"]
     return Sheet(f"{results['task']}: {results['metric']} on {rows_of_dev:,} rows of dev", header, rows, notes)

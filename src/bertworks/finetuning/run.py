@@ -54,28 +54,22 @@ def finetune(
     Raises InputError for unfit data, folder or settings, or if `out` belongs to a run with other ones.
     """
     with joined_job(config, task, data, model, quiet) as job:
-        return run_seeds(job, Path(out)) if config.seeds else _run(job, config.loop.seed, Path(out))
+        return run_seeds(job, Path(out)) if config.seeds else run_seed(job, config.loop.seed, Path(out))
 
 
-def run_seeds(
-    job: Job, out: Path, after: Callable[[Path, dict[str, Any]], None] = lambda folder, results: None
-) -> dict[str, Any] | None:
-    """A run for each seed, and their mean and standard deviation; None if one was stopped.
-
-    `after` is handed each run's folder and results as soon as it is finished.
-    """
+def run_seeds(job: Job, out: Path) -> dict[str, Any] | None:
+    """A run for each seed, and their mean and standard deviation; None if one was stopped."""
     check_folder(out, {"kind": "finetune", "recipe": None})
     runs = []
     for seed in job.config.seeds:
         folder = out / f"seed-{seed}"
         if len(job.config.seeds) > 1:
             job.say(f"seed {seed}")
-        results = _run(job, seed, folder)
+        results = run_seed(job, seed, folder)
         if results is None:
             return None
-        after(folder, results)
         runs.append(results)
-    return _summary(job, runs, out)
+    return summarise(job.config, runs, out, job.world)
 
 
 def check_folder(out: Path, mine: dict[str, Any]) -> None:
@@ -87,7 +81,7 @@ def check_folder(out: Path, mine: dict[str, Any]) -> None:
         raise InputError(f"{out} has the results of something else ({what}); give another --out")
 
 
-def _run(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
+def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     """One run with one seed."""
     try:
         str(out).encode()
@@ -252,21 +246,21 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
     shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
 
 
-def _summary(job: Job, runs: list[dict[str, Any]], out: Path) -> dict[str, Any]:
+def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, world: machine.World) -> dict[str, Any]:
     """Mean and sample standard deviation over the seeds, written to results.json."""
     shared = ("kind", "task", "majority", "examples", "truncation", "notes", "data", "model", "random_init", "machine")
     sound = [run["metrics"] for run in runs if not run["collapsed"]]
     results = {
         **{key: runs[0][key] for key in shared if key in runs[0]},
-        "seeds": list(job.config.seeds),
+        "seeds": list(config.seeds),
         **_spread([run["metrics"] for run in runs]),
         "runs": [run["metrics"] for run in runs],
         "collapsed": [run["collapsed"] for run in runs],
         "without_collapsed": {"n": len(sound), **_spread(sound)},
         "seconds": sum(run["seconds"] for run in runs),
     }
-    if job.world.main:
-        write_text(out / "recipe.toml", to_toml(job.config))
+    if world.main:
+        write_text(out / "recipe.toml", to_toml(config))
         write_json(out / "results.json", results)
     return results
 

@@ -1,97 +1,101 @@
-"""Files -> documents, for pre-training (Section 3.1: whole documents in order, text passages only).
+"""Files -> documents, for pre-training (paper, section 3.1: whole documents in order, text passages only).
 
-A document is what next-sentence prediction draws its neighbours from, so what counts as one is declared (`documents`),
-shown before a build and checked (`check_documents` in sentences.py). A `Document`'s text has one paragraph a line;
-paragraphs bound sentences. One document is in memory at a time; the order depends on the inputs alone.
+`Reader` finds the files of its inputs, unpacks them (streams.py), guesses the format of each by name and first bytes,
+and has it parsed (parsers.py). It refuses files of a kind that holds no text, and names that kind.
+
+Next-sentence prediction draws its neighbours from inside a document. So the user declares what counts as one
+(`InputOptions.documents`), and a build checks it first (`check_documents` in sentences.py). The order of documents
+depends on the inputs alone.
 """
 
-import contextlib
 import errno
-import html
 import io
-import itertools
 import lzma
 import re
 import tarfile
-import tempfile
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal
 
 import zstandard
 
-from ..files import InputError, parse_json, shorten
+from ..files import InputError
 from ..tokenizer import normalize
-from .kinds import OtherKind, guess_format, named
-from .parquet import text_cells
-from .streams import MAX_WINDOW, Allowance, find_files, open_streams
+from .parsers import NO_FIELD, PARSERS, Document, InputOptions, Lines, parse_parquet
+from .streams import Allowance, bare_name, find_files, open_streams
+
+__all__ = ["Document", "InputOptions", "Reader", "guess_format", "read_documents"]
 
 DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zstandard.ZstdError)
-MAX_BLANK = 1 << 20  # bytes of blank lines in a row; a small compressed file can hold 50 GB of them
-MANY_BLANK = 16  # blank lines in a row, after which they are passed over a buffer at a time
+FORMATS = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+EXPECTED = "expected plain text, WikiExtractor, Markdown, JSONL or Parquet, as it is, compressed or in a tar archive"
+TABLE = "a table", "save its texts as a column of Parquet, as JSONL or as plain text, or set --input.format text"
+OFFICE = "a zip archive, a spreadsheet or an office document", "unpack it, or save the text in it as plain text"
+MARKUP = "HTML or XML", "extract its text first (WikiExtractor for a dump of Wikipedia), or set --input.format text"
+BINARY = "not text", "save the text in it as plain text"
+REFUSED_NAMES = {
+    **dict.fromkeys((".csv", ".tsv"), TABLE),
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".docx", ".doc", ".odt", ".pptx", ".epub", ".zip"), OFFICE),
+    **dict.fromkeys((".html", ".htm", ".xhtml", ".xml"), MARKUP),
+}
+_CONTROL = rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"  # bytes that no text has
+PARQUET = rb"PAR1(?s:.){0,11}" + _CONTROL
+# First bytes as regular expressions. A text may begin with the name of a format, so each expression asks for more than
+# letters: bytes that no text has, or a structure that no sentence has.
+REFUSED_STARTS = {
+    rb"PK\x03\x04": OFFICE,
+    rb"\xd0\xcf\x11\xe0": OFFICE,
+    rb"%PDF-\d\.\d[ \t]*[\r\n]": ("a PDF file", BINARY[1]),
+    rb"\{\\rtf\d+\\": ("an RTF file", BINARY[1]),
+    rb"7z\xbc\xaf": ("a 7z archive", "unpack it"),
+    rb"Rar!\x1a\x07": ("a RAR archive", "unpack it"),
+    rb"\x04\x22\x4d\x18": ("an lz4 file", "compress it with zstd, gzip, bzip2 or xz instead"),
+    rb"\x1f\x9d": ("a file made by compress", "compress it with zstd, gzip, bzip2 or xz instead"),
+    rb"<\?xml\s+version\s*=": MARKUP,
+    rb"<mediawiki(\s+[\w:-]+\s*=|\s*>\s*<)": MARKUP,
+    rb"(?i:<!doctype\s+(html|\w+\s*(>|\[|public\b|system\b)))": MARKUP,
+    rb"(?i:<html(\s[^<>]*)?>\s*<[a-z!/])": MARKUP,
+    rb"\x89PNG": BINARY,
+    rb"\xff\xd8\xff": BINARY,
+    rb"GIF8[79]a(?s:.){0,6}" + _CONTROL: BINARY,
+    rb"\x7fELF": BINARY,
+    rb"\x93NUMPY": BINARY,
+    rb"ARROW1\x00\x00": ("an Arrow file", "save it as Parquet"),
+    rb"SQLite format 3\x00": ("an SQLite database", BINARY[1]),
+}
+START = 512  # bytes of a file that decide its format
 
 
-@dataclass(frozen=True)
-class InputOptions:
-    """How files become documents."""
-
-    format: Literal["auto", "text", "wikiextractor", "markdown", "jsonl", "parquet"] = "auto"
-    """auto: by file name (.md, .jsonl, .parquet) and first bytes (<doc ...>), else text"""
-    documents: Literal["file", "blank-line"] = "file"
-    """plain text: a file is one document, or blank lines separate documents"""
-    paragraphs: Literal["line", "blank-line"] = "line"
-    """plain text: each line is a paragraph, or lines are wrapped and blank lines separate paragraphs"""
-    text_field: str = "text"
-    """JSONL and Parquet: the field or column that holds the text"""
-    missing: Literal["refuse", "skip"] = "refuse"
-    """JSONL: lines without text in that field: stop and name the line, or leave them out and count them"""
-    other_kinds: Literal["refuse", "skip"] = "refuse"
-    """files that hold no plain text (images, PDF, spreadsheets, HTML, ...), in archives too: stop and name the file,
-    or leave them out and count them"""
-    invalid: Literal["refuse", "repair"] = "refuse"
-    """invalid UTF-8 and NUL bytes: stop and name file and line, or replace (U+FFFD) and remove (NUL) them"""
-    min_document_chars: int = 0
-    """leave out documents shorter than this (empty ones always are)"""
-    max_document_chars: int = 10_000_000
-    """leave out documents longer than this; bounds memory"""
-    max_line_bytes: int = 16 << 20
-    """refuse longer lines: such a file is hardly text; bounds memory"""
-    max_heading_width: int = 50
-    """WikiExtractor: a line ending in "." of at most this many columns is a heading (an ideograph fills two)"""
-
-    max_window: int = MAX_WINDOW
-    """refuse .zst and .xz files that hold more bytes than this in memory (zstd --long=31 needs 2147483648)"""
-
-    def __post_init__(self) -> None:
-        if self.documents == self.paragraphs == "blank-line":
-            raise InputError("documents and paragraphs cannot both be separated by blank lines; set one of the two")
+class OtherKind(InputError):
+    """A file of a kind that holds no plain text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document: `text` with a paragraph a line, and its `source` ("file" or "archive:member", and the line)."""
-
-    text: str
-    source: str
-
-
-NO_FIELD = Document("", "")  # a line without the field that holds the text
+def guess_format(name: str, stream: io.BufferedReader) -> str:
+    """The format of a stream: text, wikiextractor, markdown, jsonl or parquet. Raises OtherKind for other kinds."""
+    bare = bare_name(name)
+    start = stream.peek(START)[:START].removeprefix(b"\xef\xbb\xbf").lstrip()
+    refused = next((kind for first, kind in REFUSED_STARTS.items() if re.match(first, start)), None)
+    refused = refused or next((kind for ending, kind in REFUSED_NAMES.items() if bare.endswith(ending)), None)
+    if refused:
+        raise OtherKind(f"{name}: {refused[0]}; {EXPECTED}; {refused[1]}")
+    if bare.endswith(".parquet") or re.match(PARQUET, start):
+        return "parquet"
+    if found := next((kind for ending, kind in FORMATS.items() if bare.endswith(ending)), None):
+        return found
+    return "wikiextractor" if start.startswith(b"<doc ") else "text"
 
 
 class Reader:
-    """Iterates over the documents of `inputs` and counts what it leaves out. Use it once.
+    """Iterates over the documents of `inputs`, composed (NFC), and counts what it leaves out. Use it once.
 
-    `counts`: files, documents (kept), empty, short, long, no field; files of other
-    kinds ("other kind"). `position` of `size`: bytes of files read so far.
+    `counts`: files; documents (kept), and documents left out by reason: empty, short, long, "no field"; files left out:
+    "other kind". `position` of `size`: bytes of the input files read so far.
     """
 
-    def __init__(self, inputs: Sequence[str | Path], options: InputOptions = InputOptions()) -> None:
-        self.options = options
+    def __init__(self, inputs: Sequence[str | Path], options: InputOptions | None = None) -> None:
+        self.options = options or InputOptions()
         self.files = find_files(inputs)
         self.size = sum(path.stat().st_size for path in self.files)
         self.counts: Counter[str] = Counter()
@@ -116,7 +120,10 @@ class Reader:
             except PermissionError:
                 raise InputError(f"{where}: no permission to read this file") from None
             except DAMAGED as error:
-                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # of a temporary file, not of `path`
+                if getattr(error, "errno", None) in (
+                    errno.ENOSPC,
+                    errno.EDQUOT,
+                ):  # the disk of a temporary file is full
                     raise
                 if isinstance(error, (lzma.LZMAError, zstandard.ZstdError)) and "memory" in str(error).lower():
                     advice = f"needs a window of more than {self.options.max_window:,} bytes ({error})"
@@ -126,24 +133,24 @@ class Reader:
 
     def _documents(self, name: str, stream: io.BufferedReader, allowance: Allowance) -> Iterator[Document]:
         try:
-            kind = self.options.format if self.options.format != "auto" else guess_format(name, stream)
+            format = self.options.format if self.options.format != "auto" else guess_format(name, stream)
         except OtherKind as error:
             if self.options.other_kinds == "refuse":
                 raise InputError(f"{error}; or leave such files out with --input.other-kinds skip") from None
             self.counts["other kind"] += 1
             return
-        if kind == "parquet":
-            found = _parquet(name, stream, self.options)
+        if format == "parquet":
+            found = parse_parquet(name, stream, self.options)
         else:
-            found = PARSERS[kind](_Lines(name, stream, self.options, allowance.earn), self.options)
+            found = PARSERS[format](Lines(name, stream, self.options, allowance.earn), self.options)
         for document in found:
-            if (reason := self._dropped(document)) is None:
+            if (reason := self._why_dropped(document)) is None:
                 self.counts["documents"] += 1
                 yield _composed(document)
             else:
                 self.counts[reason] += 1
 
-    def _dropped(self, document: Document) -> str | None:
+    def _why_dropped(self, document: Document) -> str | None:
         text = document.text
         if document is NO_FIELD:
             return "no field"
@@ -154,237 +161,17 @@ class Reader:
         return "long" if len(text) > self.options.max_document_chars else None
 
 
-def read_documents(inputs: Sequence[str | Path], options: InputOptions = InputOptions()) -> Iterator[Document]:
+def read_documents(inputs: Sequence[str | Path], options: InputOptions | None = None) -> Iterator[Document]:
     """The documents of `inputs`: files, directories and globs; .gz, .bz2, .xz, .zst and tar archives of any format.
 
     Files are read in the order given, sorted inside a directory or glob, archive members in archive order. Raises
-    InputError with file and line for what cannot be read.
+    InputError with file and line for a file that cannot be read.
     """
     return iter(Reader(inputs, options))
 
 
 def _composed(document: Document) -> Document:
     """The document in Unicode's composed form (NFC), in which vocabularies have their characters."""
-    if unicodedata.is_normalized("NFC", document.text):  # a look at each character, and nearly always true
+    if unicodedata.is_normalized("NFC", document.text):  # quick, and nearly always true
         return document
     return Document(normalize("NFC", document.text), document.source)
-
-
-class _Lines:
-    """The lines of a stream as text, checked; `number` is that of the last one, `name` the stream's.
-
-    Of very many blank lines in a row only the first are given. `found`: called with the characters of text in a line.
-    """
-
-    def __init__(
-        self, name: str, stream: io.BufferedReader, options: InputOptions, found: Callable[[int], None]
-    ) -> None:
-        self.name, self.stream, self.options, self.found, self.number = name, stream, options, found, 0
-
-    def __iter__(self) -> Iterator[str]:
-        limit, blank, first = self.options.max_line_bytes, 0, 0
-        for raw in iter(partial(self.stream.readline, limit + 1), b""):
-            self.number += 1
-            if len(raw) > limit:
-                raise self.error(f"a line of more than {limit:,} bytes", "raise --input.max-line-bytes if this is text")
-            if not raw.isspace():
-                blank, first = 0, self.number
-            else:
-                blank += len(raw)
-                if self.number - first > MANY_BLANK:
-                    blank += self._pass_over_blank()
-            if blank > MAX_BLANK:
-                raise self.error(f"more than {MAX_BLANK:,} bytes of blank lines", "expected text; leave the file out")
-            if b"\0" in raw:
-                raw = self._without_nul(raw)
-            try:
-                line = raw.decode()
-            except UnicodeDecodeError as error:
-                line = self._repaired(raw, error)
-            yield (line.removeprefix("\ufeff") if self.number == 1 else line).rstrip("\r\n")
-
-    def _pass_over_blank(self) -> int:
-        """Pass over the whole blank lines that come next in the buffer; gives the number of their bytes."""
-        ahead = self.stream.peek()
-        end = ahead.rfind(b"\n", 0, len(ahead) - len(ahead.lstrip())) + 1
-        self.number += ahead.count(b"\n", 0, end)
-        return len(self.stream.read(end))
-
-    def error(self, found: str, advice: str) -> InputError:
-        """An error that names file and line."""
-        return InputError(f"{self.name}, line {self.number}: {found}; {advice}")
-
-    def _without_nul(self, raw: bytes) -> bytes:
-        if self.options.invalid == "refuse":
-            what = "UTF-16 text" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "a NUL byte"
-            raise self.error(what, "expected UTF-8 text; convert it, leave the file out, or set --input.invalid repair")
-        return raw.replace(b"\0", b"")
-
-    def _repaired(self, raw: bytes, error: UnicodeDecodeError) -> str:
-        if self.options.invalid == "refuse":
-            found = f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not valid UTF-8"
-            raise self.error(found, "convert the file to UTF-8, or set --input.invalid repair")
-        return raw.decode(errors="replace")
-
-
-class _Paragraphs:
-    """Collects a document's paragraphs; stops keeping them once the document is longer than any that is kept."""
-
-    def __init__(self, options: InputOptions, found: Callable[[int], None]) -> None:
-        self.limit, self.found = options.max_document_chars, found
-        self.lines: list[str] = []
-        self.size = 0
-
-    def add(self, line: str) -> None:
-        self.found(len(line))
-        if line and self.size <= self.limit:
-            self.lines.append(line)
-            self.size += len(line) + 1
-
-    def take(self, source: str) -> Document:
-        document = Document("\n".join(self.lines), source)
-        self.lines, self.size = [], 0
-        return document
-
-
-def _text(lines: _Lines, options: InputOptions) -> Iterator[Document]:
-    paragraphs, first = _Paragraphs(options, lines.found), 0
-    for line in _unwrapped(lines, options, lines.found) if options.paragraphs == "blank-line" else lines:
-        line = line.strip()
-        paragraphs.add(line)
-        if line:
-            first = first or lines.number
-        elif options.documents == "blank-line" and first:
-            yield paragraphs.take(f"{lines.name}, line {first}")
-            first = 0
-    if options.documents == "file" or not lines.number:  # an empty file is an empty document, so that it is counted
-        yield paragraphs.take(lines.name)
-    elif first:
-        yield paragraphs.take(f"{lines.name}, line {first}")
-
-
-def _unwrapped(lines: Iterable[str], options: InputOptions, found: Callable[[int], None]) -> Iterator[str]:
-    """The paragraphs of hard-wrapped text, in which blank lines separate them; cut where no document may be longer."""
-    for blank, group in itertools.groupby(lines, key=lambda line: not line.strip()):
-        if not blank:
-            paragraph = _Paragraphs(options, found)
-            for line in group:
-                paragraph.add(line.strip())
-            yield " ".join(paragraph.lines)
-
-
-RULE = re.compile(r"\s*([-*_=]\s*){3,}$")  # a Markdown rule, or the underline of a heading
-
-
-EMPHASIS = re.compile(r"(?<!\w)[_*]{1,3}(?=\S)|(?<=\S)[_*]{1,3}(?!\w)")  # at the edges of words; not 2*3, not a_name
-
-
-def _markdown(lines: _Lines, options: InputOptions) -> Iterator[Document]:
-    paragraphs = _Paragraphs(options, lines.found)
-    kept = ("" if line.startswith("#") or RULE.match(line) else line for line in lines)
-    for paragraph in _unwrapped(kept, options, lines.found):
-        paragraphs.add(EMPHASIS.sub("", paragraph) if "_" in paragraph or "*" in paragraph else paragraph)
-    yield paragraphs.take(lines.name)
-
-
-def _wikiextractor(lines: _Lines, options: InputOptions) -> Iterator[Document]:
-    paragraphs, begun, title = _Paragraphs(options, lines.found), 0, ""
-    for line in lines:
-        line = line.strip()
-        if line.startswith("<doc "):
-            begun, found = lines.number, re.search(r'title="(.*)"', line)
-            title = html.unescape(found[1]) if found else ""
-        elif line == "</doc>":
-            yield paragraphs.take(f"{lines.name}, line {begun}")
-            begun = 0
-        elif line and not begun:
-            raise lines.error(f"text outside of <doc ...>: {line[:60]!r}", "expected WikiExtractor output")
-        elif line:
-            line = html.unescape(line).strip() if "&" in line else line
-            first = not paragraphs.lines and line == title
-            if not first and not _is_heading(line, options.max_heading_width):
-                paragraphs.add(line)
-    if begun:
-        lines.number = begun
-        raise lines.error("<doc ...> has no </doc>", "the file was cut; extract it again, or leave it out")
-
-
-def _is_heading(line: str, width: int) -> bool:
-    """WikiExtractor writes a heading as its words and a full stop; nothing else tells it from a very short passage."""
-    if len(line) > width or not line.endswith("."):
-        return False
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line) <= width
-
-
-def _jsonl(lines: _Lines, options: InputOptions) -> Iterator[Document]:
-    for line in lines:
-        if not line.strip():
-            continue
-        where = f"{lines.name}, line {lines.number}"
-        try:
-            record = parse_json(line, where, finite=False)  # NaN in a field that is not read does no harm
-        except InputError as error:
-            raise InputError(f"{error}; expected one JSON object a line") from None
-        field = record.get(options.text_field) if isinstance(record, dict) else None
-        if not isinstance(field, str) and options.missing == "skip":
-            yield NO_FIELD
-            continue
-        if not isinstance(field, str):
-            keys = named(record) if isinstance(record, dict) else type(record).__name__
-            advice = "give its name with --input.text-field, or leave such lines out with --input.missing skip"
-            raise lines.error(f"no text in field {options.text_field!r}; found {keys}", advice)
-        lines.found(len(field))
-        yield Document(_value(field, options, lines.error), where)
-
-
-def _value(text: str, options: InputOptions, error: Callable[[str, str], InputError]) -> str:
-    """A text value of JSONL or Parquet, held to what lines of text are held to."""
-    if "\0" in text or not text.isascii():
-        if options.invalid == "repair":
-            return text.replace("\0", "").encode("utf-8", "replace").decode()
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
-            raise error("a lone surrogate (\\ud800 to \\udfff)", "set --input.invalid repair") from None
-        if "\0" in text:
-            raise error("a NUL character", "remove it, or set --input.invalid repair")
-    return text
-
-
-PARSERS: dict[str, Callable[[_Lines, InputOptions], Iterator[Document]]] = {
-    "text": _text,
-    "wikiextractor": _wikiextractor,
-    "markdown": _markdown,
-    "jsonl": _jsonl,
-}
-
-
-def _parquet(name: str, stream: io.BufferedReader, options: InputOptions) -> Iterator[Document]:
-    import pyarrow as pa
-
-    with contextlib.ExitStack() as stack:
-        file: BinaryIO = stream
-        if not stream.seekable():  # Parquet is read from its end, which a stream from an archive has not
-            file = stack.enter_context(tempfile.TemporaryFile())
-            while block := stream.read(1 << 20):
-                file.write(block)
-        try:
-            for row, value in enumerate(text_cells(name, file, options.text_field), 1):
-                fail = lambda found, advice, row=row: InputError(f"{name}, row {row}: {found}; {advice}")  # noqa: E731
-                yield Document(_value(_utf8(value, options, fail), options, fail), f"{name}, row {row}")
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: names of columns
-            if getattr(error, "errno", None) == errno.ENOSPC:
-                raise
-            fault = shorten(str(error), 200)
-            raise InputError(f"{name}: not a readable Parquet file ({fault}); the file is cut or damaged") from None
-
-
-def _utf8(value: bytes, options: InputOptions, error: Callable[[str, str], InputError]) -> str:
-    """A cell as text: Parquet says that its strings are UTF-8, and no reader checks it."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError as fault:
-        if options.invalid == "repair":
-            return value.decode(errors="replace")
-        found = f"byte {fault.start + 1} (0x{value[fault.start]:02x}) is not valid UTF-8"
-        raise error(found, "set --input.invalid repair") from None

@@ -1,4 +1,4 @@
-"""Documents -> sentences, by the multilingual library sentencex, and the check of what a corpus calls its documents."""
+"""Documents -> sentences, by the multilingual library sentencex; and a check of where the input's documents end."""
 
 import itertools
 import statistics
@@ -8,14 +8,14 @@ import sentencex
 
 from .corpus import Document
 
-BLOCK_CHARS = 50_000  # of a paragraph; nearly all have fewer
+BLOCK_CHARS = 50_000  # characters of a paragraph that are split at a time; nearly all paragraphs have fewer
 
 
 def split_sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a document's text, in order, without surrounding space; a paragraph's end ends a sentence.
 
-    No character but white space is lost, and all white space becomes single spaces. That is not only tidiness:
-    sentencex 1.0 panics on a no-break space after an initial ("J.\\u00a0R.").
+    No character but white space is lost, and all white space becomes single spaces. This also avoids a panic of
+    sentencex 1.0 on a no-break space after an initial ("J.\\u00a0R.").
     """
     sentences = []
     for paragraph in text.split("\n"):
@@ -45,14 +45,14 @@ def _segment(language: str, paragraph: str) -> list[str]:
 def _sentences(language: str, paragraph: str) -> list[str]:
     try:
         return list(sentencex.segment(language, paragraph))
-    except BaseException as error:  # the library's panics are no Exception; hours of building must not end in one
+    except BaseException as error:  # the library's panics are no Exception, and must not end hours of building
         if type(error).__name__ != "PanicException":
             raise
         return [paragraph]
 
 
 def first_documents(reader: Iterable[Document], limit: int = 500) -> list[Document]:
-    """The first documents, which are looked at before a build: `limit` of them, or 2 million characters."""
+    """The first `limit` documents, or fewer with 2 million characters: what is checked before a build."""
     documents: list[Document] = []
     size = 0
     for document in itertools.islice(reader, limit):
@@ -63,7 +63,7 @@ def first_documents(reader: Iterable[Document], limit: int = 500) -> list[Docume
 
 
 def check_documents(documents: Iterable[Document], language: str = "en") -> list[str]:
-    """Warnings about the first documents, so that a wrong idea of "document" is seen before hours are spent."""
+    """Warnings about these documents, so that wrong boundaries of documents are seen before a long build."""
     lines: list[str] = []
     sentences: list[int] = []
     size = 0

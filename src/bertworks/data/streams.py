@@ -3,9 +3,9 @@
 Compression and tar are recognised by content, not by name, and may be nested (a tar of .bz2 files in a .zst). Nothing
 is unpacked on disk. Names inside archives read `enwiki.tar.zst:text/AA/wiki_00`, so that errors can point at the file.
 
-A small file can claim to be a large one. So the nesting, the headers of an archive, the window of a decompressor and
-what a file unpacks to without text (`Allowance`) have limits, and a decompressor gets so little at a time that it
-cannot return more than some 30 MiB.
+A small file can claim to be a large one. So four things have limits: the nesting, the headers of an archive, a
+decompressor's memory (its "window"), and what a file unpacks to without text (`Allowance`). A decompressor gets so few
+bytes at a time that it cannot return more than some 30 MiB.
 """
 
 import bz2
@@ -23,37 +23,35 @@ import zstandard
 
 from ..files import InputError
 
-BUFFER = 1 << 16  # small enough to be looked through for the end of many blank lines again and again
+BUFFER = 1 << 16  # small, because it is searched for the end of many blank lines again and again
 CHUNK = 1 << 10  # compressed bytes at a time: zstd makes at most 32 MiB of 1 KiB (a block of 4 bytes can say 128 KiB)
 MAX_DEPTH = 8  # compressions and archives inside each other
 FREE = 1 << 22  # bytes that any file may unpack to
-SHARE = (
-    100  # bytes more for each byte of the file, and for each character of text in it; text is packed some 3 to 10 times
-)
+SHARE = 100  # more bytes for each byte of the file and each character of text in it; text shrinks 3 to 10 times
 MAX_HEADERS = 1 << 20  # bytes of headers of one member of a tar archive; long names and attributes have some thousand
-MAX_NAME = 1000  # last characters of a member's name that are kept; every document carries it
+MAX_NAME = 1000  # last characters of a member's name that are kept, since every document carries the name
 MAX_WINDOW = 1 << 27  # bytes that `zstd --long` (without a number) needs, and the limit of the zstd program
 ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))  # or a frame to skip
-BZIP2 = rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"  # a first block, or none: of nothing
+BZIP2 = rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"  # with a first block, or empty
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".tbz2", ".txz", ".tzst")
 
 
 class Allowance:
     """How much an input file may still unpack to: FREE bytes, and SHARE more for each byte of it and character of text.
 
-    All that a file unpacks to counts: blank lines, empty documents, headers, members that are passed over. Hence each
-    of these may be as large as it likes beside as much text, and a file that is not packed can never get here.
+    All that a file unpacks to counts: text, blank lines, empty documents, headers, members that are skipped. So an
+    archive may hold much of these beside enough text, and a file that is not packed never reaches the limit.
     """
 
     def __init__(self, name: str) -> None:
         self.name, self.left = name, FREE
 
     def earn(self, count: int) -> None:
-        """`count` bytes of the file were read, or characters of text found."""
+        """Note that `count` bytes of the file were read, or as many characters of text found."""
         self.left += SHARE * count
 
     def spend(self, count: int) -> None:
-        """`count` bytes were unpacked. Raises InputError if they are too many."""
+        """Note that `count` bytes were unpacked. Raises InputError if they are too many."""
         self.left -= count
         if self.left < 0:
             found = f"unpacks to more than {FREE:,} bytes and {SHARE} times its own size and the text in it"
@@ -61,7 +59,7 @@ class Allowance:
 
 
 class _Borrowed(io.RawIOBase):
-    """The bytes of another stream, which stays open when this one is closed. Only a file can be read out of order."""
+    """The bytes of another stream, which stays open when this one is closed. Seekable if it is a file."""
 
     def __init__(self, source: Any, count: Callable[[int], None]) -> None:
         """count: called with the number of bytes of each reading."""
@@ -76,7 +74,7 @@ class _Borrowed(io.RawIOBase):
         return count
 
     def seekable(self) -> bool:
-        return isinstance(self.source, io.FileIO)  # those of archives and compressions would begin again
+        return isinstance(self.source, io.FileIO)  # streams from archives and compressions would begin again
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if not self.seekable():
@@ -88,15 +86,15 @@ class _Borrowed(io.RawIOBase):
 class _Decompressed(io.RawIOBase):
     """Decompressed bytes of a .zst or .xz stream, in bounded memory.
 
-    The libraries' own readers are not used: zstandard's takes a cut file for a whole one, lzma's takes no limit.
+    The libraries' own readers do not serve: zstandard's takes a cut file for a whole one, lzma's has no memory limit.
     """
 
     def __init__(self, source: BinaryIO, make: Callable[[], Any], padding: bytes = b"") -> None:
-        """`make` gives a decompressor; `padding` is what may stand between two streams in one file."""
+        """`make` returns a decompressor; `padding` is a byte that may separate two streams in one file."""
         self.source, self.make, self.padding = source, make, padding
         self.decompressor: Any = None
         self.rest = b""  # compressed, unread
-        self.ready = memoryview(b"")  # decompressed, not handed out yet
+        self.ready = memoryview(b"")  # decompressed, not returned yet
 
     def readable(self) -> bool:
         return True
@@ -125,15 +123,15 @@ class _Decompressed(io.RawIOBase):
 
 
 class _TarBytes:
-    """The bytes of an archive for `tarfile`, which keeps headers of any size in memory; `left` bounds what it reads."""
+    """The bytes of an archive for `tarfile`, which keeps headers of any size in memory; `left` bounds them."""
 
     def __init__(self, stream: io.BufferedReader) -> None:
         self.stream = stream
         self.position = 0
-        self.left: int | None = None  # bytes of headers; None: the content of a member, without a bound
+        self.left: int | None = None  # bytes of headers that may be read; None: no bound, for the content of a member
 
     def read(self, size: int) -> bytes:
-        if self.left is not None and size > 1:  # a single byte is the last of what `seek` passed over
+        if self.left is not None and size > 1:  # a single byte is the last one that `seek` skipped
             self.left -= size
             if self.left < 0:
                 raise tarfile.ReadError(f"headers of more than {MAX_HEADERS:,} bytes before one member")
@@ -145,14 +143,14 @@ class _TarBytes:
         return self.position
 
     def seek(self, position: int) -> int:
-        """Forwards only, which is all that reading in order asks for."""
+        """Skip forwards; reading in order needs no more."""
         while self.position < position and (block := self.stream.read(min(BUFFER, position - self.position))):
             self.position += len(block)
         return self.position
 
 
 class _Header(tarfile.TarInfo):
-    """A header of an archive. tarfile takes one that is damaged or missing for the archive's end; this raises."""
+    """A header of an archive. tarfile takes a damaged or missing one for the archive's end; this class raises."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
@@ -202,9 +200,9 @@ def open_streams(
 ) -> Iterator[tuple[str, io.BufferedReader]]:
     """The plain streams inside `file`, with names: itself, decompressed, or each regular file of a tar archive.
 
-    max_window: bytes of window that a .zst or .xz file may ask for. allowance: what the file may unpack to; the reader
-    of the streams says what text it found. depth: compressions and archives around `file`. Raises InputError for more
-    than MAX_DEPTH of them inside each other, and for a file that unpacks to more than it is allowed to.
+    max_window: bytes of memory that a .zst or .xz file may ask for. allowance: what the file may unpack to; the caller
+    notes in it how much text it found. depth: compressions and archives around `file`. Raises InputError for more than
+    MAX_DEPTH of them inside each other, and for a file that unpacks to more than its allowance.
     """
     allowance = allowance or Allowance(name)
     stream: io.BufferedReader = io.BufferedReader(_Borrowed(file, allowance.spend if depth else allowance.earn), BUFFER)
@@ -243,7 +241,7 @@ def _members(name: str, stream: io.BufferedReader) -> Iterator[tuple[str, Any]]:
                 # Both would grow with the archive. tarfile still works with only the last member in its list.
                 archive.members = []  # type: ignore[attr-defined]
                 archive.pax_headers.clear()
-    except (tarfile.TarError, ValueError, RecursionError) as error:  # the last: headers that announce headers for ever
+    except (tarfile.TarError, ValueError, RecursionError) as error:  # headers can announce headers for ever
         detail = f"{type(error).__name__}: {error}"
         raise InputError(f"{name}: cannot be read to its end ({detail}); the archive is cut or damaged") from None
 
@@ -256,7 +254,7 @@ def _decompress(stream: io.BufferedReader, max_window: int) -> Any:
     if re.match(BZIP2, magic):
         return bz2.BZ2File(stream)
     if magic.startswith(b"\xfd7zXZ\x00"):
-        memory = max_window + (8 << 20)  # the decoder's own beside the window
+        memory = max_window + (8 << 20)  # the decoder's own memory beside the window
         return _Decompressed(stream, lambda: lzma.LZMADecompressor(memlimit=memory), b"\0")
     if magic.startswith(ZSTD):
         decompressor = zstandard.ZstdDecompressor(max_window_size=max_window)
@@ -265,7 +263,7 @@ def _decompress(stream: io.BufferedReader, max_window: int) -> Any:
 
 
 def bare_name(name: str) -> str:
-    """`name` in lower case, without the endings of compression: what tells the format of what is inside."""
+    """`name` in lower case without the endings of compression; its own ending tells the format of the content."""
     name = name.lower()
     while name.endswith(SUFFIXES):
         name = name.rpartition(".")[0]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import IO
 
-from ..data.kinds import MARKUP, PARQUET, REFUSED_STARTS
+from ..data.corpus import MARKUP, PARQUET, REFUSED_STARTS
 from ..data.streams import BZIP2, ZSTD
 from ..files import InputError
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..data.kinds import named
+from ..data.parsers import list_names
 from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
 from .lines import MAX_LINE, decoded, refuse_kind
@@ -139,7 +139,7 @@ def _from_records(
 
 def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[str], path: Path) -> None:
     """Raises InputError if a column is missing or not the only one of its name."""
-    found = named(header) if header else "nothing"
+    found = list_names(header) if header else "nothing"
     missing = [name for name in columns if name not in header]
     if missing:
         mark = next((mark for mark in ";\t,|" if len(header) == 1 and mark in header[0]), "")
@@ -242,7 +242,7 @@ def _from_object(
     missing = [name for name in columns if name not in value]
     if missing:
         raise MissingColumn(
-            f"{where}: no key {shorten(missing[0])}; found {named(value)}{nearest(missing[0], [*value])}"
+            f"{where}: no key {shorten(missing[0])}; found {list_names(value)}{nearest(missing[0], [*value])}"
         )
     wanted = (*columns, *optional)
     return Row(line, [_text(value.get(name), name in lists, f"{where}: {shorten(name)}") for name in wanted])

@@ -1,0 +1,318 @@
+"""Formats -> documents: the lines, cells and paragraphs of one file's text, and what of them makes a document.
+
+A `Document`'s text has one paragraph a line; paragraphs bound sentences. One document is in memory at a time.
+Formats: plain text, Markdown, WikiExtractor's output, JSONL, Parquet.
+"""
+
+import contextlib
+import errno
+import html
+import io
+import itertools
+import re
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO, Literal
+
+from ..files import InputError, parse_json, shorten
+from .streams import MAX_WINDOW
+
+MAX_BLANK = 1 << 20  # bytes of blank lines in a row; a small compressed file can hold 50 GB of them
+MANY_BLANK = 16  # blank lines in a row, after which they are skipped a buffer at a time
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How files become documents."""
+
+    format: Literal["auto", "text", "wikiextractor", "markdown", "jsonl", "parquet"] = "auto"
+    """auto: by file name (.md, .jsonl, .parquet) and first bytes (<doc ...>), else text"""
+    documents: Literal["file", "blank-line"] = "file"
+    """plain text: a file is one document, or blank lines separate documents"""
+    paragraphs: Literal["line", "blank-line"] = "line"
+    """plain text: each line is a paragraph, or lines are wrapped and blank lines separate paragraphs"""
+    text_field: str = "text"
+    """JSONL and Parquet: the field or column that holds the text"""
+    missing: Literal["refuse", "skip"] = "refuse"
+    """JSONL: lines without text in that field: stop and name the line, or leave them out and count them"""
+    other_kinds: Literal["refuse", "skip"] = "refuse"
+    """files that hold no plain text (images, PDF, spreadsheets, HTML, ...), in archives too: stop and name the file,
+    or leave them out and count them"""
+    invalid: Literal["refuse", "repair"] = "refuse"
+    """invalid UTF-8 and NUL bytes: stop and name file and line, or replace (U+FFFD) and remove (NUL) them"""
+    min_document_chars: int = 0
+    """leave out documents shorter than this (empty ones always are)"""
+    max_document_chars: int = 10_000_000
+    """leave out documents longer than this; bounds memory"""
+    max_line_bytes: int = 16 << 20
+    """refuse longer lines: such a file is hardly text; bounds memory"""
+    max_heading_width: int = 50
+    """WikiExtractor: a line ending in "." of at most this many columns is a heading (an ideograph fills two)"""
+    max_window: int = MAX_WINDOW
+    """refuse .zst and .xz files that hold more bytes than this in memory (zstd --long=31 needs 2147483648)"""
+
+    def __post_init__(self) -> None:
+        if self.documents == self.paragraphs == "blank-line":
+            raise InputError("documents and paragraphs cannot both be separated by blank lines; set one of the two")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document: `text` with a paragraph a line, and its `source` ("file" or "archive:member", and the line)."""
+
+    text: str
+    source: str
+
+
+NO_FIELD = Document("", "")  # stands for a line without the text field
+
+
+def list_names(names: Iterable[str]) -> str:
+    """The first eight names of fields or columns, for a message."""
+    first = [shorten(name, 40) for name in itertools.islice(names, 9)]
+    return ", ".join([*first[:8], *(["..."] if len(first) > 8 else [])]) or "none"
+
+
+class Lines:
+    """The lines of a stream as checked text. `name`: the stream's, for errors; `number`: of the last line, from 1.
+
+    Of very many blank lines in a row only the first are returned. The parsers call `found` with the number of
+    characters of text in a line, which lets the file unpack to more (`streams.Allowance`).
+    """
+
+    def __init__(
+        self, name: str, stream: io.BufferedReader, options: InputOptions, found: Callable[[int], None]
+    ) -> None:
+        self.name, self.stream, self.options, self.found, self.number = name, stream, options, found, 0
+
+    def __iter__(self) -> Iterator[str]:
+        limit, blank, first = self.options.max_line_bytes, 0, 0
+        for raw in iter(partial(self.stream.readline, limit + 1), b""):
+            self.number += 1
+            if len(raw) > limit:
+                raise self.error(f"a line of more than {limit:,} bytes", "raise --input.max-line-bytes if this is text")
+            if not raw.isspace():
+                blank, first = 0, self.number
+            else:
+                blank += len(raw)
+                if self.number - first > MANY_BLANK:
+                    blank += self._skip_blank()
+            if blank > MAX_BLANK:
+                raise self.error(f"more than {MAX_BLANK:,} bytes of blank lines", "expected text; leave the file out")
+            if b"\0" in raw:
+                raw = self._without_nul(raw)
+            try:
+                line = raw.decode()
+            except UnicodeDecodeError as error:
+                line = self._repaired(raw, error)
+            yield (line.removeprefix("\ufeff") if self.number == 1 else line).rstrip("\r\n")
+
+    def _skip_blank(self) -> int:
+        """Skip the whole blank lines that come next in the buffer; returns the number of their bytes."""
+        ahead = self.stream.peek()
+        end = ahead.rfind(b"\n", 0, len(ahead) - len(ahead.lstrip())) + 1
+        self.number += ahead.count(b"\n", 0, end)
+        return len(self.stream.read(end))
+
+    def error(self, found: str, advice: str) -> InputError:
+        """An InputError that names file and line."""
+        return InputError(f"{self.name}, line {self.number}: {found}; {advice}")
+
+    def _without_nul(self, raw: bytes) -> bytes:
+        if self.options.invalid == "refuse":
+            what = "UTF-16 text" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "a NUL byte"
+            raise self.error(what, "expected UTF-8 text; convert it, leave the file out, or set --input.invalid repair")
+        return raw.replace(b"\0", b"")
+
+    def _repaired(self, raw: bytes, error: UnicodeDecodeError) -> str:
+        if self.options.invalid == "refuse":
+            found = f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not valid UTF-8"
+            raise self.error(found, "convert the file to UTF-8, or set --input.invalid repair")
+        return raw.decode(errors="replace")
+
+
+class _Paragraphs:
+    """Collects a document's paragraphs, and no more of them once it is longer than `max_document_chars`."""
+
+    def __init__(self, options: InputOptions, found: Callable[[int], None]) -> None:
+        self.limit, self.found = options.max_document_chars, found
+        self.lines: list[str] = []
+        self.size = 0
+
+    def add(self, line: str) -> None:
+        self.found(len(line))
+        if line and self.size <= self.limit:
+            self.lines.append(line)
+            self.size += len(line) + 1
+
+    def take(self, source: str) -> Document:
+        document = Document("\n".join(self.lines), source)
+        self.lines, self.size = [], 0
+        return document
+
+
+def _text(lines: Lines, options: InputOptions) -> Iterator[Document]:
+    paragraphs, first = _Paragraphs(options, lines.found), 0
+    for line in _unwrapped(lines, options, lines.found) if options.paragraphs == "blank-line" else lines:
+        line = line.strip()
+        paragraphs.add(line)
+        if line:
+            first = first or lines.number
+        elif options.documents == "blank-line" and first:
+            yield paragraphs.take(f"{lines.name}, line {first}")
+            first = 0
+    if options.documents == "file" or not lines.number:  # an empty file is an empty document, so that it is counted
+        yield paragraphs.take(lines.name)
+    elif first:
+        yield paragraphs.take(f"{lines.name}, line {first}")
+
+
+def _unwrapped(lines: Iterable[str], options: InputOptions, found: Callable[[int], None]) -> Iterator[str]:
+    """The paragraphs of hard-wrapped text, which blank lines separate; cut at the longest document allowed."""
+    for blank, group in itertools.groupby(lines, key=lambda line: not line.strip()):
+        if not blank:
+            paragraph = _Paragraphs(options, found)
+            for line in group:
+                paragraph.add(line.strip())
+            yield " ".join(paragraph.lines)
+
+
+RULE = re.compile(r"\s*([-*_=]\s*){3,}$")  # a Markdown rule, or the underline of a heading
+EMPHASIS = re.compile(r"(?<!\w)[_*]{1,3}(?=\S)|(?<=\S)[_*]{1,3}(?!\w)")  # at the edges of words; not 2*3, not a_name
+
+
+def _markdown(lines: Lines, options: InputOptions) -> Iterator[Document]:
+    paragraphs = _Paragraphs(options, lines.found)
+    kept = ("" if line.startswith("#") or RULE.match(line) else line for line in lines)
+    for paragraph in _unwrapped(kept, options, lines.found):
+        paragraphs.add(EMPHASIS.sub("", paragraph) if "_" in paragraph or "*" in paragraph else paragraph)
+    yield paragraphs.take(lines.name)
+
+
+def _wikiextractor(lines: Lines, options: InputOptions) -> Iterator[Document]:
+    paragraphs, begun, title = _Paragraphs(options, lines.found), 0, ""
+    for line in lines:
+        line = line.strip()
+        if line.startswith("<doc "):
+            begun, found = lines.number, re.search(r'title="(.*)"', line)
+            title = html.unescape(found[1]) if found else ""
+        elif line == "</doc>":
+            yield paragraphs.take(f"{lines.name}, line {begun}")
+            begun = 0
+        elif line and not begun:
+            raise lines.error(f"text outside of <doc ...>: {line[:60]!r}", "expected WikiExtractor output")
+        elif line:
+            line = html.unescape(line).strip() if "&" in line else line
+            first = not paragraphs.lines and line == title
+            if not first and not _is_heading(line, options.max_heading_width):
+                paragraphs.add(line)
+    if begun:
+        lines.number = begun
+        raise lines.error("<doc ...> has no </doc>", "the file was cut; extract it again, or leave it out")
+
+
+def _is_heading(line: str, width: int) -> bool:
+    """Whether a line is a heading: WikiExtractor writes one as its words and a full stop, like a very short passage."""
+    if len(line) > width or not line.endswith("."):
+        return False
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line) <= width
+
+
+def _jsonl(lines: Lines, options: InputOptions) -> Iterator[Document]:
+    for line in lines:
+        if not line.strip():
+            continue
+        where = f"{lines.name}, line {lines.number}"
+        try:
+            record = parse_json(line, where, finite=False)  # NaN does no harm in a field that is not read
+        except InputError as error:
+            raise InputError(f"{error}; expected one JSON object a line") from None
+        field = record.get(options.text_field) if isinstance(record, dict) else None
+        if not isinstance(field, str) and options.missing == "skip":
+            yield NO_FIELD
+            continue
+        if not isinstance(field, str):
+            keys = list_names(record) if isinstance(record, dict) else type(record).__name__
+            advice = "give its name with --input.text-field, or leave such lines out with --input.missing skip"
+            raise lines.error(f"no text in field {options.text_field!r}; found {keys}", advice)
+        lines.found(len(field))
+        yield Document(_value(field, options, lines.error), where)
+
+
+def _value(text: str, options: InputOptions, error: Callable[[str, str], InputError]) -> str:
+    """A text value of JSONL or Parquet, checked or repaired as lines of text are."""
+    if "\0" in text or not text.isascii():
+        if options.invalid == "repair":
+            return text.replace("\0", "").encode("utf-8", "replace").decode()
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+            raise error("a lone surrogate (\\ud800 to \\udfff)", "set --input.invalid repair") from None
+        if "\0" in text:
+            raise error("a NUL character", "remove it, or set --input.invalid repair")
+    return text
+
+
+PARSERS: dict[str, Callable[[Lines, InputOptions], Iterator[Document]]] = {
+    "text": _text,
+    "wikiextractor": _wikiextractor,
+    "markdown": _markdown,
+    "jsonl": _jsonl,
+}
+
+
+def parse_parquet(name: str, stream: io.BufferedReader, options: InputOptions) -> Iterator[Document]:
+    import pyarrow as pa
+
+    with contextlib.ExitStack() as stack:
+        file: BinaryIO = stream
+        if not stream.seekable():  # Parquet is read from its end; a stream from an archive cannot be
+            file = stack.enter_context(tempfile.TemporaryFile())
+            while block := stream.read(1 << 20):
+                file.write(block)
+        try:
+            for row, value in enumerate(_cells(name, file, options.text_field), 1):
+                fail = lambda found, advice, row=row: InputError(f"{name}, row {row}: {found}; {advice}")  # noqa: E731
+                yield Document(_value(_utf8(value, options, fail), options, fail), f"{name}, row {row}")
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: names of columns
+            if getattr(error, "errno", None) == errno.ENOSPC:
+                raise
+            fault = shorten(str(error), 200)
+            raise InputError(f"{name}: not a readable Parquet file ({fault}); the file is cut or damaged") from None
+
+
+def _utf8(value: bytes, options: InputOptions, error: Callable[[str, str], InputError]) -> str:
+    """A cell of a Parquet file as text."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError as fault:
+        if options.invalid == "repair":
+            return value.decode(errors="replace")
+        found = f"byte {fault.start + 1} (0x{value[fault.start]:02x}) is not valid UTF-8"
+        raise error(found, "set --input.invalid repair") from None
+
+
+def _cells(name: str, file: BinaryIO, text_field: str) -> Iterator[bytes]:
+    """The cells of column `text_field` as bytes, 64 in memory at a time; b"" for a cell without a value.
+
+    Bytes, because Parquet says that its strings are UTF-8 and no reader checks it. `name` is the file's, for errors.
+    Raises InputError if there is no such column, or it holds no text; pyarrow's errors, OSError or UnicodeDecodeError
+    (of column names) for a damaged file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(file)
+    schema = table.schema_arrow
+    if text_field not in schema.names:
+        raise InputError(f"{name}: no column {text_field!r}; found {list_names(schema.names)}; set --input.text-field")
+    kind = schema.field(text_field).type
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_null(plain)):
+        raise InputError(f"{name}: column {text_field!r} holds {kind}; expected text; set --input.text-field")
+    for batch in table.iter_batches(batch_size=64, columns=[text_field]):
+        column = batch.column(0).cast(plain) if plain != kind else batch.column(0)
+        yield from (value or b"" for value in column.cast(pa.large_binary()).to_pylist())

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bertworks.reporting.tables import Sheet
+from bertworks.reporting.tables import ResultTable
 
-SHEET = Sheet(
+SHEET = ResultTable(
     "Runs",
     ("run", "state", "took"),
     [("LTR & No NSP + BiLSTM: incomprehensibilities, seed 1", "missing", "1 min 09 s")],
@@ -29,7 +29,7 @@ def test_as_markdown():
 
 
 def test_names_end_no_cell_and_are_no_html():
-    sheet = Sheet("a <b>\ntitle", ("task", "mean"), [("x|y <script>alert(1)</script>", "1.0")], ("R&D <i>",))
+    sheet = ResultTable("a <b>\ntitle", ("task", "mean"), [("x|y <script>alert(1)</script>", "1.0")], ("R&D <i>",))
     text = sheet.markdown()
     assert "# a \\<b> title" in text and "| x\\|y \\<script>alert(1)\\</script> | 1.0 |" in text
     assert "R&D \\<i>" in text and text.count("\n") == 7

@@ -22,7 +22,7 @@ from scipy import stats
 
 from ..files import InputError, check_fields
 from ..reporting.run_files import METRICS, read_results, read_rows
-from ..reporting.tables import Sheet, points
+from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
 from . import statistics as resampling
 
@@ -276,7 +276,7 @@ def _mcnemar(rows: NDArray[np.float64], form: Form) -> dict[str, Any]:
     return {"only_first": only_first, "only_second": only_second, "p": float(p)}
 
 
-def table(results: dict[str, Any]) -> Sheet:
+def table(results: dict[str, Any]) -> ResultTable:
     """What `compare` found, in hundredths."""
     seeds = results["seeds"]
     rows = []
@@ -297,7 +297,7 @@ def table(results: dict[str, Any]) -> Sheet:
             f"{who}{test['only_first']:,} right by the first alone, {test['only_second']:,} by the second alone; "
             f"McNemar's exact p = {test['p']:.3g}"
         )
-    return Sheet(f"{results['task']}: {results['examples']:,} rows of dev", header, rows, tuple(notes))
+    return ResultTable(f"{results['task']}: {results['examples']:,} rows of dev", header, rows, tuple(notes))
 
 
 def paired(base: dict[str, float], other: dict[str, float]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..files import check_fields
-from ..reporting.tables import Sheet
+from ..reporting.tables import ResultTable
 from .cells import StudyCell, results_of
 from .compare import paired
 from .engine import Grid
@@ -184,22 +184,22 @@ def _curves(plan: Plan) -> dict[str, dict[str, list[list[float]]]]:
 # ---- tables
 
 
-def tables(results: dict[str, Any]) -> list[Sheet]:
+def tables(results: dict[str, Any]) -> list[ResultTable]:
     """The figures, the differences from the base variant, the paper's curves if there are any, and the costs."""
     found = [_figures(results), _differences(results), *_paper_curves(results), _costs(results)]
     return [sheet for sheet in found if sheet.rows]
 
 
-def _figures(results: dict[str, Any]) -> Sheet:
+def _figures(results: dict[str, Any]) -> ResultTable:
     rows = [
         (row["name"], *(_cell(_entry(results, row, column), column, results) for column in results["columns"]))
         for row in results["rows"]
     ]
     header = ("variant", *(column["name"] for column in results["columns"]))
-    return Sheet(results["title"], header, rows, tuple(_notes(results)))
+    return ResultTable(results["title"], header, rows, tuple(_notes(results)))
 
 
-def _differences(results: dict[str, Any]) -> Sheet:
+def _differences(results: dict[str, Any]) -> ResultTable:
     rows = []
     for row in results["rows"]:
         entries = [(_entry(results, row, column), column) for column in results["columns"]]
@@ -209,10 +209,10 @@ def _differences(results: dict[str, Any]) -> Sheet:
     notes = ["In brackets: 95 % interval over equal seeds."]
     if any(entry["against"] != results["base"] for entry in results["measured"]):
         notes.append(f"Snapshots: from {results['base']} at the same step.")
-    return Sheet(f"Differences from {results['base']}", header, rows, tuple(notes))
+    return ResultTable(f"Differences from {results['base']}", header, rows, tuple(notes))
 
 
-def _paper_curves(results: dict[str, Any]) -> list[Sheet]:
+def _paper_curves(results: dict[str, Any]) -> list[ResultTable]:
     """The paper's curves, a table for each column."""
     sheets = []
     for column, curves in results["paper_curves"].items():
@@ -222,11 +222,11 @@ def _paper_curves(results: dict[str, Any]) -> list[Sheet]:
             for line, pairs in curves.items()
         ]
         title = f"{column} in {results['source']}, by {results['paper_axis'] or results['axis']}"
-        sheets.append(Sheet(title, ("", *(f"{x:g}" for x in places)), rows))
+        sheets.append(ResultTable(title, ("", *(f"{x:g}" for x in places)), rows))
     return sheets
 
 
-def _costs(results: dict[str, Any]) -> Sheet:
+def _costs(results: dict[str, Any]) -> ResultTable:
     header = ("variant", "parameters", "training tokens", "minutes of pre-training", "minutes of fine-tuning")
     rows = []
     for row in results["rows"]:
@@ -234,7 +234,7 @@ def _costs(results: dict[str, Any]) -> Sheet:
         minutes = ["-" if s is None else f"{s / 60:.1f}" for s in (row["pretrain_seconds"], row["finetune_seconds"])]
         rows.append((row["name"], *numbers, *minutes))
     note = "Parameters with the heads of pre-training; fine-tuning of all columns and seeds together."
-    return Sheet("Costs", header, rows, (note,))
+    return ResultTable("Costs", header, rows, (note,))
 
 
 def _entry(results: dict[str, Any], row: dict[str, Any], column: dict[str, Any]) -> dict[str, Any]:

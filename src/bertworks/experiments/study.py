@@ -22,7 +22,7 @@ from ..finetuning.run import finetune
 from ..pretraining.run import PretrainConfig, pretrain, useful_flops
 from ..reporting.log import duration
 from ..reporting.run_files import LOG, read_log, read_results
-from ..reporting.tables import Sheet
+from ..reporting.tables import ResultTable
 from ..tasks.base import Data
 from ..training import machine
 from .cells import (
@@ -227,7 +227,7 @@ def show_cells(plan: Plan, folder: Path) -> None:
         times = ["" if s is None else duration(s) for s in (spent, None if state == "done" else seconds)]
         rows.append((cell.title, state, *times))
     header = ("run", "state", "took", "left, about")
-    Sheet(f"{plan.study.title}: {len(plan.cells)} runs", header, rows).show()
+    ResultTable(f"{plan.study.title}: {len(plan.cells)} runs", header, rows).show()
     without = f", and {unknown} runs without an estimate: no similar run is finished yet" if unknown else ""
     print(f"left: about {duration(left)} of one process{without}", file=sys.stderr)
 

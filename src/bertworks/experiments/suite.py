@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..files import InputError, write_json, write_text
 from ..finetuning.job import FinetuneConfig, Job
 from ..finetuning.run import check_folder, joined_job
-from ..reporting.tables import Sheet, points
+from ..reporting.tables import ResultTable, points
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS, plain_name
 from ..tasks.kinds import load_data
@@ -235,7 +235,7 @@ def _measured(found: dict[str, Any], metric: str) -> dict[str, Any]:
     }
 
 
-def table(results: dict[str, Any]) -> Sheet:
+def table(results: dict[str, Any]) -> ResultTable:
     """Ours and the paper's, in hundredths."""
     rows = []
     for row in results["rows"]:
@@ -258,4 +258,4 @@ def table(results: dict[str, Any]) -> Sheet:
     if results["missing"]:
         notes.append(f"Not there: {', '.join(results['missing'])}.")
     header = ("task", "metric", "n", "mean", "sd", "collapsed", "BERT-BASE")
-    return Sheet("The tasks of the paper", header, rows, tuple(notes))
+    return ResultTable("The tasks of the paper", header, rows, tuple(notes))

@@ -21,7 +21,7 @@ from ..files import InputError, held, read_json, write_json, write_text
 from ..finetuning.job import FinetuneConfig, Job
 from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
-from ..reporting.tables import Sheet, points
+from ..reporting.tables import ResultTable, points
 from ..training.machine import World
 from .engine import Cell, Engine, Grid
 
@@ -260,7 +260,7 @@ def _results(search: Search, summaries: dict[Setting, dict[str, Any]], failed: l
     }
 
 
-def table(results: dict[str, Any]) -> Sheet:
+def table(results: dict[str, Any]) -> ResultTable:
     """The settings side by side; `sound` runs are those that did not collapse."""
     header = ("setting", "n", "best", "mean", "sd", "collapsed", "sound: mean", "sd")
     rows = []
@@ -279,4 +279,4 @@ def table(results: dict[str, Any]) -> Sheet:
         *failure_notes(results),
     )
     rows_of_dev = results["examples"]["dev"]
-    return Sheet(f"{results['task']}: {results['metric']} on {rows_of_dev:,} rows of dev", header, rows, notes)
+    return ResultTable(f"{results['task']}: {results['metric']} on {rows_of_dev:,} rows of dev", header, rows, notes)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..files import InputError
 from ..reporting.log import duration
-from ..reporting.tables import Sheet, points
+from ..reporting.tables import ResultTable, points
 from ..training.machine import facts
 from .controls import control_labels, form_majority, majority
 from .items import Items, Numbers
@@ -163,7 +163,7 @@ def _accuracy(x: Floats, labels: Numbers, y: Floats, true: Numbers, config: Laye
 # ---- tables and pictures
 
 
-def sheet(results: dict[str, Any]) -> Sheet:
+def sheet(results: dict[str, Any]) -> ResultTable:
     """A row a layer: accuracy, that on the control task, and the difference."""
     rows = [
         (name, _spread(task), _spread(control), f"{100 * (np.mean(task) - np.mean(control)):+.2f}")
@@ -186,7 +186,7 @@ def sheet(results: dict[str, Any]) -> Sheet:
         notes.append(f"{sum(results['cut'].values()):,} texts were cut to {settings['max_seq_length']} tokens")
     if results["left_out"]:
         notes.append(f"development words left out, because no training word has their label: {results['left_out']:,}")
-    return Sheet(f"{results['task']}: accuracy", ("layer", "task", "control", "selectivity"), rows, tuple(notes))
+    return ResultTable(f"{results['task']}: accuracy", ("layer", "task", "control", "selectivity"), rows, tuple(notes))
 
 
 def _rows(results: dict[str, Any]) -> list[tuple[str, list[float], list[float]]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..files import InputError
 from ..model.pair import Pair
-from ..reporting.tables import Sheet
+from ..reporting.tables import ResultTable
 from ..training.machine import facts
 from .model import Floats, ProbedModel, cosine
 from .pictures import heat_map, lines
@@ -135,7 +135,7 @@ def _pairs(
 # ---- tables and pictures
 
 
-def sheets(results: dict[str, Any]) -> list[Sheet]:
+def sheets(results: dict[str, Any]) -> list[ResultTable]:
     """A table of all layers; for more than two sentences also the matrix of one layer."""
     means, baseline = pair_means(results), results["baseline"]
     word, sentences = results["word"], results["sentences"]
@@ -158,7 +158,7 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
         if count > 1
     ]
     header = ("layer", what, "random words", "above it")
-    layers = Sheet(f"{word!r} in {len(sentences)} sentences", header, rows, tuple(notes))
+    layers = ResultTable(f"{word!r} in {len(sentences)} sentences", header, rows, tuple(notes))
     return [layers] if len(sentences) == 2 else [layers, _matrix(results)]
 
 
@@ -168,14 +168,16 @@ def pair_means(results: dict[str, Any]) -> list[float]:
     return [float(np.mean([layer[i][j] for i, j in pairs])) for layer in results["similarity"]]
 
 
-def _matrix(results: dict[str, Any]) -> Sheet:
+def _matrix(results: dict[str, Any]) -> ResultTable:
     layer = results["matrix_layer"]
     values = results["similarity"][layer + 1]
     numbers = [str(i + 1) for i in range(len(values))]
     rows = [(number, *(f"{value:.3f}" for value in row)) for number, row in zip(numbers, values, strict=True)]
     notes = tuple(f"{number} {text}" for number, text in zip(numbers, results["sentences"], strict=True))
     name = f"layer {layer}" if layer else "the embeddings"
-    return Sheet(f"cosine at {name}; random words: {results['baseline'][layer + 1]:.3f}", ("", *numbers), rows, notes)
+    return ResultTable(
+        f"cosine at {name}; random words: {results['baseline'][layer + 1]:.3f}", ("", *numbers), rows, notes
+    )
 
 
 def plot(results: dict[str, Any], out: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ResultTable:
     """Rows of cells under a header; the first column names them, the others are numbers."""
 
     title: str

@@ -100,7 +100,7 @@ def ours(store: Store, sizes: Sizes, dropout: float) -> float:
     world, clock = dataclasses.replace(machine.join_world(), device=device), Clock(sizes.skip, device)
     config, tokenizer = sizes.recipe(store.vocab_size, dropout), Tokenizer.load(store.tokenizer_folder)
     with tempfile.TemporaryDirectory() as out:
-        run = Run(config, store, tokenizer, Path(out), world, config.fingerprint(store), quiet=True)
+        run = Run(config, store, tokenizer, Path(out), world, config.identity(store), quiet=True)
         loop = prepare(run, start_model(config, None), config.predicts)
         before = 0
 

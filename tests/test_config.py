@@ -1,24 +1,36 @@
 """Recipes: every mistake is one error that names file, key and what would be right."""
 
-from dataclasses import dataclass, field
+import hashlib
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
 from bertworks.config import (
     RECIPE_BYTES,
     RECIPES,
+    SCHEMA,
+    added,
+    differences,
     find_recipe,
     from_dict,
-    identity,
-    later,
+    identities,
     load_recipe,
+    load_resolved,
     recipe_names,
     to_toml,
 )
 from bertworks.files import InputError
 from bertworks.finetuning.job import FinetuneConfig
+from bertworks.pretraining.distill import DistillConfig
+from bertworks.pretraining.run import PretrainConfig
+
+FIRST_FIELDS = {  # hashes of their names
+    PretrainConfig: "bc4f517ca12df604",
+    DistillConfig: "3a57d2b2f505c557",
+    FinetuneConfig: "49d12806b06e8233",
+}
 
 
 @dataclass(frozen=True)
@@ -101,18 +113,110 @@ def test_dictionaries_are_checked_in_the_same_way():
 
 
 @dataclass(frozen=True)
+class Part:
+    """A table that got a field, whose default is not what older runs had."""
+
+    size: int = 1
+    way: str = added("new", since=3, before="old")
+
+
+@dataclass(frozen=True)
 class Grown:
-    """A recipe that got a field."""
+    """A recipe that got fields: one before schemas had numbers, then one in each of two schemas."""
 
     name: str
-    inner: Inner
-    more: int = later(1)  # what it is
+    part: Part = Part()
+    parts: tuple[Part, ...] = ()
+    more: int = added(1, since=1, before=1)
+    rate: float = added(0.5, since=2, before=0.0)
 
 
-def test_a_field_that_came_later_changes_no_hash_until_it_is_used():
-    plain, used = Grown("x", Inner(), 1), Grown("x", Inner(), 2)
-    assert identity(plain) == to_toml(plain).replace("more = 1\n", "") != to_toml(plain)
-    assert identity(used) == to_toml(used) and from_dict(Grown, {"name": "x", "inner": {}}) == plain
+@pytest.fixture
+def schema_3(monkeypatch):
+    monkeypatch.setattr("bertworks.config.SCHEMA", 3)
+
+
+def test_the_identity_has_every_field_and_the_schema(schema_3):
+    found = identities(Grown("x"))
+    assert [*found] == [3] and found[3] == to_toml(Grown("x"))
+    assert "schema = 3" in found[3] and "more = 1" in found[3] and 'way = "new"' in found[3]
+
+
+def test_a_recipe_has_a_text_in_each_schema_that_could_express_it(schema_3):
+    old, texts = Part(way="old"), {}
+    for name, recipe in {
+        "all old": Grown("x", old, (old,), rate=0.0),
+        "more": Grown("x", old, more=2, rate=0.0),
+        "rate": Grown("x", old),
+        "way": Grown("x", rate=0.0),
+    }.items():
+        texts[name] = identities(recipe)
+    assert {name: [*found] for name, found in texts.items()} == {
+        "all old": [3, 2, 1],
+        "more": [3, 2, 1],
+        "rate": [3, 2],
+        "way": [3],
+    }
+    assert texts["all old"][1] == 'name = "x"\nparts = [\n    { size = 1 },\n]\n\n[part]\nsize = 1\n'
+    assert "more = 2" in texts["more"][1] and "schema" not in texts["more"][1]
+    assert "rate = 0.5" in texts["rate"][2] and "more = 1" in texts["rate"][2] and "way" not in texts["rate"][2]
+
+
+def test_an_older_runs_recipe_stands_for_the_values_that_it_had(tmp_path, schema_3):
+    path, text = tmp_path / "recipe.toml", 'name = "x"\nparts = [{size = 2}]\n[part]\nsize = 1\n'
+    path.write_text(text)
+    old = Part(way="old")
+    assert load_resolved(path, Grown) == Grown("x", old, (Part(2, "old"),), 1, 0.0)
+    assert load_recipe(path, Grown) == Grown("x", Part(), (Part(2),))  # a person's recipe has today's defaults
+    path.write_text("schema = 2\nmore = 1\nrate = 0.25\n" + text)
+    assert load_resolved(path, Grown) == load_recipe(path, Grown) == Grown("x", old, (Part(2, "old"),), 1, 0.25)
+    path.write_text(to_toml(Grown("x")))
+    assert load_resolved(path, Grown) == load_recipe(path, Grown) == Grown("x")
+
+
+@pytest.mark.parametrize("schema, message", [
+    ("4", r"r\.toml: written by a newer bertworks \(recipe schema 4; this version reads up to 3\); install"),
+    ("0", "recipe schema 0, older .*; expected 1 or newer; correct"),
+    ("true", "no recipe schema version; expected"),
+    ("'x'", "no recipe schema version; expected"),
+])  # fmt: skip
+def test_a_newer_or_wrong_schema_is_refused_by_name(tmp_path, schema_3, schema, message):
+    with pytest.raises(InputError, match=message):
+        load(tmp_path, f"schema = {schema}\nname = 'x'\n")
+
+
+def test_differences_are_named():
+    one, other = Grown("x", parts=(Part(),)), Grown("x", Part(size=2), (Part(), Part()), rate=0.25)
+    assert differences(one, other) == [
+        ("part.size", 1, 2), ("rate", 0.5, 0.25), ("parts[1].size", None, 1), ("parts[1].way", None, "new"),
+    ]  # fmt: skip
+    assert differences(one, one) == []
+
+
+@pytest.mark.parametrize("recipe", [PretrainConfig, DistillConfig, FinetuneConfig])
+def test_a_field_that_is_not_marked_as_added_is_of_the_first_schema(recipe):
+    """A new field needs `added` and a new SCHEMA. Else older runs would not be recognised."""
+    found = sorted(key for key, since, _ in fields_of(recipe) if since is None)
+    assert hashlib.sha256(" ".join(found).encode()).hexdigest()[:16] == FIRST_FIELDS[recipe], found
+    assert max(since or 1 for _, since, _ in fields_of(recipe)) <= SCHEMA
+
+
+@pytest.mark.parametrize("recipe", [PretrainConfig, DistillConfig, FinetuneConfig])
+def test_a_field_that_may_be_none_is_none_by_default(recipe):
+    """TOML has no null, so a missing key must mean None."""
+    assert all(default is None for _, _, (kind, default) in fields_of(recipe) if type(None) in get_args(kind))
+
+
+def fields_of(cls, prefix=""):
+    """Dotted key, schema since which it is there (None: the first), type and default of every field."""
+    kinds = get_type_hints(cls)
+    for one in fields(cls):
+        kind, key = kinds[one.name], f"{prefix}{one.name}"
+        inner = get_args(kind)[0] if get_origin(kind) is tuple else kind
+        if is_dataclass(inner):
+            yield from fields_of(inner, f"{key}.")
+        else:
+            yield key, one.metadata.get("since"), (kind, one.default)
 
 
 def test_recipes_that_come_with_bertworks_are_found_by_name(tmp_path, monkeypatch):
@@ -137,13 +241,13 @@ def test_recipes_that_come_with_bertworks_are_found_by_name(tmp_path, monkeypatc
 def test_a_name_that_toml_cannot_hold_is_refused_before_anything_is_written():
     """By the recipe's hash, too, which comes first: what is in recipe.toml can be read back."""
     for recipe, key in ((Outer("x", path=Path("tr\udcff")), "path"), (Outer("tr\udcff"), "name")):
-        for write in (to_toml, identity):
+        for write in (to_toml, identities):
             with pytest.raises(InputError, match=rf"^{key} = 'tr\\udcff'; expected .* UTF-8, .*; rename the file"):
                 write(recipe)
 
 
 def test_a_flag_that_is_not_finite_is_refused_before_anything_is_written():
-    for write in (to_toml, identity):
+    for write in (to_toml, identities):
         with pytest.raises(InputError, match=r"^inner\.rate = inf; expected a finite number"):
             write(Outer("x", Inner(rate=float("inf"))))
     with pytest.raises(ValueError, match="finite epochs"):

@@ -1,8 +1,14 @@
 """Recipes: a TOML file over typed, frozen dataclasses.
 
-Each part of the project declares its dataclass beside the code that consumes it; this file only fills such a
-dataclass from TOML, strictly: an unknown key or a value of the wrong type is an error that names the file, the key
-and the nearest key that exists. The command line puts dotted overrides (`--optim.lr 1e-4`) on top of the result.
+Each part of the project declares its dataclass beside the code that consumes it. This file fills such a dataclass from
+TOML, strictly: an unknown key or a value of the wrong type is an error that names the file, the key and the nearest
+known key. The command line puts dotted overrides (`--optim.lr 1e-4`) on top of the result.
+
+Recipes grow. A field that is added to a recipe gets the next schema number and the value that older runs had:
+
+    width: int = added(64, since=3, before=32)  # new runs have 64; a recipe.toml of schema 2 stands for 32
+
+and SCHEMA becomes 3. `identities` then gives the same run the same name in all versions of bertworks.
 """
 
 import dataclasses
@@ -11,14 +17,16 @@ import math
 import tomllib
 import types
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
 
-from .files import InputError, read_bytes, shorten
+from .files import InputError, check_version, read_bytes, shorten
 
 T = TypeVar("T")
+SCHEMA = 2  # of recipes; schema 1 is that of recipe.toml files without a number
 RECIPE_BYTES = 1 << 20  # the largest recipe; ours have some thousand
 
 RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks: KIND/NAME.toml
@@ -53,27 +61,45 @@ def load_recipe(path: Path | str, cls: type[T], start: T | None = None) -> T:
 
     Raises InputError with file and key on any mistake.
     """
+    return from_dict(cls, _read_table(path), str(path), start)
+
+
+def load_resolved(path: Path | str, cls: type[T]) -> T:
+    """Read the recipe.toml of a run, by whatever version; fields that came later have the value that runs had before.
+
+    Raises InputError with file and key on any mistake.
+    """
+    return from_dict(cls, {"schema": 1} | _read_table(path), str(path))
+
+
+def _read_table(path: Path | str) -> dict[str, Any]:
     data = read_bytes(path, "a recipe", RECIPE_BYTES)
     try:
-        table = tomllib.loads(data.decode("utf-8"))
+        return tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of an integer of thousands of digits
         raise InputError(f"{path}: not valid TOML: {error}") from None
-    return from_dict(cls, table, str(path), start)
 
 
 def from_dict(cls: type[T], table: dict[str, Any], where: str = "recipe", start: T | None = None) -> T:
-    """Fill dataclass `cls`, or a copy of `start`, from nested dictionaries; `where` opens every error message."""
+    """Fill dataclass `cls`, or a copy of `start`, from nested dictionaries; `where` opens every error message.
+
+    A `schema` in the table says that it is the recipe of a run, as `to_toml` writes it.
+    """
+    if "schema" in table:
+        schema = table["schema"]
+        check_version(schema, range(1, SCHEMA + 1), where, "correct the number", "recipe schema")
+        table = _completed(cls, {key: value for key, value in table.items() if key != "schema"}, schema)
     value: T = _convert(cls, table, where, "", start)
     return value
 
 
 def to_toml(config: Any) -> str:
-    """The dataclass as TOML (fields that are None are left out, since TOML has no null).
+    """The dataclass as TOML, with its schema (fields that are None are left out, since TOML has no null).
 
     Raises InputError, with the key, for a number that is not finite and for a text that TOML cannot hold: the name of a
     file that is not UTF-8.
     """
-    return tomli_w.dumps(_plain(config))
+    return tomli_w.dumps({"schema": SCHEMA} | _plain(config))
 
 
 def check_seed(*seeds: int) -> None:
@@ -91,32 +117,100 @@ def check_least(config: Any, names: tuple[str, ...], least: int, meaning: str = 
             raise ValueError(f"{f'{of}.' if of else ''}{name} = {getattr(config, name)}; expected {expected}")
 
 
-def later(default: T) -> T:
-    """The default of a field that the first recipes did not have: while it stands there, `identity` is silent of it."""
-    value: T = dataclasses.field(default=default, metadata={"later": True})
+# ---- the identity of a recipe
+
+
+def added(default: T, *, since: int, before: T) -> T:
+    """The default of a field that recipes have since schema `since`; runs of older schemas had the value `before`."""
+    value: T = dataclasses.field(default=default, metadata={"since": since, "before": before})
     return value
 
 
-def identity(config: Any) -> str:
-    """`to_toml` for hashes: without `later` fields at their default, so that runs from before they were there go on."""
-    return tomli_w.dumps(_plain(config, settled=True))
+def identities(config: Any) -> dict[int, str]:
+    """Texts that are equal for equal recipes, to be hashed: one for each schema that can express it, newest first.
+
+    The text of the current schema has every field. An older one lacks the fields that came later; it is missing if one
+    of them has another value than `before`, since no run of that schema can have been the same.
+    """
+    found = {}
+    for schema in range(SCHEMA, 0, -1):
+        try:
+            table = _plain(config, schema=schema)
+        except _NotYet:
+            break
+        found[schema] = tomli_w.dumps({"schema": schema} | table if schema > 1 else table)
+    return found
 
 
-def _plain(value: Any, settled: bool = False, key: str = "") -> Any:
-    """`value` as TOML has it; `key` is the dotted path so far."""
+def differences(found: Any, expected: Any) -> list[tuple[str, Any, Any]]:
+    """The dotted keys at which two recipes differ, with both values; None where a recipe has none."""
+    one, other = dict(_leaves(_plain(found))), dict(_leaves(_plain(expected)))
+    keys = [*one, *(key for key in other if key not in one)]
+    return [(key, one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)]
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value inside nested tables and lists, with its dotted key."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(item, f"{key}.{name}".lstrip("."))
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for i, item in enumerate(value):
+            yield from _leaves(item, f"{key}[{i}]")
+    else:
+        yield key, value
+
+
+class _NotYet(Exception):
+    """An older schema cannot express the recipe."""
+
+
+def _has_field(field: Any, value: Any, schema: int) -> bool:
+    """Whether the recipe's text in this schema has the field. Raises _NotYet if the schema cannot express its value."""
+    since, is_before = field.metadata.get("since", 0), value == field.metadata.get("before")
+    if since > schema and not is_before:
+        raise _NotYet
+    # schema 1 got fields without a new number: its text lacked them where they had the old value
+    return not (since > schema or (since == schema == 1 and is_before))
+
+
+def _completed(cls: Any, table: dict[str, Any], schema: int) -> dict[str, Any]:
+    """The table of a recipe of an older schema, with the fields that came later at the value that runs had before."""
+    kinds, whole = typing.get_type_hints(cls), dict(table)
+    for field in dataclasses.fields(cls):
+        found, kind = table.get(field.name), kinds[field.name]
+        # schema 1 got fields without a new number, so its files may lack those too
+        later = "before" in field.metadata and (schema == 1 or field.metadata["since"] > schema)
+        if field.name not in table and later:
+            before = field.metadata["before"]
+            whole |= {} if before is None else {field.name: _plain(before)}
+        elif dataclasses.is_dataclass(kind) and isinstance(found, dict):
+            whole[field.name] = _completed(kind, found, schema)
+        elif typing.get_origin(kind) is tuple and isinstance(found, list):
+            item = typing.get_args(kind)[0]
+            if dataclasses.is_dataclass(item):
+                whole[field.name] = [_completed(item, row, schema) if isinstance(row, dict) else row for row in found]
+    return whole
+
+
+def _plain(value: Any, key: str = "", schema: int | None = None) -> Any:
+    """`value` as TOML has it; `key` is the dotted path so far, `schema` the one that must express it (none: any)."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
-        told = (pair for pair in fields if not (settled and "later" in pair[0].metadata and pair[1] == pair[0].default))
+        pairs = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        kept = [(f.name, item) for f, item in pairs if schema is None or _has_field(f, item, schema)]
         prefix = f"{key}." if key else ""
-        return {f.name: _plain(item, settled, prefix + f.name) for f, item in told if item is not None}
+        return {name: _plain(item, prefix + name, schema) for name, item in kept if item is not None}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, settled, f"{key}[{i}]") for i, item in enumerate(value)]
+        return [_plain(item, f"{key}[{i}]", schema) for i, item in enumerate(value)]
     value = str(value) if isinstance(value, Path) else value
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{key} = {value}; expected a finite number")
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         raise InputError(f"{key} = {shorten(value)}; expected a name in UTF-8, which TOML can hold; rename the file")
     return value
+
+
+# ---- from TOML
 
 
 def _convert(kind: Any, value: Any, where: str, key: str, start: Any = None) -> Any:

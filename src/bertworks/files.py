@@ -51,6 +51,10 @@ class NotWritten(InputError):
     """A file could not be written, for want of room or of rights: nothing that was given is to blame."""
 
 
+class NewerVersion(InputError):
+    """A file was written by a newer bertworks than this one."""
+
+
 def clip(text: str, limit: int = 80) -> str:
     """`text` in at most `limit` characters: beginning and end stay, dots stand for what is between them."""
     half = (limit - 3) // 2
@@ -385,15 +389,16 @@ def _inside(field: str, key: str) -> str:
     return f"{field}.{shorten(key)[1:-1]}".lstrip(".")
 
 
-def check_version(found: object, readable: range, where: str, advice: str) -> None:
+def check_version(found: object, readable: range, where: str, advice: str, kind: str = "format") -> None:
     """Raise InputError unless `found`, the format version that a file names, is one that this version reads.
 
-    `advice` says what to do with a file that is too old or names no version; a newer one asks for a newer bertworks.
+    `advice` says what to do with a file that is too old or names no version; a newer one asks for a newer bertworks
+    (NewerVersion).
     """
     if type(found) is int and found in readable:
         return
     if type(found) is int and found > readable[-1]:
-        newer = f"written by a newer bertworks (format {found}; this version reads up to {readable[-1]})"
-        raise InputError(f"{where}: {newer}; install a newer one")
-    kind = f"format {found}, older than this version reads" if type(found) is int else "no format version"
-    raise InputError(f"{where}: {kind}; expected {readable[0]} or newer; {advice}")
+        newer = f"written by a newer bertworks ({kind} {found}; this version reads up to {readable[-1]})"
+        raise NewerVersion(f"{where}: {newer}; install a newer one")
+    problem = f"{kind} {found}, older than this version reads" if type(found) is int else f"no {kind} version"
+    raise InputError(f"{where}: {problem}; expected {readable[0]} or newer; {advice}")

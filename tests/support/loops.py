@@ -2,6 +2,7 @@
 
 import torch
 
+from bertworks.training.identity import RunIdentity
 from bertworks.training.loop import Group, Loop, LoopConfig
 from bertworks.training.machine import World
 from bertworks.training.objectives import PretrainingObjective
@@ -9,6 +10,14 @@ from bertworks.training.optim import OptimConfig, Optimizer
 from bertworks.training.state import Progress
 
 ALONE = World(0, 1, torch.device("cpu"))
+
+
+def identity_of(name):
+    """The identity of a run that reads something of this name."""
+    return RunIdentity(OptimConfig(), (name,))
+
+
+IDENTITY = identity_of("tests")
 
 
 class Feed:
@@ -39,7 +48,7 @@ def loop_of(model, groups, folder, optim=None, objective=None, progress=None, ev
         ALONE,
         LoopConfig(**settings),
         folder,
-        "recipe",
+        IDENTITY.hash,
         progress or Progress(),
         evaluate=evaluate,
         quiet=True,

@@ -26,7 +26,7 @@ from bertworks.training.loop import LoopConfig
 from bertworks.training.objectives import PretrainingObjective, Term
 from bertworks.training.optim import OptimConfig
 from bertworks.training.state import Progress, load_state
-from support.loops import ALONE, Feed, loop_of
+from support.loops import ALONE, IDENTITY, Feed, loop_of
 
 TINY = dict(
     vocab_size=100, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
@@ -157,7 +157,7 @@ def test_too_many_in_a_row_end_the_run(tiny_store, tmp_path):
     )
     with pytest.raises(Diverged, match=r"not finite in 3 steps in a row.*begin again with a lower optim\.lr"):
         loop.run()
-    assert load_state(tmp_path / "state", model_of(), loop.optimizer, "recipe").step == 4
+    assert load_state(tmp_path / "state", model_of(), loop.optimizer, IDENTITY).step == 4
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
@@ -231,7 +231,7 @@ def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkey
 
     model = model_of()
     loop = loop_of(model, groups, tmp_path, steps=8, save_every=2)
-    loop.progress = load_state(tmp_path / "state", model, loop.optimizer, "recipe")
+    loop.progress = load_state(tmp_path / "state", model, loop.optimizer, IDENTITY)
     if call == "fsync":
         step = loop._update
         loop._update = lambda *a: (monkeypatch.setattr(os, "fsync", full), step(*a))[1]
@@ -242,7 +242,7 @@ def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkey
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["state.safetensors"]
-    assert load_state(tmp_path / "state", model, loop.optimizer, "recipe").step == 4
+    assert load_state(tmp_path / "state", model, loop.optimizer, IDENTITY).step == 4
 
 
 def test_a_log_that_cannot_be_written_is_said(tiny_store, tmp_path):
@@ -275,7 +275,7 @@ def test_resuming_in_the_middle_gives_the_same_weights(tiny_store, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         first.run()
     second = loop_of(model_of(0.1, seed=2), groups, tmp_path / "parts", optim, steps=9)
-    second.progress = load_state(tmp_path / "parts" / "state", second.model, second.optimizer, "recipe")
+    second.progress = load_state(tmp_path / "parts" / "state", second.model, second.optimizer, IDENTITY)
     assert second.progress.step == 4 and second.run()
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, second.model.state_dict()[name]), name
@@ -378,7 +378,7 @@ def test_means_of_a_resumed_run_are_those_of_a_run_left_alone(tiny_store, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         first.run()
     second = loop_of(model_of(seed=2), groups, tmp_path / "parts", optim, steps=9, log_every=5)
-    second.progress = load_state(tmp_path / "parts" / "state", second.model, second.optimizer, "recipe")
+    second.progress = load_state(tmp_path / "parts" / "state", second.model, second.optimizer, IDENTITY)
     assert second.run()
     keys = ("step", "mlm_loss", "nsp_loss", "lr", "grad_norm", "tokens")
     found = [[[r[key] for key in keys] for r in read_log(tmp_path / name)] for name in ("whole", "parts")]
@@ -455,7 +455,7 @@ def test_a_stop_in_the_last_step_does_not_wait_for_the_last_evaluation(tiny_stor
     assert not stopped_at(4, loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4)).run()
     assert not judged
     again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4)
-    again.progress = load_state(tmp_path / "state", again.model, again.optimizer, "recipe")
+    again.progress = load_state(tmp_path / "state", again.model, again.optimizer, IDENTITY)
     assert again.run() and judged == [True]
     assert [(r["kind"], r["step"]) for r in read_log(tmp_path)] == [*(("train", i) for i in range(1, 5)), ("eval", 4)]
 
@@ -474,7 +474,7 @@ def test_a_stop_while_the_last_state_is_saved_does_not_wait_for_the_last_evaluat
     loop.save = stopped
     with pytest.raises(KeyboardInterrupt):
         loop.run()
-    state = load_state(tmp_path / "state", loop.model, loop.optimizer, "recipe")
+    state = load_state(tmp_path / "state", loop.model, loop.optimizer, IDENTITY)
     assert state.step == 4
 
 
@@ -499,7 +499,7 @@ def test_a_stop_at_the_very_end_comes_at_once_and_leaves_one_record(tiny_store, 
     else:
         assert loop.run()
     again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, eval_every=2)
-    again.progress = load_state(tmp_path / "state", again.model, again.optimizer, "recipe")
+    again.progress = load_state(tmp_path / "state", again.model, again.optimizer, IDENTITY)
     assert again.run()
     kinds = [(r["kind"], r["step"]) for r in read_log(tmp_path)]
     assert kinds == [("train", 1), ("train", 2), ("eval", 2), ("train", 3), ("train", 4), ("eval", 4)]

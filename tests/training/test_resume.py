@@ -93,7 +93,7 @@ def test_sigterm_saves_and_the_same_line_goes_on(tiny_store, undisturbed, tmp_pa
     assert sitting.end() == 3
     said = sitting.said.read_text()
     step = header(state_of(out))["step"]
-    assert f"stopped at step {step:,}, saved; type the same line again to go on" in said and "Traceback" not in said
+    assert f"stopped at step {step:,}, saved; rerun the command to resume" in said and "Traceback" not in said
     assert records(out)[-1]["step"] == step  # not one step was lost
     assert not (out / "results.json").exists() and not (out / "model").exists()
     assert Segment(recipe, tiny_store.path, out).end() == 0

@@ -1,28 +1,33 @@
 """The run folder: one job at a time, and what killed ones left."""
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass, field, make_dataclass
 
 import pytest
 
-from bertworks.files import InputError, NotWritten, held, remove_temporaries, write_json
-from bertworks.training.run import finished, locked, opened_run
-from support.loops import ALONE
+from bertworks.config import added, to_toml
+from bertworks.files import InputError, NewerVersion, NotWritten, held, remove_temporaries, write_json
+from bertworks.training.identity import FORMAT, RunIdentity
+from bertworks.training.loop import LoopConfig
+from bertworks.training.run import finished, locked, opened_run, write_results
+from support.loops import ALONE, IDENTITY
 
 
 def test_a_folder_in_use_is_refused_by_name(tmp_path):
-    with opened_run(tmp_path / "run", "recipe", ALONE) as results:
+    with opened_run(tmp_path / "run", IDENTITY, ALONE) as results:
         assert results is None
         with (
             pytest.raises(InputError, match=r"run: another process is using this run folder; .* another --out"),
-            opened_run(tmp_path / "run", "recipe", ALONE),
+            opened_run(tmp_path / "run", IDENTITY, ALONE),
         ):
             pass
-        with opened_run(tmp_path / "other", "recipe", ALONE):
+        with opened_run(tmp_path / "other", IDENTITY, ALONE):
             pass
-    with opened_run(tmp_path / "run", "recipe", ALONE) as results:
+    with opened_run(tmp_path / "run", IDENTITY, ALONE) as results:
         assert results is None
 
 
@@ -39,7 +44,7 @@ def test_what_a_killed_run_left_is_removed(tmp_path):
     for path in left + others:
         path.parent.mkdir(exist_ok=True)
         path.write_text("half")
-    with opened_run(tmp_path, "recipe", ALONE):
+    with opened_run(tmp_path, IDENTITY, ALONE):
         assert not any(path.exists() for path in left) and all(path.exists() for path in others)
     remove_temporaries(tmp_path / "nowhere")
 
@@ -47,21 +52,21 @@ def test_what_a_killed_run_left_is_removed(tmp_path):
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_run_killed_before_it_removed_its_state_is_tidied_by_the_next_start(tmp_path, keep):
     (tmp_path / "state").mkdir()
-    write_json(tmp_path / "results.json", {"recipe": "recipe"})
+    write_json(tmp_path / "results.json", {"recipe": IDENTITY.hash})
     (tmp_path / ".curves.png.99999999.tmp").write_text("half")
-    with opened_run(tmp_path, "recipe", ALONE, keep_state=keep) as results:
-        assert results == {"recipe": "recipe"}
+    with opened_run(tmp_path, IDENTITY, ALONE, keep_state=keep) as results:
+        assert results == {"recipe": IDENTITY.hash}
     assert (tmp_path / "state").exists() == keep
     assert sorted(p.name for p in tmp_path.iterdir()) == ["results.json"] + ["state"] * keep
 
 
 def test_what_another_process_writes_into_a_finished_run_stays(tmp_path):
     """Its curves, for instance: nobody holds the lock of a finished run."""
-    write_json(tmp_path / "results.json", {"recipe": "recipe"})
+    write_json(tmp_path / "results.json", {"recipe": IDENTITY.hash})
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as other:
         curves = tmp_path / f".curves.png.{other.pid}.tmp"
         curves.write_text("half")
-        with opened_run(tmp_path, "recipe", ALONE):
+        with opened_run(tmp_path, IDENTITY, ALONE):
             assert curves.exists()
         other.stdin.close()
 
@@ -70,12 +75,14 @@ def test_what_another_process_writes_into_a_finished_run_stays(tmp_path):
 def test_a_finished_run_of_other_settings_is_refused(tmp_path, written):
     (tmp_path / "results.json").write_text(written)
     with pytest.raises(InputError, match="is a finished run with other settings, data or model"):
-        finished(tmp_path, "recipe")
+        finished(tmp_path, IDENTITY)
     (tmp_path / "results.json").write_text("[1]")
     with pytest.raises(InputError, match=r"results\.json: found \[1\]; expected a table"):
-        finished(tmp_path, "recipe")
-    (tmp_path / "results.json").write_text(json.dumps({"recipe": "recipe", "loss": float("nan")}))  # of an old version
-    assert finished(tmp_path, "recipe")["recipe"] == "recipe"
+        finished(tmp_path, IDENTITY)
+    (tmp_path / "results.json").write_text(
+        json.dumps({"recipe": IDENTITY.hash, "loss": float("nan")})
+    )  # of an old version
+    assert finished(tmp_path, IDENTITY)["recipe"] == IDENTITY.hash
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
@@ -88,3 +95,81 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         (tmp_path / "shut").mkdir(mode=0o500)
         with pytest.raises(NotWritten), locked(tmp_path / "shut" / "run"):
             pass
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe that got a field when schemas had no number, and another one in schema 2."""
+
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    size: int = 3
+    kind: str = added("a", since=1, before="a")
+    rate: float = added(0.5, since=2, before=0.0)
+    snapshots: tuple[int, ...] = ()
+
+
+def test_rhythm_does_not_change_what_a_run_is():
+    plain, best = Recipe(), Recipe(LoopConfig(keep_best="loss"))
+    assert hash_of(Recipe(LoopConfig(log_every=1, save_every=1, eval_every=1), snapshots=(3,))) == hash_of(plain)
+    assert hash_of(Recipe(LoopConfig(keep_best="loss", log_every=1))) == hash_of(best)
+    assert hash_of(Recipe(LoopConfig(keep_best="loss", eval_every=1))) != hash_of(best)
+    assert len({hash_of(plain), hash_of(best), hash_of(Recipe(size=4)), RunIdentity(plain, ("data",)).hash}) == 4
+
+
+def hash_of(recipe):
+    return RunIdentity(recipe).hash
+
+
+def test_a_run_of_an_older_schema_is_recognised_only_if_it_can_be_the_same():
+    older = RunIdentity(Recipe(rate=0.0), ("data",), before_schemas="the text")
+    assert older.hashes[1:] == (hashlib.sha256(b"the text").hexdigest(),)
+    newer = RunIdentity(Recipe(rate=0.5), ("data",), before_schemas="the text")
+    assert len(newer.hashes) == 1 and newer.hash not in older.hashes
+
+
+def grown(before):
+    return make_dataclass("Grown", [("more", str, added("new", since=3, before=before))], bases=(Recipe,), frozen=True)
+
+
+def test_a_run_of_the_schema_before_this_one_is_recognised(tmp_path, monkeypatch):
+    """Its recipe.toml lacks the new field, and stands for the value that runs had before."""
+    write_json(tmp_path / "results.json", {"format": 2, "recipe": hash_of(Recipe())})
+    (tmp_path / "recipe.toml").write_text(to_toml(Recipe()))
+    monkeypatch.setattr("bertworks.config.SCHEMA", 3)
+    assert finished(tmp_path, RunIdentity(grown(before="new")()))
+    assert finished(tmp_path, RunIdentity(grown(before="old")(more="old")))
+    other = r"Found more = 'old' \(expected 'new'\) in .*recipe\.toml\. Give another"
+    with pytest.raises(InputError, match=other):
+        finished(tmp_path, RunIdentity(grown(before="old")()))
+    monkeypatch.setattr("bertworks.config.SCHEMA", 1)
+    with pytest.raises(NewerVersion, match=r"recipe\.toml: written by a newer bertworks \(recipe schema 2; .* 1\)"):
+        RunIdentity(Recipe(size=4)).difference(tmp_path)
+
+
+@pytest.mark.parametrize("recipe, found", [
+    (Recipe(size=4), r"Found size = 3 \(expected 4\) in .*recipe\.toml\. Give another --out"),
+    (Recipe(LoopConfig(steps=7, log_every=1), kind="b"),
+     r"Found loop\.steps = 0 \(expected 7\), kind = 'a' \(expected 'b'\) in .*recipe\.toml\. Give"),
+    (Recipe(LoopConfig(1, 2, 3.0), 4, "b"), r"Found loop.* \(expected 3\.0\) and 2 more fields that differ in .* Give"),
+    (Recipe(), r"The settings in .*recipe\.toml are the same; data or model differ\. Give"),
+])  # fmt: skip
+def test_a_refusal_names_the_fields_that_differ(tmp_path, recipe, found):
+    write_json(tmp_path / "results.json", {"recipe": "other"})
+    (tmp_path / "recipe.toml").write_text(to_toml(Recipe()))
+    with pytest.raises(InputError, match=r"is a finished run with other settings, data or model\. " + found):
+        finished(tmp_path, RunIdentity(recipe))
+
+
+def test_a_finished_run_of_a_newer_version_is_refused_by_name(tmp_path):
+    write_json(tmp_path / "results.json", {"format": FORMAT + 1, "recipe": IDENTITY.hash})
+    newer = rf"results\.json: written by a newer bertworks \(format {FORMAT + 1}; this version reads up to {FORMAT}\)"
+    with pytest.raises(NewerVersion, match=newer):
+        finished(tmp_path, IDENTITY)
+    write_json(tmp_path / "results.json", {"format": "x", "recipe": IDENTITY.hash})
+    with pytest.raises(InputError, match="no format version; expected 1 or newer; restore the file"):
+        finished(tmp_path, IDENTITY)
+    for older in ({}, {"format": 1}):
+        write_json(tmp_path / "results.json", {**older, "recipe": IDENTITY.hash})
+        assert finished(tmp_path, IDENTITY)
+    results = write_results(tmp_path, {"recipe": IDENTITY.hash}, ALONE)
+    assert finished(tmp_path, IDENTITY) == results == {"format": FORMAT, "recipe": IDENTITY.hash}

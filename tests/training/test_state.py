@@ -7,9 +7,13 @@ import safetensors
 import safetensors.torch
 import torch
 
-from bertworks.files import InputError
+from bertworks.files import InputError, NewerVersion
+from bertworks.training.identity import FORMAT
 from bertworks.training.optim import OptimConfig, Optimizer
 from bertworks.training.state import Progress, load_state, save_state
+from support.loops import identity_of
+
+ABC = identity_of("abc")
 
 
 def trained(steps=3):
@@ -28,46 +32,51 @@ def test_everything_comes_back(tmp_path):
     sums = {"loss_sums": {"mlm": 0.1}, "loss_counts": {"mlm": 7}, "lr": 1e-3}
     where = dict(step=5, updates=3, phase=1, window=7, offset=11, tokens=99)
     progress = Progress(**where, seconds=1.5, skipped=2, best=0.25, **sums)
-    save_state(tmp_path / "state", model, optimizer, progress, "abc")
+    save_state(tmp_path / "state", model, optimizer, progress, ABC.hash)
     other, fresh = trained(0)
-    assert load_state(tmp_path / "state", other, fresh, "abc") == progress
+    assert load_state(tmp_path / "state", other, fresh, ABC) == progress
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
     assert fresh.state().keys() == optimizer.state().keys()
     assert all(torch.equal(value, fresh.state()[name]) for name, value in optimizer.state().items())
     assert all(int(fresh.adam.state[p]["step"]) == 3 for p in fresh.parameters.values())
-    assert load_state(tmp_path / "none", other, fresh, "abc") is None
+    assert load_state(tmp_path / "none", other, fresh, ABC) is None
 
 
 def test_a_state_before_the_first_update_comes_back_too(tmp_path):
     model, optimizer = trained(0)
-    save_state(tmp_path, model, optimizer, Progress(step=1, skipped=1), "abc")
-    assert load_state(tmp_path, *trained(0), "abc") == Progress(step=1, skipped=1)
+    save_state(tmp_path, model, optimizer, Progress(step=1, skipped=1), ABC.hash)
+    assert load_state(tmp_path, *trained(0), ABC) == Progress(step=1, skipped=1)
 
 
 @pytest.mark.parametrize("kept", [0, 5, 8, 200, -1])
 def test_a_cut_state_is_refused(tmp_path, kept):
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), "abc")
+    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), ABC.hash)
     path = tmp_path / "state.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
     before = [p.clone() for p in model.parameters()]
     with pytest.raises(InputError, match=r"state\.safetensors: not a whole state .*remove the run folder"):
-        load_state(tmp_path, model, optimizer, "abc")
+        load_state(tmp_path, model, optimizer, ABC)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
 def test_another_file_is_not_a_state(tmp_path):
     path = tmp_path / "state.safetensors"
-    for header in (None, {"recipe": "abc"}, {"recipe": "abc", "progress": "{"}, {"progress": json.dumps({"stop": 3})}):
+    for header in (
+        None,
+        {"recipe": ABC.hash},
+        {"recipe": ABC.hash, "progress": "{"},
+        {"progress": json.dumps({"stop": 3})},
+    ):
         safetensors.torch.save_file({"model.x": torch.zeros(2)}, path, header)
         with pytest.raises(InputError, match="not a whole state"):
-            load_state(tmp_path, *trained(0), "abc")
+            load_state(tmp_path, *trained(0), ABC)
 
 
 def test_a_state_of_another_recipe_is_refused(tmp_path):
-    save_state(tmp_path / "state", *trained(), Progress(), "abc")
-    with pytest.raises(InputError, match=r"other settings .*recipe\.toml.*or give another --out"):
-        load_state(tmp_path / "state", *trained(0), "abd")
+    save_state(tmp_path / "state", *trained(), Progress(), ABC.hash)
+    with pytest.raises(InputError, match=r"other settings, data or model\. Rerun the command .*or give another --out"):
+        load_state(tmp_path / "state", *trained(0), identity_of("abd"))
 
 
 def alter(path, **header):
@@ -78,14 +87,50 @@ def alter(path, **header):
     safetensors.torch.save_file(tensors, path, known | header)
 
 
+def test_a_state_of_a_newer_version_is_refused_by_name(tmp_path):
+    save_state(tmp_path, *trained(), Progress(step=3, updates=3), ABC.hash)
+    alter(tmp_path / "state.safetensors", format=str(FORMAT + 1), progress='{"unknown": 1}')
+    newer = (
+        rf"state\.safetensors: written by a newer bertworks \(format {FORMAT + 1}; this version reads up to {FORMAT}\)"
+    )
+    with pytest.raises(NewerVersion, match=newer):
+        load_state(tmp_path, *trained(0), ABC)
+
+
+@pytest.mark.parametrize("other", ["0.0.9", "0.2.0", "1.1.0"])
+def test_an_unfinished_run_continues_under_the_same_minor_version(tmp_path, monkeypatch, other):
+    monkeypatch.setattr("bertworks.training.state.__version__", "0.1.7")
+    save_state(tmp_path, *trained(), Progress(step=3, updates=3), ABC.hash)
+    for same in ("0.1.0", "0.1.8.dev3+g1234567"):
+        monkeypatch.setattr("bertworks.training.state.__version__", same)
+        assert load_state(tmp_path, *trained(0), ABC).step == 3
+    monkeypatch.setattr("bertworks.training.state.__version__", other)
+    refused = rf"an unfinished run of bertworks 0\.1\.7; this is {other}.*Finish it with bertworks 0\.1, or remove"
+    with pytest.raises(InputError, match=refused):
+        load_state(tmp_path, *trained(0), ABC)
+
+
+def test_a_state_without_a_version_is_of_the_first_one(tmp_path, monkeypatch):
+    save_state(tmp_path, *trained(), Progress(step=3, updates=3), ABC.hash)
+    path = tmp_path / "state.safetensors"
+    with safetensors.safe_open(path, "pt") as file:
+        header = {name: file.metadata()[name] for name in ("progress", "recipe")}
+    safetensors.torch.save_file(safetensors.torch.load_file(path), path, header)
+    monkeypatch.setattr("bertworks.training.state.__version__", "0.1.5")
+    assert load_state(tmp_path, *trained(0), ABC).step == 3
+    monkeypatch.setattr("bertworks.training.state.__version__", "0.2.0")
+    with pytest.raises(InputError, match=r"an unfinished run of bertworks 0\.1\.0; this is 0\.2\.0"):
+        load_state(tmp_path, *trained(0), ABC)
+
+
 def test_a_state_of_an_older_version_is_taken(tmp_path):
     """It says nothing of the losses since the last record."""
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), "abc")
+    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), ABC.hash)
     known = ("step", "updates", "phase", "window", "offset", "tokens", "instances", "seconds", "skipped", "best")
     older = {name: vars(Progress(step=3, updates=3))[name] for name in known}
     alter(tmp_path / "state.safetensors", progress=json.dumps(older))
-    assert load_state(tmp_path, *trained(0), "abc") == Progress(step=3, updates=3)
+    assert load_state(tmp_path, *trained(0), ABC) == Progress(step=3, updates=3)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +144,10 @@ def test_a_state_of_an_older_version_is_taken(tmp_path):
 )  # fmt: skip
 def test_a_damaged_header_is_refused(tmp_path, progress):
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), "abc")
+    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), ABC.hash)
     alter(tmp_path / "state.safetensors", progress=progress)
     with pytest.raises(InputError, match=r"state\.safetensors: not a whole state"):
-        load_state(tmp_path, *trained(0), "abc")
+        load_state(tmp_path, *trained(0), ABC)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +160,7 @@ def test_a_damaged_header_is_refused(tmp_path, progress):
 )  # fmt: skip
 def test_a_state_with_other_tensors_is_refused_and_changes_nothing(tmp_path, name, tensor):
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), "abc")
+    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), ABC.hash)
     path = tmp_path / "state.safetensors"
     with safetensors.safe_open(path, "pt") as file:
         header = file.metadata()
@@ -124,6 +169,6 @@ def test_a_state_with_other_tensors_is_refused_and_changes_nothing(tmp_path, nam
     other, fresh = trained(1)
     before = [t.clone() for t in (*other.parameters(), *fresh.state().values())]
     with pytest.raises(InputError, match=rf"state\.safetensors: not a whole state \({name.removeprefix('model.')} is"):
-        load_state(tmp_path, other, fresh, "abc")
+        load_state(tmp_path, other, fresh, ABC)
     after = (*other.parameters(), *fresh.state().values())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))

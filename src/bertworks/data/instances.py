@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import IGNORED
-from ..config import later
+from ..config import added
 from .store import Shard
 
 BLOCK_TOKENS = 1_000_000
@@ -48,7 +48,8 @@ class InstanceConfig:
     short_seq_prob: float = 0.1  # share of passes over a document that aim at a shorter length, in segment pairs
     dupe_factor: int = 10  # different plans and maskings before they repeat; 0: never repeat
     input_format: InputFormat = "segment-pair"  # the paper's, two sentences, or one segment of whole sentences
-    sentence_order: bool = later(False)  # wrong pairs are swapped ones, not random ones; objective "mlm+sop" sets it
+    # wrong pairs are swapped ones, not random ones; objective "mlm+sop" sets it
+    sentence_order: bool = added(False, since=1, before=False)
 
     def __post_init__(self) -> None:
         if self.input_format not in get_args(InputFormat):

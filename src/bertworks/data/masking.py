@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import IGNORED
-from ..config import later
+from ..config import added
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class MaskingConfig:
     mask_share: float = 0.8  # of these, replaced by [MASK]
     random_share: float = 0.1  # of these, replaced by any entry of the vocabulary
     whole_word: bool = False  # choose whole words, never some pieces of one
-    ngrams: int = later(1)  # longest run of pieces, or whole words, chosen at once: n with a chance of 1/n (ALBERT 4.1)
+    # longest run of pieces, or whole words, chosen at once: n with a chance of 1/n (ALBERT 4.1)
+    ngrams: int = added(1, since=1, before=1)
 
     def __post_init__(self) -> None:
         if not 0 < self.masked_lm_prob < 1:

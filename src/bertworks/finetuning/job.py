@@ -4,7 +4,6 @@ The paper's settings are in sections 3.2, 4.1 and A.3; runs themselves are in ru
 """
 
 import functools
-import hashlib
 import json
 import math
 import sys
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from ..checkpoint.folder import find_model, initial_model, load_tokenizer, parts_in, read_config
 from ..checkpoint.weights import weights_checksum
-from ..config import check_seed, from_dict, identity, later
+from ..config import added, check_seed, from_dict, identities
 from ..files import Diverged, InputError, read_json
 from ..model.encoder import build_layer
 from ..model.heads import NO_TOP, Model, build_model
@@ -31,6 +30,7 @@ from ..tasks.kinds import kind_of, with_labels
 from ..tasks.scores import compute_scores
 from ..tokenizer import Tokenizer, unknown_share
 from ..training import machine
+from ..training.identity import RunIdentity
 from ..training.loop import Group, LoopConfig
 from ..training.objectives import Objective, TaughtObjective
 from ..training.optim import OptimConfig
@@ -59,12 +59,14 @@ class FinetuneConfig(Limits):
     frozen: bool = False  # the encoder is left as it is, its vectors are features (section 5.3); all above it learns
     top: TopConfig = NO_TOP  # what stands between encoder and head: other layers than the last, a BiLSTM
     reinit_layers: int = 0  # top layers whose weights begin anew, with the pooler's (Zhang et al., 2021)
-    teacher: str = later("")  # fine-tuned folder whose scores are learned beside the labels (classes and regression)
-    temperature: float = later(2.0)  # of teacher's and student's softmax where the teacher's scores are learned
-    soft_share: float = later(0.5)  # of the loss that is the teacher's, the rest is the labels'
+    # fine-tuned folder whose scores are learned beside the labels (classes and regression)
+    teacher: str = added("", since=1, before="")
+    # of teacher's and student's softmax where the teacher's scores are learned
+    temperature: float = added(2.0, since=1, before=2.0)
+    soft_share: float = added(0.5, since=1, before=0.5)  # of the loss that is the teacher's, the rest is the labels'
     # least number of updates, whatever epochs says; 0: none. Tables of your own have 100, unless epochs or a budget of
     # the loop is given: a few dozen rows would else be seen in a handful of updates, too few to learn from
-    min_steps: int = later(0)
+    min_steps: int = added(0, since=1, before=0)
     seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
 
     def __post_init__(self) -> None:
@@ -196,10 +198,10 @@ class Job:
         share = self.config.soft_share
         return {} if self.taught is None else {"task": 1 - share, "soft": share}
 
-    def fingerprint(self, config: FinetuneConfig) -> str:
-        """Hash of what must not change between the segments of a run."""
-        fixed = identity(replace(config, loop=replace(config.loop, log_every=0, save_every=0)))
-        return hashlib.sha256("\n".join([fixed, *self.start]).encode()).hexdigest()
+    def identity(self, config: FinetuneConfig) -> RunIdentity:
+        """What determines the outcome of a run."""
+        fixed = replace(config, loop=replace(config.loop, log_every=0, save_every=0))
+        return RunIdentity(config, self.start, "\n".join([identities(fixed).get(1, ""), *self.start]))
 
     def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
         """The model to train on, and which of its parts are fresh."""

@@ -1,7 +1,7 @@
 """Fine-tuning: a model folder and a task's rows become a model for it (paper, sections 3.2, 4 and A.3).
 
 The run folder holds recipe.toml (resolved), log.jsonl, model/ and results.json; state/ is there only while a run is
-under way. Typing the same line again resumes; a finished run is left as it is. With several seeds each has a run folder
+under way. Rerunning the command resumes; a finished run is left as it is. With several seeds each has a run folder
 of its own inside, and results.json has means and standard deviations. Whole grids of settings: experiments/sweep.py.
 """
 
@@ -16,16 +16,17 @@ from typing import Any
 
 from ..checkpoint.folder import find_model, save_folder
 from ..config import to_toml
-from ..files import InputError, check_fields, to_json, write_json, write_text
+from ..files import InputError, check_fields, check_version, to_json, write_json, write_text
 from ..model.heads import Model
 from ..model.prepare import compile_layers
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
 from ..tasks.base import Data, Judged, Limits, Task
 from ..training import machine
+from ..training.identity import FORMAT, RECIPE, RunIdentity
 from ..training.loop import Loop
 from ..training.optim import Optimizer
-from ..training.run import ANEW, STATE_FOLDER, opened_run
+from ..training.run import ANEW, STATE_FOLDER, opened_run, write_results
 from ..training.state import resume
 from .job import OWN_TABLE_STEPS, ExampleFeed, FinetuneConfig, Job
 
@@ -90,17 +91,17 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
             f"{out} is not UTF-8; safetensors reads no files in such a folder, so give another --out"
         ) from None
     config = job.config.resolved(len(job.train), seed)
-    recipe = job.fingerprint(config)
-    with opened_run(out, recipe, job.world, keep_state=False) as results:
+    identity = job.identity(config)
+    with opened_run(out, identity, job.world, keep_state=False) as results:
         if results is not None:
             check_fields(results, _finished(job), str(out / RESULTS), ANEW)
             job.say(f"{out} is finished; see {out / RESULTS}")
             return results
         model, fresh = job.start_model(config)
         job.say(opening(job, config))
-        loop = _loop(job, config, model.to(job.world.device), recipe, out)
+        loop = _loop(job, config, model.to(job.world.device), identity, out)
         if not loop.run():
-            job.say(f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
+            job.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
             return None
         return _finish(job, config, loop, model, fresh)
 
@@ -161,12 +162,12 @@ def _finished(job: Job) -> dict[str, Any]:
     return {"metrics": dict.fromkeys(metrics, float), "collapsed": bool, "seconds": float}
 
 
-def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path) -> Loop:
+def _loop(job: Job, config: FinetuneConfig, model: Model, identity: RunIdentity, out: Path) -> Loop:
     """The loop of a run, at the step where an earlier run segment left it."""
     optimizer = Optimizer(model, config.whole_warmup)
-    progress = resume(out / STATE_FOLDER, model, optimizer, recipe, job.world)
+    progress = resume(out / STATE_FOLDER, model, optimizer, identity, job.world)
     if job.world.main:
-        write_text(out / "recipe.toml", to_toml(config))
+        write_text(out / RECIPE, to_toml(config))
     if machine.should_compile(config.loop.compile, job.world.device):
         compile_layers(model.encoder)
     return Loop(
@@ -177,7 +178,7 @@ def _loop(job: Job, config: FinetuneConfig, model: Model, recipe: str, out: Path
         job.world,
         config.loop,
         out,
-        recipe,
+        identity.hash,
         progress,
         evaluate=lambda: job.judge(model).metrics,
         after_step=Forecast(config.loop.steps, progress.step, job.say),
@@ -219,12 +220,14 @@ def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: l
     }
     if job.world.main:
         _write(job, config, results, judged, model, out)
-    job.world.wait()
+    results = write_results(out, results, job.world)
+    if job.world.main:
+        shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
     return results
 
 
 def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
-    """The model folder, the predictions on dev, then results.json."""
+    """The model folder and the predictions on dev."""
     told = {key: value for key, value in results.items() if key not in ("model", "data")}  # paths of this machine
     limits = {f.name: getattr(config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
     stored = {
@@ -242,8 +245,6 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
             write_json(out / name, content)
     if judged.collapsed or judged.flat:
         job.say(f"{out}: {_failure(judged, results['steps'])}")
-    write_json(out / RESULTS, results)
-    shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
 
 
 def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, world: machine.World) -> dict[str, Any]:
@@ -259,10 +260,20 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
         "without_collapsed": {"n": len(sound), **_spread(sound)},
         "seconds": sum(run["seconds"] for run in runs),
     }
+    if world.ask_first(lambda: _is_written(out / RESULTS, results)):
+        return results
     if world.main:
-        write_text(out / "recipe.toml", to_toml(config))
-        write_json(out / "results.json", results)
-    return results
+        write_text(out / RECIPE, to_toml(config))
+    return write_results(out, results, world)
+
+
+def _is_written(path: Path, results: dict[str, Any]) -> bool:
+    """Whether the file has these results already: of runs that an older version finished, too."""
+    if not path.exists():
+        return False
+    found = read_results(path, {}, ANEW)
+    check_version(found.pop("format", 1), range(1, FORMAT + 1), str(path), ANEW)
+    return bool(to_json(found) == to_json(results))
 
 
 def _spread(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ from typing import Literal, get_args, get_origin
 import torch
 from torch.nn import functional as F
 
-from ..config import later
+from ..config import added
 
 ACTIVATIONS = {
     "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
@@ -57,17 +57,27 @@ class ModelConfig:
     position_embedding_type: str = "learned"  # learned (BERT), sinusoidal (Vaswani et al. 2017), or rotary: no table
     direction: str = "both"  # what a token sees: both sides; left or right of itself; pair: one encoder for each
     layer_type: str = "attention"  # attention, or recurrent layers (lstm, gru) to compare
-    family: Literal["bert", "roberta", "albert", "distilbert"] = later("bert")  # its folder's names, its sequence head
-    embedding_size: int = later(0)  # width E of the embedding tables, which a matrix brings to D (ALBERT: 128); 0: D
-    position_offset: int = later(0)  # unused rows of the position table before the first token's (RoBERTa: 2)
-    shared_layers: Literal["none", "all", "attention", "ffn"] = later("none")  # what layers share (ALBERT: all)
-    norm: Literal["post", "pre"] = later("post")  # LayerNorm after each sub-layer, or before it and once at the end
-    feed_forward: Literal["dense", "geglu"] = later("dense")  # geglu: the activation of one half times another half
-    rope_theta: float = later(10000.0)  # base of rotary positions' wavelengths
-    attention_window: int = later(0)  # tokens that a local layer sees on each side of a token; 0: every layer sees all
-    global_every: int = later(3)  # with a window: every so many layers, beginning with the first, one sees all
-    classifier_dropout: float | None = later(None)  # before the last matrix of a classifier; none: hidden_dropout_prob
-    tie_word_embeddings: bool = later(True)  # the decoder of the masked-LM head is the word embedding table
+    # its folder's names, its sequence head
+    family: Literal["bert", "roberta", "albert", "distilbert"] = added("bert", since=1, before="bert")
+    # width E of the embedding tables, which a matrix brings to D (ALBERT: 128); 0: D
+    embedding_size: int = added(0, since=1, before=0)
+    # unused rows of the position table before the first token's (RoBERTa: 2)
+    position_offset: int = added(0, since=1, before=0)
+    # what layers share (ALBERT: all)
+    shared_layers: Literal["none", "all", "attention", "ffn"] = added("none", since=1, before="none")
+    # LayerNorm after each sub-layer, or before it and once at the end
+    norm: Literal["post", "pre"] = added("post", since=1, before="post")
+    # geglu: the activation of one half times another half
+    feed_forward: Literal["dense", "geglu"] = added("dense", since=1, before="dense")
+    rope_theta: float = added(10000.0, since=1, before=10000.0)  # base of rotary positions' wavelengths
+    # tokens that a local layer sees on each side of a token; 0: every layer sees all
+    attention_window: int = added(0, since=1, before=0)
+    # with a window: every so many layers, beginning with the first, one sees all
+    global_every: int = added(3, since=1, before=3)
+    # before the last matrix of a classifier; none: hidden_dropout_prob
+    classifier_dropout: float | None = added(None, since=1, before=None)
+    # the decoder of the masked-LM head is the word embedding table
+    tie_word_embeddings: bool = added(True, since=1, before=True)
 
     def __post_init__(self) -> None:
         known = {"direction": DIRECTIONS, "layer_type": LAYERS, "position_embedding_type": POSITIONS}

@@ -35,7 +35,7 @@ from ..training.loop import LoopConfig, autocast, evaluate
 from ..training.objectives import DistillationObjective, PretrainingObjective
 from ..training.optim import OptimConfig
 from ..training.run import is_finished, opened_run
-from .run import Phase, PretrainConfig, Run, fingerprint, finish, left_alone, prepare, summary, train
+from .run import Phase, PretrainConfig, Run, finish, left_alone, prepare, run_identity, summary, train
 
 METRICS = ("soft_loss", "mlm_loss", "mlm_accuracy", "cosine_loss")  # of an evaluation
 
@@ -186,13 +186,13 @@ def distill(
     store.check_unknown()
     known.check(store)
     pretraining = config.pretraining(known.student)
-    recipe = fingerprint(config, store.fingerprint, known.fingerprint())
+    identity = run_identity(config, store.fingerprint, known.fingerprint())
     if config.from_teacher:
         student = start_student(known.model, known.student, known.layers)
     else:
         student = build_model(known.student, ("mlm",), seed=config.loop.seed)
-    with machine.joined_world() as world, opened_run(out, recipe, world) as results:
-        run = Run(pretraining, store, known.tokenizer, out, world, recipe, quiet)
+    with machine.joined_world() as world, opened_run(out, identity, world) as results:
+        run = Run(pretraining, store, known.tokenizer, out, world, identity, quiet)
         if results is not None:
             return left_alone(run, results)
         asked = known.asked(config.loop, world.device)

@@ -1,11 +1,10 @@
 """Pre-training: a store and a recipe become a model folder (paper 3.1, A.2; its comparators, 5.1).
 
 The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result), snapshots/ (models of
-earlier steps, if asked for) and results.json. Typing the same line again resumes; a finished run is left as it is.
+earlier steps, if asked for) and results.json. Rerunning the command resumes; a finished run is left as it is.
 """
 
 import dataclasses
-import hashlib
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +14,12 @@ import torch
 
 from ..checkpoint.folder import find_model, initial_model, is_padded, read_config, save_folder
 from ..checkpoint.weights import weights_checksum
-from ..config import check_least, identity, to_toml
+from ..config import check_least, identities, to_toml
 from ..data.batches import PretrainingData, Vocabulary
 from ..data.instances import InstanceConfig, Position
 from ..data.masking import MaskingConfig
 from ..data.store import Store
-from ..files import InputError, write_json, write_text
+from ..files import InputError, write_text
 from ..model.config import ModelConfig
 from ..model.heads import HeadName, Model, build_model
 from ..model.prepare import compile_layers
@@ -28,10 +27,11 @@ from ..reporting.log import duration
 from ..reporting.run_files import RESULTS
 from ..tokenizer import Tokenizer
 from ..training import machine
+from ..training.identity import RECIPE, RunIdentity
 from ..training.loop import Group, Loop, LoopConfig, evaluate
 from ..training.objectives import LanguageModelObjective, Objective, PairName, PretrainingObjective
 from ..training.optim import OptimConfig, Optimizer
-from ..training.run import STATE_FOLDER, is_finished, opened_run
+from ..training.run import STATE_FOLDER, is_finished, opened_run, write_results
 from ..training.state import Progress, resume
 
 
@@ -128,16 +128,17 @@ class PretrainConfig:
         instances = dataclasses.replace(self.instances, sentence_order=self.pair == "sop")
         return PretrainingData(store, split, vocabulary, length, instances, None if lm else masking, seed)
 
-    def fingerprint(self, store: Store, init: Path | None = None) -> str:
-        """Hash of what must not change between the segments of a run: settings, store, weights to continue from."""
+    def identity(self, store: Store, init: Path | None = None) -> RunIdentity:
+        """What determines the outcome of a run: settings, store, weights to continue from."""
         begun = () if init is None else (weights_checksum(find_model(init)),)
-        return fingerprint(dataclasses.replace(self, snapshots=()), store.fingerprint, *begun)
+        return run_identity(self, store.fingerprint, *begun)
 
 
-def fingerprint(config: Any, *read: str) -> str:
-    """Hash of a recipe, but for the rhythm of its `loop`, and of what the run reads."""
+def run_identity(config: Any, *reads: str) -> RunIdentity:
+    """The identity of a run with this recipe, which reads what has these checksums."""
     rhythm = dataclasses.replace(config.loop, log_every=0, eval_every=0, save_every=0)
-    return hashlib.sha256("".join([identity(dataclasses.replace(config, loop=rhythm)), *read]).encode()).hexdigest()
+    fixed = dataclasses.replace(config, loop=rhythm, **({"snapshots": ()} if hasattr(config, "snapshots") else {}))
+    return RunIdentity(config, reads, "".join([identities(fixed).get(1, ""), *reads]))
 
 
 class PretrainingFeed:
@@ -205,9 +206,9 @@ def pretrain(
         )
     if init is None or config.model.family == "roberta":  # what others trained may name another one
         check_padding(config.model, tokenizer.pad_id)
-    recipe = config.fingerprint(store, init)
-    with machine.joined_world() as world, opened_run(out, recipe, world) as results:
-        run = Run(config, store, tokenizer, out, world, recipe, quiet)
+    identity = config.identity(store, init)
+    with machine.joined_world() as world, opened_run(out, identity, world) as results:
+        run = Run(config, store, tokenizer, out, world, identity, quiet)
         if results is not None:
             return left_alone(run, results)
         loop = prepare(run, start_model(config, init), config.predicts)
@@ -238,7 +239,7 @@ class Run:
     tokenizer: Tokenizer
     out: Path
     world: machine.World
-    recipe: str  # hash of what must not change between the segments of a run
+    identity: RunIdentity
     quiet: bool = False
 
 
@@ -250,9 +251,9 @@ def prepare(run: Run, model: Model, objective: Objective, resolved: Any = None) 
     config, world, out = run.config, run.world, run.out
     optimizer = Optimizer(model.to(world.device), config.optim)
     world.agree(corpus=run.store.fingerprint)
-    progress = resume(out / STATE_FOLDER, model, optimizer, run.recipe, world)
+    progress = resume(out / STATE_FOLDER, model, optimizer, run.identity, world)
     if world.main:
-        write_text(out / "recipe.toml", to_toml(config if resolved is None else resolved))
+        write_text(out / RECIPE, to_toml(config if resolved is None else resolved))
     if machine.should_compile(config.loop.compile, world.device):
         compile_layers(model.encoder)
     vocabulary = Vocabulary.of(run.tokenizer)
@@ -280,7 +281,7 @@ def prepare(run: Run, model: Model, objective: Objective, resolved: Any = None) 
         world,
         config.loop,
         out,
-        run.recipe,
+        run.identity.hash,
         progress,
         evaluate=judge,
         after_step=keep,
@@ -304,7 +305,7 @@ def train(run: Run, loop: Loop) -> bool:
             print(line, file=sys.stderr)
     ended = loop.run()
     if not ended:
-        _say(run, f"stopped at step {loop.progress.step:,}, saved; type the same line again to go on")
+        _say(run, f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
     return ended
 
 
@@ -372,9 +373,7 @@ def finish(run: Run, loop: Loop, results: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(loop.model, Model)
     if run.world.main:
         save_folder(run.out / "model", loop.model, run.tokenizer, results, None)
-        write_json(run.out / RESULTS, results)
-    run.world.wait()
-    return results
+    return write_results(run.out, results, run.world)
 
 
 def _say(run: Run, text: str) -> None:

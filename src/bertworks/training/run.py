@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, NotWritten, held, remove_temporaries
+from ..files import InputError, NotWritten, check_version, held, remove_temporaries, write_json
 from ..reporting.run_files import RESULTS, read_results
+from .identity import FORMAT, RunIdentity
 from .machine import World
 
 LOCK = ".lock"
@@ -19,22 +20,23 @@ ANEW = "restore the file, or remove the folder to run it again"
 
 
 @contextlib.contextmanager
-def opened_run(out: Path, recipe: str, world: World, keep_state: bool = True) -> Iterator[dict[str, Any] | None]:
+def opened_run(
+    out: Path, identity: RunIdentity, world: World, keep_state: bool = True
+) -> Iterator[dict[str, Any] | None]:
     """Make the run folder `out`, or open it, and lock it until the block ends. Gives the results of a finished run.
 
-    recipe: hash of all that determines the results. keep_state: whether a finished run keeps its state/. The processes
-    of one job share the first one's lock. Raises InputError if another job uses the folder, or if the folder has a
-    finished run with another recipe.
+    keep_state: whether a finished run keeps its state/. The processes of one job share the first one's lock. Raises
+    InputError if another job uses the folder, or if the folder has another finished run.
     """
-    world.agree(recipe=recipe)
+    world.agree(recipe=identity.hash)
     with contextlib.ExitStack() as lock:
 
         def look() -> dict[str, Any] | None:
-            results = finished(out, recipe)
+            results = finished(out, identity)
             if results is None:
                 lock.enter_context(locked(out))
                 remove_temporaries(out / STATE_FOLDER)
-                results = finished(out, recipe)  # another job may have ended between the first look and the lock
+                results = finished(out, identity)  # another job may have ended between the first look and the lock
             remove_temporaries(out)
             if results is not None and not keep_state:  # its process was killed before it could do so
                 shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
@@ -48,13 +50,27 @@ def is_finished(out: Path) -> bool:
     return (out / RESULTS).exists()
 
 
-def finished(out: Path, recipe: str) -> dict[str, Any] | None:
-    """The results of the finished run in `out`; None if it is not finished. Raises InputError for another recipe's."""
+def finished(out: Path, identity: RunIdentity) -> dict[str, Any] | None:
+    """The results of the finished run in `out`; None if it is not finished. Raises InputError for another run's."""
     if not is_finished(out):
         return None
     results: dict[str, Any] = read_results(out / RESULTS, {"recipe?": str}, ANEW)
-    if results.get("recipe") != recipe:
-        raise InputError(f"{out} is a finished run with other settings, data or model; give another --out")
+    check_version(results.get("format", 1), range(1, FORMAT + 1), str(out / RESULTS), ANEW)
+    if results.get("recipe") not in identity.hashes:
+        found = identity.difference(out)
+        raise InputError(
+            f"{out} is a finished run with other settings, data or model. {f'{found}. ' if found else ''}"
+            "Give another --out"
+        )
+    return results
+
+
+def write_results(out: Path, results: dict[str, Any], world: World) -> dict[str, Any]:
+    """Write results.json, which marks the run as finished, and return its content. The other processes wait."""
+    results = {"format": FORMAT, **results}
+    if world.main:
+        write_json(out / RESULTS, results)
+    world.wait()
     return results
 
 

@@ -15,11 +15,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..files import InputError, NotWritten, atomic_write, parse_json, shorten
+from .. import __version__
+from ..files import InputError, NotWritten, atomic_write, check_version, parse_json, shorten
+from .identity import FORMAT, RunIdentity
 from .machine import World
 from .optim import Optimizer
 
 STATE = "state.safetensors"
+BEFORE_VERSIONS = "0.1.0"  # of bertworks, which wrote the states without a version
 
 
 @dataclass
@@ -65,25 +68,27 @@ def _is_number(value: Any) -> bool:
 
 
 def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, recipe: str) -> None:
-    """Write the state atomically; `recipe` is a hash of what must not change between run segments."""
+    """Write the state atomically; `recipe` is the run's hash (identity.py)."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()} | optimizer.state()
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     folder.mkdir(parents=True, exist_ok=True)
     header = {"progress": json.dumps(asdict(progress)), "recipe": recipe}
+    header |= {"format": str(FORMAT), "bertworks": __version__}
     try:
         with atomic_write(folder / STATE) as file:
             file.write(save(plain, header))
     except OSError as error:
         raise NotWritten(
             f"{folder / STATE}: could not be written ({error.strerror}); the state before it is whole. "
-            "Make room and type the same line again to go on from there"
+            "Make room and rerun the command to resume"
         ) from None
 
 
-def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, recipe: str) -> Progress | None:
+def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity) -> Progress | None:
     """Put a saved state back into model and optimizer; None if there is none yet.
 
-    Raises InputError if the file is damaged or belongs to a run with other settings; then nothing is changed.
+    Raises InputError if the file is damaged, belongs to another run, or was written by a version of bertworks whose
+    runs this one does not continue; then nothing is changed.
     """
     path = folder / STATE
     if not path.exists():
@@ -92,13 +97,19 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, recipe: str
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        progress, written = Progress.parse(header["progress"]), header["recipe"]
-    except (SafetensorError, InputError, KeyError, TypeError, ValueError, OSError) as error:
+        version, recorded = int(header.get("format", 1)), header["recipe"]
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise damaged(path, error) from None
-    if written != recipe:
+    _check_versions(path, version, header.get("bertworks", BEFORE_VERSIONS))
+    try:
+        progress = Progress.parse(header["progress"])
+    except (InputError, KeyError, TypeError, ValueError) as error:
+        raise damaged(path, error) from None
+    if recorded not in identity.hashes:
+        found = identity.difference(folder.parent)
         raise InputError(
-            f"{path} belongs to a run with other settings (see {folder.parent / 'recipe.toml'}). "
-            "Type the line with which it began to resume it, or give another --out"
+            f"{path} belongs to a run with other settings, data or model. {f'{found}. ' if found else ''}"
+            "Rerun the command that began it to resume it, or give another --out"
         )
     weights = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     moments = {n: t for n, t in tensors.items() if not n.startswith("model.")}
@@ -108,6 +119,17 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, recipe: str
         optimizer.load(moments, progress.updates)
     model.load_state_dict(weights)
     return progress
+
+
+def _check_versions(path: Path, version: int, writer: str) -> None:
+    """Raises InputError for a state that this bertworks does not continue: docs/reliability.md has the policy."""
+    check_version(version, range(1, FORMAT + 1), str(path), "remove the run folder to start again")
+    if writer.split(".")[:2] != __version__.split(".")[:2]:
+        raise InputError(
+            f"{path}: an unfinished run of bertworks {writer}; this is {__version__}, and an unfinished run continues "
+            f"under the same minor version only. Finish it with bertworks {'.'.join(writer.split('.')[:2])}, or remove "
+            "the run folder to start again"
+        )
 
 
 def damaged(path: Path, why: object) -> InputError:
@@ -124,13 +146,13 @@ def check_tensors(path: Path, found: Mapping[str, Tensor], expected: Mapping[str
             raise damaged(path, f"{name} is {tensor.dtype} of shape {list(tensor.shape)}")
 
 
-def resume(folder: Path, model: nn.Module, optimizer: Optimizer, recipe: str, world: World) -> Progress:
-    """Go on from the state in `folder`, or begin. The first process reads it; all get what it has read.
+def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity, world: World) -> Progress:
+    """Continue from the state in `folder`, or begin. The first process reads it; all get what it has read.
 
     So the processes need no common disk. Raises InputError like `load_state`, and if their recipes differ.
     """
-    world.agree(recipe=recipe)
-    progress = world.ask_first(lambda: load_state(folder, model, optimizer, recipe))
+    world.agree(recipe=identity.hash)
+    progress = world.ask_first(lambda: load_state(folder, model, optimizer, identity))
     if progress is None:
         return Progress()
     if progress.updates and not world.main:

@@ -1,0 +1,82 @@
+"""Which run a folder belongs to: the recipe and all that the run reads decide, and nothing else.
+
+A run that is started again, by any later version of bertworks, is recognised by the hash in its results.json or its
+state. Where it is not, the recipe.toml beside it shows which field differs.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..config import differences, identities, load_resolved
+from ..files import InputError, NewerVersion
+
+RECIPE = "recipe.toml"
+FORMAT = 2  # of run folders and states; 1: those without a number
+_SHOWN = 3  # differing fields that a message has
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """What determines the outcome of a run."""
+
+    recipe: Any  # resolved: a dataclass, with or without a `loop`
+    reads: tuple[str, ...] = ()  # checksums and names of all that the run reads
+    before_schemas: str = ""  # the text that was hashed before recipes had a schema number; "": there was none
+
+    @property
+    def hash(self) -> str:
+        """The hash that is recorded in results.json and state, and that names a study's cell."""
+        return self.hashes[0]
+
+    @cached_property
+    def hashes(self) -> tuple[str, ...]:
+        """The hash, then those under which older versions of bertworks recorded the same run."""
+        texts = identities(without_rhythm(self.recipe))
+        found = ["\n".join([text, *self.reads]) for schema, text in texts.items() if schema > 1]
+        if self.before_schemas and 1 in texts:
+            found.append(self.before_schemas)
+        return tuple(hashlib.sha256(text.encode()).hexdigest() for text in found)
+
+    def difference(self, run: Path) -> str:
+        """In which fields the recipe of a run folder differs, as a sentence; "" if its recipe.toml cannot be read.
+
+        Raises NewerVersion if a newer bertworks wrote it.
+        """
+        path = run / RECIPE
+        try:
+            found = load_resolved(path, type(self.recipe))
+        except NewerVersion:
+            raise
+        except InputError:
+            return ""
+        unlike = differences(without_rhythm(found), without_rhythm(self.recipe))
+        if not unlike:
+            return f"The settings in {path} are the same; data or model differ"
+        shown = [f"{key} = {_shown(old)} (expected {_shown(new)})" for key, old, new in unlike[:_SHOWN]]
+        more = f" and {len(unlike) - _SHOWN} more fields that differ" if len(unlike) > _SHOWN else ""
+        return f"Found {', '.join(shown)}{more} in {path}"
+
+
+def without_rhythm(recipe: T) -> T:
+    """The recipe without what does not change the outcome: how often a run logs, saves, keeps snapshots and evaluates.
+
+    Evaluations do change it where the best weights are kept.
+    """
+    settings: Any = recipe
+    if hasattr(settings, "loop"):
+        evaluated = settings.loop.eval_every if settings.loop.keep_best else 0
+        settings = replace(settings, loop=replace(settings.loop, log_every=0, save_every=0, eval_every=evaluated))
+    unchanged: T = replace(settings, snapshots=()) if hasattr(settings, "snapshots") else settings
+    return unchanged
+
+
+def _shown(value: Any) -> str:
+    """A value as a recipe has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "nothing" if value is None else repr(value)

@@ -7,6 +7,7 @@ import safetensors
 import safetensors.torch
 import torch
 
+from bertworks import __version__
 from bertworks.files import InputError, NewerVersion
 from bertworks.training.identity import FORMAT
 from bertworks.training.optim import OptimConfig, Optimizer
@@ -62,12 +63,8 @@ def test_a_cut_state_is_refused(tmp_path, kept):
 
 def test_another_file_is_not_a_state(tmp_path):
     path = tmp_path / "state.safetensors"
-    for header in (
-        None,
-        {"recipe": ABC.hash},
-        {"recipe": ABC.hash, "progress": "{"},
-        {"progress": json.dumps({"stop": 3})},
-    ):
+    known = {"recipe": ABC.hash, "bertworks": __version__}
+    for header in (None, known, known | {"progress": "{"}, known | {"format": "x"}, {"progress": '{"stop": 3}'}):
         safetensors.torch.save_file({"model.x": torch.zeros(2)}, path, header)
         with pytest.raises(InputError, match="not a whole state"):
             load_state(tmp_path, *trained(0), ABC)

@@ -17,7 +17,7 @@ import safetensors.torch
 from scipy import stats
 
 from bertworks.cli import main
-from bertworks.config import RECIPES, identity
+from bertworks.config import RECIPES, SCHEMA, identities
 from bertworks.experiments import engine, report
 from bertworks.experiments import figures as pictures
 from bertworks.experiments import study as running
@@ -28,7 +28,6 @@ from bertworks.experiments.cells import (
     results_of,
     study_cell,
     user_model,
-    without_intervals,
 )
 from bertworks.experiments.engine import Grid, refuse_torchrun
 from bertworks.experiments.plan import Planner, StudyInputs, make_plan
@@ -40,6 +39,7 @@ from bertworks.finetuning.job import FinetuneConfig
 from bertworks.model.config import ModelConfig
 from bertworks.pretraining.run import PretrainConfig
 from bertworks.training import machine
+from bertworks.training.identity import without_intervals
 from conftest import WORDS
 from support.tiny_task import tiny_folder
 
@@ -573,7 +573,7 @@ def test_a_name_has_every_setting():
     """Also those at their defaults: a default that changes later must not resume the wrong run."""
     config, explicit = PretrainConfig(), PretrainConfig(model=ModelConfig(hidden_size=768))
     assert Pretraining(config, "c").key == Pretraining(explicit, "c").key != Pretraining(config, "d").key
-    assert "masked_lm_prob = 0.15" in identity(without_intervals(config))
+    assert "masked_lm_prob = 0.15" in identities(without_intervals(config))[SCHEMA]
 
 
 def test_a_cell_of_the_first_version_is_found_by_its_name(tmp_path):

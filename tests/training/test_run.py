@@ -108,7 +108,7 @@ class Recipe:
     snapshots: tuple[int, ...] = ()
 
 
-def test_rhythm_does_not_change_what_a_run_is():
+def test_intervals_do_not_change_what_a_run_is():
     plain, best = Recipe(), Recipe(LoopConfig(keep_best="loss"))
     assert hash_of(Recipe(LoopConfig(log_every=1, save_every=1, eval_every=1), snapshots=(3,))) == hash_of(plain)
     assert hash_of(Recipe(LoopConfig(keep_best="loss", log_every=1))) == hash_of(best)

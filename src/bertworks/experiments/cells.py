@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..checkpoint.weights import weight_files
-from ..config import from_dict, identity, to_toml
+from ..config import from_dict, to_toml
 from ..files import InputError, checksum, write_json
 from ..finetuning.job import FinetuneConfig
 from ..pretraining.run import Phase, PretrainConfig
 from ..reporting.run_files import METRICS, read_results
 from ..tasks.base import Task
+from ..training.identity import RunIdentity, without_intervals
 from .engine import Cell, Grid
 from .recipe import Column
 
@@ -78,7 +79,7 @@ class Pretraining:
 
     @cached_property
     def key(self) -> str:
-        return _hash(identity(without_intervals(self.config)), self.corpus)
+        return RunIdentity(self.config, (self.corpus,)).hash
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class Finetuning:
 
     @cached_property
     def key(self) -> str:
-        task = identity(replace(self.task, defaults={}))  # which are in the recipe
-        return _hash(self.start.key, task, *self._rows, identity(without_intervals(self.config)))
+        task = replace(self.task, defaults={})  # which are in the recipe
+        return RunIdentity(self.config, (self.start.key, *map(str, self._rows)), (task,)).hash
 
     @property
     def _rows(self) -> list[Any]:
@@ -138,13 +139,6 @@ def user_model(folder: Path) -> InitialModel:
     """A model folder of the user, identified by its bytes."""
     files = [folder / "config.json", *weight_files(folder), folder / "tokenizer.json"]
     return InitialModel(folder=folder.resolve(), checksum=_hash(*(checksum(file) for file in files if file.exists())))
-
-
-def without_intervals(config: Any) -> Any:
-    """The recipe with fixed intervals of logging, saving and evaluation: like snapshots, they change no outcome."""
-    evaluated = config.loop.eval_every if config.loop.keep_best else 0
-    config = replace(config, loop=replace(config.loop, log_every=1, save_every=0, eval_every=evaluated))
-    return replace(config, snapshots=()) if isinstance(config, PretrainConfig) else config
 
 
 def _hash(*parts: Any) -> str:
@@ -182,11 +176,16 @@ def older_key(work: StudyWork) -> str:
     `check_older` compares their whole recipe, since the defaults may have changed.
     """
     if isinstance(work, Pretraining):
-        return _hash(_differences(without_intervals(work.config), PretrainConfig()), work.corpus)
+        return _hash(_differences(_intervals_of_that_time(work.config), PretrainConfig()), work.corpus)
     if isinstance(work, Concatenation):
         return _hash(_older_model_key(work.left), _older_model_key(work.right))
-    task, settings = Task(work.task.name), _differences(without_intervals(work.config), FinetuneConfig())
+    task, settings = Task(work.task.name), _differences(_intervals_of_that_time(work.config), FinetuneConfig())
     return _hash(_older_model_key(work.start), _differences(work.task, task), work.task.name, work._rows, settings)
+
+
+def _intervals_of_that_time(config: Any) -> Any:
+    config = without_intervals(config)
+    return replace(config, loop=replace(config.loop, log_every=1))
 
 
 def _older_model_key(model: InitialModel) -> str:

@@ -201,7 +201,7 @@ class Job:
     def identity(self, config: FinetuneConfig) -> RunIdentity:
         """What determines the outcome of a run."""
         fixed = replace(config, loop=replace(config.loop, log_every=0, save_every=0))
-        return RunIdentity(config, self.start, "\n".join([identities(fixed).get(1, ""), *self.start]))
+        return RunIdentity(config, self.start, before_schemas="\n".join([identities(fixed).get(1, ""), *self.start]))
 
     def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
         """The model to train on, and which of its parts are fresh."""

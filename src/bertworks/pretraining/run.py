@@ -138,7 +138,7 @@ def run_identity(config: Any, *reads: str) -> RunIdentity:
     """The identity of a run with this recipe, which reads what has these checksums."""
     rhythm = dataclasses.replace(config.loop, log_every=0, eval_every=0, save_every=0)
     fixed = dataclasses.replace(config, loop=rhythm, **({"snapshots": ()} if hasattr(config, "snapshots") else {}))
-    return RunIdentity(config, reads, "".join([identities(fixed).get(1, ""), *reads]))
+    return RunIdentity(config, reads, before_schemas="".join([identities(fixed).get(1, ""), *reads]))
 
 
 class PretrainingFeed:

@@ -26,6 +26,7 @@ class RunIdentity:
 
     recipe: Any  # resolved: a dataclass, with or without a `loop`
     reads: tuple[str, ...] = ()  # checksums and names of all that the run reads
+    settings: tuple[Any, ...] = ()  # further dataclasses that determine it, whose fields may be `added` too
     before_schemas: str = ""  # the text that was hashed before recipes had a schema number; "": there was none
 
     @property
@@ -36,9 +37,10 @@ class RunIdentity:
     @cached_property
     def hashes(self) -> tuple[str, ...]:
         """The hash, then those under which older versions of bertworks recorded the same run."""
-        texts = identities(without_rhythm(self.recipe))
-        found = ["\n".join([text, *self.reads]) for schema, text in texts.items() if schema > 1]
-        if self.before_schemas and 1 in texts:
+        texts = [identities(one) for one in (without_intervals(self.recipe), *self.settings)]
+        schemas = [schema for schema in texts[0] if all(schema in known for known in texts)]
+        found = ["\n".join([*(known[n] for known in texts), *self.reads]) for n in schemas if n > 1]
+        if self.before_schemas and 1 in schemas:
             found.append(self.before_schemas)
         return tuple(hashlib.sha256(text.encode()).hexdigest() for text in found)
 
@@ -54,7 +56,7 @@ class RunIdentity:
             raise
         except InputError:
             return ""
-        unlike = differences(without_rhythm(found), without_rhythm(self.recipe))
+        unlike = differences(without_intervals(found), without_intervals(self.recipe))
         if not unlike:
             return f"The settings in {path} are the same; data or model differ"
         shown = [f"{key} = {_shown(old)} (expected {_shown(new)})" for key, old, new in unlike[:_SHOWN]]
@@ -62,7 +64,7 @@ class RunIdentity:
         return f"Found {', '.join(shown)}{more} in {path}"
 
 
-def without_rhythm(recipe: T) -> T:
+def without_intervals(recipe: T) -> T:
     """The recipe without what does not change the outcome: how often a run logs, saves, keeps snapshots and evaluates.
 
     Evaluations do change it where the best weights are kept.

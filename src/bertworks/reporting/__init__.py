@@ -1,0 +1,16 @@
+"""What runs report: their files, logs, progress, tables and pictures. Nothing here knows models or data.
+
+run_files.py   results.json, log.jsonl and other files of runs, checked when read; the commit of the code
+log.py         the log of a run, written and shown
+progress.py    progress of long jobs
+tables.py      tables of results, on a terminal or as Markdown
+figures.py     curves of runs (imports matplotlib)
+fonts.py       fonts for every script in pictures
+"""
+
+from .log import Reporter, duration
+from .progress import Progress
+from .run_files import commit, read_log, read_results
+from .tables import ResultTable, points
+
+__all__ = ["Progress", "Reporter", "ResultTable", "commit", "duration", "points", "read_log", "read_results"]

@@ -1,7 +1,7 @@
 """Plots of runs, from their folders alone (log.jsonl, results.json).
 
-Loss curves in the first row, accuracies and other metrics in the second, any number of runs on one axis. What is seen
-in training is thin, what is held out thick. Colours: Okabe and Ito, which colour-blind people can tell apart.
+The first row has loss curves, the second accuracies and other metrics; any number of runs share an axis. Training is
+thin, held-out data thick. The colours are Okabe and Ito's, which colour-blind people can tell apart.
 """
 
 import itertools
@@ -45,7 +45,7 @@ NAMES = {
     "f1": "F1",
     "macro_f1": "macro F1",
 }
-WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # which a model that is blind to context brings to the entropy
+WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # a model without context reaches the unigram entropy
 AXES = {"step": "step", "tokens": "training tokens", "seconds": "minutes of training"}
 NO_METRIC = {
     "kind",
@@ -63,7 +63,7 @@ NO_METRIC |= {"skipped"}
 
 
 class Run(NamedTuple):
-    """A run as its folder has it."""
+    """The log and results of a run folder."""
 
     name: str
     train: list[dict[str, Any]]
@@ -179,14 +179,14 @@ def _draw(axes: Axes, runs: list[Run], metric: str, x: X) -> None:
 
 
 def _whole(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without a last record of a few steps (fewer than half of the usual), whose means are mostly noise."""
+    """The records without a last one of few steps (fewer than half the usual): its means are mostly noise."""
     distances = np.diff([0, *(record["step"] for record in records)])
     short = len(records) > 1 and distances[-1] < np.median(distances[:-1]) / 2
     return records[:-1] if short else records
 
 
 def _positions(run: Run, x: X) -> Callable[[dict[str, Any]], float]:
-    """Where a record lies on the axis; held-out records say their step only, their tokens follow from training's."""
+    """A function from a record to its x. Held-out records have only a step; tokens and seconds are interpolated."""
     steps = [0.0, *(float(r["step"]) for r in run.train)]
     values = [0.0, *(float(r.get(x, math.nan)) for r in run.train)]
     scale = 60.0 if x == "seconds" else 1.0
@@ -194,7 +194,7 @@ def _positions(run: Run, x: X) -> Callable[[dict[str, Any]], float]:
 
 
 def _levels(runs: list[Run], metric: str) -> list[tuple[float, str]]:
-    """What a model reaches that has learned nothing of the kind: equal levels once."""
+    """Levels of models without context or without input (unigram entropy, majority class); equal ones once."""
     levels: dict[float, str] = {}
     for run in runs:
         metrics, majority = run.results.get("metrics", {}), run.results.get("majority")

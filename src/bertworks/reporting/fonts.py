@@ -1,7 +1,7 @@
-"""Letters in pictures: fonts for every script that is installed, and texts that are drawn as they are written.
+"""Fonts of pictures: every letter is drawn in an installed font that has it, and every text literally.
 
-matplotlib draws a box for a letter that its font lacks, though another installed font has it, and takes what stands
-between two dollar signs for a formula. Names of runs, words and labels are neither.
+matplotlib draws a box for a letter that its font lacks, even if another installed font has it, and reads text between
+two dollar signs as a formula. Names of runs, words and labels need neither.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ PLACEHOLDERS = "Last Resort"  # a font that has a box for every letter
 
 @contextlib.contextmanager
 def plain_texts(figure: Figure) -> Iterator[None]:
-    """Draw inside the block: every text as it is written, each letter in a font that has it, and no warnings."""
+    """Inside the block a figure draws texts literally, each letter in a font that has it, without warnings."""
     texts: list[Text] = figure.findobj(Text)  # type: ignore[assignment]
     families = ["sans-serif", *fallbacks(frozenset("".join(text.get_text() for text in texts)))]
     for text in texts:
@@ -51,7 +51,7 @@ def plain_texts(figure: Figure) -> Iterator[None]:
 
 
 def fallbacks(letters: frozenset[str]) -> list[str]:
-    """Names of installed fonts that have what matplotlib's own font lacks of these letters; [] if it lacks none."""
+    """Names of installed fonts for the letters that matplotlib's own font lacks; [] if it lacks none."""
     missing = {ord(letter) for letter in letters if letter.isprintable()} - _letters(_default())
     chosen = []
     for name, path in _candidates() if missing else ():
@@ -64,7 +64,7 @@ def fallbacks(letters: frozenset[str]) -> list[str]:
 
 
 def text_width(text: str) -> int:
-    """Columns that a text takes, about: letters of East Asia are twice as wide as Latin ones."""
+    """Width of a text in columns, roughly: East Asian letters are twice as wide as Latin ones."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 

@@ -1,4 +1,4 @@
-"""What a run says: a bar with rate and time left on a terminal, plain lines elsewhere, and log.jsonl."""
+"""The log of a run: log.jsonl, and on the screen a bar with rate and time left, or plain lines where there is no terminal."""
 
 import sys
 from pathlib import Path
@@ -12,10 +12,10 @@ from .run_files import LOG, read_log
 
 
 class Reporter:
-    """Writes records to the run's log and shows them. `quiet`: write only. Only the `main` process does either.
+    """Writes records to the run's log and shows them; with `quiet` it only writes. Only the `main` process does either.
 
-    step: where the run goes on; later records of a killed run segment are dropped, since they are logged again.
-    over: nothing is left but the last evaluation, so a record of it is dropped too.
+    step: the step that the run resumes from. Later records come from a killed run segment; they are dropped, because
+    these steps are logged again. over: only the final evaluation is left; a record of it is dropped as well.
     """
 
     def __init__(self, run: Path, step: int, quiet: bool = False, main: bool = True, over: bool = False):
@@ -43,8 +43,8 @@ class Reporter:
                 file.write(to_json({"kind": kind, **values}) + "\n")
         except OSError as error:
             raise NotWritten(
-                f"{self.path}: could not be written ({error.strerror}); the last saved state is whole. "
-                "Make room and type the same line again to go on from there"
+                f"{self.path}: could not be written ({error.strerror}); the last saved state is intact. "
+                "Free some space and rerun the command to resume"
             ) from None
         if self.quiet:
             return
@@ -61,7 +61,7 @@ class Reporter:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 42 s, 3 min 20 s, 5 h 07 min."""
+    """Seconds as text: 42 s, 3 min 20 s, 5 h 07 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,4 +1,4 @@
-"""How far a long job is: a bar with rate and time left on a terminal, a plain line now and then elsewhere."""
+"""Progress of a long job: a bar with rate and time left on a terminal, otherwise a plain line every ten seconds."""
 
 import contextlib
 import sys
@@ -23,7 +23,7 @@ class Progress:
             print(shown, file=sys.stderr, flush=True)
 
     def at(self, done: float) -> None:
-        """`done` of the stage's total is done."""
+        """Report that `done` of the stage's total is done."""
         self._update(done)
 
     @contextlib.contextmanager

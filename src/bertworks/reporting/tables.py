@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows of cells under a header; the first column names them, the others are numbers."""
+    """Rows of cells under a header: the first column has names, the others numbers."""
 
     title: str
     header: tuple[str, ...]
@@ -30,7 +30,7 @@ class ResultTable:
             console.print(note, highlight=False, markup=False, soft_wrap=True)
 
     def markdown(self) -> str:
-        """The same as a Markdown file."""
+        """The table as a Markdown file."""
         lines = [self.header, *self.rows]
         table = [f"| {' | '.join(map(cell_text, cells))} |" for cells in lines]
         table.insert(1, f"| {' | '.join(['---', *('---:' for _ in self.header[1:])])} |")
@@ -39,15 +39,15 @@ class ResultTable:
 
 
 def cell_text(text: str) -> str:
-    """A text as a cell of a Markdown table: it ends no cell and no line, and is no HTML."""
+    """Escape a text for a cell of a Markdown table: no bars, line ends or HTML."""
     return no_tags(text).replace("|", "\\|")
 
 
 def no_tags(text: str) -> str:
-    """A text in one line of Markdown, in which names of labels, tasks and folders are no HTML."""
+    """Escape a text for one line of Markdown: names of labels, tasks and folders must not become HTML."""
     return " ".join(text.splitlines()).replace("<", "\\<")
 
 
 def points(value: Any) -> str:
-    """A fraction in hundredths with two digits, 0.8456 as 84.56; a dash for what is not there."""
+    """Format a fraction as points with two digits, 0.8456 as 84.56; None becomes a dash."""
     return "-" if value is None else f"{100 * value:.2f}"

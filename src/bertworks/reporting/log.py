@@ -1,4 +1,4 @@
-"""The log of a run: log.jsonl, and on the screen a bar with rate and time left, or plain lines where there is no terminal."""
+"""The log of a run: log.jsonl, and on the screen a bar with rate and time left (plain lines without a terminal)."""
 
 import sys
 from pathlib import Path

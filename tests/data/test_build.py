@@ -21,7 +21,7 @@ from bertworks.cli import main
 from bertworks.data import build as build_module
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
-from bertworks.data.encode import PartWriter
+from bertworks.data.parts import PartWriter
 from bertworks.data.show import show
 from bertworks.data.store import Store
 from bertworks.files import InputError, held, write_json
@@ -278,7 +278,7 @@ def test_two_builds_of_one_store(corpus, tokenizer, tmp_path, small_parts):
 
 def test_a_build_that_another_process_ends_in_between_is_found_finished(corpus, tokenizer, tmp_path, monkeypatch):
     """After the first look, before the lock: nothing is built a second time."""
-    store, locked = tmp_path / "store", build_module._Job.locked
+    store, locked = tmp_path / "store", build_module._Build.locked
     run(corpus, tokenizer, tmp_path / "whole")
     whole = content(tmp_path / "whole")
 
@@ -287,8 +287,8 @@ def test_a_build_that_another_process_ends_in_between_is_found_finished(corpus, 
         shutil.copytree(tmp_path / "whole", store)
         return locked(job)
 
-    monkeypatch.setattr(build_module._Job, "locked", late)
-    monkeypatch.setattr(build_module._Job, "prepare", Mock(side_effect=AssertionError("built again")))
+    monkeypatch.setattr(build_module._Build, "locked", late)
+    monkeypatch.setattr(build_module._Build, "prepare", Mock(side_effect=AssertionError("built again")))
     assert run(corpus, tokenizer, store) == json.loads((store / "manifest.json").read_text())
     assert content(store) == whole
 
@@ -363,7 +363,7 @@ def test_names_of_every_kind(tmp_path, capsys, name):
 
 def test_a_full_disk_is_one_message_and_the_build_goes_on_later(corpus, tokenizer, tmp_path, small_parts, monkeypatch):
     run(corpus, tokenizer, tmp_path / "whole")
-    for where in ("bertworks.data.encode", "bertworks.data.merge"):
+    for where in ("bertworks.data.parts", "bertworks.data.shards"):
         original = sys.modules[where].atomic_write
         calls = 0
 
@@ -376,7 +376,7 @@ def test_a_full_disk_is_one_message_and_the_build_goes_on_later(corpus, tokenize
 
         with monkeypatch.context() as patch:
             patch.setattr(f"{where}.atomic_write", full)
-            with pytest.raises(InputError, match="the disk is full; free some space and type the same line again"):
+            with pytest.raises(InputError, match="the disk is full; free some space and rerun the command"):
                 run(corpus, tokenizer, tmp_path / "full")
     run(corpus, tokenizer, tmp_path / "full")
     assert content(tmp_path / "full") == content(tmp_path / "whole")
@@ -467,7 +467,7 @@ def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp
     with pytest.raises(InputError, match=r"\d\d% of the tokens are \[UNK\]"):
         store.check_unknown()
     show(tmp_path / "store")
-    assert "of the tokens to train on" in capsys.readouterr().out
+    assert "of the training tokens" in capsys.readouterr().out
 
 
 def test_the_share_of_unknown_tokens_is_said(corpus, tokenizer, tmp_path, capsys):

@@ -140,7 +140,7 @@ def test_what_is_no_store(tmp_path):
     with pytest.raises(InputError, match=r"without manifest\.json"):
         Store.open(tmp_path)
     (tmp_path / ".parts").mkdir()
-    with pytest.raises(InputError, match="not finished; type the `corpus build` line again"):
+    with pytest.raises(InputError, match="not finished; rerun the `corpus build` command"):
         Store.open(tmp_path)
 
 
@@ -214,7 +214,7 @@ def test_unigrams_of_other_text(store, change):
     values[[0, -1]] += change
     np.save(store / "unigrams.npy", values)
     entered(store, store / "unigrams.npy")
-    with pytest.raises(InputError, match="counts of other tokens"):
+    with pytest.raises(InputError, match="not counts of the training split"):
         Store.open(store)
 
 
@@ -225,7 +225,11 @@ def test_unigrams_of_other_text(store, change):
         (("files", "unigrams.npy"), 3, r"files\.unigrams\.npy is 3; expected a table"),
         (("files", "unigrams.npy", "bytes"), "8", "bytes is '8'; expected an integer"),
         (("files", "unigrams.npy", "checksum"), None, "checksum is None; expected a text"),
-        (("files", "../outside"), {"bytes": 1, "checksum": ""}, "'../outside' is no name of a file inside the store"),
+        (
+            ("files", "../outside"),
+            {"bytes": 1, "checksum": ""},
+            "'../outside' is not the name of a file",
+        ),
         (("dtype",), "float64", "dtype is 'float64'"),
         (("dtype",), 16, "dtype is 16; expected a text"),
         (("tokenizer",), "x", "tokenizer is 'x'; expected a table"),
@@ -236,7 +240,7 @@ def test_unigrams_of_other_text(store, change):
         (("shards", "train"), [], "no shard to train on"),
         (("shards", "train", 0), None, r"train\[0\] is None; expected a table"),
         (("shards", "train", 0, "tokens"), -5, r"shards\.train\[0\]\.tokens is -5; expected 0 to"),
-        (("shards", "train", 0, "name"), "../../x", "is no name of a train shard"),
+        (("shards", "train", 0, "name"), "../../x", "is not the name of a train shard"),
         (("shards", "train", 0, "documents"), 0, "a document or a sentence without a token"),
         (("counts", "train", "tokens"), 7, "the counts of train are not the sums of its shards"),
         (("counts", "dropped", "empty"), "x" * 10_000, r"dropped\.empty is 'x.{,90}; expected an integer"),

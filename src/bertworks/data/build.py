@@ -1,17 +1,17 @@
 """Inputs + tokenizer -> corpus store: parallel, in constant memory, continued after a kill (contract 1 of the design).
 
-1. One process reads documents and deals them out in batches; the workers write each as a part file under STORE/.parts.
-2. A document's place follows from its hash: the lowest are held out, the rest fall into equal ranges, one a shard.
-   Parts are in hash order, so a shard is gathered from one run of each part, without duplicates and in hash order: the
-   documents are shuffled once and for all, and the result depends on neither workers nor interruptions.
+1. One process reads documents and submits them in batches; the workers write each batch as a part file (parts.py)
+   under STORE/.parts.
+2. A document's hash decides where it goes: the lowest are held out, the rest fall into equal ranges, one a shard. Parts
+   are in hash order, so a shard is gathered from one slice of each part (shards.py). The documents are shuffled once
+   and for all, and the result depends on neither workers nor interruptions.
 
-Every file appears whole or not at all, manifest.json last. What exists is not made again, hence "type the line again".
+Every file appears whole or not at all, manifest.json last. A rerun of the command makes only what is missing.
 """
 
 import contextlib
 import dataclasses
 import errno
-import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,22 +24,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, NotWritten, check_fields, held, read_json, remove_temporaries, shorten, write_json
+from ..files import InputError, NotWritten, check_fields, held, read_json, remove_temporaries, write_json
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool
 from .corpus import InputOptions, Reader
-from .encode import Part, PartWriter
-from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
-from .merge import ShardPlan, plan_shards, save_array, write_shard
+from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
+from .parts import Part, PartWriter, part_name
 from .sentences import check_documents, first_documents
+from .shards import ShardPlan, plan_shards, save_array, write_shard
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 
-BUILD = "build.json"  # in the working folder: what is being built
+BUILD = "build.json"  # in the working folder: the identity of the build
 BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": COUNT}, "inputs": list}
 ENTRY = {"name": str, **dict.fromkeys((*KINDS, "duplicates"), COUNT), "files": {str: {"bytes": COUNT, "checksum": str}}}
-SAMPLE_CHARS = 10_000  # of a document that is looked at before a build
-BATCH_CHARS = 2_000_000  # text of a part; several wait in the queue of every worker, so memory follows from it
+SAMPLE_CHARS = 10_000  # characters of a document that are tokenized before a build, to see whether the vocabulary fits
+BATCH_CHARS = (
+    2_000_000  # characters of a part; each worker's queue holds several, which decides how much memory it takes
+)
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,17 @@ class BuildConfig:
     input: InputOptions = field(default_factory=InputOptions)
     """how files become documents"""
     language: str = "en"
-    """of the text, for finding sentences (ISO code: en, ko, de, ...)"""
+    """language of the text, for finding sentences (ISO code: en, ko, de, ...)"""
     validation_share: float = 0.005
     """share of the documents held out, chosen by their hash; 0 holds out none"""
     min_validation_documents: int = 2
-    """hold out at least so many (a random next sentence needs a second document)"""
+    """hold out at least this many documents (a random next sentence needs a second document)"""
     max_sentence_tokens: int = 1024
-    """longer sentences (tables, text without full stops) are cut into pieces of this size"""
+    """cut longer sentences (tables, text without full stops) into parts of this many tokens"""
     shard_tokens: int = 1 << 26
-    """tokens of a shard, about; a shard is held in memory once while it is written"""
+    """about this many tokens in a shard; a shard is in memory once while it is written"""
     workers: int = 0
-    """processes; 0 is one for every core that this process may use. The result does not depend on it"""
+    """worker processes; 0 is one for every core that this process may use. The result does not depend on it"""
     allow_unknown: bool = False
     """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
 
@@ -80,19 +82,19 @@ def build(
 ) -> dict[str, Any]:
     """Build the store `out` from `inputs` and return its manifest; continues where a killed build stopped.
 
-    `progress` prints rate and time left. Raises InputError for input that cannot be read, an `out` that holds anything
-    else, and a full disk; what was done until then stays and is used when the same build is started again.
+    `progress` prints rate and time left. Raises InputError for input that cannot be read and an `out` that holds
+    something else, NotWritten for a full disk. Finished parts stay for the next start.
     """
     config = config or BuildConfig()
     out = Path(out)
-    job = _Job(inputs, tokenizer, out, config, Progress(progress))
+    job = _Build(inputs, tokenizer, out, config, Progress(progress))
     if (out / MANIFEST).exists():
-        return job.finished()
+        return job.reuse()
     try:
-        job.look()
+        job.check()
         with job.locked():
             if (out / MANIFEST).exists():  # another process may have ended between the first look and the lock
-                return job.finished()
+                return job.reuse()
             job.prepare()
             job.make_parts()
             manifest = job.make_store()
@@ -101,16 +103,14 @@ def build(
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise NotWritten(
-            f"{out}: the disk is full; free some space and type the same line again, it continues"
-        ) from None
+        raise NotWritten(f"{out}: the disk is full; free some space and rerun the command to continue") from None
     except BrokenProcessPool:
-        advice = "type the same line again, it continues; with fewer workers if memory ran out"
+        advice = "rerun the command to continue, with fewer workers if memory ran out"
         raise InputError(f"{out}: a worker process was killed; {advice}") from None
 
 
-class _Job:
-    """One build: its identity, and the steps in order."""
+class _Build:
+    """One build: its identity, and its steps in order."""
 
     def __init__(
         self, inputs: Sequence[str | Path], tokenizer: Tokenizer, out: Path, config: BuildConfig, progress: Progress
@@ -121,15 +121,15 @@ class _Job:
         self.reader = Reader(inputs, config.input)
         settings = dataclasses.asdict(config)
         for of, key in ((settings, "workers"), (settings, "allow_unknown"), (settings["input"], "max_window")):
-            del of[key]  # the tokens of a store do not depend on it
-        for key in ("missing", "other_kinds"):  # as in stores from before there was a choice
+            del of[key]  # the tokens of a store do not depend on these
+        for key in ("missing", "other_kinds"):  # stores from before these settings do not name them
             if settings["input"][key] == "refuse":
                 del settings["input"][key]
         files = [[str(path), path.stat().st_size] for path in self.reader.files]
         self.identity = {"version": VERSION, "tokenizer": tokenizer.fingerprint, "inputs": files, "settings": settings}
 
-    def finished(self) -> dict[str, Any]:
-        """The manifest of the store that is there already, if it is the one asked for."""
+    def reuse(self) -> dict[str, Any]:
+        """The manifest of the finished store in `out`. Raises InputError if that was built from something else."""
         manifest = read_manifest(self.out)
         theirs = {
             "version": manifest["version"],
@@ -138,12 +138,12 @@ class _Job:
             "settings": manifest["settings"],
         }
         self._refuse(theirs, self.identity, "is a finished store")
-        self.clean_up()  # a kill may have come after the manifest, before this
+        self.clean_up()  # the first build may have been killed between the manifest and this
         self.progress.say(f"{self.out}: this store is already built")
         return manifest
 
     def clean_up(self) -> None:
-        """Remove what a finished store does not need, the lock among it: nobody has to hold it."""
+        """Remove what a finished store does not need, with the lock, which nobody needs any more."""
         shutil.rmtree(self.parts, ignore_errors=True)
         for folder in (self.out, self.out / TOKENIZER):
             remove_temporaries(folder)
@@ -157,20 +157,20 @@ class _Job:
                 raise InputError(f"{self.out}: another process builds this store; wait for it, or give another --out")
             yield
 
-    def look(self) -> None:
-        """Make sure that `out` is ours or new, and warn of documents that look wrong; nothing is written yet."""
-        begun = self._begun()
+    def check(self) -> None:
+        """Check that `out` is new or holds this build, and warn of documents that look wrong. Writes nothing."""
+        begun = self._unfinished()
         if begun is None and self.out.is_dir() and any(item != self.parts for item in self.out.iterdir()):
             raise InputError(f"{self.out}: this folder is not empty; expected a new one, or one that a build began")
-        if begun != self.identity_now():
-            self._warn()
+        if begun != self.identity_with_times():
+            self._check_beginning()
 
-    def identity_now(self) -> dict[str, Any]:
-        """What is built, and of which state of the files."""
+    def identity_with_times(self) -> dict[str, Any]:
+        """What is built, with the input files' times of change."""
         return {**self.identity, "times": [file.stat().st_mtime_ns for file in self.reader.files]}
 
-    def _begun(self) -> dict[str, Any] | None:
-        """What an unfinished build in `out` is of. Raises InputError if its parts are of no use here."""
+    def _unfinished(self) -> dict[str, Any] | None:
+        """The identity of the unfinished build in `out`. Raises InputError if this build cannot use its parts."""
         path = self.parts / BUILD
         if not path.exists():
             return None
@@ -179,27 +179,26 @@ class _Job:
         return begun
 
     def prepare(self) -> None:
-        """Note what is being built, and remove what an earlier start left and is of no use."""
+        """Write down what is built, and remove what an earlier start left that is of no use now."""
         path = self.parts / BUILD
-        begun, identity = self._begun(), self.identity_now()
+        begun, identity = self._unfinished(), self.identity_with_times()
         if begun != identity:
             for done in [*self.parts.glob("*.json"), *self.out.glob("*.npy")]:
-                if done != path:  # which marks the folder as ours, whenever a kill comes
+                if done != path:  # that file marks the folder as a build's at every moment
                     done.unlink()
             write_json(path, identity)
         if begun and begun != identity:
-            self.progress.say("input or settings changed since this build began; what is the same is not done again")
+            self.progress.say("input or settings changed since this build began; parts that did not change are reused")
         for folder in (self.out, self.parts, self.out / TOKENIZER):
             remove_temporaries(folder)
         self.tokenizer.save(self.out / TOKENIZER)
 
     def _refuse(self, theirs: dict[str, Any], ours: dict[str, Any], what: str) -> None:
-        different = [_difference(key, theirs.get(key), ours[key]) for key in ours if theirs.get(key) != ours[key]]
-        if different:
+        if different := differences(theirs, ours):
             advice = "choose another --out, or delete this folder first"
-            raise InputError(f"{self.out}: {what} of something else ({'; '.join(different)}); {advice}")
+            raise InputError(f"{self.out}: {what} of something else ({different}); {advice}")
 
-    def _warn(self) -> None:
+    def _check_beginning(self) -> None:
         reader = Reader(self.inputs, self.config.input)
         documents = first_documents(reader)
         if not documents:
@@ -212,10 +211,7 @@ class _Job:
             self.progress.say(f"warning: {warning}")
 
     def make_parts(self) -> None:
-        """Pass 1. Afterwards .parts/read.json names the parts and says what was left out.
-
-        A part's name is a hash of its texts: one that exists is right, even if a file before it was mended meanwhile.
-        """
+        """Pass 1: write the parts, and read.json, which names them and counts what was left out."""
         done = self.parts / "read.json"
         if done.exists():
             return
@@ -225,7 +221,7 @@ class _Job:
         workers = Pool(config.workers, PartWriter.of, *settings)
         with self.progress.stage("reading", self.reader.size, "B"), workers:
             for texts in self._batches():
-                names.append(_part_name(texts))
+                names.append(part_name(texts))
                 if not (self.parts / names[-1]).exists():
                     workers.submit(PartWriter.write, self.parts / names[-1], texts)
                 self.progress.at(self.reader.position)
@@ -245,7 +241,7 @@ class _Job:
             yield texts
 
     def make_store(self) -> dict[str, Any]:
-        """Pass 2: shards, unigram counts, manifest; then the parts go."""
+        """Pass 2: write shards, unigram counts and manifest. Returns the manifest."""
         read = self._read("read.json", {"parts": [str], "counts": {str: COUNT}})
         parts = [Part(self.parts / name, self.dtype) for name in read["parts"]]
         plan = plan_shards(
@@ -273,7 +269,7 @@ class _Job:
         return manifest
 
     def _shard(self, shard: ShardPlan, parts: list[Part]) -> dict[str, Any]:
-        """Write one shard unless a former run has, and return what the manifest says of it."""
+        """Write one shard unless an earlier start has. Returns its entry in the manifest."""
         done = self.parts / f"{shard.name}.json"
         if not done.exists():
             unigrams, entry = write_shard(shard, parts, self.out, self.tokenizer.vocab_size)
@@ -283,7 +279,7 @@ class _Job:
         return found
 
     def _read(self, name: str, form: dict[str, Any]) -> Any:
-        """What an earlier start noted in the working folder. Raises InputError if it is damaged."""
+        """A file that an earlier start wrote in the working folder. Raises InputError if it is damaged."""
         value = read_json(self.parts / name)
         check_fields(value, form, str(self.parts / name), f"delete {self.out} and start the build again")
         return value
@@ -330,31 +326,10 @@ class _Job:
 
 
 def _decides_parts(identity: dict[str, Any]) -> dict[str, Any]:
-    """What, beside its texts, decides the content of a part. All else may change while a build is unfinished."""
+    """What decides the content of a part beside its texts. All else may change while a build is unfinished."""
     settings = identity["settings"]
     keys = {key: settings[key] for key in ("language", "max_sentence_tokens")}
     return {"version": identity["version"], "tokenizer": identity["tokenizer"], **keys}
-
-
-def _part_name(texts: list[str]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for text in texts:
-        digest.update(text.encode() + b"\0")
-    return f"{digest.hexdigest()}.part"
-
-
-def _difference(key: str, theirs: Any, ours: Any) -> str:
-    """What differs, in words, from nested dictionaries and values."""
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        return ", ".join(_difference(k, theirs.get(k), ours[k]) for k in ours if theirs.get(k) != ours[k])
-    if key == "inputs":
-        return f"inputs of {len(theirs or [])} files, now {len(ours)}, or other names or sizes"
-    return f"{key} {_plain(theirs)}, now {_plain(ours)}"
-
-
-def _plain(value: Any) -> str:
-    """A value for a message: short, a text without its quotes."""
-    return shorten(value).strip("'\"")
 
 
 def _names(inputs: Sequence[str | Path]) -> str:

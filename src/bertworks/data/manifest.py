@@ -1,6 +1,6 @@
-"""A store's manifest.json: what is in it, and the check that it is what a build writes.
+"""A store's manifest.json: what it holds, and the check that a build could have written it.
 
-A manifest may be damaged, edited or hostile: everything that is read of it later is checked here.
+A manifest may be damaged, edited or hostile. So all of it that is used later is checked here.
 """
 
 import re
@@ -45,7 +45,7 @@ def read_manifest(folder: Path | str) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         if (folder / PARTS).is_dir():
-            raise InputError(f"{folder}: this store is not finished; type the `corpus build` line again, it continues")
+            raise InputError(f"{folder}: this store is not finished; rerun the `corpus build` command to continue")
         what = "a folder without manifest.json" if folder.is_dir() else "no such folder"
         raise InputError(f"{folder}: {what}; expected a store made by `bertworks corpus build ... --out {folder}`")
     manifest = read_json(path)
@@ -59,21 +59,40 @@ def read_manifest(folder: Path | str) -> dict[str, Any]:
 
 
 def _contradiction(manifest: dict[str, Any]) -> str:
-    """What cannot be in a manifest of the right shape, in words; "" if nothing."""
+    """What contradicts itself in a manifest whose fields have the right form, in words; "" if nothing."""
     if manifest["dtype"] not in ("uint16", "uint32"):
         return f"dtype is {shorten(manifest['dtype'])}; expected uint16 or uint32"
     for name in manifest["files"]:
         if PurePosixPath(name).is_absolute() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
-            return f"{shorten(name)} is no name of a file inside the store"
+            return f"{shorten(name)} is not the name of a file inside the store"
     if not manifest["shards"]["train"]:
         return "no shard to train on"
     for split in SPLITS:
         shards = manifest["shards"][split]
         for shard in shards:
             if not re.fullmatch(rf"{split}-\d{{5,9}}", shard["name"]):
-                return f"{shorten(shard['name'])} is no name of a {split} shard"
+                return f"{shorten(shard['name'])} is not the name of a {split} shard"
             if not 0 < shard["documents"] <= shard["sentences"] <= shard["tokens"]:
                 return f"{shard['name']} has a document or a sentence without a token"
         if any(sum(shard[kind] for shard in shards) != manifest["counts"][split][kind] for kind in KINDS):
             return f"the counts of {split} are not the sums of its shards"
     return ""
+
+
+def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+    """What differs between two tables of settings, in words; "" if they agree in all keys of `ours`."""
+    return "; ".join(_difference(key, theirs.get(key), ours[key]) for key in ours if theirs.get(key) != ours[key])
+
+
+def _difference(key: str, theirs: Any, ours: Any) -> str:
+    """What differs in one setting, in words; a setting may be a table itself."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        return ", ".join(_difference(k, theirs.get(k), ours[k]) for k in ours if theirs.get(k) != ours[k])
+    if key == "inputs":
+        return f"inputs of {len(theirs or [])} files, now {len(ours)}, or other names or sizes"
+    return f"{key} {_value(theirs)}, now {_value(ours)}"
+
+
+def _value(value: Any) -> str:
+    """A value for a message: short, a text without its quotes."""
+    return shorten(value).strip("'\"")

@@ -1,4 +1,4 @@
-"""A store for a person to look at: `bertworks corpus show`."""
+"""Shows a store on the terminal: counts, settings and the first sentences (`bertworks corpus show`)."""
 
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,8 @@ def _source(store: Store) -> Table:
     table.add_row(
         "means", f"{sentences / documents:.1f} sentences a document, {tokens / sentences:.1f} tokens a sentence"
     )
-    table.add_row("[UNK]", f"{store.unknown_share():.2%} of the tokens to train on")
-    table.add_row("tokenizer", f"{tokenizer['vocab_size']:,} pieces, fingerprint {tokenizer['fingerprint']}")
+    table.add_row("[UNK]", f"{store.unknown_share():.2%} of the training tokens")
+    table.add_row("tokenizer", f"{tokenizer['vocab_size']:,} tokens, fingerprint {tokenizer['fingerprint']}")
     table.add_row("made with", ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
     return table
 

@@ -31,8 +31,8 @@ from .manifest import REBUILD, SPLITS, read_manifest
 TOKENIZER = "tokenizer"
 UNIGRAMS = "unigrams.npy"
 ARRAYS = ("tokens", "sentences", "documents")
-MAX_UNKNOWN = 0.5  # share of [UNK] in a store that a model is trained on
-CHUNK = 1 << 20  # values of an array that are checked at a time
+MAX_UNKNOWN = 0.5  # largest share of [UNK] in a store that a model is trained on
+CHUNK = 1 << 20  # values of an array that are checked at once
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ class Shard:
         return {"tokens": self.n_tokens, "sentences": self.n_sentences + 1, "documents": self.n_documents + 1}[array]
 
     def path(self, array: str) -> Path:
-        """Where `array` lies."""
+        """The file of `array`."""
         return self.folder / f"{self.name}.{array}.npy"
 
     def _array(self, array: str) -> NDArray[Any]:
         return np.load(self.path(array), mmap_mode="r", allow_pickle=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A memory map would be pickled as a copy of its whole content; the other side opens its own instead.
+        # A memory map would be pickled as a copy of its whole content; the other process opens its own instead.
         return Shard, (self.folder, self.name, self.n_documents, self.n_sentences, self.n_tokens)
 
 
@@ -87,8 +87,8 @@ class Store:
     def open(cls, folder: Path | str, verify: bool = True) -> "Store":
         """Open the store in `folder`.
 
-        With `verify`, the checksum of every file is compared with the manifest and every offset and id with its bounds
-        (about a second per gigabyte); without, only sizes, array headers and the arrays' ends are. Raises InputError
+        With `verify`, this compares the checksum of every file with the manifest, and every offset and id with its
+        bounds (about a second per gigabyte); without, only sizes, array headers and the arrays' ends. Raises InputError
         that names the file, what was found and what was expected.
         """
         store = cls(Path(folder), read_manifest(folder))
@@ -106,7 +106,7 @@ class Store:
                     _check_ids(shard, store.vocab_size)
         counts = store.unigram_counts()
         if counts.min() < 0 or counts.sum() != store.manifest["counts"]["train"]["tokens"]:
-            raise InputError(f"{store.folder / UNIGRAMS}: counts of other tokens than the training split's; {REBUILD}")
+            raise InputError(f"{store.folder / UNIGRAMS}: not counts of the training split's tokens; {REBUILD}")
         return store
 
     @cached_property
@@ -135,7 +135,7 @@ class Store:
         return unknown_share(self.load_tokenizer(), self.unigram_counts())
 
     def check_unknown(self) -> None:
-        """Raises InputError if the tokens are mostly [UNK], unless the build was told to allow it."""
+        """Raise InputError if the tokens are mostly [UNK], unless the build allowed that (`allow_unknown`)."""
         if not self.manifest.get("unknown allowed"):
             refuse_unknown(self.unknown_share(), str(self.folder))
 
@@ -166,7 +166,7 @@ class Store:
 
 
 def refuse_unknown(share: float, where: str) -> None:
-    """Raises InputError if this share of the tokens of `where` is [UNK] and more than MAX_UNKNOWN."""
+    """Raise InputError if `share`, the share of [UNK] among the tokens of `where`, is above MAX_UNKNOWN."""
     if share > MAX_UNKNOWN:
         found = f"{share:.0%} of the tokens are [UNK], so the vocabulary does not fit the text"
         advice = "look at `bertworks tokenizer check`, and train or choose another vocabulary"
@@ -187,7 +187,7 @@ def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
 
 
 def _check_header(path: Path, length: int, dtype: str) -> None:
-    """Raises InputError if `path` is not a .npy file of one row of `length` values of `dtype`, to its last byte."""
+    """Raise InputError if `path` is not a whole .npy file of one row of `length` values of `dtype`."""
     expected = ((length,), np.dtype(dtype))
     try:
         with open(path, "rb") as file:
@@ -204,22 +204,22 @@ def _check_header(path: Path, length: int, dtype: str) -> None:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes; expected {whole:,} after its header; {REBUILD}")
 
 
-def _check_offsets(shard: Shard, array: str, last: int, all_of_them: bool) -> None:
-    """Raises InputError if offsets do not begin at 0, rise, and end at `last`; of some only beginning and end."""
+def _check_offsets(shard: Shard, array: str, last: int, verify: bool) -> None:
+    """Raise InputError if the offsets do not begin at 0 and end at `last`, or (with `verify`) do not rise."""
     values: NDArray[np.int64] = getattr(shard, array)
     if (values[0], values[-1]) != (0, last):
         found = f"offsets from {values[0]:,} to {values[-1]:,}"
         raise InputError(f"{shard.path(array)}: {found}; expected 0 to {last:,} after the manifest; {REBUILD}")
-    for start in range(0, len(values) - 1, CHUNK) if all_of_them else ():
+    for start in range(0, len(values) - 1, CHUNK) if verify else ():
         block = values[start : start + CHUNK + 1]
         rises = block[1:] > block[:-1]
         if not rises.all():
-            place = start + int(rises.argmin())
-            raise InputError(f"{shard.path(array)}: offset {place + 1:,} is not above the one before; {REBUILD}")
+            offset = start + int(rises.argmin())
+            raise InputError(f"{shard.path(array)}: offset {offset + 1:,} is not above the one before; {REBUILD}")
 
 
 def _check_ids(shard: Shard, vocab_size: int) -> None:
-    """Raises InputError if a token is not in the vocabulary."""
+    """Raise InputError if a token is not in the vocabulary."""
     for start in range(0, shard.n_tokens, CHUNK):
         if (largest := int(shard.tokens[start : start + CHUNK].max())) >= vocab_size:
             path = shard.path("tokens")
@@ -227,7 +227,7 @@ def _check_ids(shard: Shard, vocab_size: int) -> None:
 
 
 def file_entry(path: Path) -> dict[str, Any]:
-    """What the manifest keeps of a file: size in bytes and checksum."""
+    """A file's entry in the manifest: size in bytes and checksum."""
     return {"bytes": path.stat().st_size, "checksum": checksum(path)}
 
 

@@ -1,4 +1,4 @@
-"""A batch of documents -> one part of a build: sentences, token ids, hashes in one file. Runs in the workers."""
+"""A batch of documents -> one part file of a build: sentences, token ids and hashes. The workers write parts."""
 
 import array
 import hashlib
@@ -23,7 +23,7 @@ HEAD = 4  # int64 at the head of a part: documents, sentences, tokens, bytes of 
 
 @dataclass(frozen=True)
 class PartWriter:
-    """Turns batches of texts into part files. `language` and `max_sentence_tokens` are the build's."""
+    """Turns batches of texts into part files. For `language` and `max_sentence_tokens` see `BuildConfig`."""
 
     tokenizer: Tokenizer
     language: str
@@ -31,11 +31,11 @@ class PartWriter:
 
     @classmethod
     def of(cls, tokenizer_folder: Path, language: str, max_sentence_tokens: int) -> "PartWriter":
-        """With the tokenizer in `tokenizer_folder`."""
+        """A writer with the tokenizer in `tokenizer_folder`."""
         return cls(Tokenizer.load(tokenizer_folder), language, max_sentence_tokens)
 
     def write(self, path: Path, texts: Sequence[str]) -> None:
-        """Write the part of `texts` to `path`, atomically; documents are in the order of their hashes."""
+        """Write the part of `texts` to `path`, atomically, with the documents in the order of their hashes."""
         sentences = [split_sentences(text, self.language) for text in texts]
         encoded = iter(self._encode([text for own in sentences for text in self._in_context(own)]))
         counts: Counter[str] = Counter()
@@ -54,8 +54,8 @@ class PartWriter:
     def _in_context(self, sentences: list[str]) -> Iterator[str]:
         """A document's sentences as they have to be tokenized.
 
-        All but the first have a space before them, as if the whole document were tokenized at once: so in byte-level
-        BPE a word is the same pieces at the beginning of a sentence as inside one.
+        All but the first have a space before them, as if the whole document were tokenized at once. So in byte-level
+        BPE a word has the same subwords at the beginning of a sentence as inside one.
         """
         yield from sentences[:1]
         yield from map(self.tokenizer.inside, sentences[1:])
@@ -66,12 +66,12 @@ class PartWriter:
         return np.dtype(token_dtype(self.tokenizer.vocab_size))
 
     def _encode(self, sentences: list[str]) -> list[bytes]:
-        """The ids of each sentence, as they lie on disk."""
+        """The ids of each sentence, as bytes on disk."""
         code = self.dtype.char  # the same letters in `array` and in NumPy
         return [array.array(code, ids).tobytes() for ids in self.tokenizer.ids_of(sentences)]
 
     def _cut(self, sentences: list[bytes], counts: Counter[str]) -> list[bytes]:
-        """Sentences longer than allowed (tables, code, text without full stops) in pieces, so that all is used."""
+        """The sentences, longer ones than allowed (tables, code, text without full stops) cut, so that all is used."""
         width = self.max_sentence_tokens * self.dtype.itemsize
         if all(len(sentence) <= width for sentence in sentences):
             return sentences
@@ -93,13 +93,21 @@ class PartWriter:
 
 
 def _digest(words: list[str]) -> bytes:
-    """A document's hash: over its words, without regard to case, white space and the spelling of accents in Unicode."""
+    """A document's hash: of its words without regard to case, white space and Unicode's spelling of accents."""
     text = normalize("NFC", " ".join(words).casefold())
     return hashlib.blake2b(text.encode(), digest_size=16, person=b"bertworks").digest()
 
 
+def part_name(texts: list[str]) -> str:
+    """The file name of the part of `texts`: a hash of them, so a part that exists has the right content."""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(text.encode() + b"\0")
+    return f"{digest.hexdigest()}.part"
+
+
 class Part:
-    """Reads slices of a part file. Documents lie in hash order, so those of a shard are one run of each array."""
+    """Reads slices of a part file. Documents are in hash order, so a shard takes one slice of each array."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
         self.path, self.dtype = path, dtype
@@ -110,10 +118,10 @@ class Part:
         )
         possible = len(head) == HEAD and head.min() >= 0 and head.max() <= size
         if not possible or size != self._start("tokens") + self.tokens * dtype.itemsize:
-            raise InputError(f"{path}: {size:,} bytes; not a whole part of a build. Delete it and type the line again")
+            raise InputError(f"{path}: {size:,} bytes; not a whole part of a build; delete it and rerun the command")
 
     def _start(self, array: str) -> int:
-        """Where `array` begins in the file, in bytes."""
+        """The offset of `array` in the file, in bytes."""
         digests = 8 * HEAD + self.counts_bytes
         documents = digests + 16 * self.documents
         sentences = documents + 8 * (self.documents + 1)
@@ -121,14 +129,14 @@ class Part:
         return starts.get(array, sentences + 8 * (self.sentences + 1))
 
     def counts(self) -> dict[str, int]:
-        """characters, words, bytes of the texts, "no tokens" and "sentences cut"."""
+        """Counts of the part: characters, words and bytes of the texts, "no tokens" and "sentences cut"."""
         with open(self.path, "rb") as file:
             file.seek(8 * HEAD)
             counts: dict[str, int] = json.loads(file.read(self.counts_bytes))
         return counts
 
     def digests(self, first: int, last: int) -> NDArray[np.uint64]:
-        """The hashes of documents `first` to `last` - 1 as numbers that sort alike, (n, 2)."""
+        """The hashes of documents `first` to `last` - 1 as pairs of numbers that sort as the hashes do, (n, 2)."""
         start = self._start("digests") + 16 * first
         found = np.fromfile(self.path, ">u8", 2 * (last - first), offset=start)
         return found.astype(np.uint64).reshape(-1, 2)
@@ -144,5 +152,5 @@ class Part:
             view = memoryview(target.view(np.uint8))  # type: ignore[arg-type]
             while len(view):
                 if not (count := file.readinto(view)):
-                    raise InputError(f"{self.path}: ends early; delete it and type the line again")
+                    raise InputError(f"{self.path}: ends early; delete it and rerun the command")
                 view = view[count:]

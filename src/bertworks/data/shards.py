@@ -1,4 +1,4 @@
-"""The second pass of a build: parts in hash order -> shards, each from one range of hashes, without duplicates."""
+"""Parts in hash order -> shards, each from one range of hashes, without duplicates: the second pass of a build."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import atomic_write
-from .encode import Part
+from .parts import Part
 from .store import ARRAYS, file_entries
 
 HASHES = 1 << 64  # the first half of a document's hash, as a number, is what orders and divides documents
@@ -18,7 +18,7 @@ CHUNK = 1 << 20  # tokens written and counted at a time
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """Which documents a shard is made of: of part i those from first[i] to last[i] - 1."""
+    """Which documents make a shard: of part i the documents first[i] to last[i] - 1."""
 
     name: str
     first: NDArray[np.int64]
@@ -26,7 +26,7 @@ class ShardPlan:
 
 
 def plan_shards(parts: Sequence[Part], share: float, min_held_out: int, shard_tokens: int) -> list[ShardPlan]:
-    """Divide the documents by hash: below an edge they are held out; on both sides equal ranges, one a shard."""
+    """Divide the documents by hash: those below an edge are held out, and each side has equal ranges, one a shard."""
     edge = _held_out_edge(parts, share, min_held_out)
     tokens = np.zeros(2, np.int64)
     for part in parts:
@@ -58,7 +58,7 @@ def _held_out_edge(parts: Sequence[Part], share: float, min_held_out: int) -> in
         keys = np.unique(part.digests(0, part.documents)[:, 0])
         lowest = np.unique(np.concatenate([lowest, keys[: min_held_out + 1]]))[: min_held_out + 1]
     if len(lowest) < 2:
-        return HASHES  # nothing to divide: no document is left to train on, and the builder says so
+        return HASHES  # nothing to divide: no document is left to train on, and the build refuses that
     needed = min(min_held_out, len(lowest) - 1)
     return max(int(share * HASHES), int(lowest[needed - 1]) + 1 if needed else 0)
 
@@ -71,7 +71,7 @@ def _tokens_before(part: Part, document: int) -> int:
 def write_shard(
     shard: ShardPlan, parts: Sequence[Part], out: Path, vocab_size: int
 ) -> tuple[NDArray[np.int64], dict[str, Any]]:
-    """Gather and write one shard. Returns its token counts (V,) and what the manifest says of it."""
+    """Gather and write one shard. Returns its token counts (V,) and its entry in the manifest."""
     gathered = _Gathered(shard, parts)
     order = gathered.order()
     sentences_per = gathered.sentences_per[order]
@@ -123,7 +123,7 @@ class _Gathered:
             at += end - begin
 
     def order(self) -> NDArray[np.int64]:
-        """The documents in hash order, of equal ones only that which was read first."""
+        """The documents in hash order; of duplicates only the one that was read first."""
         order = np.lexsort((self.digests[:, 1], self.digests[:, 0]))  # stable
         ordered = self.digests[order]
         kept = np.ones(len(order), bool)
@@ -131,7 +131,7 @@ class _Gathered:
         return order[kept]
 
     def chunks(self, order: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """The tokens of the documents in `order`, a million or so at a time."""
+        """The tokens of the documents in `order`, about a million at a time."""
         starts, counts = _starts(self.tokens_per)[order], self.tokens_per[order]
         waiting, size = [], 0
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):

@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-import bertworks.demo.run as demo_module
+import bertworks.demo.evaluation as evaluation
 from bertworks.checkpoint.folder import save_folder
 from bertworks.demo.clock import Clock
-from bertworks.demo.judge import judge_heldout
-from bertworks.demo.report import gain_of, report
-from bertworks.demo.run import DemoConfig, _Demo, default_config, demo
+from bertworks.demo.evaluation import Comparison, evaluate_heldout, read_task
+from bertworks.demo.report import effect_of, report
+from bertworks.demo.run import DemoConfig, default_config, demo
 from bertworks.demo.text import (
     STDLIB,
     CollectConfig,
@@ -31,7 +30,7 @@ from bertworks.demo.text import (
     split_by_name,
     write_rows,
 )
-from bertworks.files import InputError, write_json
+from bertworks.files import Diverged, InputError, write_json
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer
@@ -248,8 +247,8 @@ def test_the_clock_says_how_long_it_takes_and_limits_each_stage(tmp_path):
     assert clock.left() == "15 min 20 s"  # 200 s, pre-training, 120 s, and 300 s, which is the limit
     now[0] += 301
     assert clock.over()
-    clock.cut("reading"), clock.cut("reading"), clock.cut("judging")
-    assert Clock(5.0, tmp_path).cuts() == ["reading", "judging"]
+    clock.cut("reading"), clock.cut("reading"), clock.cut("evaluation")
+    assert Clock(5.0, tmp_path).cuts() == ["reading", "evaluation"]
     short = Clock(0.2, tmp_path)
     assert short.limit == 60 and short.share_of_epochs == 0.3  # so that not time decides, where the machine is free
 
@@ -275,7 +274,7 @@ def test_a_script_without_a_guard_reads_with_workers(tmp_path):
     assert done.stdout == "150\n" and not done.stderr
 
 
-def test_a_slow_machine_cuts_fine_tuning_and_judging_short(tmp_path, tiny_store, monkeypatch):
+def test_a_slow_machine_cuts_fine_tuning_and_evaluation_short(tmp_path, tiny_store, monkeypatch):
     shape = replace(TINY, vocab_size=tiny_store.vocab_size)
     model = build_model(shape, seed=1)
     save_folder(tmp_path / "pretrain/model", model, Tokenizer.load(tiny_store.path / "tokenizer"))
@@ -286,34 +285,56 @@ def test_a_slow_machine_cuts_fine_tuning_and_judging_short(tmp_path, tiny_store,
     now = [0.0]
     clock = Clock(5.0, tmp_path, lambda: now[0])
     phases = (replace(config.pretrain.phases[0], length=16),)
-    clock.begin("judging")
+    clock.begin("evaluation")
     now[0] = 301.0
-    found = judge_heldout(tmp_path, replace(config.pretrain, phases=phases), clock)
+    found = evaluate_heldout(tmp_path, replace(config.pretrain, phases=phases), clock)
     assert found["pairs"] == 4 * 64
-    assert clock.cuts() == ["judging, after 4 of 40 batches"]
+    assert clock.cuts() == ["evaluation, after 4 of 40 batches"]
     # An update takes 2 seconds, the rest of a run 4: 12 of the 30 planned updates fit into each of the four runs.
-    run = _Demo(config, tmp_path, [], Console(quiet=True), True, clock)
     for name in ("train", "dev", "test"):
         write_rows(tmp_path / "task" / f"{name}.jsonl", [Document(f"river {x}", x, "f", "m.py") for x in "ab" * 4])
+    task, rows = read_task(tmp_path / "task")
+    comparison = Comparison(config.finetune, config.rates, config.seeds, tmp_path, task, rows, clock)
     budgets, slow = [], 2.0
 
     def slowly(recipe, task, data, model, out, quiet):
         out.mkdir(parents=True, exist_ok=True)
         budgets.append((recipe.random_init, recipe.loop.steps, recipe.loop.hours))
         now[0] += 4.0 + slow * recipe.loop.steps
-        return {"metrics": {"accuracy": 0.5}, "seconds": slow * recipe.loop.steps}
+        results = {"metrics": {"accuracy": 0.5}, "seconds": slow * recipe.loop.steps}
+        write_json(out / "results.json", results)
+        return results
 
-    monkeypatch.setattr(demo_module, "judge", lambda folder, task, rows: {"metrics": {"accuracy": 0.5}})
-    monkeypatch.setattr(demo_module, "finetune", slowly)
-    found = {"heldout": {}, "masks": {}, "pretraining": {}}
+    monkeypatch.setattr(evaluation, "evaluate_finetuned", lambda *_: {"metrics": {"accuracy": 0.5}})
+    monkeypatch.setattr(evaluation, "finetune", slowly)
     clock.limit = 4 * (4 + 2 * 12)
-    assert run.compare(found)["task"]["steps"] == 12 < 30
+    assert comparison.run(str)["steps"] == 12 < 30
     assert budgets == [(True, 8, 0), *[(False, 12, 0)] * 3, *[(True, 12, 0)] * 3]
     assert clock.cuts()[1:] == ["fine-tuning, to 12 of 30 updates in every run of both sides"]
-    slow = 0.0  # no longer busy; typed again, it keeps to what both sides were promised
-    assert run.compare(found)["task"]["steps"] == 12
+    slow = 0.0  # no longer busy; a rerun keeps to what both sides were promised
+    assert comparison.run(str)["steps"] == 12
     assert {steps for _, steps, _ in budgets[7:]} == {12}
-    assert not (tmp_path / "finetune" / "probe").exists()
+    assert not (tmp_path / "finetune" / "trial").exists()
+
+
+def test_a_failed_run_ends_the_demo_with_its_message(tmp_path, monkeypatch):
+    """It is run again when the command is; without it there is no comparison."""
+    tried = []
+
+    def diverging(recipe, *rest, **more):
+        tried.append(recipe.loop.seed)
+        raise Diverged("loss or gradient not finite in 11 steps in a row")
+
+    monkeypatch.setattr(evaluation, "finetune", diverging)
+    monkeypatch.setattr(Comparison, "steps", lambda self: 12)
+    config = default_config()
+    comparison = Comparison(
+        config.finetune, (1e-3,), (1, 2), tmp_path, None, {"train": [], "dev": []}, Clock(5.0, tmp_path)
+    )
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"pre-trained weights, learning rate 0\.001, seed 1 failed: loss or"):
+            comparison.run(str)
+    assert tried == [1, 1]
 
 
 def test_fine_tuning_has_its_updates_where_the_machine_is_free(tmp_path):
@@ -402,11 +423,11 @@ def test_the_embedded_recipe_is_valid():
 def test_the_gain_is_told_with_its_interval_over_the_seeds():
     sides = {"pre-trained": {"test": [0.55, 0.5, 0.6]}, "random": {"test": [0.5, 0.52, 0.5]}}
     results = {"seeds": [1, 2, 3], "task": {"gain": 0.0433, "sides": sides}}
-    assert gain_of(results) == "+4.3 points (95 % over 3 seeds: -10.6 to +19.3, which shows no effect)"
+    assert effect_of(results) == "+4.3 points (95 % over 3 seeds: -10.6 to +19.3, which shows no effect)"
     sides["random"]["test"], results["task"]["gain"] = [0.5, 0.46, 0.55], 0.0467
-    assert gain_of(results) == "+4.7 points (95 % over 3 seeds: +3.2 to +6.1)"
+    assert effect_of(results) == "+4.7 points (95 % over 3 seeds: +3.2 to +6.1)"
     sides["pre-trained"]["test"], sides["random"]["test"] = [0.55], [0.5]
-    assert gain_of(results) == "+4.7 points (no interval over seeds)"
+    assert effect_of(results) == "+4.7 points (no interval over seeds)"
 
 
 def test_the_published_report_is_made_of_the_published_results():

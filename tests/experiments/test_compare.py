@@ -8,7 +8,7 @@ from scipy import stats
 
 from bertworks.cli import main
 from bertworks.experiments import statistics as resampling
-from bertworks.experiments.compare import compare, table
+from bertworks.experiments.compare import compare_runs, table
 from bertworks.files import InputError, write_json
 from bertworks.tasks.conlleval import evaluate
 from bertworks.tasks.metrics import METRICS
@@ -137,7 +137,7 @@ BY_HAND = {
 @pytest.mark.parametrize("name", BY_HAND)
 def test_the_interval_is_scipys(tmp_path, name):
     runs = [saved_classes(tmp_path / str(accuracy), accuracy, seed=9) for accuracy in (0.7, 0.8)]
-    found = compare(*runs)["metrics"][name]
+    found = compare_runs(*runs)["metrics"][name]
     one, other = (numbers(classes(accuracy, seed=9)).T for accuracy in (0.7, 0.8))
 
     def difference(index):
@@ -156,7 +156,7 @@ def test_mcnemar_by_hand(tmp_path):
     for name, letters in told.items():
         rows = [{"line": i, "label": "no", "predicted": {"n": "no", "y": "yes"}[a]} for i, a in enumerate(letters)]
         runs.append(save(tmp_path / name, rows, {"accuracy": letters.count("n") / 12}))
-    results = compare(*runs)
+    results = compare_runs(*runs)
     assert results["mcnemar"] == [{"only_first": 1, "only_second": 6, "p": 0.125}]
     assert results["metrics"]["accuracy"]["difference"] == pytest.approx(5 / 12)
     assert results["metrics"].keys() == {"accuracy"} and results["examples"] == 12
@@ -211,25 +211,25 @@ def test_every_form_of_predictions(tmp_path, form):
         save(tmp_path / name, rows, values, predicted)
         for name, rows, values in (("first", one, metrics), ("second", other, others))
     )
-    itself = compare(first, first, samples=200)
+    itself = compare_runs(first, first, samples=200)
     assert itself["metrics"].keys() == metrics.keys()
     for found in itself["metrics"].values():
         assert found["difference"] == 0 and found["interval"] == [0, 0]
     assert all(test == {"only_first": 0, "only_second": 0, "p": 1.0} for test in itself["mcnemar"])
-    there, back = compare(first, second, samples=500), compare(second, first, samples=500)
+    there, back = compare_runs(first, second, samples=500), compare_runs(second, first, samples=500)
     for name, value in metrics.items():
         found = there["metrics"][name]
         assert (found["first"], found["second"]) == pytest.approx((value, others[name]))
         assert found["difference"] == pytest.approx(others[name] - value) == -back["metrics"][name]["difference"]
         assert found["interval"][0] <= found["difference"] + 1e-12 and found["sd"] is None
-    assert compare(first, second, samples=500) == there != compare(first, second, samples=500, seed=2)
+    assert compare_runs(first, second, samples=500) == there != compare_runs(first, second, samples=500, seed=2)
 
 
 def test_seeds_are_paired(tmp_path):
     for seed in (1, 2, 3, 5):
         saved_classes(tmp_path / "one" / f"seed-{seed}", 0.6, seed=seed)
         saved_classes(tmp_path / "other" / f"seed-{seed + 1}", 0.8, seed=10 + seed)
-    results = compare(tmp_path / "one", tmp_path / "other")
+    results = compare_runs(tmp_path / "one", tmp_path / "other")
     assert results["seeds"] == [2, 3] and results["left_out"] == [1, 4, 5, 6] and len(results["mcnemar"]) == 2
     found = results["metrics"]["accuracy"]
     score = {
@@ -240,7 +240,7 @@ def test_seeds_are_paired(tmp_path):
     differences = [score["other", seed] - score["one", seed] for seed in (2, 3)]
     assert found["differences"] == pytest.approx(differences)
     assert found["sd"] == pytest.approx(abs(differences[0] - differences[1]) / 2**0.5)
-    single = [compare(tmp_path / f"one/seed-{s}", tmp_path / f"other/seed-{s}") for s in (2, 3)]
+    single = [compare_runs(tmp_path / f"one/seed-{s}", tmp_path / f"other/seed-{s}") for s in (2, 3)]
     widths = [np.ptp(one["metrics"]["accuracy"]["interval"]) for one in single]
     assert np.ptp(found["interval"]) < min(widths)  # a mean of two varies less
     told = table(results)
@@ -252,7 +252,7 @@ def test_on_the_command_line(tmp_path, capsys):
     main(["compare", *map(str, runs), "--samples", "500", "--out", str(tmp_path / "c.json")])
     told = capsys.readouterr().out
     assert "t: 200 rows of dev" in told and "macro_f1" in told and "McNemar" in told and "+" in told
-    assert json.loads((tmp_path / "c.json").read_text()) == compare(*runs, samples=500)
+    assert json.loads((tmp_path / "c.json").read_text()) == compare_runs(*runs, samples=500)
 
 
 # ---- what is refused
@@ -275,17 +275,17 @@ def test_what_cannot_be_compared(tmp_path):
     }
     for bad, message in cases.items():
         with pytest.raises(InputError, match=message):
-            compare(good, bad, samples=100)
+            compare_runs(good, bad, samples=100)
     (tmp_path / "a/results.json").unlink()
     with pytest.raises(InputError, match="a is not finished"):
-        compare(good, tmp_path / "a")
+        compare_runs(good, tmp_path / "a")
     (tmp_path / "b/predictions.jsonl").write_text('{"line": 2, "lab')
     with pytest.raises(InputError, match=r"predictions.jsonl, line [0-9]+: not valid JSON"):
-        compare(good, tmp_path / "b")
+        compare_runs(good, tmp_path / "b")
     with pytest.raises(InputError, match="seed = -1; expected 0 or more"):
-        compare(tmp_path, tmp_path, seed=-1)
+        compare_runs(tmp_path, tmp_path, seed=-1)
     with pytest.raises(InputError, match="10 samples; expected 100"):
-        compare(good, good, samples=10)
+        compare_runs(good, good, samples=10)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_file_that_was_changed_is_named(tmp_path, change, message):
         first, _, *others = text.splitlines()
         (run / name).write_text("\n".join([first, json.dumps(change), *others]) + "\n")
     with pytest.raises(InputError, match=message):
-        compare(run, run, samples=100)
+        compare_runs(run, run, samples=100)
 
 
 def test_rows_of_other_kinds_are_checked_too(tmp_path):
@@ -323,7 +323,7 @@ def test_rows_of_other_kinds_are_checked_too(tmp_path):
     for name, row, metrics in (("tags", tags, {"f1": 1.0}), ("answers", answers, {"f1": 1.0, "exact": 1.0})):
         run = save(tmp_path / name, [row], metrics)
         with pytest.raises(InputError, match=r"line 1: (1 tags for 2 units|field exact is '1'; expected a number)"):
-            compare(run, run, samples=100)
+            compare_runs(run, run, samples=100)
 
 
 def test_seeds_that_do_not_fit(tmp_path):
@@ -331,9 +331,9 @@ def test_seeds_that_do_not_fit(tmp_path):
         saved_classes(tmp_path / "one" / f"seed-{seed}", 0.6, seed=seed)
         saved_classes(tmp_path / "other" / f"seed-{seed + 5}", 0.6, seed=seed)
     with pytest.raises(InputError, match=r"no seed in common \(1, 2 and 6, 7\)"):
-        compare(tmp_path / "one", tmp_path / "other")
+        compare_runs(tmp_path / "one", tmp_path / "other")
     with pytest.raises(InputError, match="one is a single run, the other has several seeds"):
-        compare(tmp_path / "one", tmp_path / "other/seed-6")
+        compare_runs(tmp_path / "one", tmp_path / "other/seed-6")
     (tmp_path / "one/seed-2/results.json").unlink()
     with pytest.raises(InputError, match="seed-2 is not finished"):
-        compare(tmp_path / "one", tmp_path / "one")
+        compare_runs(tmp_path / "one", tmp_path / "one")

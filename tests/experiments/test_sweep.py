@@ -14,8 +14,8 @@ from bertworks.cli import main
 from bertworks.cli.finetune import _parse
 from bertworks.experiments import sweep as module
 from bertworks.experiments.engine import ONE_PROCESS
-from bertworks.experiments.suite import PAPER, find_folders, suite, table
-from bertworks.experiments.sweep import SWEEPS, Setting, sweep
+from bertworks.experiments.suite import PAPER, find_folders, run_suite, table
+from bertworks.experiments.sweep import SWEEPS, Setting, run_sweep
 from bertworks.files import Diverged, InputError, read_json
 from bertworks.finetuning import run as finetuning
 from bertworks.finetuning.job import ExampleFeed, FinetuneConfig
@@ -51,7 +51,7 @@ def small_grid(monkeypatch):
 def run(place, out, config=CONFIG, name="glue", keep_all=False):
     table = own_table(own_task("", ("text",), "label"), place / "train.csv", place / "dev.csv")
     with joined_job(config, *table, place / "model", quiet=True) as job:
-        return sweep(job, out, name, keep_all)
+        return run_sweep(job, out, name, keep_all)
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def share(place, out, log):
         run(place, out)
     else:
         config = dataclasses.replace(CONFIG, epochs=4)
-        suite(lambda task: config, place / "two", place / "model", out)
+        run_suite(lambda task: config, place / "two", place / "model", out)
 
 
 @pytest.mark.heavy
@@ -391,7 +391,7 @@ def test_the_suite(glue, place, tmp_path, capsys):
 def test_a_seed_that_fails_is_told_in_the_suite(place, glue, tmp_path, monkeypatch):
     shutil.copytree(glue / "MRPC", tmp_path / "data" / "MRPC")
     failing(monkeypatch, "seed-2")
-    results = suite(lambda task: CONFIG, tmp_path / "data", place / "model", tmp_path / "out")
+    results = run_suite(lambda task: CONFIG, tmp_path / "data", place / "model", tmp_path / "out")
     assert results["rows"][0]["n"] == 1 and results["tasks"]["mrpc"]["seeds"] == [1]
     assert any("mrpc, seed 2 diverged: loss" in note for note in table(results).notes)
 
@@ -403,7 +403,7 @@ def test_a_suite_of_sweeps(glue, place, tmp_path, monkeypatch):
     for name in ("train.tsv", "dev.tsv"):
         (only / "MRPC" / name).write_bytes((glue / "MRPC" / name).read_bytes())
     config = dataclasses.replace(CONFIG, seeds=(), epochs=1)
-    results = suite(lambda task: config, only, place / "model", tmp_path / "out", "glue")
+    results = run_suite(lambda task: config, only, place / "model", tmp_path / "out", "glue")
     assert results["tasks"]["mrpc"]["kind"] == "sweep" and (tmp_path / "out/mrpc/model").exists()
     assert results["rows"][0]["mean"] == results["tasks"]["mrpc"]["metrics"]["f1"] and results["rows"][0]["n"] == 1
     assert any("chosen on dev (sweep glue)" in note for note in table(results).notes)
@@ -418,7 +418,7 @@ def test_tasks_keep_their_defaults_under_the_line():
 
 def test_a_suite_that_cannot_be(place, tmp_path, capsys):
     with pytest.raises(InputError, match="none of the paper's tasks is here; expected some of the folders MNLI, QQP"):
-        suite(lambda task: CONFIG, tmp_path, place / "model", tmp_path / "out")
+        run_suite(lambda task: CONFIG, tmp_path, place / "model", tmp_path / "out")
     for more in (["--task", "mrpc", "--data", "d"], []):
         with pytest.raises(SystemExit):
             main(["finetune", "--suite", "paper", "--model", "m", "--out", "o", *more])

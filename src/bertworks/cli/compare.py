@@ -7,8 +7,7 @@ def compare(argv: list[str]) -> None:
 
     import tyro
 
-    from ..experiments.compare import compare as compare_runs
-    from ..experiments.compare import table
+    from ..experiments.compare import compare_runs, table
     from ..files import write_json
 
     def run(

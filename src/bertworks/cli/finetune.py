@@ -143,7 +143,7 @@ def _one(command: Command, task: Task | None) -> dict[str, Any] | None:
     if not command.sweep:
         return run_finetuning(command.recipe, task, data, command.model, command.out)
     with joined_job(command.recipe, task, data, command.model) as job:
-        return sweeps.sweep(job, command.out, command.sweep, command.keep_all)
+        return sweeps.run_sweep(job, command.out, command.sweep, command.keep_all)
 
 
 def _rows(command: Command, task: Task | None) -> tuple[Task, Data]:
@@ -164,7 +164,7 @@ def _suite(command: Command, argv: list[str], recipe: str | None, task: Task | N
     def config_of(one: Task) -> FinetuneConfig:
         return _parse(argv, recipe, one).recipe
 
-    return suites.suite(config_of, command.data, command.model, command.out, command.sweep or "")
+    return suites.run_suite(config_of, command.data, command.model, command.out, command.sweep or "")
 
 
 def _show(results: dict[str, Any]) -> None:

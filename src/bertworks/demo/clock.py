@@ -1,8 +1,8 @@
-"""How long the demo takes: said before it begins, brought up to date at every step, and limited.
+"""How long the demo takes: estimated before it begins and at every step, and limited.
 
 Pre-training has its minutes. Every other stage has a limit that follows from these minutes alone, so that a machine
-that is busy with other work cannot turn a minute into an hour. On a machine that is not, no stage comes near its limit
-and the demo reads, fine-tunes and judges the same things each time.
+that is busy with other work cannot turn a minute into an hour. On a machine that is not busy, no stage comes near its
+limit: the demo reads the same files and runs the same updates each time.
 """
 
 import time
@@ -14,7 +14,7 @@ from ..reporting.log import duration
 from ..reporting.run_files import read_results
 
 # Seconds of each stage but pre-training on one core that nobody else uses, with the settings of demo.toml.
-EXPECTED = {"reading": 25.0, "store": 20.0, "pre-training": 0.0, "judging": 12.0, "fine-tuning": 100.0}
+EXPECTED = {"reading": 25.0, "store": 20.0, "pre-training": 0.0, "evaluation": 12.0, "fine-tuning": 100.0}
 FEWEST_STEPS = 10  # of a fine-tuning run, however slow the machine
 LEAST = 60.0  # seconds that any stage may take, of however short a demo
 
@@ -52,7 +52,7 @@ class Clock:
         return min(planned, max(FEWEST_STEPS, int(fit)))
 
     def left(self) -> str:
-        """About how long the present stage and all after it will take, in words."""
+        """About how long the present stage and all later ones will take, in words."""
         stages = list(self.expected)
         rest = stages[stages.index(self.stage) :] if self.stage else stages
         known = [name for name in self.took if name != "pre-training" and self.took[name] > 1]  # not skipped
@@ -63,7 +63,7 @@ class Clock:
         return duration(sum(whole[name] for name in rest))
 
     def plan(self) -> str:
-        """What is to be expected, in one line."""
+        """How long the whole demo will take, in one line."""
         return (
             f"about {self.left()} in all, {duration(self.expected['pre-training'])} of them pre-training; on a busy "
             f"machine more, but every stage is cut short after {duration(self.limit)}"
@@ -75,6 +75,6 @@ class Clock:
             write_json(self.file, [*found, what])
 
     def cuts(self) -> list[str]:
-        """What was cut short, in this run segment or before."""
+        """All that was cut short, in this run segment or before."""
         found: list[str] = read_results(self.file, [str]) if self.file.exists() else []
         return found

@@ -1,4 +1,4 @@
-"""What the demo tells at its end: REPORT.md, and the commands to try next. It reads results.json only."""
+"""The demo's REPORT.md and the commands to try next, made from results.json alone."""
 
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,11 @@ def compared_with_guessing(held: dict[str, float]) -> list[tuple[str, str, str, 
 
 
 def report(results: dict[str, Any]) -> str:
-    """REPORT.md: the numbers and how they came about."""
+    """The text of REPORT.md: the numbers, and how they were measured."""
     held, task, machine, how = results["heldout"], results["task"], results["machine"], results["pretraining"]
     examples = task["examples"]
     lines = [
-        "# What pre-training bought",
+        "# The effect of pre-training",
         "",
         f"{how['seconds'] / 60:.1f} minutes of pre-training ({how['steps']:,} steps, {how['tokens']:,} tokens) on the "
         f"documentation strings installed on this machine: {machine['cpu']}, {machine['threads']} threads, "
@@ -52,7 +52,7 @@ def report(results: dict[str, Any]) -> str:
     lines += [
         f"| majority class | {task['majority']:.1%} | | | |",
         "",
-        f"Effect of pre-training: **{gain_of(results)}**.",
+        f"Effect of pre-training: **{effect_of(results)}**.",
         "",
         *(f"Cut short by the time limit: {what}.\n" for what in results.get("cut", [])),
         "![test accuracy](plots/gain.png)",
@@ -76,7 +76,7 @@ def report(results: dict[str, Any]) -> str:
 
 
 def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
-    """Lines to type next; all but the last work as they stand."""
+    """Commands to try next; all but the last can be run as they are."""
     best = results["task"]["sides"]["pre-trained"]["rate"]
     tuned = out / "finetune" / "pre-trained" / f"lr-{best:g}" / f"seed-{results['seeds'][0]}"
     sentence = next(iter(results["masks"]))
@@ -91,7 +91,7 @@ def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
     ]
 
 
-def gain_of(results: dict[str, Any]) -> str:
+def effect_of(results: dict[str, Any]) -> str:
     """The effect of pre-training in points, with its interval over the seeds if there are two or more."""
     task = results["task"]
     points = f"{100 * task['gain']:+.1f} points"
@@ -106,7 +106,7 @@ def gain_of(results: dict[str, Any]) -> str:
 def interval_of(sides: dict[str, Any]) -> list[float] | None:
     """The 95 % interval of the gain, paired over the seeds' test accuracies; None of fewer than two."""
     runs = (
-        {str(place): score for place, score in enumerate(sides[name]["test"])} for name in ("random", "pre-trained")
+        {str(number): score for number, score in enumerate(sides[name]["test"])} for name in ("random", "pre-trained")
     )
     found = paired(*runs)
     return found["interval"] if found else None

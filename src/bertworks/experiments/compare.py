@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def compare(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:
+def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:
     """The second run minus the first, as fractions: `metrics` with `interval` of each, `mcnemar`, and by seed.
 
     Run folders, or folders with several seeds inside. Raises InputError if one is not finished, or they differ in task,
@@ -277,7 +277,7 @@ def _mcnemar(rows: NDArray[np.float64], form: Form) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> ResultTable:
-    """What `compare` found, in hundredths."""
+    """What `compare_runs` found, in hundredths."""
     seeds = results["seeds"]
     rows = []
     for name, one in results["metrics"].items():

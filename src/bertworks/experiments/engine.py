@@ -219,7 +219,10 @@ class Engine(Generic[Work]):
             ended = sum(self.grid.state(one) in ("done", "failed") for one in self.cells)
             print(f"[{ended + 1}/{len(self.cells)}] {cell.title} ({self.grid.path(cell)})", file=sys.stderr)
         try:
-            return self.run(cell) is not None
+            results = self.run(cell)
+            if results is not None and self.world.main and self.grid.state(cell) != "done":
+                raise RuntimeError(f"the run has left no {RESULTS}")
+            return results is not None
         except (OSError, NotWritten):
             raise
         except Exception as error:

@@ -37,7 +37,6 @@ from .cells import (
     results_of,
 )
 from .engine import Engine, Grid
-from .figures import plot_study
 from .plan import Plan, read_rows
 from .report import FORMAT, measure, tables
 
@@ -60,6 +59,8 @@ def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options())
     folder: of the cells. Results have `left`: cells that other processes are working on, or that --only left out.
     Raises InputError if `out` holds another study, or results in another format, or a cell had other settings.
     """
+    from .figures import plot_study  # matplotlib, which a sweep can do without
+
     grid = Grid(folder)
     check_out(plan, out)
     check_cells(plan, grid)

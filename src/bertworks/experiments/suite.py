@@ -60,7 +60,7 @@ PAPER: dict[tuple[str, str], tuple[Figure, ...]] = {  # (task, folder)
 AVERAGED = 9  # the numbers of table 1; its Average is their plain mean
 
 
-def suite(
+def run_suite(
     config_of: Callable[[Task], FinetuneConfig], data: Path | str, model: Path | str, out: Path | str, grid: str = ""
 ) -> dict[str, Any] | None:
     """Fine-tune on every task found under `data`; None if stopped, or if other processes still work on it.

@@ -80,7 +80,7 @@ def run_cell(job: Job, cell: Cell[SeedRun], grid: Grid) -> dict[str, Any] | None
     return run_seed(replace(job, config=cell.work.config), cell.work.seed, grid.path(cell))
 
 
-def sweep(job: Job, out: Path | str, name: str = "paper", keep_all: bool = False) -> dict[str, Any] | None:
+def run_sweep(job: Job, out: Path | str, name: str = "paper", keep_all: bool = False) -> dict[str, Any] | None:
     """Train every setting of the grid `name` with the recipe's seeds; None if stopped, or if others still work on it.
 
     keep_all: keep every run's model, not the best one's alone. Returned and written to results.json: `settings`,

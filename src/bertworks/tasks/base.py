@@ -16,6 +16,7 @@ from ..tokenizer import Tokenizer
 from ..training.objectives import Objective
 from .inputs import Inputs
 from .rows import checked_rows
+from .sequences import Integers
 
 KindName = Literal["single", "pair", "regression", "multilabel", "choice", "tagging", "span"]
 
@@ -110,13 +111,27 @@ class Judged:
 
 
 class Prepared(Protocol):
-    """The rows of one file as a model takes them, with all that is needed to judge its scores."""
+    """N rows as a model takes them, with all that is needed to decode its scores, and to judge them."""
 
     @property
     def inputs(self) -> Inputs: ...
 
+    @property
+    def tokens(self) -> Integers:
+        """(N,) tokens of each row that the model reads; special tokens and a second reading in a window do not count."""
+
+    @property
+    def cut(self) -> Integers:
+        """(N,) tokens of each row that did not fit."""
+
+    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """What the scores that scores.py computes for `inputs` say of each row, as plain dictionaries.
+
+        `settings`: those stored with the model. Raises no error for rows without labels.
+        """
+
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
-        """Metrics of the scores that scores.py computes for `inputs`.
+        """Metrics of the same scores. Every row needs a label.
 
         `settings`: those stored with the model; None while it is trained, where they are tuned on these rows.
         """
@@ -130,8 +145,10 @@ class Kind:
     objective: Objective
     read: Callable[[Task, Path, bool], Sequence[Any]]  # rows of a file, with labels or without
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]]  # the names of the head's outputs, from training rows
-    prepare: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared]
+    prepare: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared]  # to train and to judge
     metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables
+    # to predict, if `prepare` cuts what windows can hold
+    prepare_windows: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared] | None = None
 
 
 def no_names(task: Task, rows: Sequence[Any]) -> tuple[str, ...]:

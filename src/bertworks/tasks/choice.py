@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from torch import Tensor, from_numpy
@@ -21,9 +21,9 @@ from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
 from ..training.objectives import ChoiceObjective
 from .base import Judged, Kind, Limits, Task, no_names
-from .classification import frame_texts
 from .inputs import Inputs
 from .metrics import METRICS
+from .sequences import Integers, cut_pairs, frame
 from .table import place, read_table
 
 
@@ -34,6 +34,17 @@ class Choice(NamedTuple):
     choices: tuple[str, ...]
     label: int | None = None  # the right one, counted from 0
     line: int = 0
+
+
+class Chosen(TypedDict):
+    """The choice that fits a text best."""
+
+    choice: int  # counted from 0
+    text: str
+    score: float  # its probability, 0 to 1
+    scores: list[float]  # of all choices
+    tokens: int  # of the longest choice with its text, read by the model
+    cut: int  # tokens that did not fit
 
 
 def read(task: Task, path: Path, labelled: bool = True) -> list[Choice]:
@@ -69,17 +80,19 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: Li
         )
     texts = [row.text for row in rows for _ in row.choices]
     choices = [choice for row in rows for choice in row.choices]
-    frames, cut = frame_texts(tokenizer, texts, choices, limits.max_seq_length)
     C = counts.pop()
+    first, second, paired, total = cut_pairs(tokenizer, texts, choices, limits.max_seq_length)
+    tokens = first.length + second.length
+    cut = (total - tokens).reshape(-1, C).max(1)
     inputs = Inputs(
-        *frames,
+        *frame(tokenizer, first, second, paired=paired),
         labels=np.array([IGNORED if row.label is None else row.label for row in rows], np.int64),
-        cut=cut.reshape(-1, C).max(1),
+        cut=cut,
         pad_id=tokenizer.pad_id,
         limit=limits.max_seq_length,
         choices=C,
     )
-    return ChoiceRows(inputs, task, [row.line for row in rows])
+    return ChoiceRows(inputs, task, rows, tokens.reshape(-1, C).max(1), cut)
 
 
 @dataclass(frozen=True)
@@ -88,19 +101,31 @@ class ChoiceRows:
 
     inputs: Inputs
     task: Task
-    lines: list[int]
+    rows: Sequence[Choice]
+    tokens: Integers  # (N,) of the longest choice with its text
+    cut: Integers  # (N,) of the choice that lost most
 
     @property
     def majority(self) -> float:
         """Accuracy of the commonest right choice."""
         return Counter(self.inputs.labels.tolist()).most_common(1)[0][1] / len(self.inputs.labels)
 
+    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[Chosen]:
+        """The best choice of each row from (N * C, 1) scores."""
+        chances = scores.view(-1, self.inputs.choices).softmax(-1).tolist()
+        found = []
+        for row, each, tokens, cut in zip(self.rows, chances, self.tokens.tolist(), self.cut.tolist(), strict=True):
+            best = each.index(max(each))
+            text = row.choices[best]
+            found.append(Chosen(choice=best, text=text, score=each[best], scores=each, tokens=tokens, cut=cut))
+        return found
+
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (N * C, 1) scores."""
         scores, true = scores.view(-1, self.inputs.choices), self.inputs.labels
         predicted = scores.argmax(-1).numpy()
         counts = Counter(predicted.tolist())
-        rows = zip(self.lines, true.tolist(), predicted.tolist(), strict=True)
+        rows = zip((row.line for row in self.rows), true.tolist(), predicted.tolist(), strict=True)
         loss = float(F.cross_entropy(scores, from_numpy(true), ignore_index=IGNORED))
         return Judged(
             metrics={"loss": loss, **{name: METRICS[name](true, predicted) for name in self.task.metrics}},

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -20,17 +20,28 @@ from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..files import InputError, shorten
-from ..tokenizer import Tokenizer, cut_lengths
+from ..tokenizer import Tokenizer
 from ..training.objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .metrics import METRICS, guessing
-from .sequences import Frames, Integers, Spans, Windows, even_windows, frame, tokenize
+from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame
 from .table import as_list, place, read_table
 
 SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
 FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
+
+
+class Classified(TypedDict):
+    """The likeliest label of a text or pair; of several at once, those above one half with | between them."""
+
+    label: str
+    score: float  # the label's probability, the largest one of several labels; of a regression, the value
+    scores: dict[str, float]  # of all labels
+    windows: int  # how many windows were averaged; 1: the text fits
+    tokens: int  # of the texts, read by the model
+    cut: int  # tokens that did not fit
 
 
 # ---- reading
@@ -135,40 +146,37 @@ def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
 
 
 def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "ClassRows":
-    """Examples as arrays; labels become places in `task.labels`. Raises InputError for a label that is not there."""
-    pairs = [example.pair or "" for example in examples]
-    frames, cut = frame_texts(tokenizer, [e.text for e in examples], pairs, limits.max_seq_length)
+    """Examples as arrays, the texts cut to limits.max_seq_length; labels become their numbers in `task.labels`.
+
+    Raises InputError for a label that is not there.
+    """
+    return _prepared(tokenizer, examples, task, limits, np.zeros(len(examples), np.bool_))
+
+
+def prepare_windows(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "ClassRows":
+    """Examples to predict for: a single text of any length has windows, only pairs are cut."""
+    return _prepared(tokenizer, examples, task, limits, np.array([example.pair is None for example in examples], bool))
+
+
+def _prepared(
+    tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits, windowed: NDArray[np.bool_]
+) -> "ClassRows":
+    """windowed (N,): which examples have windows over what does not fit; all others are cut."""
+    first, second, paired, total = cut_pairs(
+        tokenizer, [e.text for e in examples], [e.pair or "" for e in examples], limits.max_seq_length
+    )
+    length = np.where(windowed, total, first.length)  # of the part that windows are over
+    windows = even_windows(length, np.where(windowed, limits.max_seq_length - 2, length))
+    row, tokens = windows.text, length + second.length
+    shown = Spans(first.tokens, first.start[row] + windows.start, windows.length)
     inputs = Inputs(
-        *frames,
-        labels=_labels(examples, task),
-        cut=cut,
+        *frame(tokenizer, shown, second.of(row), paired=paired[row]),
+        labels=_labels(examples, task)[row],
+        cut=(total - tokens)[row],
         pad_id=tokenizer.pad_id,
         limit=limits.max_seq_length,
     )
-    return ClassRows(inputs, task, [example.line for example in examples])
-
-
-def frame_texts(
-    tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str], max_seq_length: int
-) -> tuple[Frames, Integers]:
-    """Each text with its second one, which is "" where there is none, cut to max_seq_length; (S,) tokens cut."""
-    first = tokenize(tokenizer, texts)
-    none = np.zeros(len(texts), np.int64)
-    second = tokenize(tokenizer, pairs) if any(pairs) else Spans(first.tokens[:0], none, none)
-    paired = second.length > 0
-    room = max_seq_length - 2 - tokenizer.layout.pair_separators * paired
-    lengths = zip(first.length.tolist(), second.length.tolist(), room.tolist(), strict=True)
-    kept = np.array([cut_lengths([a, b], most) for a, b, most in lengths], np.int64).reshape(-1, 2)
-    frames = frame(tokenizer, first._replace(length=kept[:, 0]), second._replace(length=kept[:, 1]), paired=paired)
-    return frames, first.length + second.length - kept.sum(1)
-
-
-def prepare_windows(tokenizer: Tokenizer, texts: Sequence[str], max_seq_length: int) -> tuple[Inputs, Windows]:
-    """Single texts of any length, without labels: a sequence [CLS] tokens [SEP] for each window."""
-    whole = tokenize(tokenizer, texts)
-    windows = even_windows(whole.length, np.full(len(texts), max_seq_length - 2))
-    shown = Spans(whole.tokens, whole.start[windows.text] + windows.start, windows.length)
-    return Inputs.unlabelled(frame(tokenizer, shown), tokenizer, max_seq_length), windows
+    return ClassRows(inputs, task, [example.line for example in examples], windows, tokens, total - tokens)
 
 
 def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
@@ -199,11 +207,36 @@ class ClassRows:
     inputs: Inputs
     task: Task  # with its labels
     lines: list[int]
+    windows: Windows  # one a row, unless they were made to predict for long texts
+    tokens: Integers  # (N,)
+    cut: Integers  # (N,)
 
     @property
     def majority(self) -> float:
         """The first metric of the best answer that does not look at the text."""
         return guessing(self.task.metrics[0], self.inputs.labels)
+
+    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[Classified]:
+        """The label of each row from (S, K) scores; the probabilities of a long text's windows are averaged."""
+        if self.task.kind != "regression":
+            scores = scores.sigmoid() if self.task.kind == "multilabel" else scores.softmax(-1)
+        means, windows = self.windows.mean(scores.numpy()).tolist(), np.bincount(self.windows.text).tolist()
+        return [
+            Classified(
+                label=self._label(row),
+                score=max(row),
+                scores=dict(zip(self.task.labels, row, strict=True)),
+                windows=count,
+                tokens=tokens,
+                cut=cut,
+            )
+            for row, count, tokens, cut in zip(means, windows, self.tokens.tolist(), self.cut.tolist(), strict=True)
+        ]
+
+    def _label(self, row: list[float]) -> str:
+        if self.task.kind == "multilabel":
+            return SEPARATOR.join(name for name, score in zip(self.task.labels, row, strict=True) if score > 0.5)
+        return self.task.labels[row.index(max(row))]
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (N, K) scores."""
@@ -261,8 +294,10 @@ def labels_told(numbers: NDArray[Any], task: Task) -> list[Any]:
     return [task.labels[i] if i >= 0 else None for i in numbers]
 
 
-_CLASSES = ("accuracy", "macro_f1", "f1", "matthews")
-SINGLE = PAIR = Kind("classifier", ClassificationObjective(), read, label_names, prepare, _CLASSES)
-REGRESSION = Kind("classifier", ClassificationObjective(), read, label_names, prepare, ("pearson", "spearman"))
-_SETS = ("micro_f1", "exact_match", "macro_f1")
-MULTILABEL = Kind("classifier", ClassificationObjective(), read, label_names, prepare, _SETS)
+def _kind(*metrics: str) -> Kind:
+    return Kind("classifier", ClassificationObjective(), read, label_names, prepare, metrics, prepare_windows)
+
+
+SINGLE = PAIR = _kind("accuracy", "macro_f1", "f1", "matthews")
+REGRESSION = _kind("pearson", "spearman")
+MULTILABEL = _kind("micro_f1", "exact_match", "macro_f1")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tokenizer import Tokenizer, normalize
+from ..tokenizer import Tokenizer, cut_lengths, normalize
 
 CHUNK = 4096  # texts that are tokenized at a time; Python's lists of ids take ten times the memory of the array
 Integers = NDArray[np.int64]
@@ -45,6 +45,10 @@ class Spans(NamedTuple):
     tokens: TokenIds  # (P,) of all texts, end to end
     start: Integers  # (S,)
     length: Integers  # (S,)
+
+    def of(self, rows: Integers) -> "Spans":
+        """Those of some of the sequences; a sequence may be among them more than once."""
+        return Spans(self.tokens, self.start[rows], self.length[rows])
 
     def ids(self) -> TokenIds:
         """The tokens of all spans, one span after the other."""
@@ -101,6 +105,29 @@ def frame(
     ids[ranges(edges[:-1] + 1, first.length)] = first.ids()
     ids[ranges(edges[:-1] + offset, second.length)] = second.ids()
     return Frames(ids, edges, np.where(paired & layout.segments, offset, lengths))
+
+
+class CutPairs(NamedTuple):
+    """N texts, each with a second one or none, cut to fit."""
+
+    first: Spans
+    second: Spans
+    paired: NDArray[np.bool_]  # (N,) whether there is a second text
+    total: Integers  # (N,) tokens before the cut
+
+
+def cut_pairs(tokenizer: Tokenizer, texts: Sequence[str], seconds: Sequence[str], max_seq_length: int) -> CutPairs:
+    """Each text with its second one, "" where there is none, so that their frames have at most max_seq_length tokens.
+
+    The longer text is cut from its end (run_classifier.py). A second text without tokens counts as none.
+    """
+    first, none = tokenize(tokenizer, texts), np.zeros(len(texts), np.int64)
+    second = tokenize(tokenizer, seconds) if any(seconds) else Spans(first.tokens[:0], none, none)
+    paired, total = second.length > 0, first.length + second.length
+    room = max_seq_length - 2 - tokenizer.layout.pair_separators * paired
+    lengths = zip(first.length.tolist(), second.length.tolist(), room.tolist(), strict=True)
+    kept = np.array([cut_lengths([a, b], most) for a, b, most in lengths], np.int64).reshape(-1, 2)
+    return CutPairs(first._replace(length=kept[:, 0]), second._replace(length=kept[:, 1]), paired, total)
 
 
 # ---- windows

@@ -10,7 +10,7 @@ Shapes: Q questions, W windows, T tokens of all windows.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,17 @@ class Skipped(NamedTuple):
     line: int = 0  # of a table
 
 
+class Answered(TypedDict):
+    """An answer in a context; an empty text says that there is none."""
+
+    text: str  # context[start:end]
+    start: int  # characters of the context
+    end: int
+    score: float  # its probability among the n best, 0 to 1
+    tokens: int  # of question and context, read by the model
+    cut: int  # tokens of the question that did not fit
+
+
 @dataclass(frozen=True)
 class SpanRows:
     """Questions, ready for a model."""
@@ -50,15 +61,12 @@ class SpanRows:
     context: Integers  # (Q,) the number of each question's context
     windows: Windows  # of the questions' contexts
     offset: Integers  # (W,) where in each sequence the context begins
+    tokens: Integers  # (Q,) of question and context
+    cut: Integers  # (Q,) of the question, beyond max_query_length
     skipped: tuple[Skipped, ...]
     tokenizer: Tokenizer
     task: Task
     limits: Limits
-
-    @property
-    def cut(self) -> int:
-        """Tokens of questions beyond max_query_length."""
-        return int(self.inputs.cut.sum())
 
     def notes(self) -> list[str]:
         """What a user should hear about these rows: a sentence for each thing that was left out."""
@@ -70,17 +78,40 @@ class SpanRows:
                 f"in its context at answer_start; the first is {shorten(first.id)} "
                 f"({shorten(first.answer)} at {first.start})"
             )
-        if self.cut:
-            number = self.inputs.truncation()["examples"]
-            found.append(
-                f"{number:,} questions are cut to {self.limits.max_query_length} tokens, by {self.cut:,} in all"
-            )
+        if self.cut.any():
+            number, cut, limit = (self.cut > 0).sum(), self.cut.sum(), self.limits.max_query_length
+            found.append(f"{number:,} questions are cut to {limit} tokens, by {cut:,} in all")
         return found
 
     def answers(self, scores: Tensor, version_2: bool) -> list[Answers]:
         """The n best answers to each question from (T, 2) scores; version_2: one may be "", no answer."""
         decoder = Decoder(self.contexts, self.context, self.windows, self.offset, self.tokenizer, self.limits)
         return list(decoder.decode(scores.numpy(), self.inputs.edges, version_2))
+
+    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[list[Answered]]:
+        """The answers to each question from (T, 2) scores: the chosen one, then the rest of the n best.
+
+        settings: `version_2` and `null_score_diff_threshold`, as they are stored with a model.
+        """
+        threshold = float(settings.get("null_score_diff_threshold", 0.0))
+        found = []
+        for i, answers in enumerate(self.answers(scores, bool(settings.get("version_2")))):
+            chosen = answers.choose(threshold)
+            best = [chosen, *(answer for answer in answers.best if answer != chosen)]
+            found.append([self._answered(i, answer) for answer in best])
+        return found
+
+    def _answered(self, number: int, answer: Answer) -> Answered:
+        start, end = answer.start, answer.end
+        nothing = bool(answer.text) and start == end  # the original's word for it is "empty", with probability 1
+        return Answered(
+            text=self.questions[number].context[start:end],
+            start=start,
+            end=end,
+            score=0.0 if nothing else answer.probability,
+            tokens=int(self.tokens[number]),
+            cut=int(self.cut[number]),
+        )
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics and the official files from (T, 2) scores of starts and ends; no metrics for rows without answers.
@@ -190,22 +221,35 @@ def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, lim
     answers, skipped = _find_answers(tokenizer, questions, contexts, context)
     asked = windows.text
     shown = Spans(contexts.ids, contexts.edges[context[asked]] + windows.start, windows.length)
-    first_window = windows.start == 0
+    cut = whole.length - queries.length
     inputs = Inputs(
-        *frame(tokenizer, Spans(queries.tokens, queries.start[asked], queries.length[asked]), shown),
+        *frame(tokenizer, queries.of(asked), shown),
         labels=_labels(windows, offset[asked], answers),
-        cut=np.where(first_window, (whole.length - queries.length)[asked], 0),  # once a question
+        cut=np.where(windows.start == 0, cut[asked], 0),  # once a question
         pad_id=tokenizer.pad_id,
         limit=limits.max_seq_length,
     )
-    return SpanRows(inputs, questions, contexts, context, windows, offset[asked], skipped, tokenizer, task, limits)
+    return SpanRows(
+        inputs,
+        questions,
+        contexts,
+        context,
+        windows,
+        offset[asked],
+        queries.length + tokens,
+        cut,
+        skipped,
+        tokenizer,
+        task,
+        limits,
+    )
 
 
 def _tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Spans:
     """The tokens of each text; equal texts are tokenized once."""
     once, which = distinct(texts)
     found = tokenize(tokenizer, once)
-    return Spans(found.tokens, found.start[which], found.length[which])
+    return found.of(which)
 
 
 def _check_room(counts: Integers, questions: Sequence[Question], limits: Limits, specials: int) -> None:

@@ -67,6 +67,16 @@ class Entity(TypedDict):
     score: float  # mean probability of its units' tags, 0 to 1
 
 
+class TaggedText(TypedDict):
+    """What a text holds, and the tags that say so."""
+
+    entities: list[Entity]
+    tags: list[str]  # one a unit, in IOB2
+    scores: list[float]  # the probability of each tag, 0 to 1
+    tokens: int  # of the text
+    cut: int  # 0: long texts have windows
+
+
 # ---- rows
 
 
@@ -162,7 +172,7 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Li
     labels[position[begins]] = _gold(rows, task)[begins]
     nothing_cut = np.zeros(len(windows.text), np.int64)
     inputs = Inputs(*frames, labels, nothing_cut, tokenizer.pad_id, limits.max_seq_length, token_labels=True)
-    return TagRows(inputs, task, rows, edges, position, begins)
+    return TagRows(inputs, task, rows, edges, position, begins, tokens.counts)
 
 
 class _Tokens(NamedTuple):
@@ -238,12 +248,25 @@ class TagRows:
     rows: Sequence[Tagged]
     edges: Integers  # (N + 1,) where each row's units begin and end
     position: Integers  # (U,) the token in `inputs.ids` that answers for each unit; -1: it has none, like a space
-    begins: NDArray[np.bool_]  # (U,) False: no piece, or one that an earlier unit has begun
+    begins: NDArray[np.bool_]  # (U,) False: no token, or one that an earlier unit has begun
+    tokens: Integers  # (N,)
 
-    def decode(self, scores: Tensor) -> list[tuple[list[str], list[float]]]:
+    @property
+    def cut(self) -> Integers:
+        """(N,) zeros: long texts have windows."""
+        return np.zeros_like(self.tokens)
+
+    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[TaggedText]:
+        """The entities and tags of each row from (T, K) scores."""
+        return [
+            TaggedText(entities=entities(row, tags, chances), tags=tags, scores=chances, tokens=tokens, cut=0)
+            for row, (tags, chances), tokens in zip(self.rows, self.tags(scores), self.tokens.tolist(), strict=True)
+        ]
+
+    def tags(self, scores: Tensor) -> list[tuple[list[str], list[float]]]:
         """The tags of each row's units and their probabilities, from (T, K) scores.
 
-        Of a B- piece that several characters share, all but the first are I-. A unit without a piece is inside an
+        Of a B- token that several characters share, all but the first are I-. A unit without a token is inside an
         entity if the units around it are inside the same one, otherwise O (with probability 1).
         """
         chances, best = (x.numpy() for x in scores.float().softmax(-1).max(-1))
@@ -275,7 +298,7 @@ class TagRows:
         gold = [row.tags for row in self.rows if row.tags is not None]
         if len(gold) < len(self.rows):
             raise ValueError("rows without tags cannot be judged")
-        predicted = [tags for tags, _ in self.decode(scores)]
+        predicted = [tags for tags, _ in self.tags(scores)]
         told = evaluate(gold, predicted)
         whole = told.entities
         loss = F.cross_entropy(scores.float(), torch.from_numpy(self.inputs.labels), ignore_index=IGNORED)
@@ -303,7 +326,7 @@ class TagRows:
 
 
 def entities(row: Tagged, tags: Sequence[str], scores: Sequence[float]) -> list[Entity]:
-    """The entities of a text, from its units' tags and their probabilities (`TagRows.decode`)."""
+    """The entities of a text, from its units' tags and their probabilities (`TagRows.tags`)."""
     found = []
     for kind, first, last in chunks(tags):
         start, end = row.units[first][0], row.units[last - 1][1]

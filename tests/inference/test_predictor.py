@@ -19,7 +19,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.predictor import CHUNK, Predictor, _chunks
 from bertworks.model.heads import build_model
-from bertworks.tasks.base import Data, Example
+from bertworks.tasks.base import Data, Example, Limits, Task
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.classification import prepare_windows
 from bertworks.tasks.tagging import from_texts
@@ -83,7 +83,9 @@ def test_windows_of_a_long_text_cover_it(pretrained, length):
     tokenizer = load_tokenizer(pretrained)
     text = " ".join("abcdefghijklmnopqrstuvwxyz"[i % 26] for i in range(length))
     ids = tokenizer.encode(text).ids[1:-1]
-    inputs, windows = prepare_windows(tokenizer, ["good", text], 16)
+    rows = prepare_windows(tokenizer, [Example("good"), Example(text)], Task("t"), Limits(max_seq_length=16))
+    inputs, windows = rows.inputs, rows.windows
+    assert rows.tokens.tolist() == [3, len(inputs.ids) - 3] and not rows.cut.any()
     parts = [inputs.ids[a + 1 : b - 1].tolist() for a, b in itertools.pairwise(inputs.edges)][1:]
     assert windows.text.tolist() == [0] + [1] * len(parts) and inputs.lengths.max() <= 16
     places = [next(i for i in range(len(ids) + 1) if ids[i : i + len(part)] == part) for part in parts]

@@ -15,7 +15,9 @@ from bertworks.finetuning.run import FinetuneConfig, finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Limits, Task
+from bertworks.tasks.classification import prepare, prepare_windows
 from bertworks.tasks.kinds import KINDS, load_data, read_rows
+from bertworks.tokenizer import Tokenizer
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
 from support.tiny_task import TINY, tiny_folder
@@ -194,3 +196,26 @@ def test_predictions_are_told_with_their_lines(finished):
         share = np.mean([true == predicted for true, predicted in sets])
         metrics = results["metrics"]
         assert share == pytest.approx(metrics.get("accuracy", metrics.get("exact_match", share)))
+
+
+def test_long_texts_beside_pairs_are_decoded_row_by_row(tmp_path):
+    """A single text of any length is averaged over its windows, a pair is cut; each row reports its own tokens."""
+    tokenizer = Tokenizer.load(tiny_folder(tmp_path / "model"))
+    task, limits = Task("t", labels=("no", "yes")), Limits(max_seq_length=8)
+    rows = prepare_windows(
+        tokenizer, [Example("a"), Example("a b c d e f g h"), Example("a b c d", "e f")], task, limits
+    )
+    assert (
+        rows.windows.text.tolist() == [0, 1, 1, 2]
+        and rows.tokens.tolist() == [3, 16, 8]
+        and rows.cut.tolist() == [0, 0, 1]
+    )
+    scores = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    found = rows.decode(scores, {})
+    chances = scores.softmax(-1).numpy()
+    expected = [chances[0], chances[1:3].mean(0), chances[3]]
+    assert [one["label"] for one in found] == ["yes", "no", "no"] and [one["windows"] for one in found] == [1, 2, 1]
+    for one, row in zip(found, expected, strict=True):
+        assert list(one["scores"].values()) == pytest.approx(row.tolist()) and one["score"] == pytest.approx(row.max())
+    assert rows.decode(scores, {}, raw=True)[1]["scores"] == {"no": 1.0, "yes": 0.5}
+    assert prepare(tokenizer, [Example("a b c d e f g h")], task, limits).cut.tolist() == [2]

@@ -20,7 +20,7 @@ from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.conlleval import evaluate
 from bertworks.tasks.kinds import load_data, with_labels
 from bertworks.tasks.ner import CONLL2003, KLUE_NER
-from bertworks.tasks.tagging import TAGGING, Tagged, TagRows, entities, from_texts, labels, prepare, read
+from bertworks.tasks.tagging import TAGGING, Tagged, TagRows, from_texts, labels, prepare, read
 from bertworks.tasks.tags import chunks
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import needs_shared, shared
@@ -120,9 +120,9 @@ def test_characters_that_share_a_piece_share_its_answer(tokenizer: Tokenizer):
     assert pieces(tokenizer, rows.inputs.ids) == ["[CLS]", "한국", "##은", "new", "[SEP]"]
     assert rows.inputs.labels.tolist() == [-100, 1, 0, 1, -100]
     assert rows.position.tolist() == [1, 1, 2, -1, 3, 3, 3]
-    ((tags, _),) = rows.decode(gold_scores(rows))
+    ((tags, _),) = rows.tags(gold_scores(rows))
     assert tags == ["B-LOC", "I-LOC", "O", "O", "B-LOC", "I-LOC", "I-LOC"]
-    ((tags, _),) = rows.decode(scores_for(rows, {1: "I-LOC", 2: "I-LOC", 3: "I-LOC"}))
+    ((tags, _),) = rows.tags(scores_for(rows, {1: "I-LOC", 2: "I-LOC", 3: "I-LOC"}))
     assert tags == ["I-LOC"] * 7  # the space is inside, because what stands after it goes on
 
 
@@ -152,7 +152,7 @@ def test_a_unit_without_a_piece_is_inside_what_goes_on_around_it(
     task = replace(CHARACTERS, labels=("O", "B-LOC", "I-LOC", "B-PER", "I-PER"))
     rows = made(tokenizer, [letters("new  york"), letters(" a "), letters(" ")], task)
     assert rows.position.tolist() == [1, 1, 1, -1, -1, 2, 2, 2, 2, -1, 3, -1, -1]
-    first, second, third = (tags for tags, _ in rows.decode(scores_for(rows, {1: left, 2: right, 3: "I-LOC"})))
+    first, second, third = (tags for tags, _ in rows.tags(scores_for(rows, {1: left, 2: right, 3: "I-LOC"})))
     assert first[3:5] == [expected, expected]
     assert second == ["O", "I-LOC", "O"] and third == ["O"]
 
@@ -160,7 +160,7 @@ def test_a_unit_without_a_piece_is_inside_what_goes_on_around_it(
 def test_words_without_a_piece_are_o(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("\u200b new \u200b york", "O B-LOC I-LOC I-LOC"), words("\u200b", "B-LOC")])
     assert rows.position.tolist() == [-1, 1, -1, 2, -1]
-    assert [tags for tags, _ in rows.decode(gold_scores(rows))] == [["O", "B-LOC", "I-LOC", "I-LOC"], ["O"]]
+    assert [tags for tags, _ in rows.tags(gold_scores(rows))] == [["O", "B-LOC", "I-LOC", "I-LOC"], ["O"]]
     assert rows.judge(gold_scores(rows)).metrics["recall"] == 0.5  # what cannot be found is missed, not left out
 
 
@@ -253,7 +253,7 @@ def test_the_shortest_limit_and_texts_without_words(tokenizer: Tokenizer):
     for row in (Tagged("", ()), Tagged("  ", ((0, 1), (1, 2)))):
         rows = made(tokenizer, [row])
         assert rows.inputs.ids.tolist() == [tokenizer.cls_id, tokenizer.sep_id]
-        assert rows.decode(torch.zeros(2, 3)) == [(["O"] * len(row.units), [1.0] * len(row.units))]
+        assert rows.tags(torch.zeros(2, 3)) == [(["O"] * len(row.units), [1.0] * len(row.units))]
 
 
 def test_batches_have_a_label_for_every_token(tokenizer: Tokenizer):
@@ -305,7 +305,7 @@ def test_any_order_of_labels(tokenizer: Tokenizer):
 def test_rows_without_tags(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("new york")])
     assert rows.inputs.labels.tolist() == [-100] * 4
-    assert rows.decode(scores_for(rows, {1: "B-LOC"}))[0][0] == ["B-LOC", "O"]
+    assert rows.tags(scores_for(rows, {1: "B-LOC"}))[0][0] == ["B-LOC", "O"]
     with pytest.raises(ValueError, match="without tags"):
         rows.judge(scores_for(rows, {}))
 
@@ -339,25 +339,33 @@ def test_entities_of_raw_text(tokenizer: Tokenizer):
     assert pieces(tokenizer, rows.inputs.ids[rows.position]) == ["i", "new", "york", ",", "paris", "."]
     scores = scores_for(rows, {3: "B-LOC", 4: "I-LOC", 6: "I-LOC"}, sure=1.0)
     scores[4] *= 3
-    ((tags, chances),) = rows.decode(scores)
+    (found,), (units,) = rows.decode(scores, {}), rows.units(scores)
     low, high = (float(torch.tensor([x, 0, 0]).softmax(0)[0]) for x in (1.0, 3.0))
-    assert entities(row, tags, chances) == [
+    assert found == [
         {"type": "LOC", "start": 5, "end": 13, "text": "new york", "score": pytest.approx((low + high) / 2)},
         {"type": "LOC", "start": 15, "end": 23, "text": "parisian", "score": pytest.approx(low)},
     ]
+    assert [(unit["text"], unit["tag"]) for unit in units[:4]] == [
+        ("in", "O"),
+        ("new", "B-LOC"),
+        ("york", "I-LOC"),
+        (",", "O"),
+    ]
+    assert units[2]["scores"][units[2]["tag"]] == units[2]["score"] == pytest.approx(high)
+    assert rows.tokens.tolist() == [len(rows.inputs.ids)] and rows.cut.tolist() == [0]
 
 
 def test_entities_of_raw_text_by_character(tokenizer: Tokenizer):
     (row,) = from_texts(tokenizer, ["a 한국은 b"], characters=True)
     rows = made(tokenizer, [row], CHARACTERS)
-    ((tags, chances),) = rows.decode(scores_for(rows, {2: "B-LOC"}))
-    assert [(e["text"], e["start"], e["end"]) for e in entities(row, tags, chances)] == [("한국", 2, 4)]
+    (found,) = rows.decode(scores_for(rows, {2: "B-LOC"}), {})
+    assert [(e["text"], e["start"], e["end"]) for e in found] == [("한국", 2, 4)]
 
 
 def test_texts_of_any_length_are_documents_of_their_own(tokenizer: Tokenizer):
     rows = made(tokenizer, from_texts(tokenizer, ["ab " * 5000, "", "c"]), length=128)
     assert rows.edges.tolist() == [0, 5000, 5000, 5001]
-    assert [len(tags) for tags, _ in rows.decode(torch.zeros(len(rows.inputs.ids), 3))] == [5000, 0, 1]
+    assert [len(tags) for tags, _ in rows.tags(torch.zeros(len(rows.inputs.ids), 3))] == [5000, 0, 1]
     assert pieces(tokenizer, rows.inputs.ids[-3:]) == ["[CLS]", "c", "[SEP]"]
 
 
@@ -584,7 +592,7 @@ def test_pieces_across_borders_are_all_that_klue_loses():
     assert 0.90 < judged.metrics["f1"] < 0.91
     places = np.split(prepared.position, prepared.edges[1:-1])
     whole = [fits(row.tags or (), place.tolist()) for row, place in zip(rows, places, strict=True)]
-    told = [tags for tags, _ in prepared.decode(gold_scores(prepared))]
+    told = [tags for tags, _ in prepared.tags(gold_scores(prepared))]
     gold = [row.tags or () for row in rows]
     pairs = [(a, b) for a, b, good in zip(gold, told, whole, strict=True) if good]
     assert len(pairs) > 3800

@@ -7,7 +7,6 @@ pairs and choices, which are not, `cut` in a result and `truncated` on the predi
 Shapes: N texts, L positions, M masks, D width, V vocabulary, K labels, C choices.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,17 +21,16 @@ from ..checkpoint.pooling import Pooling, read_pooling
 from ..files import InputError
 from ..model.prepare import for_inference
 from ..tasks.base import Example, KindName, Prepared, Task
-from ..tasks.choice import Choice
-from ..tasks.classification import SEPARATOR, prepare_windows
+from ..tasks.choice import Choice, Chosen
+from ..tasks.classification import Classified
 from ..tasks.kinds import KINDS
 from ..tasks.questions import Question
 from ..tasks.rows import check_count, pairs_of, text_of, text_pairs_of, texts_of
-from ..tasks.sequences import Windows
-from ..tasks.span import SpanRows
-from ..tasks.tagging import Entity, TagRows, entities, from_texts
+from ..tasks.span import Answered
+from ..tasks.tagging import Entity, from_texts
 from ..tokenizer import normalize
 from .model import BATCH, LoadedModel
-from .predictions import Answered, Candidate, Chosen, Classified, answered
+from .predictions import Candidate
 
 T = TypeVar("T")
 
@@ -151,35 +149,13 @@ class Predictor:
             (text_of(text, f"rows[{i}][0]"), None if pair is None else text_of(pair, f"rows[{i}][1]"))
             for i, (text, pair) in enumerate(pairs_of(rows, "rows", "(text, pair or None)"))
         )
-        for pairs, group in itertools.groupby(checked, lambda row: row[1] is not None):
-            for chunk in _chunks(group):
-                yield from self._classified_chunk(chunk, pairs, all_scores)
-
-    def _classified_chunk(
-        self, chunk: list[tuple[str, str | None]], pairs: bool, all_scores: bool
-    ) -> Iterator[Classified]:
-        if pairs:
-            inputs = self._prepare("pair", [Example(*row) for row in chunk]).inputs
-            windows = Windows(np.arange(len(chunk)), inputs.cut * 0, inputs.lengths)
-        else:
-            inputs, windows = prepare_windows(self.tokenizer, [text for text, _ in chunk], self.max_length)
-        scores = self.loaded.scores(inputs)  # (S, K)
-        if self.kind != "regression":
-            scores = scores.sigmoid() if self.kind == "multilabel" else scores.softmax(-1)
-        means, counts = windows.mean(scores.numpy()), np.bincount(windows.text)
-        cuts = inputs.cut if len(inputs) == len(chunk) else np.zeros(len(chunk), np.int64)
-        for row, count, cut in zip(means.tolist(), counts.tolist(), cuts.tolist(), strict=True):
-            yield self._classified(row, all_scores, count, cut)
-
-    def _classified(self, row: list[float], all_scores: bool, windows: int, cut: int) -> Classified:
-        labels, top = self.loaded.labels, max(row)
-        label = labels[row.index(top)]
-        if self.kind == "multilabel":
-            label = SEPARATOR.join(name for name, score in zip(labels, row, strict=True) if score > 0.5)
-        result = Classified(label=label, score=top, windows=windows, cut=cut)
-        if all_scores:
-            result["scores"] = dict(zip(labels, row, strict=True))
-        return result
+        for chunk in _chunks(checked):
+            kind: KindName = self.kind if self.kind in ("regression", "multilabel") else "single"  # type: ignore[assignment]
+            prepared = self._prepare(kind, [Example(*row) for row in chunk])
+            for result in prepared.decode(self.loaded.scores(prepared.inputs), self.loaded.settings):
+                if not all_scores:
+                    del result["scores"]
+                yield result
 
     # ---- tags
 
@@ -202,10 +178,7 @@ class Predictor:
         characters = bool(self.loaded.settings.get("characters"))
         for chunk in _chunks(texts_of(texts)):
             prepared = self._prepare("tagging", from_texts(self.tokenizer, chunk, characters))
-            assert isinstance(prepared, TagRows)
-            decoded = prepared.decode(self.loaded.scores(prepared.inputs))
-            for row, (tags, scores) in zip(prepared.rows, decoded, strict=True):
-                yield entities(row, tags, scores)
+            yield from prepared.decode(self.loaded.scores(prepared.inputs), self.loaded.settings)
 
     # ---- answers
 
@@ -230,23 +203,14 @@ class Predictor:
         """
         self.loaded.check_head("span")
         check_count(n_best, "n_best")
-        stored = self.loaded.settings
-        threshold = float(stored.get("null_score_diff_threshold", 0.0))
         checked = (
             (text_of(question, f"rows[{i}][0]"), text_of(context, f"rows[{i}][1]"))
             for i, (question, context) in enumerate(pairs_of(rows, "rows", "(question, context)"))
         )
         for chunk in _chunks(checked):
             prepared = self._prepare("span", [Question(str(i), *row) for i, row in enumerate(chunk)])
-            assert isinstance(prepared, SpanRows)
-            scores = self.loaded.scores(prepared.inputs)
-            found = prepared.answers(scores, bool(stored.get("version_2")))
-            cuts = np.bincount(prepared.windows.text, prepared.inputs.cut, len(chunk)).astype(int).tolist()
-            for (_, context), answers, cut in zip(chunk, found, cuts, strict=True):
-                chosen = answers.choose(threshold)
-                best = [chosen, *(answer for answer in answers.best if answer != chosen)][:n_best]
-                told = [answered(answer, context, cut) for answer in best]
-                yield told if n_best > 1 else told[0]
+            for best in prepared.decode(self.loaded.scores(prepared.inputs), self.loaded.settings):
+                yield best[:n_best] if n_best > 1 else best[0]
 
     # ---- choices
 
@@ -263,11 +227,7 @@ class Predictor:
         )
         for chunk in _chunks(checked):
             prepared = self._prepare("choice", [Choice(text, tuple(choices)) for text, choices in chunk])
-            scores = self.loaded.scores(prepared.inputs)
-            chances = scores.view(-1, prepared.inputs.choices).softmax(-1).tolist()
-            for (_, choices), row, cut in zip(chunk, chances, prepared.inputs.cut.tolist(), strict=True):
-                best = row.index(max(row))
-                yield Chosen(choice=best, text=choices[best], score=row[best], scores=row, cut=cut)
+            yield from prepared.decode(self.loaded.scores(prepared.inputs), self.loaded.settings)
 
     # ---- vectors
 
@@ -289,7 +249,7 @@ class Predictor:
         width = self.model.encoder.width * len(how.modes)
         parts = [np.empty((0, width), np.float32)]
         for chunk in _chunks([text_of(texts, "texts")] if isinstance(texts, str) else texts_of(texts)):
-            inputs = self._prepare("single", [Example(how.text(text)) for text in chunk]).inputs
+            inputs = self._prepare("single", [Example(how.text(text), "") for text in chunk]).inputs
             part = np.empty((len(inputs), width), np.float32)
             for batch_rows in inputs.by_length(BATCH):
                 batch = {name: value.to(self.device) for name, value in inputs.batch(batch_rows).items()}
@@ -306,7 +266,8 @@ class Predictor:
         """Rows featurised, what was cut noted."""
         columns = ("text", "pair")[: 2 if kind in ("pair", "span") else 1]
         task = Task("prediction", columns, kind=kind, labels=self.loaded.labels, choices=("", ""))
-        prepared = KINDS[kind].prepare(self.tokenizer, rows, task, self.loaded.limits)
+        prepare = KINDS[kind].prepare_windows or KINDS[kind].prepare
+        prepared = prepare(self.tokenizer, rows, task, self.loaded.limits)
         self._note(*prepared.inputs.truncation().values())
         return prepared
 

@@ -118,16 +118,16 @@ class Prepared(Protocol):
 
     @property
     def tokens(self) -> Integers:
-        """(N,) tokens of each row that the model reads; special tokens and a second reading in a window do not count."""
+        """(N,) tokens that the model reads for each row, special tokens and the overlaps of windows included."""
 
     @property
     def cut(self) -> Integers:
         """(N,) tokens of each row that did not fit."""
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """What the scores that scores.py computes for `inputs` say of each row, as plain dictionaries.
+        """The predictions for each row, as plain dictionaries, from the scores that scores.py computes for `inputs`.
 
-        `settings`: those stored with the model. Raises no error for rows without labels.
+        `settings`: those stored with the model. Rows need no labels.
         """
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:

@@ -43,8 +43,8 @@ class Chosen(TypedDict):
     text: str
     score: float  # its probability, 0 to 1
     scores: list[float]  # of all choices
-    tokens: int  # of the longest choice with its text, read by the model
-    cut: int  # tokens that did not fit
+    tokens: int  # tokens that the model read, of all choices
+    cut: int  # tokens that did not fit, of the choice that lost most
 
 
 def read(task: Task, path: Path, labelled: bool = True) -> list[Choice]:
@@ -82,8 +82,7 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: Li
     choices = [choice for row in rows for choice in row.choices]
     C = counts.pop()
     first, second, paired, total = cut_pairs(tokenizer, texts, choices, limits.max_seq_length)
-    tokens = first.length + second.length
-    cut = (total - tokens).reshape(-1, C).max(1)
+    cut = (total - first.length - second.length).reshape(-1, C).max(1)
     inputs = Inputs(
         *frame(tokenizer, first, second, paired=paired),
         labels=np.array([IGNORED if row.label is None else row.label for row in rows], np.int64),
@@ -92,7 +91,7 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: Li
         limit=limits.max_seq_length,
         choices=C,
     )
-    return ChoiceRows(inputs, task, rows, tokens.reshape(-1, C).max(1), cut)
+    return ChoiceRows(inputs, task, rows)
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,16 @@ class ChoiceRows:
     inputs: Inputs
     task: Task
     rows: Sequence[Choice]
-    tokens: Integers  # (N,) of the longest choice with its text
-    cut: Integers  # (N,) of the choice that lost most
+
+    @property
+    def tokens(self) -> Integers:
+        """(N,) tokens that the model reads for each row, of all its choices."""
+        return np.diff(self.inputs.edges).reshape(-1, self.inputs.choices).sum(1)
+
+    @property
+    def cut(self) -> Integers:
+        """(N,) tokens that did not fit, of the choice that lost most."""
+        return self.inputs.cut
 
     @property
     def majority(self) -> float:

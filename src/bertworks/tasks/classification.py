@@ -25,7 +25,7 @@ from ..training.objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .metrics import METRICS, guessing
-from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame
+from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame, tokens_of_rows
 from .table import as_list, place, read_table
 
 SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
@@ -40,7 +40,7 @@ class Classified(TypedDict):
     score: float  # the label's probability, the largest one of several labels; of a regression, the value
     scores: dict[str, float]  # of all labels
     windows: int  # how many windows were averaged; 1: the text fits
-    tokens: int  # of the texts, read by the model
+    tokens: int  # tokens that the model read, overlaps of windows included
     cut: int  # tokens that did not fit
 
 
@@ -167,16 +167,12 @@ def _prepared(
     )
     length = np.where(windowed, total, first.length)  # of the part that windows are over
     windows = even_windows(length, np.where(windowed, limits.max_seq_length - 2, length))
-    row, tokens = windows.text, length + second.length
+    row, cut = windows.text, total - length - second.length
     shown = Spans(first.tokens, first.start[row] + windows.start, windows.length)
-    inputs = Inputs(
-        *frame(tokenizer, shown, second.of(row), paired=paired[row]),
-        labels=_labels(examples, task)[row],
-        cut=(total - tokens)[row],
-        pad_id=tokenizer.pad_id,
-        limit=limits.max_seq_length,
-    )
-    return ClassRows(inputs, task, [example.line for example in examples], windows, tokens, total - tokens)
+    frames = frame(tokenizer, shown, second.of(row), paired=paired[row])
+    labels = _labels(examples, task)[row]
+    inputs = Inputs(*frames, labels, cut[row], tokenizer.pad_id, limits.max_seq_length)
+    return ClassRows(inputs, task, [example.line for example in examples], windows, cut)
 
 
 def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
@@ -208,35 +204,37 @@ class ClassRows:
     task: Task  # with its labels
     lines: list[int]
     windows: Windows  # one a row, unless they were made to predict for long texts
-    tokens: Integers  # (N,)
-    cut: Integers  # (N,)
+    cut: Integers  # (N,) tokens that did not fit
+
+    @property
+    def tokens(self) -> Integers:
+        """(N,) tokens that the model reads for each row."""
+        return tokens_of_rows(self.windows.text, self.inputs.edges, len(self.lines))
 
     @property
     def majority(self) -> float:
         """The first metric of the best answer that does not look at the text."""
         return guessing(self.task.metrics[0], self.inputs.labels)
 
-    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[Classified]:
-        """The label of each row from (S, K) scores; the probabilities of a long text's windows are averaged."""
-        if self.task.kind != "regression":
-            scores = scores.sigmoid() if self.task.kind == "multilabel" else scores.softmax(-1)
-        means, windows = self.windows.mean(scores.numpy()).tolist(), np.bincount(self.windows.text).tolist()
-        return [
-            Classified(
-                label=self._label(row),
-                score=max(row),
-                scores=dict(zip(self.task.labels, row, strict=True)),
-                windows=count,
-                tokens=tokens,
-                cut=cut,
-            )
-            for row, count, tokens, cut in zip(means, windows, self.tokens.tolist(), self.cut.tolist(), strict=True)
-        ]
+    def decode(self, scores: Tensor, settings: Mapping[str, Any], raw: bool = False) -> list[Classified]:
+        """The label of each row from (S, K) scores; the probabilities of a long text's windows are averaged.
 
-    def _label(self, row: list[float]) -> str:
-        if self.task.kind == "multilabel":
-            return SEPARATOR.join(name for name, score in zip(self.task.labels, row, strict=True) if score > 0.5)
-        return self.task.labels[row.index(max(row))]
+        raw: the results hold scores before softmax or sigmoid instead of probabilities.
+        """
+        kind, names = self.task.kind, self.task.labels
+        if kind != "regression" and not raw:
+            scores = scores.sigmoid() if kind == "multilabel" else scores.softmax(-1)
+        values = self.windows.mean(scores.numpy()).tolist()
+        windows = np.bincount(self.windows.text, minlength=len(values)).tolist()
+        results = []
+        for row, count, tokens, cut in zip(values, windows, self.tokens.tolist(), self.cut.tolist(), strict=True):
+            label, best = names[row.index(max(row))], max(row)
+            if kind == "multilabel":
+                least = 0.0 if raw else 0.5
+                label = SEPARATOR.join(name for name, value in zip(names, row, strict=True) if value > least)
+            every = dict(zip(names, row, strict=True))
+            results.append(Classified(label=label, score=best, scores=every, windows=count, tokens=tokens, cut=cut))
+        return results
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (N, K) scores."""

@@ -180,6 +180,11 @@ class Windows:
         return means
 
 
+def tokens_of_rows(row: Integers, edges: Integers, N: int) -> Integers:
+    """(N,) the tokens of all sequences of each row. row (S,): the row of each sequence; edges (S + 1,)."""
+    return np.bincount(row, np.diff(edges), N).astype(np.int64)
+
+
 def strided_windows(lengths: Integers, room: Integers, stride: int) -> Windows:
     """Each window begins `stride` tokens after the one before, until one reaches the end of the text (run_squad.py).
 

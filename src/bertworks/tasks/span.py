@@ -25,7 +25,7 @@ from .base import Judged, Kind, Limits, Task, no_names
 from .contexts import Contexts, find_answer, improve_span, narrow_span, tokenize_contexts
 from .inputs import Inputs
 from .questions import Question, read
-from .sequences import Integers, Spans, Windows, distinct, frame, strided_windows, tokenize
+from .sequences import Integers, Spans, Windows, distinct, frame, strided_windows, tokenize, tokens_of_rows
 from .squad_scores import Scores, grade_korquad, grade_v1, grade_v2, reachable_threshold, score
 
 NO_ANSWER = -1
@@ -47,7 +47,7 @@ class Answered(TypedDict):
     start: int  # characters of the context
     end: int
     score: float  # its probability among the n best, 0 to 1
-    tokens: int  # of question and context, read by the model
+    tokens: int  # tokens that the model read, overlaps of windows included
     cut: int  # tokens of the question that did not fit
 
 
@@ -61,12 +61,16 @@ class SpanRows:
     context: Integers  # (Q,) the number of each question's context
     windows: Windows  # of the questions' contexts
     offset: Integers  # (W,) where in each sequence the context begins
-    tokens: Integers  # (Q,) of question and context
-    cut: Integers  # (Q,) of the question, beyond max_query_length
+    cut: Integers  # (Q,) tokens of each question beyond max_query_length
     skipped: tuple[Skipped, ...]
     tokenizer: Tokenizer
     task: Task
     limits: Limits
+
+    @property
+    def tokens(self) -> Integers:
+        """(Q,) tokens that the model reads for each question."""
+        return tokens_of_rows(self.windows.text, self.inputs.edges, len(self.questions))
 
     def notes(self) -> list[str]:
         """What a user should hear about these rows: a sentence for each thing that was left out."""
@@ -94,24 +98,15 @@ class SpanRows:
         settings: `version_2` and `null_score_diff_threshold`, as they are stored with a model.
         """
         threshold = float(settings.get("null_score_diff_threshold", 0.0))
-        found = []
-        for i, answers in enumerate(self.answers(scores, bool(settings.get("version_2")))):
+        all_answers = self.answers(scores, bool(settings.get("version_2")))
+        results = []
+        for question, answers, tokens, cut in zip(
+            self.questions, all_answers, self.tokens.tolist(), self.cut.tolist(), strict=True
+        ):
             chosen = answers.choose(threshold)
             best = [chosen, *(answer for answer in answers.best if answer != chosen)]
-            found.append([self._answered(i, answer) for answer in best])
-        return found
-
-    def _answered(self, number: int, answer: Answer) -> Answered:
-        start, end = answer.start, answer.end
-        nothing = bool(answer.text) and start == end  # the original's word for it is "empty", with probability 1
-        return Answered(
-            text=self.questions[number].context[start:end],
-            start=start,
-            end=end,
-            score=0.0 if nothing else answer.probability,
-            tokens=int(self.tokens[number]),
-            cut=int(self.cut[number]),
-        )
+            results.append([_result(answer, question.context, tokens, cut) for answer in best])
+        return results
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics and the official files from (T, 2) scores of starts and ends; no metrics for rows without answers.
@@ -204,6 +199,13 @@ class SpanRows:
         return float((total[trained] - right).mean()) if trained.any() else 0.0
 
 
+def _result(answer: Answer, context: str, tokens: int, cut: int) -> Answered:
+    start, end = answer.start, answer.end
+    nothing = bool(answer.text) and start == end  # the original then answers "empty", with probability 1
+    score = 0.0 if nothing else answer.probability
+    return Answered(text=context[start:end], start=start, end=end, score=score, tokens=tokens, cut=cut)
+
+
 # ---- featurising
 
 
@@ -236,7 +238,6 @@ def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, lim
         context,
         windows,
         offset[asked],
-        queries.length + tokens,
         cut,
         skipped,
         tokenizer,

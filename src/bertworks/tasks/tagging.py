@@ -40,6 +40,7 @@ from .sequences import (
     edges_of,
     frame,
     ranges,
+    tokens_of_rows,
 )
 from .tags import OUTSIDE, check_tag, chunks, to_iob2
 
@@ -67,14 +68,15 @@ class Entity(TypedDict):
     score: float  # mean probability of its units' tags, 0 to 1
 
 
-class TaggedText(TypedDict):
-    """What a text holds, and the tags that say so."""
+class Unit(TypedDict):
+    """A word with its tag; a character, if these are tagged."""
 
-    entities: list[Entity]
-    tags: list[str]  # one a unit, in IOB2
-    scores: list[float]  # the probability of each tag, 0 to 1
-    tokens: int  # of the text
-    cut: int  # 0: long texts have windows
+    tag: str
+    start: int  # characters of the caller's text
+    end: int
+    text: str
+    score: float  # probability of the tag, 0 to 1
+    scores: dict[str, float]  # probabilities of all tags; {}: the unit has no token
 
 
 # ---- rows
@@ -172,7 +174,8 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Li
     labels[position[begins]] = _gold(rows, task)[begins]
     nothing_cut = np.zeros(len(windows.text), np.int64)
     inputs = Inputs(*frames, labels, nothing_cut, tokenizer.pad_id, limits.max_seq_length, token_labels=True)
-    return TagRows(inputs, task, rows, edges, position, begins, tokens.counts)
+    row = np.searchsorted(edges_of(tokens.counts)[1:-1], windows.start, "right")
+    return TagRows(inputs, task, rows, edges, position, begins, tokens_of_rows(row, frames.edges, len(rows)))
 
 
 class _Tokens(NamedTuple):
@@ -249,19 +252,28 @@ class TagRows:
     edges: Integers  # (N + 1,) where each row's units begin and end
     position: Integers  # (U,) the token in `inputs.ids` that answers for each unit; -1: it has none, like a space
     begins: NDArray[np.bool_]  # (U,) False: no token, or one that an earlier unit has begun
-    tokens: Integers  # (N,)
+    tokens: Integers  # (N,) tokens of the windows that begin in each row
 
     @property
     def cut(self) -> Integers:
         """(N,) zeros: long texts have windows."""
         return np.zeros_like(self.tokens)
 
-    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[TaggedText]:
-        """The entities and tags of each row from (T, K) scores."""
-        return [
-            TaggedText(entities=entities(row, tags, chances), tags=tags, scores=chances, tokens=tokens, cut=0)
-            for row, (tags, chances), tokens in zip(self.rows, self.tags(scores), self.tokens.tolist(), strict=True)
-        ]
+    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[list[Entity]]:
+        """The entities of each row from (T, K) scores."""
+        return [_entities(row, *tagged) for row, tagged in zip(self.rows, self.tags(scores), strict=True)]
+
+    def units(self, scores: Tensor) -> list[list[Unit]]:
+        """Every unit of each row with the probabilities of all its tags, from (T, K) scores."""
+        each = scores.float().softmax(-1)[self.position].tolist()  # (U, K)
+        results = []
+        for row, (tags, chances), first in zip(self.rows, self.tags(scores), self.edges.tolist(), strict=False):
+            units = []
+            for i, ((start, end), tag, score) in enumerate(zip(row.units, tags, chances, strict=True), first):
+                every = dict(zip(self.task.labels, each[i], strict=True)) if self.position[i] >= 0 else {}
+                units.append(Unit(tag=tag, start=start, end=end, text=row.text[start:end], score=score, scores=every))
+            results.append(units)
+        return results
 
     def tags(self, scores: Tensor) -> list[tuple[list[str], list[float]]]:
         """The tags of each row's units and their probabilities, from (T, K) scores.
@@ -325,7 +337,7 @@ class TagRows:
         )
 
 
-def entities(row: Tagged, tags: Sequence[str], scores: Sequence[float]) -> list[Entity]:
+def _entities(row: Tagged, tags: Sequence[str], scores: Sequence[float]) -> list[Entity]:
     """The entities of a text, from its units' tags and their probabilities (`TagRows.tags`)."""
     found = []
     for kind, first, last in chunks(tags):

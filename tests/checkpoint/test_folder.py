@@ -12,16 +12,17 @@ import safetensors.torch
 import torch
 
 from bertworks.checkpoint import folder as folders
-from bertworks.checkpoint import hf
+from bertworks.checkpoint import metadata
 from bertworks.checkpoint.folder import (
-    initial_model,
     load_encoder,
     load_model,
     load_tokenizer,
     read_config,
     save_folder,
 )
+from bertworks.checkpoint.hf import LATEST
 from bertworks.checkpoint.metadata import input_length
+from bertworks.checkpoint.start import initial_model
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import Model, build_model
@@ -89,7 +90,7 @@ def test_what_is_written_is_read(heads, changes, tmp_path, tokenizer):
     assert same_state(load_model(tmp_path / "model"), back)
     settings = read_config(tmp_path / "model")[1]
     assert settings["model_type"] == ("bertworks" if changes.get("type_vocab_size") == 0 else "bert")
-    assert hf.labels_from_hf(settings, "") == (["a", "b", "c"] if "classifier" in heads else None)
+    assert metadata.labels_of(settings, "") == (["a", "b", "c"] if "classifier" in heads else None)
     assert load_tokenizer(tmp_path / "model").vocab == VOCAB
 
 
@@ -361,7 +362,7 @@ def test_what_would_be_computed_differently_is_refused(saved, changes, message):
         ({"architectures": 5}, "architectures = 5; expected a list"),
         ({"architectures": [["BertModel"]]}, "expected names of classes"),
         ({"problem_type": ["regression"]}, "problem_type = ['regression']; expected a str"),
-        ({hf.TASK: "single"}, "bertworks_task = 'single'; expected a dict"),
+        ({metadata.TASK: "single"}, "bertworks_task = 'single'; expected a dict"),
         ({"hidden_act": ["gelu"]}, "hidden_act = ['gelu']; expected one of gelu"),
         ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob = 1.5; expected a rate from 0, below 1"),
         ({"classifier_dropout": -1}, "classifier_dropout = -1.0; expected a rate"),
@@ -384,9 +385,9 @@ HOSTILE = [
     ({"max_position_embeddings": -1}, "max_position_embeddings = -1"),
     ({"layer_norm_eps": -1e-12}, "layer_norm_eps = -1e-12; expected a number from 0 to 1"),
     ({"layer_norm_eps": 10**90}, "layer_norm_eps = 1e+90"),
-    ({hf.TOP: {"bilstm_layers": HUGE}}, "expected top.bilstm_layers of 0 to 100"),
-    ({hf.TOP: {"layers": "concat-last-1000000000"}}, "concat-last-1000000000"),
-    ({hf.TOP: [1]}, "config.json"),
+    ({metadata.TOP: {"bilstm_layers": HUGE}}, "expected top.bilstm_layers of 0 to 100"),
+    ({metadata.TOP: {"layers": "concat-last-1000000000"}}, "concat-last-1000000000"),
+    ({metadata.TOP: [1]}, "config.json"),
     ({"hidden_act": "x" * 100_000}, "hidden_act = 'xxx"),
     ({"architectures": "x" * 100_000}, "architectures = 'xxx"),
     ({"model_type": ["x" * 100_000]}, "model_type = ['xxx"),
@@ -408,6 +409,33 @@ def test_config_json_that_is_nested_or_has_endless_numbers(saved):
         assert message.replace("nested", "inside each other") in refusal(saved)
 
 
+def test_a_folder_for_bertworks_alone_has_the_number_of_its_format(tmp_path):
+    """What transformers reads has none; without a number, as folders were written before, one is read too."""
+    for changes, number in ({"norm": "pre"}, LATEST), ({}, None):
+        save_folder(tmp_path, build_model(dataclasses.replace(TINY, **changes), seed=1), None)
+        settings = json.loads((tmp_path / "config.json").read_text())
+        assert settings.pop("bertworks_format", None) == number
+        (tmp_path / "config.json").write_text(json.dumps(settings))
+        assert read_config(tmp_path)[0] == dataclasses.replace(TINY, **changes)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"bertworks_format": LATEST + 2}, f"newer bertworks (format {LATEST + 2}; this version reads up to {LATEST})"),
+        ({"bertworks_format": "1"}, "bertworks_format = '1'; expected a whole number"),
+        ({"bertworks_format": True}, "bertworks_format = True; expected a whole number"),
+        ({"bertworks_mixture": 8}, "bertworks_mixture is not known to this version"),
+    ],
+)
+def test_a_folder_of_a_newer_bertworks_is_refused(tmp_path, more, message):
+    save_folder(tmp_path, build_model(dataclasses.replace(TINY, norm="pre"), seed=1), None)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(settings | more))
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_model(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("task", "message"),
     [
@@ -421,8 +449,11 @@ def test_config_json_that_is_nested_or_has_endless_numbers(saved):
 )
 def test_what_a_task_stored_is_checked(task, message):
     with pytest.raises(InputError, match=re.escape(message)):
-        hf.task_of({"id2label": {"0": "a", "1": "b"}, hf.TASK: task}, "classifier")
-    assert hf.task_of({hf.TASK: {"kind": "pair", "other": [1]}}, "classifier") == {"kind": "pair", "other": [1]}
+        metadata.task_of({"id2label": {"0": "a", "1": "b"}, metadata.TASK: task}, "classifier")
+    assert metadata.task_of({metadata.TASK: {"kind": "pair", "other": [1]}}, "classifier") == {
+        "kind": "pair",
+        "other": [1],
+    }
 
 
 @pytest.mark.parametrize(
@@ -430,7 +461,7 @@ def test_what_a_task_stored_is_checked(task, message):
 )
 def test_labels_that_are_no_labels_are_refused(names):
     with pytest.raises(InputError, match="id2label = ") as error:
-        hf.labels_from_hf({"id2label": names}, "config.json")
+        metadata.labels_of({"id2label": names}, "config.json")
     assert len(str(error.value)) < 200
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from bertworks.checkpoint.concat import concatenate
-from bertworks.checkpoint.folder import initial_model, load_model, save_folder
+from bertworks.checkpoint.folder import load_model, save_folder
+from bertworks.checkpoint.start import concatenate, initial_model
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.model.config import ModelConfig

@@ -7,7 +7,8 @@ import safetensors.torch
 import torch
 
 from bertworks.checkpoint.convert.conversion import convert
-from bertworks.checkpoint.folder import initial_model, load_model, read_config, save_folder
+from bertworks.checkpoint.folder import load_model, read_config, save_folder
+from bertworks.checkpoint.start import initial_model
 from bertworks.files import InputError
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import TOKEN_HEADS, Model

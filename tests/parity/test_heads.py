@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
-from bertworks.checkpoint.hf import labels_from_hf, task_of
+from bertworks.checkpoint.metadata import labels_of, task_of
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import TOKEN_HEADS, Model, build_model
 
@@ -108,7 +108,7 @@ def test_theirs_open_here(kind, batch, tmp_path):
     torch.testing.assert_close(scores(model, head, batch), their_scores(peer, kind, batch), rtol=0, atol=1e-5)
     assert task_of(settings, head)["kind"] == kind
     if labels:
-        assert labels_from_hf(settings, "theirs") == labels
+        assert labels_of(settings, "theirs") == labels
 
 
 @pytest.mark.parametrize("kind", ["regression", "multilabel", "single", "choice"])

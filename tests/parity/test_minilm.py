@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertworks.checkpoint.folder import initial_model, load_encoder, load_tokenizer
+from bertworks.checkpoint.folder import load_encoder, load_tokenizer
+from bertworks.checkpoint.start import initial_model
 
 transformers = pytest.importorskip("transformers")
 SENTENCES = [

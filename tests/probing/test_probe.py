@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from bertworks.checkpoint.concat import concatenate
 from bertworks.checkpoint.folder import load_model, save_folder
+from bertworks.checkpoint.start import concatenate
 from bertworks.cli import probe as verbs
 from bertworks.data.corpus import InputOptions
 from bertworks.files import InputError

@@ -1,14 +1,20 @@
-"""The names of the four families: one table of modules a family, used in both directions (names.py)."""
+"""The families of folders that are read and written: one table each, used in both directions.
+
+names.py turns tensor names by these tables, hf.py the keys of config.json. What a family computes otherwise than BERT
+is in model/config.py (FAMILY_RULES).
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from .names import Family
+from ..files import shorten
+from ..model.config import ModelConfig
+from .names import Family, Settings
 
 
 def _encoder(prefix: str, layer: str, modules: Mapping[str, str]) -> dict[str, str]:
-    """An encoder's modules: embeddings, and in each layer those of `modules` and what no other software has."""
+    """An encoder's modules: embeddings, `modules` in each layer, and modules that only bertworks has."""
     inside = {**modules, "recurrent": "recurrent"}
     return {
         "encoder.embeddings.word": f"{prefix}.embeddings.word_embeddings",
@@ -58,7 +64,7 @@ _HEADS = {  # as most families call them
     "heads.choice": "classifier",  # the class of the folder says which of the three it is
     "heads.tagger": "classifier",
     "heads.span": "qa_outputs",
-    "top.weighting": "top.weighting",  # no other software has these two
+    "top.weighting": "top.weighting",  # bertworks alone has these two
     "top.bilstm.{}": "top.bilstm.{}",
 }
 
@@ -89,6 +95,54 @@ def _classes(name: str) -> dict[str, set[str]]:
     }
 
 
+# ---- what fields and keys do not say one to one
+
+
+def _write_positions(_: ModelConfig) -> dict[str, Any]:
+    return {"position_embedding_type": "absolute"}
+
+
+def _read_roberta(settings: Settings) -> dict[str, Any]:
+    pad = settings.get("pad_token_id", 1)
+    return {"position_offset": pad + 1 if isinstance(pad, int) else 0}  # else its own field refuses it
+
+
+def _read_albert(settings: Settings) -> dict[str, Any]:
+    groups, inner = settings.get("num_hidden_groups", 1), settings.get("inner_group_num", 1)
+    layers = settings.get("num_hidden_layers", 12)
+    if inner != 1 or groups not in (1, layers):
+        raise ValueError(
+            f"num_hidden_groups = {shorten(groups)}, inner_group_num = {shorten(inner)}; expected 1 group "
+            f"(all layers share) or {shorten(layers)} (none do), and 1 layer in each"
+        )
+    return {
+        "embedding_size": settings.get("embedding_size", 128),
+        "shared_layers": "all" if groups == 1 else "none",
+    }
+
+
+def _write_albert(config: ModelConfig) -> dict[str, Any]:
+    groups = 1 if config.shared_layers == "all" else config.num_hidden_layers
+    return {
+        "classifier_dropout_prob": config.head_dropout,
+        "embedding_size": config.embedding_width,
+        "num_hidden_groups": groups,
+        "inner_group_num": 1,
+        **_write_positions(config),
+    }
+
+
+def _read_distilbert(settings: Settings) -> dict[str, Any]:
+    return {"position_embedding_type": "sinusoidal"} if settings.get("sinusoidal_pos_embds") else {}
+
+
+def _write_distilbert(config: ModelConfig) -> dict[str, Any]:
+    sinusoidal = config.position_embedding_type == "sinusoidal"
+    return {"seq_classif_dropout": config.head_dropout, "qa_dropout": 0.0, "sinusoidal_pos_embds": sinusoidal}
+
+
+# ---- the tables
+
 BERT = Family(
     prefix="bert",
     modules={
@@ -113,6 +167,7 @@ BERT = Family(
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     causal="BertLMHeadModel",
+    write=_write_positions,
 )
 ROBERTA = Family(
     prefix="roberta",
@@ -133,12 +188,17 @@ ROBERTA = Family(
         "lm_head.decoder.bias": "lm_head.bias",
     },
     causal="RobertaForCausalLM",
+    aliases={"xlm-roberta": "XLMRoberta", "camembert": "Camembert"},
+    defaults={"vocab_size": 50265, "pad_token_id": 1},
+    read=_read_roberta,
+    write=_write_positions,
 )
 ROBERTA_CLASSIFIER = replace(  # its head of sequences has a pooler of its own and does not read the encoder's
     ROBERTA,
     modules={**ROBERTA.modules, "encoder.pooler": "classifier.dense", "heads.classifier": "classifier.out_proj"},
     parts={**ROBERTA.parts, "pooler": "classifier.dense.", "classifier": "classifier.out_proj."},
     unread="roberta.pooler.",
+    pooler_of={"classifier"},
 )
 ALBERT = Family(
     prefix="albert",
@@ -158,6 +218,19 @@ ALBERT = Family(
         "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
         "predictions.decoder.bias": "predictions.bias",
     },
+    keys={"classifier_dropout": "classifier_dropout_prob"},
+    defaults={
+        "vocab_size": 30000,
+        "hidden_size": 4096,
+        "num_attention_heads": 64,
+        "intermediate_size": 16384,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "classifier_dropout": 0.1,
+    },
+    read=_read_albert,
+    write=_write_albert,
 )
 DISTILBERT = Family(
     prefix="distilbert",
@@ -174,16 +247,31 @@ DISTILBERT = Family(
     classes=_classes("DistilBert"),
     bare="DistilBertModel",
     tied={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
+    pooler_of={"classifier", "choice"},
+    keys={
+        "hidden_size": "dim",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+        "hidden_act": "activation",
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+        "classifier_dropout": "seq_classif_dropout",
+    },
+    fixed={"type_vocab_size": 0, "layer_norm_eps": 1e-12},
+    defaults={"num_hidden_layers": 6, "classifier_dropout": 0.2},
+    read=_read_distilbert,
+    write=_write_distilbert,
 )
 FAMILIES = {"bert": BERT, "roberta": ROBERTA, "albert": ALBERT, "distilbert": DISTILBERT}
 
 
 def family_of(name: str, classifier: bool) -> Family:
-    """The names of a family's folder; `classifier`: whether it has RoBERTa's head of sequences."""
+    """A family by name. `classifier`: whether there is a sequence classifier, which RoBERTa names differently."""
     return ROBERTA_CLASSIFIER if classifier and name == "roberta" else FAMILIES[name]
 
 
 def family_in(name: str, tensors: Collection[str], settings: Mapping[str, Any]) -> Family:
-    """The names of a folder with these tensors and this config.json."""
-    promised = "RobertaForSequenceClassification" in (settings.get("architectures") or ())
-    return family_of(name, promised or any(tensor.startswith("classifier.out_proj.") for tensor in tensors))
+    """The family of a folder with these tensors and this config.json."""
+    declared = "RobertaForSequenceClassification" in (settings.get("architectures") or ())
+    return family_of(name, declared or any(tensor.startswith("classifier.out_proj.") for tensor in tensors))

@@ -2,28 +2,25 @@
 
     config.json  model.safetensors  tokenizer.json  vocab.txt  tokenizer_config.json  README.md (model card)
 
-`load_model` gives the encoder with whatever heads a folder has, `initial_model` a start for training, `save_folder`
-writes. Weights are read from safetensors alone: a pickle can run code. A killed `save_folder` leaves the old folder or
+`load_model` reads a folder with whatever heads it has, `save_folder` writes one; start.py makes a model to train on.
+Weights are read from safetensors alone, because a pickle can run code. A killed `save_folder` leaves the old folder or
 the new one, or at worst one without config.json, which nothing reads.
 """
 
-import dataclasses
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..files import InputError, NotWritten, atomic_write, read_table, write_json, write_text
 from ..model.config import ModelConfig
 from ..model.encoder import Encoder
-from ..model.heads import NO_TOP, HeadName, Model, build_head, build_model
-from ..model.prepare import initialise
-from ..model.top import Top, TopConfig
+from ..model.heads import Model, build_model
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
@@ -32,23 +29,15 @@ from .locate import CONFIG as CONFIG
 from .locate import find_model as find_model
 from .locate import move_in
 from .locate import run_name as run_name
+from .metadata import LABELLED, labels_of, top_of
 from .names import Family, heads_in
 from .weights import WEIGHTS, check_finite, read_weights
 
-_LABELLED = {"classifier", "tagger"}  # heads whose outputs have names
-SPARE, ROUND = 1_024, 8  # rows a padded embedding table may have more than its tokenizer has tokens; it has 8 n rows
-
-
-class InitialModel(NamedTuple):
-    """A model to train on, and what to tell about it."""
-
-    model: Model
-    fresh: list[str]  # parts the folder did not have, initialised by seed: heads, pooler
-    unused: list[str]  # parts or tensors of the folder that this model has no place for
+SPARE, ROUND = 1_024, 8  # a padded embedding table: rows that no token has, at most; its rows are a multiple of 8
 
 
 def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
-    """The encoder's shape and the whole of config.json (labels: `hf.labels_from_hf`) of a model or run folder.
+    """The encoder's shape and all settings of config.json, of a model or run folder.
 
     Raises InputError if folder or file is missing, or holds a model that would be computed differently.
     """
@@ -77,31 +66,34 @@ def assemble(
     config: ModelConfig, settings: dict[str, Any], tensors: dict[str, Tensor], path: Path | str, finite: bool = True
 ) -> Model:
     """The model of a config.json and of tensors under its family's names; `path` names them in errors."""
-    held = _Held.of(config, settings, tensors, Path(path))
-    labels = held.label_count() if held.parts & _LABELLED else 0
+    contents = FolderContents.of(config, settings, tensors, Path(path))
+    labels = contents.label_count() if contents.parts & LABELLED else 0
     with torch.device("meta"):  # shapes only: the values come from the file
-        top = hf.top_of(settings, str(Path(path) / CONFIG))
+        top = top_of(settings, str(Path(path) / CONFIG))
         try:
-            model = build_model(config, heads_in(held.parts), labels, pooler="pooler" in held.parts, top=top)
+            model = build_model(config, heads_in(contents.parts), labels, pooler="pooler" in contents.parts, top=top)
         except (InputError, ValueError) as error:  # a top or a head that an encoder of this shape cannot have
             raise InputError(f"{Path(path) / CONFIG}: {error}") from None
-    state = held.family.match(held.tensors, model.state_dict(), str(path))
-    model.load_state_dict(held.own(state, finite), assign=True)
+    state = contents.family.match(contents.tensors, model.state_dict(), str(path))
+    model.load_state_dict(contents.in_memory(state, finite), assign=True)
     return model.eval()
 
 
-class _Held(NamedTuple):
-    """What a folder holds."""
+class FolderContents(NamedTuple):
+    """The config.json and the tensors of a folder, and what they say of its parts."""
 
     family: Family
     settings: dict[str, Any]
     tensors: dict[str, Tensor]  # by canonical names
     parts: set[str]
-    unread: list[str]  # tensors that a model of its class does not read
+    unread: list[str]  # names of tensors that a model of its class does not read
     path: Path
 
     @classmethod
-    def of(cls, config: ModelConfig, settings: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> "_Held":
+    def of(
+        cls, config: ModelConfig, settings: dict[str, Any], tensors: dict[str, Tensor], path: Path
+    ) -> "FolderContents":
+        """Raises InputError if tensors and settings contradict each other."""
         family = family_in(config.family, tensors, settings)
         unread, tensors = family.unread_in(tensors), family.canonical(tensors, str(path))
         if not config.tie_word_embeddings:
@@ -113,24 +105,25 @@ class _Held(NamedTuple):
         hf.check_pooling(parts, settings, str(path / CONFIG))
         return cls(family, settings, tensors, parts, unread, path)
 
-    def own(self, state: Mapping[str, Tensor], finite: bool = True) -> dict[str, Tensor]:
-        """Our tensors in float32, in memory of their own: what safetensors gives may be a view of the file.
+    def in_memory(self, state: Mapping[str, Tensor], finite: bool = True) -> dict[str, Tensor]:
+        """Float32 copies of tensors by our names; those of safetensors may be views of the file.
 
         Raises InputError, but for `finite=False`, if one holds NaN or infinity.
         """
-        own = {name: tensor.to(torch.float32, copy=True) for name, tensor in state.items()}
+        copies = {name: tensor.to(torch.float32, copy=True) for name, tensor in state.items()}
         if finite:
-            check_finite({self.family.their_name(name): tensor for name, tensor in own.items()}, self.path)
-        return own
+            check_finite({self.family.their_name(name): tensor for name, tensor in copies.items()}, self.path)
+        return copies
 
     def labels(self) -> list[str] | None:
-        return hf.labels_from_hf(self.settings, str(self.path / CONFIG))
+        """Names of the classes of its classifier or tagger; None if config.json has none."""
+        return labels_of(self.settings, str(self.path / CONFIG))
 
     def label_count(self) -> int:
-        """Classes of the classifier or tagger: as config.json names them, else rows of its matrix."""
+        """Number of classes of its classifier or tagger: the names in config.json, else the rows of the matrix."""
         if (labels := self.labels()) is not None:
             return len(labels)
-        matrices = [f"{self.family.modules[f'heads.{name}']}.weight" for name in sorted(_LABELLED & self.parts)]
+        matrices = [f"{self.family.modules[f'heads.{name}']}.weight" for name in sorted(LABELLED & self.parts)]
         return next((len(self.tensors[name]) for name in matrices if name in self.tensors), 2)
 
 
@@ -148,68 +141,8 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
     return tokenizer
 
 
-def initial_model(
-    path: Path | str,
-    heads: tuple[HeadName, ...],
-    labels: int | Sequence[str],
-    seed: int,
-    dropout: float | None = None,
-    top: TopConfig = NO_TOP,
-) -> InitialModel:
-    """A model with these heads to train on: weights from a model or run folder where it has them, else by `seed`.
-
-    `labels` are the classes of a classifier or tagger, or their number; the folder's own head is taken only if it has
-    the same ones, its outputs put in the order of these. `dropout`,
-    if given, replaces both rates. `top` stands between encoder and heads; if the folder has another one, that and its
-    heads are left. The encoder itself must be complete. Raises InputError like `load_model`.
-    """
-    path = find_model(path)
-    config, settings = read_config(path)
-    if dropout is not None:
-        config = dataclasses.replace(
-            config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, classifier_dropout=None
-        )
-    held = _Held.of(config, settings, read_weights(path), path)
-    family, tensors, has = held.family, held.tensors, held.parts
-    count, theirs = labels if isinstance(labels, int) else len(labels), held.labels() or []
-    if has & _LABELLED:
-        same = isinstance(labels, int) or {*theirs} == {*labels}
-        if not same or held.label_count() != count:
-            has = has - _LABELLED
-    if hf.top_of(settings, str(path / CONFIG)) != top:
-        has = has & {"mlm", "nsp", "sop", "pooler"}
-    with torch.device("meta"):
-        model = build_model(config, heads, count, top=top)
-    wants = parts_in(model)
-    part_of = {name: family.part_of(name, held.parts) for name in tensors}
-    taken = {name: tensor for name, tensor in tensors.items() if part_of[name] in {"body", *(wants & has)}}
-    expected = {name: t for name, t in model.state_dict().items() if _our_part(name) not in wants - has}
-    state = family.match(taken, expected, str(path))
-    if not isinstance(labels, int):
-        for name in (name for name in state if _our_part(name) in _LABELLED):
-            state[name] = state[name][[theirs.index(label) for label in labels]]
-    model.load_state_dict(held.own(state), strict=False, assign=True)
-    _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
-    left = {part_of[name] if part_of[name] in family.parts else name for name in tensors.keys() - taken.keys()}
-    return InitialModel(model, sorted(wants - has), sorted({*left, *held.unread}))
-
-
-def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Generator, top: TopConfig) -> None:
-    """Put initialised parts in place of those that have no weights yet."""
-    config, width = model.config, model.encoder.width
-    if "pooler" in parts:
-        model.encoder.pooler = nn.Linear(width, width)
-        initialise(model.encoder.pooler, config.initializer_range, generator)
-    if "top" in parts:
-        model.top = Top(top, config, width)
-        initialise(model.top, config.initializer_range, generator)
-    for name in heads_in(parts):
-        model.heads[name] = build_head(name, config, labels, width if model.top is None else model.top.width)
-        initialise(model.heads[name], config.initializer_range, generator)
-
-
 def parts_in(model: Model) -> set[str]:
-    """The names of a model's heads, and `pooler` and `top` if it has them; a top without weights is none."""
+    """The names of a model's heads, and `pooler` and `top` if it has them. A top counts only if it has weights."""
     beside = {"pooler": model.encoder.pooler, "top": model.top}
     return {*model.heads, *(name for name, part in beside.items() if part is not None and [*part.parameters()])}
 
@@ -225,10 +158,10 @@ def save_folder(
 ) -> None:
     """Write a model folder, float32 whatever the model's precision, tied tensors once.
 
-    tokenizer_source: a tokenizer, or a folder that has one; None writes none. facts: what the model card tells about
+    tokenizer_source: a tokenizer, or a folder that has one; None writes none. facts: what the model card reports of
     the run. labels: names of the classes of a classifier or tagger. max_length: tokens an input may have, if fewer
     than the model has positions (a fine-tuned one should get no longer inputs than it has seen). task: what
-    `hf.task_of` shall find again. Raises InputError if the tokenizer does not fit the embedding table or the disk is
+    `metadata.task_of` shall find. Raises InputError if the tokenizer does not fit the embedding table or the disk is
     full (an existing folder then stays as it was), ValueError if labels and head disagree.
     """
     folder = Path(os.path.abspath(folder))
@@ -263,14 +196,14 @@ def _their_tensors(model: Model) -> dict[str, Tensor]:
         for name, tensor in model.state_dict().items()
     }
     if "mlm" in model.heads and not model.config.tie_word_embeddings:
-        for copy, original in family.tied.items():  # else transformers would start the bias it reads anew
+        for copy, original in family.tied.items():  # without it transformers initialises the bias at random
             if copy not in tensors:
                 tensors[copy] = tensors[original].clone()
     return tensors
 
 
 def _labels(model: Model, labels: list[str] | None) -> list[str] | None:
-    head = next((model.heads[name] for name in model.heads if name in _LABELLED), None)
+    head = next((model.heads[name] for name in model.heads if name in LABELLED), None)
     if head is None:
         return None
     count: int = head.out_features  # type: ignore[assignment]
@@ -288,7 +221,7 @@ def _sizes(model: Model) -> dict[str, int]:
 
 
 def is_padded(rows: int, tokens: int) -> bool:
-    """Whether an embedding table of `rows` may be that of a vocabulary of fewer `tokens`, made larger for speed."""
+    """Whether an embedding table of `rows` may belong to a vocabulary of fewer `tokens`, padded for speed."""
     return rows % ROUND == 0 and tokens < rows <= tokens + SPARE
 
 
@@ -306,11 +239,3 @@ def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
         )
     spare = f"the embedding table has {rows - tokens} rows more than the tokenizer has tokens ({tokens:,}); "
     return f"{spare}no token has them, and no prediction names them" if rows > tokens else ""
-
-
-def _our_part(name: str) -> str:
-    """The part that one of our parameters belongs to: the name of a head, "pooler", "top" or "body"."""
-    words = name.split(".")
-    if words[0] in ("heads", "top"):
-        return words[1] if words[0] == "heads" else "top"
-    return "pooler" if words[1] == "pooler" else "body"

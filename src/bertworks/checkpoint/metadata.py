@@ -1,15 +1,29 @@
-"""What a model folder says beside its encoder and weights, so that a folder made from it says the same."""
+"""What a model folder says beside its encoder and weights: labels, task, top, the longest input."""
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ..files import read_table
+from ..config import from_dict
+from ..files import InputError, read_table, shorten
 from ..model.heads import Model
-from . import hf
-from .folder import CONFIG
+from ..model.top import TopConfig
+from .locate import CONFIG
+from .names import TOP
+
+TASK = "bertworks_task"  # our key in config.json
+LABELLED = {"classifier", "tagger"}  # heads whose outputs have names
+_PROBLEMS = {"regression": "regression", "multilabel": "multi_label_classification"}  # of all other kinds: single_label
+_KINDS = {  # the kinds of task that a head can be for
+    "classifier": ("single", "pair", "regression", "multilabel"),
+    "choice": ("choice",),
+    "tagger": ("tagging",),
+    "span": ("span",),
+}
 
 
-class Kept(TypedDict):
+class Metadata(TypedDict):
     """Arguments of `save_folder`."""
 
     labels: list[str] | None
@@ -17,16 +31,19 @@ class Kept(TypedDict):
     task: dict[str, Any] | None
 
 
-def kept_of(folder: Path, settings: dict[str, Any], model: Model) -> Kept:
-    """The labels, the longest input and the task of a folder, as far as `model` still has a place for them."""
+def metadata_of(folder: Path, settings: dict[str, Any], model: Model) -> Metadata:
+    """The labels, the longest input and the task of a folder with this config.json, for a `model` made from it.
+
+    Labels and task are left out if `model` no longer has their head.
+    """
     head = next((name for name in model.heads if name not in ("mlm", "nsp", "sop")), None)
-    labels = hf.labels_from_hf(settings, str(folder / CONFIG)) if {"classifier", "tagger"} & {*model.heads} else None
+    labels = labels_of(settings, str(folder / CONFIG)) if LABELLED & {*model.heads} else None
     length = input_length(folder, model.config.max_length)
-    return Kept(labels=labels, max_length=length, task=hf.task_of(settings, head) if head else None)
+    return Metadata(labels=labels, max_length=length, task=task_of(settings, head) if head else None)
 
 
 def input_length(folder: Path, positions: int) -> int:
-    """How many tokens an input of this folder may have: what it was fine-tuned with, at most its positions.
+    """How many tokens an input of this folder may have: as many as in its fine-tuning, at most its positions.
 
     Raises InputError if its tokenizer_config.json is no table.
     """
@@ -34,3 +51,78 @@ def input_length(folder: Path, positions: int) -> int:
     settings = read_table(file) if file.exists() else {}
     length = settings.get("model_max_length")
     return min(length, positions) if isinstance(length, int) and length > 2 else positions
+
+
+def top_of(settings: Mapping[str, Any], where: str) -> TopConfig:
+    """The top of a folder; the defaults if its config.json names none."""
+    return from_dict(TopConfig, settings.get(TOP, {}), where)
+
+
+# ---- labels
+
+
+def labels_of(settings: Mapping[str, Any], where: str) -> list[str] | None:
+    """Names of a classifier's classes in order; None if config.json names none.
+
+    Raises InputError if their numbers have gaps, or a name is no text that can be written.
+    """
+    names = settings.get("id2label")
+    if not names:
+        return None
+    try:
+        by_number = {int(number): str(label) for number, label in names.items()}
+        labels = [by_number[i] for i in range(len(names))]
+        "".join(labels).encode()
+    except (KeyError, ValueError, AttributeError):
+        raise InputError(f"{where}: id2label = {shorten(names)}; expected one label for each number from 0") from None
+    return labels
+
+
+def label_settings(labels: list[str], classifier: bool, task: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The keys of config.json that name labels; of a classifier also the `problem_type` of transformers."""
+    out: dict[str, Any] = {"id2label": {str(i): label for i, label in enumerate(labels)}}
+    out["label2id"] = {label: i for i, label in enumerate(labels)}
+    if classifier:
+        kind = (task or {}).get("kind") or ("regression" if len(labels) == 1 else "single")
+        out["problem_type"] = _PROBLEMS.get(kind, "single_label_classification")
+    return out
+
+
+# ---- the task
+
+
+@dataclasses.dataclass(frozen=True)
+class _TaskSettings:
+    """The settings of a task that are read again, and their types."""
+
+    name: str = ""
+    version_2: bool = False
+    null_score_diff_threshold: float = 0.0
+    characters: bool = False
+    doc_stride: int = 1
+    max_query_length: int = 1
+    n_best_size: int = 1
+    max_answer_length: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("doc_stride", "max_query_length", "n_best_size", "max_answer_length"):
+            if not 1 <= getattr(self, name) < 1 << 31:
+                raise ValueError(f"{name} = {shorten(getattr(self, name))}; expected 1 or more")
+
+
+def task_of(settings: Mapping[str, Any], head: str, where: str = CONFIG) -> dict[str, Any]:
+    """The task a folder was fine-tuned for: its `kind`, and what the run stored, such as a tuned threshold.
+
+    A folder of other software stores none; then its head and its `problem_type` give the kind. Raises InputError if a
+    stored value has the wrong type, or if the head cannot be for this kind.
+    """
+    problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
+    one = "regression" if len(settings.get("id2label") or ()) == 1 else "single"
+    kind = problems.get(settings.get("problem_type") or "", one) if head == "classifier" else _KINDS[head][0]
+    task = {"kind": kind, **(settings.get(TASK) or {})}
+    if task["kind"] not in _KINDS[head]:
+        expected = ", ".join(_KINDS[head])
+        raise InputError(f"{where}: {TASK}.kind = {shorten(task['kind'])} of a {head}; expected {expected}")
+    known = vars(_TaskSettings())
+    from_dict(_TaskSettings, {key: value for key, value in task.items() if key in known}, f"{where}: {TASK}")
+    return task

@@ -1,36 +1,53 @@
-"""From a folder's tensor names to ours and back, by the tables of its family (families.py).
+"""A folder's tensor names to ours and back, by the table of its family (families.py).
 
 Folders with and without the encoder's prefix are read, and the old `gamma` and `beta` of LayerNorm. Each tensor of a
 folder is used exactly once: what is missing, left over or of another shape is an error that lists it.
 """
 
 import re
-from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
 
 from torch import Tensor
 
 from ..files import InputError, clip
+from ..model.config import ModelConfig
 from ..model.heads import HeadName
 
 T = TypeVar("T")
-TOP = "bertworks_top"  # in config.json: what stands between encoder and head
-_SAME = {"classifier", "choice", "tagger"}  # heads that are all called `classifier` there
+Settings = Mapping[str, Any]  # a config.json
+TOP = "bertworks_top"  # our key in config.json for the top, what is between encoder and head
+_SAME_NAME = {"classifier", "choice", "tagger"}  # heads that are all called `classifier` in folders
+
+
+def _nothing(_: Any) -> dict[str, Any]:
+    return {}
 
 
 @dataclass(frozen=True)
 class Family:
-    """The names of one family. `weight` and `bias` are called so on both sides."""
+    """What folders of one family call things: first tensors and classes, then the keys of config.json.
+
+    `weight` and `bias` have the same names on both sides.
+    """
 
     prefix: str  # of the encoder's tensors
     modules: Mapping[str, str]  # ours: theirs; {} is the number of a layer
     parts: Mapping[str, str]  # heads, pooler and top: the beginning of their names
     classes: Mapping[str, set[str]]  # the parts each class of transformers has, beside layers and embeddings
     bare: str  # the class without a head
-    tied: Mapping[str, str]  # written by some versions; accepted where equal to what it is tied to
+    tied: Mapping[str, str]  # copies that some versions write; accepted where equal to the original
     causal: str | None = None  # the class whose tokens see the left side alone
-    unread: str = ""  # beginning of tensors that the class has no use for, though some folders have them
+    unread: str = ""  # beginning of tensors that some folders have, but their class does not read
+    pooler_of: Container[str] = ()  # heads whose first matrix is the pooler; without them there is none
+    aliases: Mapping[str, str] = field(default_factory=dict)  # model types of the same tensors: how their classes begin
+
+    keys: Mapping[str, str] = field(default_factory=dict)  # a ModelConfig field: its key, where that is another name
+    fixed: Settings = field(default_factory=dict)  # ModelConfig fields that its config.json has no key for
+    defaults: Settings = field(default_factory=dict)  # of transformers, by field, where they are not BERT's
+    read: Callable[[Settings], dict[str, Any]] = _nothing  # more fields from a config.json; ValueError if it cannot be
+    write: Callable[[ModelConfig], dict[str, Any]] = _nothing  # more keys of a config.json
 
     @property
     def right(self) -> str:
@@ -68,11 +85,11 @@ class Family:
         return out
 
     def unread_in(self, names: Iterable[str]) -> list[str]:
-        """Those of a folder's tensors that were learned, but that its class does not read."""
+        """The names of learned tensors that the folder's class does not read."""
         return sorted(name for name in names if self.unread and name.startswith(self.unread))
 
     def untied(self, tensors: Mapping[str, T]) -> dict[str, T]:
-        """Those of a decoder of its own: what transformers adds is the decoder's bias, the head's is never read."""
+        """The tensors of a model whose decoder has its own matrix: its bias is the decoder's, not the head's."""
         out = dict(tensors)
         for copy, original in self.tied.items():
             if copy.endswith(".bias") and copy in out:
@@ -80,24 +97,24 @@ class Family:
         return out
 
     def parts_of(self, names: Iterable[str], settings: Mapping[str, Any]) -> set[str]:
-        """Which heads a folder has, and `pooler`: by its tensors, or promised by `architectures`.
+        """Which heads a folder has, and `pooler`: those with tensors, and those that its `architectures` have.
 
-        Three heads are called `classifier` there; the architecture tells which. That of an architecture that is not in
-        the table is none of ours; where none claims it, it is a classifier if there is a pooler for it to read.
+        Three heads are called `classifier` in folders; the class in `architectures` tells which one it is. Without such
+        a class it is a classifier if there is a pooler to read, and none of ours if the class is unknown.
         """
         names, classes = list(names), settings.get("architectures") or []
         found = {part for part, prefix in self.parts.items() if any(name.startswith(prefix) for name in names)}
         known = set[str]().union(*(self.classes.get(name, set()) for name in classes))
         if settings.get(TOP):  # its heads may read something else
             known.discard("pooler")
-        usual = "pooler" in found and self.classes.keys() >= set(classes) and not known & _SAME
-        found -= _SAME - known - ({"classifier"} if usual else set())
+        usual = "pooler" in found and self.classes.keys() >= set(classes) and not known & _SAME_NAME
+        found -= _SAME_NAME - known - ({"classifier"} if usual else set())
         if "pooler" not in found:
             found.discard("nsp")
         return found | known
 
     def part_of(self, name: str, wanted: Container[str] | None = None) -> str:
-        """The part a tensor belongs to by their name, of those `wanted`; else "body" of the encoder, or "other"."""
+        """The part, of those `wanted`, that a folder's tensor belongs to; else "body" (the encoder) or "other"."""
         mine = (part for part, prefix in self.parts.items() if name.startswith(prefix))
         part = next((part for part in mine if wanted is None or part in wanted), None)
         body = name.startswith((f"{self.prefix}.", f"{self.right}.")) and not name.startswith(self.parts["pooler"])
@@ -108,29 +125,29 @@ class Family:
 
         Raises InputError that lists every tensor that is missing, left over, of another shape, or tied but different.
         """
-        left, taken, faults = dict(tensors), {}, []
+        left, found, faults = dict(tensors), {}, []
         for name, target in expected.items():
             theirs = self.their_name(name)
             tensor = left.pop(theirs, None)
             if tensor is None:
                 faults.append(f"{theirs}: missing")
             elif tensor.shape != target.shape or not tensor.is_floating_point():
-                found = f"{theirs}: found {_form(tensor)}, expected {_form(target)}"
-                faults.append(f"{found}{_REASONS.get(name, ' by config.json')}")
+                reason = _REASONS.get(name, " by config.json")
+                faults.append(f"{theirs}: found {_form(tensor)}, expected {_form(target)}{reason}")
             else:
-                taken[name] = tensor
+                found[name] = tensor
         for copy, original in self.tied.items():
             if copy in left and original in tensors and not left.pop(copy).equal(tensors[original]):
                 faults.append(
                     f"{copy}: differs from {original}, to which it is tied here; if it is meant to be a matrix of its "
                     'own, config.json must say "tie_word_embeddings": false'
                 )
-        faults += [f"{name}: left over, no part of the model takes it" for name in left]
+        faults += [f"{name}: left over, no part of the model reads it" for name in left]
         if faults:
             shown = [clip(fault, 200) for fault in faults[:8]]
             shown += [f"... and {len(faults) - 8} more"] if len(faults) > 8 else []
             raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))
-        return taken
+        return found
 
 
 _REASONS = {"encoder.embeddings.word.weight": " (vocab_size and the width of embeddings in config.json)"}

@@ -7,7 +7,7 @@ def concat(argv: list[str]) -> None:
 
     import tyro
 
-    from ..checkpoint.concat import concatenate
+    from ..checkpoint.start import concatenate
 
     def run(left: tyro.conf.Positional[Path], right: tyro.conf.Positional[Path], out: Path) -> None:
         """Write a folder with both encoders; their vectors stand end to end.

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..checkpoint.concat import concatenate
 from ..checkpoint.folder import find_model
+from ..checkpoint.start import concatenate
 from ..files import InputError, write_json, write_text
 from ..finetuning.run import finetune
 from ..pretraining.run import PretrainConfig, pretrain, useful_flops

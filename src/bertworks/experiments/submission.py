@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..checkpoint.folder import find_model, read_config
-from ..checkpoint.hf import TASK
+from ..checkpoint.metadata import TASK
 from ..files import InputError, atomic_write
 from ..inference.model import LoadedModel
 from ..tasks.base import Example, Task

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checkpoint.folder import find_model, initial_model, load_tokenizer, parts_in, read_config
+from ..checkpoint.folder import find_model, load_tokenizer, parts_in, read_config
+from ..checkpoint.start import initial_model
 from ..checkpoint.weights import weights_checksum
 from ..config import added, check_seed, from_dict, identities
 from ..files import Diverged, InputError, read_json

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
-from ..checkpoint.hf import labels_from_hf, task_of
+from ..checkpoint.metadata import labels_of, task_of
 from ..files import InputError
 from ..model.heads import Model
 from ..tasks.base import Data, Kind, Limits, Task
@@ -62,7 +62,7 @@ def _order(folder: Path, model: Model, task: Task) -> list[int]:
         raise InputError(f"the teacher {folder} was fine-tuned for the kind {found}; expected one for {task.kind}")
     if task.kind == "regression":
         return [0]
-    names = labels_from_hf(settings, str(folder / "config.json")) or []
+    names = labels_of(settings, str(folder / "config.json")) or []
     if unknown := [label for label in task.labels if label not in names]:
         raise InputError(
             f"the teacher {folder} knows the labels {', '.join(names)}; the data of {task.name} has "

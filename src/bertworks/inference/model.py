@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config
-from ..checkpoint.hf import labels_from_hf, task_of
-from ..checkpoint.metadata import input_length
+from ..checkpoint.metadata import input_length, labels_of, task_of
 from ..files import InputError
 from ..model.heads import Model
 from ..tasks.base import Limits
@@ -96,5 +95,5 @@ def _output_names(folder: Path, model: Model, settings: dict[str, Any]) -> tuple
     head = next((model.heads[name] for name in ("classifier", "tagger") if name in model.heads), None)
     if head is None:
         return ()
-    names = labels_from_hf(settings, str(folder / "config.json"))
+    names = labels_of(settings, str(folder / "config.json"))
     return tuple(names or [f"LABEL_{i}" for i in range(head.out_features)])  # type: ignore[arg-type]

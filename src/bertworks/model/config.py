@@ -1,14 +1,16 @@
-"""What an encoder looks like: BERT by default (Devlin et al. 2019, section 3); relatives and later ideas by setting.
+"""An encoder's shape: BERT by default (Devlin et al. 2019, section 3), its relatives and later ideas by setting.
 
 Relatives: RoBERTa (Liu et al. 2019), ALBERT (Lan et al. 2019), DistilBERT (Sanh et al. 2019). Beyond BERT's limits:
 rotary positions (Su et al. 2021), pre-LayerNorm (Xiong et al. 2020), GeGLU (Shazeer 2020), local attention in
 alternation with global (Beltagy et al. 2020; Warner et al. 2024).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Literal, get_args, get_origin
+from typing import Literal, NamedTuple, get_args, get_origin
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..config import added
@@ -24,6 +26,23 @@ ACTIVATIONS = {
 DIRECTIONS = ("both", "left", "right", "pair")
 LAYERS = ("attention", "lstm", "gru")
 POSITIONS = ("learned", "sinusoidal", "rotary")
+
+
+class FamilyRules(NamedTuple):
+    """What a family computes otherwise than BERT, where no field of ModelConfig says it."""
+
+    pooler_activation: Callable[[Tensor], Tensor] = torch.tanh
+    pooler_dropout: bool = False  # before the pooler, at the rate of the heads
+    pooler_without_head: bool = True  # whether an encoder without heads has its pooler
+    mlm_act: str | None = None  # activation of the masked-LM head (RoBERTa: exact GELU); None: that of the layers
+
+
+FAMILY_RULES = {
+    "bert": FamilyRules(),
+    "roberta": FamilyRules(pooler_dropout=True, mlm_act="gelu"),
+    "albert": FamilyRules(),
+    "distilbert": FamilyRules(pooler_activation=torch.relu, pooler_without_head=False),
+}
 _MAY_BE_ZERO = (  # numbers that turn something off
     "type_vocab_size",
     "num_hidden_layers",
@@ -43,23 +62,23 @@ class ModelConfig:
 
     vocab_size: int = 30522  # rows of the word embedding table
     hidden_size: int = 768  # width D of the residual stream
-    num_hidden_layers: int = 12  # Transformer layers; 0: word-piece embeddings alone
+    num_hidden_layers: int = 12  # Transformer layers; 0: embeddings alone
     num_attention_heads: int = 12  # heads N a layer; D must be divisible by it
     intermediate_size: int = 3072  # width of the feed-forward layer
     hidden_act: str = "gelu"  # gelu (exact), gelu_new (tanh form), relu, silu, tanh, linear (none)
-    hidden_dropout_prob: float = 0.1  # on embeddings and on each sub-layer's output
-    attention_probs_dropout_prob: float = 0.1  # on attention weights
-    max_position_embeddings: int = 512  # rows of the position table; without a table the longest sequence
+    hidden_dropout_prob: float = 0.1  # dropout rate on embeddings and on each sub-layer's output
+    attention_probs_dropout_prob: float = 0.1  # dropout rate on attention weights
+    max_position_embeddings: int = 512  # rows of the position table; without a table: the longest sequence, in tokens
     type_vocab_size: int = 2  # segment types; 1: the same vector on every token; 0: none
     initializer_range: float = 0.02  # standard deviation of the truncated normal that starts every matrix
     layer_norm_eps: float = 1e-12  # added to the variance in LayerNorm
-    pad_token_id: int = 0  # id that fills up a batch; not special in the table
+    pad_token_id: int = 0  # token id that fills up a batch
     position_embedding_type: str = "learned"  # learned (BERT), sinusoidal (Vaswani et al. 2017), or rotary: no table
-    direction: str = "both"  # what a token sees: both sides; left or right of itself; pair: one encoder for each
+    direction: str = "both"  # what a token sees: both sides, left or right of itself; pair: one encoder for each side
     layer_type: str = "attention"  # attention, or recurrent layers (lstm, gru) to compare
-    # its folder's names, its sequence head
+    # tensor names in its folder, pooler
     family: Literal["bert", "roberta", "albert", "distilbert"] = added("bert", since=1, before="bert")
-    # width E of the embedding tables, which a matrix brings to D (ALBERT: 128); 0: D
+    # width E of the embedding tables, projected to D (ALBERT: 128); 0: E = D
     embedding_size: int = added(0, since=1, before=0)
     # unused rows of the position table before the first token's (RoBERTa: 2)
     position_offset: int = added(0, since=1, before=0)
@@ -70,22 +89,35 @@ class ModelConfig:
     # geglu: the activation of one half times another half
     feed_forward: Literal["dense", "geglu"] = added("dense", since=1, before="dense")
     rope_theta: float = added(10000.0, since=1, before=10000.0)  # base of rotary positions' wavelengths
-    # tokens that a local layer sees on each side of a token; 0: every layer sees all
+    # attention span of local layers, in tokens on each side; 0: no layer is local
     attention_window: int = added(0, since=1, before=0)
-    # with a window: every so many layers, beginning with the first, one sees all
+    # with an attention span: layers 0, n, 2 n, ... see all tokens, the others are local
     global_every: int = added(3, since=1, before=3)
-    # before the last matrix of a classifier; none: hidden_dropout_prob
+    # dropout rate before a classifier's last matrix; none: hidden_dropout_prob
     classifier_dropout: float | None = added(None, since=1, before=None)
-    # the decoder of the masked-LM head is the word embedding table
+    # the decoder of the masked-LM head shares the word embedding table
     tie_word_embeddings: bool = added(True, since=1, before=True)
 
     def __post_init__(self) -> None:
+        self._check_choices()
+        self._check_numbers()
+        if self.layer_type != "attention":
+            self._check_recurrent()
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size = {self.hidden_size} is not divisible by num_attention_heads = {self.num_attention_heads}"
+            )
+        self._check_positions()
+
+    def _check_choices(self) -> None:
         known = {"direction": DIRECTIONS, "layer_type": LAYERS, "position_embedding_type": POSITIONS}
         known |= {"hidden_act": tuple(ACTIVATIONS)}
         known |= {f.name: get_args(f.type) for f in fields(self) if get_origin(f.type) is Literal}
         for name, choices in known.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(choices)}")
+
+    def _check_numbers(self) -> None:
         for name in (f.name for f in fields(self) if f.type is int):
             least, most = 0 if name in _MAY_BE_ZERO else 1, _LARGEST_OF.get(name, _LARGEST)
             if not least <= getattr(self, name) <= most:
@@ -96,13 +128,6 @@ class ModelConfig:
         for name in (f.name for f in fields(self) if f.name.endswith(("dropout", "dropout_prob"))):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}; expected a rate from 0, below 1")
-        if self.layer_type != "attention":
-            self._check_recurrent()
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size = {self.hidden_size} is not divisible by num_attention_heads = {self.num_attention_heads}"
-            )
-        self._check_positions()
 
     def _check_recurrent(self) -> None:
         if self.direction == "both" and self.hidden_size % 2:
@@ -136,6 +161,11 @@ class ModelConfig:
     def embedding_width(self) -> int:
         """E, the width of the embedding tables."""
         return self.embedding_size or self.hidden_size
+
+    @property
+    def rules(self) -> FamilyRules:
+        """What the family computes otherwise than BERT."""
+        return FAMILY_RULES[self.family]
 
     @property
     def head_dropout(self) -> float:

@@ -107,7 +107,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(build_layer(config, number) for number in range(own))
         self.final_norm = nn.LayerNorm(self.width, eps=config.layer_norm_eps) if config.norm == "pre" else None
         self.pooler = nn.Linear(self.width, self.width) if pooler else None
-        self.pooler_dropout = Dropout(config.head_dropout, _POOLER_SITE) if config.family == "roberta" else None
+        self.pooler_dropout = Dropout(config.head_dropout, _POOLER_SITE) if config.rules.pooler_dropout else None
         self.run_layer: Any = run_layer
 
     def forward(
@@ -220,7 +220,7 @@ class Encoder(nn.Module):
         x = x[packing.ends(x.device, last=self.config.direction == "left")]  # (B, D)
         if self.pooler_dropout is not None:
             x = self.pooler_dropout(x, key)
-        return torch.relu(self.pooler(x)) if self.config.family == "distilbert" else torch.tanh(self.pooler(x))
+        return self.config.rules.pooler_activation(self.pooler(x))
 
 
 def build_layer(config: ModelConfig, number: int = 0) -> Layer | RecurrentLayer:

@@ -35,8 +35,7 @@ class MaskedLMHead(nn.Module):
         self.norm = nn.LayerNorm(E, eps=config.layer_norm_eps)
         self.decoder = None if config.tie_word_embeddings else nn.Linear(E, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        # RoBERTa's code has exact GELU here, whatever its layers have
-        self.hidden_act = "gelu" if config.family == "roberta" else config.hidden_act
+        self.hidden_act = config.rules.mlm_act or config.hidden_act
 
     def forward(self, x: Tensor) -> Tensor:
         """(M, D) to (M, E), ready for the product with the embedding table."""
@@ -186,7 +185,7 @@ def build_model(
     if kind is Pair and {"mlm", "nsp", "sop"} & {*heads}:
         raise ValueError("a pair of encoders is not pre-trained as one; pre-train each side and join them")
     if pooler is None:
-        pooler = needs_pooler(heads, top) and (bool(heads) or config.family != "distilbert")
+        pooler = needs_pooler(heads, top) and (bool(heads) or config.rules.pooler_without_head)
     encoder = kind(config, pooler)
     above = None if top == NO_TOP else Top(top, config, encoder.width)
     width = encoder.width if above is None else above.width

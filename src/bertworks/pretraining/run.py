@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import torch
 
-from ..checkpoint.folder import find_model, initial_model, is_padded, read_config, save_folder
+from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
+from ..checkpoint.start import initial_model
 from ..checkpoint.weights import weights_checksum
 from ..config import check_least, identities, to_toml
 from ..data.batches import PretrainingData, Vocabulary

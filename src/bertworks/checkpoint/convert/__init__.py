@@ -1,0 +1,18 @@
+"""Other software's files to a model folder, and folders made anew from another's weights (docs/bridges.md).
+
+In reading order:
+
+    conversion.py        `bertworks convert`: read, map, write, read back, compare
+    sources.py           what can be converted, and how it is found
+    resize.py            more or fewer positions, a longer vocabulary, no heads
+    extension.py         `bertworks tokenizer extend`: new words
+    tensorflow.py        the variable names of google-research/bert and google-research/albert
+    tensorflow_files.py  TensorFlow's checkpoint files, read without TensorFlow
+    crc32c.py            the checksum of these files
+"""
+
+from .conversion import Converted as Converted
+from .conversion import ConvertOptions as ConvertOptions
+from .conversion import convert as convert
+from .extension import Extended as Extended
+from .extension import extend_folder as extend_folder

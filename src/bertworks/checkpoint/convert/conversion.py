@@ -16,7 +16,7 @@ from ...files import InputError, read_json
 from ...model.heads import Model
 from ..folder import CONFIG, assemble, check_size, load_model, save_folder
 from ..locate import new_folder
-from ..metadata import kept_of
+from ..metadata import metadata_of
 from ..pooling import Pooling, write_pooling
 from ..weights import check_finite
 from .resize import with_positions, without_heads
@@ -144,18 +144,18 @@ def _changed(model: Model, found: Source, options: ConvertOptions) -> tuple[Mode
 
 def _write(folder: Path, model: Model, found: Source, options: ConvertOptions) -> None:
     """Everything of the new folder."""
-    kept = kept_of(found.folder, found.settings, model)
+    metadata = metadata_of(found.folder, found.settings, model)
     if options.positions:
-        kept["max_length"] = options.positions
+        metadata["max_length"] = options.positions
     facts = {"title": "Converted encoder", "made": f"converted by bertworks from a {found.what}"}
-    save_folder(folder, model, found.tokenizer, facts, **kept)
+    save_folder(folder, model, found.tokenizer, facts, **metadata)
     if options.to == "folder":
         return
     if read_json(folder / CONFIG)["model_type"] == "bertworks" or found.tokenizer is None:
         why = "has no tokenizer" if found.tokenizer is None else "is of a kind that transformers does not compute"
         raise InputError(f"{found.folder}: this model {why}, so sentence-transformers cannot load it")
     pooling = found.pooling or Pooling()
-    length = kept["max_length"] if options.positions or not pooling.max_length else pooling.max_length
+    length = metadata["max_length"] if options.positions or not pooling.max_length else pooling.max_length
     chosen = replace(
         pooling,
         modes=(options.pooling,) if options.pooling else pooling.modes,

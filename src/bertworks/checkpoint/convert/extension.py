@@ -15,7 +15,7 @@ from ...files import InputError, read_lines
 from ...tokenizer import Tokenizer
 from ..folder import CONFIG, find_model, load_model, read_config, save_folder
 from ..locate import new_folder
-from ..metadata import kept_of
+from ..metadata import metadata_of
 from ..pooling import read_pooling, write_pooling
 from .resize import with_rows
 
@@ -52,7 +52,7 @@ def _extended(folder: Path, words: Path, out: Path) -> Extended:
     _, settings = read_config(folder)
     facts = {"title": "Encoder with an extended vocabulary", "made": "whose vocabulary bertworks extended"}
     save_folder(
-        out, model, found.tokenizer, facts | {"new words": len(found.pieces)}, **kept_of(folder, settings, model)
+        out, model, found.tokenizer, facts | {"new words": len(found.pieces)}, **metadata_of(folder, settings, model)
     )
     if pooling:
         write_pooling(out, pooling, model.encoder.width)

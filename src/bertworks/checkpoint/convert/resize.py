@@ -14,19 +14,20 @@ from ...files import InputError
 from ...model.config import ModelConfig
 from ...model.heads import NO_TOP, Model, build_model
 from ...model.top import TopConfig
+from ..families import family_of
 
-LONGEST = 1 << 20  # positions; more is a slip of the hand, and no memory holds it
+LONGEST = 1 << 20  # positions; more is a typing error, and no memory holds it
 _POSITIONS = re.compile(r"encoder\.(left\.|right\.)?embeddings\.position\.weight")
 _WORDS = re.compile(r"encoder\.(left\.|right\.)?embeddings\.word\.weight|heads\.mlm\.(bias|decoder\.weight)")
 
 
 def rebuilt(model: Model, config: ModelConfig, changes: Mapping[str, Tensor], heads: bool = True) -> Model:
-    """A model with these heads or none, this config and these tensors (our names) in place of the old ones."""
+    """The model with another config and with `changes`, tensors by our names; `heads`: whether it keeps its heads."""
     labels = next((model.heads[name].out_features for name in ("classifier", "tagger") if name in model.heads), 0)
     keep = tuple(model.heads) if heads else ()
     top: TopConfig = model.top.config if heads and model.top is not None else NO_TOP
-    with_head = {"roberta": {"classifier"}, "distilbert": {*model.heads}}.get(config.family, set()) & {*model.heads}
-    pooler = model.encoder.pooler is not None and (heads or not with_head)
+    pooler_of = family_of(config.family, "classifier" in model.heads).pooler_of
+    pooler = model.encoder.pooler is not None and (heads or not any(name in pooler_of for name in model.heads))
     with torch.device("meta"):
         new = build_model(config, keep, labels, pooler=pooler, top=top)  # type: ignore[arg-type]
     state = {**model.state_dict(), **changes}

@@ -1,0 +1,137 @@
+"""What training starts from: a model folder with the heads that a task needs, or two language models joined to one."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from ..files import InputError
+from ..model.config import ModelConfig
+from ..model.encoder import Encoder
+from ..model.heads import NO_TOP, HeadName, Model, build_head, build_model
+from ..model.pair import SIDES, Pair
+from ..model.prepare import initialise
+from ..model.top import Top, TopConfig
+from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
+from .locate import CONFIG, find_model
+from .metadata import LABELLED, top_of
+from .names import heads_in
+from .weights import read_weights
+
+
+class InitialModel(NamedTuple):
+    """A model to train on, and what to report about it."""
+
+    model: Model
+    fresh: list[str]  # parts the folder did not have, initialised by seed: heads, pooler
+    unused: list[str]  # parts or tensors of the folder that this model does not have
+
+
+def initial_model(
+    path: Path | str,
+    heads: tuple[HeadName, ...],
+    labels: int | Sequence[str],
+    seed: int,
+    dropout: float | None = None,
+    top: TopConfig = NO_TOP,
+) -> InitialModel:
+    """A model with these heads to train on: weights from a model or run folder where it has them, else by `seed`.
+
+    labels: the classes of a classifier or tagger, or their number. The folder's own head is used only if it has the
+    same classes; its outputs are put in the order of `labels`. dropout: replaces both rates. top: what is between
+    encoder and heads; if the folder has another one, its top and its heads are not used. The encoder itself must be
+    complete. Raises InputError like `load_model`.
+    """
+    path = find_model(path)
+    config, settings = read_config(path)
+    if dropout is not None:
+        config = dataclasses.replace(
+            config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, classifier_dropout=None
+        )
+    contents = FolderContents.of(config, settings, read_weights(path), path)
+    family, tensors = contents.family, contents.tensors
+    has = _usable_parts(contents, labels, top)
+    count = labels if isinstance(labels, int) else len(labels)
+    with torch.device("meta"):
+        model = build_model(config, heads, count, top=top)
+    wants = parts_in(model)
+    part_of = {name: family.part_of(name, contents.parts) for name in tensors}
+    used = {name: tensor for name, tensor in tensors.items() if part_of[name] in {"body", *(wants & has)}}
+    expected = {name: t for name, t in model.state_dict().items() if _our_part(name) not in wants - has}
+    state = family.match(used, expected, str(path))
+    if not isinstance(labels, int):
+        theirs = contents.labels() or []
+        for name in (name for name in state if _our_part(name) in LABELLED):
+            state[name] = state[name][[theirs.index(label) for label in labels]]
+    model.load_state_dict(contents.in_memory(state), strict=False, assign=True)
+    _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
+    left = {part_of[name] if part_of[name] in family.parts else name for name in tensors.keys() - used.keys()}
+    return InitialModel(model, sorted(wants - has), sorted({*left, *contents.unread}))
+
+
+def _usable_parts(contents: FolderContents, labels: int | Sequence[str], top: TopConfig) -> set[str]:
+    """The parts of a folder that a model with these labels and this top can use."""
+    parts = contents.parts
+    if parts & LABELLED:
+        count = labels if isinstance(labels, int) else len(labels)
+        same = isinstance(labels, int) or {*(contents.labels() or [])} == {*labels}
+        if not same or contents.label_count() != count:
+            parts = parts - LABELLED
+    if top_of(contents.settings, str(contents.path / CONFIG)) != top:
+        parts = parts & {"mlm", "nsp", "sop", "pooler"}
+    return parts
+
+
+def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Generator, top: TopConfig) -> None:
+    """Replace the parts that have no weights by initialised ones."""
+    config, width = model.config, model.encoder.width
+    if "pooler" in parts:
+        model.encoder.pooler = nn.Linear(width, width)
+        initialise(model.encoder.pooler, config.initializer_range, generator)
+    if "top" in parts:
+        model.top = Top(top, config, width)
+        initialise(model.top, config.initializer_range, generator)
+    for name in heads_in(parts):
+        model.heads[name] = build_head(name, config, labels, width if model.top is None else model.top.width)
+        initialise(model.heads[name], config.initializer_range, generator)
+
+
+def _our_part(name: str) -> str:
+    """The part that one of our parameters belongs to: the name of a head, "pooler", "top" or "body"."""
+    words = name.split(".")
+    if words[0] in ("heads", "top"):
+        return words[1] if words[0] == "heads" else "top"
+    return "pooler" if words[1] == "pooler" else "body"
+
+
+def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
+    """Write the folder `out` with the encoders of a left-to-right and a right-to-left model; their heads are left out.
+
+    Raises InputError if directions, shapes or vocabularies do not fit together, or if either folder is unfit.
+    """
+    folders = [find_model(left), find_model(right)]
+    encoders = [load_encoder(folder) for folder in folders]
+    for folder, encoder, side in zip(folders, encoders, SIDES, strict=True):
+        if encoder.config.direction != side:
+            raise InputError(
+                f"{folder} sees {encoder.config.direction}; expected an encoder that sees the {side} side alone: "
+                f"objective = {'ltr' if side == 'left' else 'rtl'!r} in its recipe"
+            )
+    shapes = [dataclasses.replace(encoder.config, direction="pair") for encoder in encoders]
+    tokenizers = [load_tokenizer(folder) for folder in folders]
+    if shapes[0] != shapes[1] or tokenizers[0].fingerprint != tokenizers[1].fingerprint:
+        raise InputError(
+            f"{folders[0]} and {folders[1]} have different shapes or tokenizers; train both by one recipe on one store"
+        )
+    save_folder(out, Model(_joined(shapes[0], *encoders), {}), tokenizers[0])
+
+
+def _joined(shape: ModelConfig, left: Encoder, right: Encoder) -> Pair:
+    pair = Pair(shape, pooler=False)
+    for target, source in ((pair.left, left), (pair.right, right)):
+        state = {name: tensor for name, tensor in source.state_dict().items() if not name.startswith("pooler.")}
+        target.load_state_dict(state)
+    return pair

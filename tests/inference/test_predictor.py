@@ -17,11 +17,12 @@ import torch
 from bertworks.checkpoint.folder import load_model, load_tokenizer, save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.inference.predictor import CHUNK, Predictor, _chunks
+from bertworks.inference.predictor import ROWS, Predictor
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Example, Limits, Task
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.classification import prepare_windows
+from bertworks.tasks.rows import in_chunks
 from bertworks.tasks.tagging import from_texts
 from bertworks.tasks.tags import chunks
 from bertworks.tokenizer import Tokenizer
@@ -118,18 +119,17 @@ def test_a_result_does_not_depend_on_its_neighbours(classifier):
         assert alone.items() <= found.items()
 
 
-def test_chunks_hold_few_long_texts(monkeypatch):
-    monkeypatch.setattr("bertworks.inference.predictor.CHARACTERS", 10)
+def test_chunks_hold_few_long_texts():
     rows = [("abcd", None), ("abcd", "efgh"), ("a", None), ("b" * 50, ["c", "d"]), ("e", None)]
-    assert [len(chunk) for chunk in _chunks(rows)] == [2, 2, 1]
+    assert [len(chunk) for chunk in in_chunks(rows, 1024, 10)] == [2, 2, 1]
 
 
 def test_order_is_kept_over_chunks(classifier):
     rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(list("abcdef"), rng.integers(1, 14))) for _ in range(CHUNK + 30)]
+    texts = [" ".join(rng.choice(list("abcdef"), rng.integers(1, 14))) for _ in range(ROWS + 30)]
     stream = Predictor(classifier).classify_stream((text, None) for text in texts)
     found = [result["score"] for result in stream]
-    for i in (0, 1, 500, CHUNK - 1, CHUNK, CHUNK + 29):
+    for i in (0, 1, 500, ROWS - 1, ROWS, ROWS + 29):
         assert found[i] == pytest.approx(float(chances(classifier, texts[i]).max()), abs=1e-5)
 
 

@@ -1,6 +1,6 @@
-"""Predictions for files: for each line, row of a table, or question of a SQuAD file a JSON object.
+"""Predictions for files: a JSON object for each line, row of a table, or question of a SQuAD file.
 
-An input without text is not predicted: `{"line": 3, "empty": true}` keeps its place.
+An input without text is not predicted; its object is `{"line": 3, "empty": true}`.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from ..tasks.rows import check_count
 from ..tasks.table import TABLES, MissingColumn, read_table
 from .predictor import Predictor
 
-USUAL = {"span": ("question", "context")}  # text columns of a kind; of all others: text
+TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
 
 
-class Given(NamedTuple):
-    """One input."""
+class Item(NamedTuple):
+    """One input of a file."""
 
-    name: dict[str, Any]  # what tells it in the output: its line, or the id of a question
+    name: dict[str, Any]  # its line in the file, or the id of a question
     texts: Sequence[str]  # one or two texts; of a multiple choice a text, then the choices
 
     @property
@@ -35,47 +35,47 @@ class Given(NamedTuple):
 
 @dataclass
 class Counts:
-    """What a file held."""
+    """Inputs of a file."""
 
     inputs: int = 0
-    empty: int = 0  # inputs without text, which are not predicted
+    empty: int = 0  # without text, so not predicted
 
 
 class Columns(NamedTuple):
-    """Where a table has its texts."""
+    """The columns of a table that hold texts."""
 
-    text: tuple[str, ...] = ()  # one or two; (): the usual ones of the kind
+    text: tuple[str, ...] = ()  # one or two; (): the default of the kind
     choices: tuple[str, ...] = ()
 
 
 def predict_file(
     predictor: Predictor, file: str, columns: Columns, out: Path | None, all_scores: bool = False, n_best: int = 1
 ) -> Counts:
-    """Predict for every input of a file, whatever the folder's kind, write JSON lines, and return the counts.
+    """Predict for every input of a file, whatever the folder's kind, and write JSON lines. Returns the counts.
 
     file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
-    that is replaced when all is done; None: standard output. Raises InputError with file and line.
+    that is replaced at the end; None: standard output. Raises InputError with file and line.
     """
-    waiting: deque[Given] = deque()  # the inputs that are under way
+    waiting: deque[Item] = deque()  # inputs without a result yet
     counts = Counts()
 
     def texts() -> Iterator[Sequence[str]]:
-        for given in read_inputs(file, predictor.kind, columns):
-            waiting.append(given)
-            if not given.empty:
-                yield given.texts
+        for item in read_inputs(file, predictor.kind, columns):
+            waiting.append(item)
+            if not item.empty:
+                yield item.texts
 
-    def empty_ones() -> Iterator[dict[str, Any]]:
-        """Those that come before the next prediction."""
+    def empty_items() -> Iterator[dict[str, Any]]:
+        """The inputs without text before the next prediction."""
         while waiting and waiting[0].empty:
             counts.empty += 1
             yield {**waiting.popleft().name, "empty": True}
 
     def results() -> Iterator[dict[str, Any]]:
         for result in predict_texts(predictor, texts(), all_scores, n_best):
-            yield from empty_ones()
+            yield from empty_items()
             yield {**waiting.popleft().name, **result}
-        yield from empty_ones()
+        yield from empty_items()
 
     with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
         for result in results():
@@ -87,7 +87,7 @@ def predict_file(
 def predict_texts(
     predictor: Predictor, rows: Iterable[Sequence[str]], all_scores: bool = False, n_best: int = 1
 ) -> Iterator[dict[str, Any]]:
-    """The predictions of a folder of any kind, in order; rows as `Given.texts`.
+    """The predictions of a folder of any kind, in order; rows as `Item.texts`.
 
     Raises InputError if a row has not as many texts as the kind needs, or the folder has no supervised head.
     """
@@ -95,12 +95,12 @@ def predict_texts(
     kind = predictor.kind
     rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
     if kind == "tagging":
-        return ({"entities": found} for found in predictor.tag_stream(row[0] for row in rows))
+        return _tagged(predictor, (row[0] for row in rows))
     if kind == "span":
-        asked = ((row[0], row[1]) for row in rows)
+        questions = ((row[0], row[1]) for row in rows)
         if n_best > 1:
-            return ({"answers": found} for found in predictor.answer_stream(asked, n_best))
-        return predictor.answer_stream(asked)
+            return ({"answers": found} for found in predictor.answer_stream(questions, n_best))
+        return map(dict, predictor.answer_stream(questions))
     if kind == "choice":
         return map(dict, predictor.choose_stream((row[0], row[1:]) for row in rows))
     return map(
@@ -108,8 +108,15 @@ def predict_texts(
     )
 
 
+def _tagged(predictor: Predictor, texts: Iterator[str]) -> Iterator[dict[str, Any]]:
+    for prepared, scores in predictor.scored(predictor.tagger, texts):
+        found = prepared.decode(scores, predictor.loaded.settings)
+        for entities, tokens in zip(found, prepared.tokens.tolist(), strict=True):
+            yield {"entities": entities, "tokens": tokens}
+
+
 def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]]:
-    """The rows, each with as many texts as the kind has; of other software's classifiers ("") one or two."""
+    """The rows, each with as many texts as the kind has; one or two for classifiers of other software (kind "")."""
     numbers = {"single": (1, 1), "pair": (2, 2), "span": (2, 2), "choice": (3, 10**6), "tagging": (1, 1)}
     least, most = numbers.get(kind, (1, 2))
     for row in rows:
@@ -120,26 +127,26 @@ def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]
         yield row
 
 
-def read_inputs(file: str, kind: str, columns: Columns) -> Iterator[Given]:
-    """What a file holds for a folder of this kind. Raises InputError with file and line."""
+def read_inputs(file: str, kind: str, columns: Columns) -> Iterator[Item]:
+    """The inputs of a file for a folder of this kind. Raises InputError with file and line."""
     path = Path(file)
-    text = columns.text or USUAL.get(kind, ("text",))
+    text = columns.text or TEXT_COLUMNS.get(kind, ("text",))
     if kind == "span" and path.suffix == ".json":
         for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
-            yield Given({"id": question.id}, (question.question, question.context))
+            yield Item({"id": question.id}, (question.question, question.context))
     elif file != "-" and (path.suffix in TABLES or (columns.text and path.suffix == ".txt")):
         try:
             for row in read_table(path, (*text, *columns.choices)):
-                yield Given({"line": row.line}, _begun(row.values, len(text), columns.choices))
+                yield Item({"line": row.line}, _with_beginning(row.values, len(text), columns.choices))
         except MissingColumn as error:
             raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
     else:
         for number, line in read_lines(file):
-            yield Given({"line": number}, (line,))
+            yield Item({"line": number}, (line,))
 
 
-def _begun(values: Sequence[str], texts: int, choices: Sequence[str]) -> Sequence[str]:
-    """A text and its choices, each after the second text if there is one (tasks/choice.py)."""
+def _with_beginning(values: Sequence[str], texts: int, choices: Sequence[str]) -> Sequence[str]:
+    """A text and its choices; a second text, if there is one, begins every choice (tasks/choice.py)."""
     if not choices or texts == 1:
         return values
     return [values[0], *(f"{values[1]} {choice}" for choice in values[2:])]
@@ -148,7 +155,7 @@ def _begun(values: Sequence[str], texts: int, choices: Sequence[str]) -> Sequenc
 def read_lines(file: str) -> Iterator[tuple[int, str]]:
     """Every line of a text file with its number, blank ones too; "-" is standard input. Raises InputError."""
     if file != "-" and not Path(file).is_file():
-        raise InputError(f"{file}: no such file; a text itself is given with --string")
+        raise InputError(f"{file}: no such file; give a text itself with --string")
     with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
         for number, line in enumerate(decoded(opened, "standard input" if file == "-" else file), 1):
             yield number, line.rstrip("\r\n")

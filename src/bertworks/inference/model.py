@@ -3,6 +3,7 @@
 Shapes: S sequences, T tokens of all sequences, K outputs of the head.
 """
 
+import functools
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_con
 from ..checkpoint.metadata import input_length, labels_of, task_of
 from ..files import InputError
 from ..model.heads import Model
+from ..model.prepare import for_inference
 from ..tasks.base import Limits
 from ..tasks.inputs import Inputs
 from ..tasks.kinds import KINDS
@@ -58,6 +60,16 @@ class LoadedModel:
         names = _output_names(folder, model, whole)
         return cls(folder, model.to(where), tokenizer, names, settings, limits, where)
 
+    @functools.cached_property
+    def network(self) -> Model:
+        """The model in evaluation mode, with the fastest matrix products of this machine."""
+        return for_inference(self.model)
+
+    @property
+    def kind(self) -> str:
+        """The kind of task that the folder was fine-tuned for; "" if it was only pre-trained."""
+        return str(self.settings.get("kind", ""))
+
     def check_head(self, kind: str) -> None:
         """Raises InputError if the folder has no head for this kind of task."""
         head = KINDS[kind].head
@@ -70,7 +82,7 @@ class LoadedModel:
     def check_kind(self, kind: str) -> None:
         """Raises InputError if the folder was not fine-tuned for this kind of task; single and pair count as one."""
         self.check_head(kind)
-        found = self.settings["kind"]
+        found = self.kind
         if found != kind and {found, kind} & {"regression", "multilabel"}:
             raise InputError(f"{self.folder} was fine-tuned for the kind {found}; expected one for {kind}")
 
@@ -79,7 +91,7 @@ class LoadedModel:
 
         Raises InputError if one is NaN or infinite.
         """
-        return self.check_finite(compute_scores(self.model, inputs, World(0, 1, self.device), batch_size))
+        return self.check_finite(compute_scores(self.network, inputs, World(0, 1, self.device), batch_size))
 
     def check_finite(self, values: Tensor) -> Tensor:
         """The same values. Raises InputError if one is NaN or infinite."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ class Classified(TypedDict):
 
     label: str
     score: float  # the label's probability, the largest one of several labels; of a regression, the value
-    scores: dict[str, float]  # of all labels
+    scores: NotRequired[dict[str, float]]  # of all labels
     windows: int  # how many windows were averaged; 1: the text fits
     tokens: int  # tokens that the model read, overlaps of windows included
     cut: int  # tokens that did not fit

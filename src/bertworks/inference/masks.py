@@ -1,0 +1,149 @@
+"""Words for masks: the likeliest tokens at every literal [MASK] of a text, by the masked-LM head.
+
+Each mask is predicted with all others still masked, as in pre-training (paper, section 3.1).
+
+Shapes: M masks of all texts, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..batch import to_device
+from ..files import InputError
+from ..tasks.inputs import Inputs
+from ..tasks.rows import check_count
+from ..tasks.sequences import Integers
+from ..tokenizer import Tokenizer, normalize
+from .model import BATCH, LoadedModel
+from .steps import Steps
+
+
+class Candidate(TypedDict):
+    """A token for a mask."""
+
+    id: int
+    token: str
+    score: float  # its probability among all tokens, 0 to 1
+    text: str  # the caller's text with this token, and with the best one at every other mask
+
+
+class MaskFiller(Steps["MaskRows"]):
+    """Scores of all tokens at each mask of each text."""
+
+    def __init__(self, loaded: LoadedModel):
+        """Raises InputError if the folder has no masked-LM head, or its encoder sees one side of a word only."""
+        super().__init__(loaded)
+        folder, model = loaded.folder, loaded.model
+        if "mlm" not in model.heads:
+            raise InputError(f"{folder} has no masked-LM head, so it cannot fill masks; use a pre-trained folder")
+        if model.config.direction != "both":
+            raise InputError(
+                f"{folder} is a language model that sees only the {model.config.direction} side of a word, so it "
+                "cannot fill masks; use a masked language model"
+            )
+
+    def prepare(self, rows: Sequence[str]) -> "MaskRows":
+        """Texts with a literal [MASK] each. Raises InputError if one has no mask, or loses one by being cut."""
+        tokenizer, limit = self.loaded.tokenizer, self.loaded.limits.max_seq_length
+        mask = tokenizer.roles["mask"]
+        encodings = tokenizer.encode_batch([normalize("NFC", text) for text in rows], None, limit, specials=True)
+        counts = [encoding.ids.count(tokenizer.mask_id) for encoding in encodings]
+        for text, encoding, count in zip(rows, encodings, counts, strict=True):
+            if mask not in text:
+                raise InputError(f"no {mask} in {text[:80]!r}; write it, exactly so, at each word to predict")
+            if count != text.count(mask):
+                tokens = len(encoding.ids) + encoding.n_cut
+                raise InputError(f"a text of {tokens} tokens loses a {mask} when cut to {limit}; shorten it")
+        inputs = Inputs.from_ids([encoding.ids for encoding in encodings], tokenizer, limit)
+        cut = np.array([encoding.n_cut for encoding in encodings], np.int64)
+        return MaskRows(replace(inputs, cut=cut), rows, counts, tokenizer)
+
+    def count(self, inputs: Inputs) -> int:
+        return int((inputs.ids == self.loaded.tokenizer.mask_id).sum())
+
+    @torch.no_grad()
+    def forward(self, inputs: Inputs) -> Tensor:
+        """(M, V) scores of all tokens at each mask, in the order of the masks."""
+        network, device = self.loaded.network, self.loaded.device
+        masked = inputs.ids == self.loaded.tokenizer.mask_id  # (T,)
+        number = np.cumsum(masked) - 1  # of the mask at each token
+        scores = torch.empty(self.count(inputs), network.config.vocab_size)
+        for rows in inputs.by_length(BATCH):
+            batch, tokens = to_device(inputs.batch(rows), device), inputs.tokens(rows)
+            cells = batch["attention_mask"].flatten().nonzero().squeeze(1)
+            out = network.encoder(batch["input_ids"], batch["attention_mask"], hidden_states=False)
+            here = torch.from_numpy(masked[tokens]).to(device)
+            logits = network.masked_lm_logits(out.packed[out.packing.rows(cells[here])]).float()
+            scores[torch.from_numpy(number[tokens[masked[tokens]]])] = logits.cpu()
+        return self.loaded.check_finite(scores)
+
+
+@dataclass(frozen=True)
+class MaskRows:
+    """Texts with masks, ready for a model."""
+
+    inputs: Inputs
+    texts: Sequence[str]
+    counts: list[int]  # (N,) masks of each text
+    tokenizer: Tokenizer
+
+    @property
+    def tokens(self) -> Integers:
+        return self.inputs.lengths
+
+    @property
+    def cut(self) -> Integers:
+        return self.inputs.cut
+
+    def decode(self, scores: Tensor, top_k: int = 5, targets: Sequence[str] = ()) -> list[list[list[Candidate]]]:
+        """The `top_k` likeliest tokens, best first, for each mask of each text, from (M, V) scores.
+
+        targets: words to choose from, each one token; () chooses from the whole vocabulary. Raises InputError if top_k
+        is below 1, or a target is not one token.
+        """
+        check_count(top_k, "top_k")
+        # a padded embedding table has more rows than the tokenizer has tokens
+        allowed = torch.tensor(self._ids(targets) or range(self.tokenizer.vocab_size))
+        top = scores.softmax(-1)[:, allowed].topk(min(top_k, len(allowed)))
+        ids, values = allowed[top.indices].tolist(), top.values.tolist()
+        results, first = [], 0
+        for text, count in zip(self.texts, self.counts, strict=True):
+            masks = slice(first, first + count)
+            results.append(self._candidates(text, ids[masks], values[masks]))
+            first += count
+        return results
+
+    def _candidates(self, text: str, ids: list[list[int]], scores: list[list[float]]) -> list[list[Candidate]]:
+        vocabulary, best, results = self.tokenizer.vocab, [row[0] for row in ids], []
+        for m, (row, values) in enumerate(zip(ids, scores, strict=True)):
+            texts = (self._filled(text, [*best[:m], i, *best[m + 1 :]]) for i in row)
+            cells = zip(row, values, texts, strict=True)
+            results.append([Candidate(id=i, token=vocabulary[i], score=p, text=filled) for i, p, filled in cells])
+        return results
+
+    def _filled(self, text: str, tokens: list[int]) -> str:
+        """The text with a token at each mask; a token that continues a word is joined to it."""
+        out, *rest = text.split(self.tokenizer.roles["mask"])
+        for token, part in zip(tokens, rest, strict=True):
+            out = self.tokenizer.joined(out, token) + part
+        return out
+
+    def _ids(self, targets: Sequence[str]) -> list[int]:
+        """The token of each target, which may be written as in the vocabulary, such as ##s."""
+        tokenizer = self.tokenizer
+        numbers = {token: i for i, token in enumerate(tokenizer.vocab)} if targets else {}
+        found = []
+        for target in targets:
+            ids = tokenizer.ids_of([tokenizer.inside(normalize("NFC", target))])[0]
+            if len(ids) == 1 and ids != [tokenizer.unk_id]:
+                found += ids
+            elif target in numbers:
+                found.append(numbers[target])
+            else:
+                raise InputError(f"targets: {target!r} is {len(ids)} tokens or unknown; expected words of one token")
+        return list(dict.fromkeys(found))

@@ -1,0 +1,168 @@
+"""Three steps from rows to results, so that requests of several callers can share one forward pass.
+
+    prepared = steps.prepare(rows)           tokenize; no model
+    scores = steps.score([prepared, ...])    one pass over the sequences of all requests
+    prepared.decode(scores[0], ...)          a result for each row; no model
+
+`HeadSteps` serves the supervised heads, whose kinds of task decode themselves (tasks/); `MaskFiller` (masks.py) the
+masked-LM head; `Embedder` returns vectors. `Predictor` is built on them; a server calls them itself.
+
+Shapes: N rows, S sequences, T tokens of all sequences, K scores of a sequence or token, D width of a vector.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..checkpoint.pooling import Pooling
+from ..files import InputError
+from ..model.heads import TOKEN_HEADS
+from ..tasks.base import Example, KindName, Prepared, Task
+from ..tasks.choice import Choice
+from ..tasks.inputs import Inputs
+from ..tasks.kinds import KINDS
+from ..tasks.questions import Question
+from ..tasks.sequences import Integers
+from ..tasks.tagging import from_texts
+from .features import Extractor
+from .model import LoadedModel
+
+
+class PreparedRequest(Protocol):
+    """N rows of one caller as sequences. `decode(scores, ...)` gives a result for each; its options differ."""
+
+    @property
+    def inputs(self) -> Inputs: ...
+
+    @property
+    def tokens(self) -> Integers:
+        """(N,) tokens that the model reads for each row, special tokens and the overlaps of windows included."""
+
+    @property
+    def cut(self) -> Integers:
+        """(N,) tokens of each row that did not fit."""
+
+
+P = TypeVar("P", bound=PreparedRequest)
+
+
+class Steps(ABC, Generic[P]):
+    """Preparing and scoring for one kind of result."""
+
+    by_token = False  # whether the model scores tokens, (T, K), or sequences, (S, K)
+
+    def __init__(self, loaded: LoadedModel):
+        self.loaded = loaded
+
+    @abstractmethod
+    def prepare(self, rows: Sequence[Any]) -> P:
+        """The sequences of checked rows. Raises InputError if a row cannot be read."""
+
+    def score(self, requests: Sequence[P]) -> list[Tensor]:
+        """The scores of each request, on the CPU, from one pass over all of them.
+
+        Raises InputError if a score is NaN or infinite.
+        """
+        if len(requests) == 1:
+            return [self.forward(requests[0].inputs)]
+        scores = self.forward(Inputs.concat([request.inputs for request in requests]))
+        return list(scores.split([self.count(request.inputs) for request in requests]))
+
+    def count(self, inputs: Inputs) -> int:
+        """The number of rows of scores that `forward` returns for these inputs."""
+        return len(inputs.ids) if self.by_token else len(inputs.first)
+
+    @abstractmethod
+    def forward(self, inputs: Inputs) -> Tensor:
+        """The scores of all sequences or tokens. Raises InputError if one is NaN or infinite."""
+
+
+# ---- supervised heads
+
+
+class HeadSteps(Steps[P]):
+    """Labels, tags, answers or choices. Rows are (text, pair or None); texts; (question, context); (text, choices)."""
+
+    def __init__(self, loaded: LoadedModel, kind: KindName):
+        """kind: single (pairs, regressions and several labels too), tagging, span or choice.
+
+        Raises InputError if the folder has no head for it.
+        """
+        super().__init__(loaded)
+        loaded.check_head(kind)
+        self.kind, self.by_token = kind, KINDS[kind].head in TOKEN_HEADS
+
+    def prepare(self, rows: Sequence[Any]) -> P:
+        """Long single texts, contexts and texts to tag are read in windows; pairs, questions and choices are cut."""
+        loaded, kind = self.loaded, KINDS[self.kind]
+        named = loaded.kind if self.kind == "single" and loaded.kind else self.kind  # a regression, for instance
+        columns = ("text", "pair")[: 2 if named in ("pair", "span") else 1]
+        task = Task("prediction", columns, kind=cast(KindName, named), labels=loaded.labels, choices=("", ""))
+        prepare: Callable[..., Prepared] = kind.prepare_windows or kind.prepare
+        return cast(P, prepare(loaded.tokenizer, self._task_rows(rows), task, loaded.limits))
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        return self.loaded.scores(inputs)
+
+    def _task_rows(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """The rows as the kind of task takes them."""
+        if self.kind == "tagging":
+            return from_texts(self.loaded.tokenizer, rows, bool(self.loaded.settings.get("characters")))
+        if self.kind == "span":
+            return [Question(str(i), *row) for i, row in enumerate(rows)]
+        if self.kind == "choice":
+            if not all(choices for _, choices in rows):
+                raise InputError("a row without choices; expected one text or more to choose from")
+            return [Choice(text, tuple(choices)) for text, choices in rows]
+        return [Example(*row) for row in rows]
+
+
+# ---- vectors
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """Texts to embed."""
+
+    inputs: Inputs
+    normalize: bool  # whether vectors are scaled to length 1
+
+    @property
+    def tokens(self) -> Integers:
+        return self.inputs.lengths
+
+    @property
+    def cut(self) -> Integers:
+        return self.inputs.cut
+
+    def decode(self, scores: Tensor) -> NDArray[np.float32]:
+        """(N, D) vectors of the texts."""
+        vectors: NDArray[np.float32] = (F.normalize(scores, dim=-1) if self.normalize else scores).numpy()
+        return vectors
+
+
+class Embedder(Steps[TextRows]):
+    """A vector for each text, cut to the folder's limit and pooled from the last layer."""
+
+    def __init__(self, loaded: LoadedModel, extractor: Extractor, pooling: Pooling):
+        super().__init__(loaded)
+        self.extractor, self.pooling = extractor, pooling
+        self.width = extractor.widths[-1] * len(pooling.modes)  # D
+
+    def prepare(self, rows: Sequence[str]) -> TextRows:
+        examples = [Example(self.pooling.text(text)) for text in rows]
+        task = Task("prediction", kind="single", labels=self.loaded.labels)
+        prepared = KINDS["single"].prepare(self.loaded.tokenizer, examples, task, self.loaded.limits)
+        return TextRows(prepared.inputs, self.pooling.normalize)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """(N, D) pooled vectors, not yet normalised."""
+        vectors = self.extractor.pooled(inputs, replace(self.pooling, normalize=False))
+        return self.loaded.check_finite(torch.from_numpy(vectors))

@@ -350,7 +350,7 @@ def test_folders_with_other_tokenizers_are_not_joined(tmp_path):
         save_folder(tmp_path / side, model, Tokenizer.load(tmp_path / "vocab.txt", lowercase=lower))
     with pytest.raises(InputError, match="different shapes or tokenizers"):
         concatenate(tmp_path / "left", tmp_path / "right", tmp_path / "pair")
-    with pytest.raises(InputError, match="fills no masks"):
+    with pytest.raises(InputError, match="cannot fill masks"):
         Predictor(tmp_path / "left").fill_mask("a [MASK]")
 
 

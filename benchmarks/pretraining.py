@@ -177,7 +177,7 @@ def batches_alone(store: str, seconds: float) -> common.Result:
     torch.set_num_threads(1)
     data = read_instances(Store.open(store, verify=False))
     start = time.perf_counter()
-    planned = sum(int((plan[:, 2] - plan[:, 1] + plan[:, 4] - plan[:, 3]).sum()) for plan in [data.stream.window(0)[0]])
+    planned = sum(int((plan[:, 2] - plan[:, 1] + plan[:, 4] - plan[:, 3]).sum()) for plan in [data.stream.group(0)[0]])
     planning = planned / (time.perf_counter() - start)
     position, tokens, start = Position(), 0, time.perf_counter()
     while time.perf_counter() - start < seconds:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bertworks.data import batches, instances
-from bertworks.data.batches import PretrainingData, decoded
+from bertworks.data.batches import PretrainingData, instances_as_text
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.data.instances import InstanceConfig, Position
@@ -18,12 +18,12 @@ from conftest import TinyStore, tiny_texts
 
 
 @pytest.fixture(autouse=True)
-def small_windows(monkeypatch):
-    """Many windows and groups in a tiny store."""
+def small_groups(monkeypatch):
+    """Many block groups and generators in a tiny store."""
     monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
-    monkeypatch.setattr(instances, "WINDOW_BLOCKS", 2)
+    monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
     for module in (instances, batches):
-        monkeypatch.setattr(module, "GROUP", 8)
+        monkeypatch.setattr(module, "DRAW_ROWS", 8)
 
 
 def unmasked(batch):
@@ -51,10 +51,10 @@ def test_a_batch_is_cls_a_sep_b_sep_with_its_masks_laid_over(tiny_store):
     data = tiny_store.data(length=32)
     count = 100
     (batch, _), (taken, _) = data.take(Position(), count), data.stream.take(Position(), count)
-    plan = np.concatenate([data.stream.window(window)[0][rows] for window, rows in taken])
+    plan = np.concatenate([data.stream.group(group)[0][rows] for group, rows in taken])
     ids, vocabulary = unmasked(batch), data.vocabulary
     types = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in batch.items()}
-    slots, cells = (torch.int64, (count * data.most,)), (torch.int64, (count, 32))
+    slots, cells = (torch.int64, (count * data.max_predictions,)), (torch.int64, (count, 32))
     assert types == {
         "input_ids": cells, "token_type_ids": cells, "attention_mask": (torch.bool, (count, 32)),
         "masked_positions": slots, "masked_labels": slots, "pair_labels": (torch.int64, (count,)),
@@ -70,7 +70,7 @@ def test_a_batch_is_cls_a_sep_b_sep_with_its_masks_laid_over(tiny_store):
         assert batch["pair_labels"][i] == is_random
         used = batch["masked_labels"].view(count, -1)[i] >= 0
         positions = batch["masked_positions"].view(count, -1)[i]
-        assert used.sum() == min(data.most, max(1, round(n * 0.15)))
+        assert used.sum() == min(data.max_predictions, max(1, round(n * 0.15)))
         assert not positions[~used].any() and (positions[used] // 32 == i).all()
         assert (ids[i][positions[used] % 32] >= 5).all()  # never [CLS], [SEP] or padding
 
@@ -94,13 +94,13 @@ def test_a_stream_goes_on_from_any_position(tiny_store):
         same(fresh.take(position, count)[0], data.take(position, count)[0])
         batch, position = data.take(position, count)
         one += rows_of(batch)
-    assert position.window > 1
+    assert position.group > 1
     assert one == rows_of(tiny_store.data().take(Position(), 300)[0])
 
 
 def epoch(data, number):
-    windows = range(number * data.stream.windows, (number + 1) * data.stream.windows)
-    return [row for w in windows for row in rows_of(data.take(Position(w), len(data.stream.window(w)[1]))[0])]
+    groups = range(number * data.stream.groups, (number + 1) * data.stream.groups)
+    return [row for w in groups for row in rows_of(data.take(Position(w), len(data.stream.group(w)[1]))[0])]
 
 
 @pytest.mark.parametrize("whole_word", [False, True])
@@ -146,8 +146,8 @@ def test_without_masking_the_same_text_stands_there_whole(tiny_store):
         for name in ("attention_mask", "token_type_ids", "pair_labels"):
             assert torch.equal(one[name], other[name])
     tokenizer = Tokenizer.load(Store.open(tiny_store.path).tokenizer_folder)
-    assert not any("<" in line or "[MASK]" in line for line in decoded(bare, tokenizer, 20))
-    assert any("<" in line for line in decoded(masked, tokenizer, 20))
+    assert not any("<" in line or "[MASK]" in line for line in instances_as_text(bare, tokenizer, 20))
+    assert any("<" in line for line in instances_as_text(masked, tokenizer, 20))
 
 
 # ---- RoBERTa's layout and marks
@@ -179,7 +179,7 @@ def test_a_pair_has_two_separators_and_no_segments(byte_store):
     data = byte_store.data(length=48)
     count, v = 60, data.vocabulary
     (batch, _), (taken, _) = data.take(Position(), count), data.stream.take(Position(), count)
-    plan = np.concatenate([data.stream.window(window)[0][rows] for window, rows in taken])
+    plan = np.concatenate([data.stream.group(group)[0][rows] for group, rows in taken])
     ids = unmasked(batch)
     assert not batch["token_type_ids"].any()
     longest = 0

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 
 from bertworks.data import instances
 from bertworks.data.batches import PretrainingData, Vocabulary
-from bertworks.data.instances import InstanceConfig, InstanceStream, Position, Sentences, plan_block, plan_document
+from bertworks.data.instances import (
+    InstanceConfig,
+    InstanceStream,
+    Position,
+    SentenceOffsets,
+    plan_block,
+    plan_document,
+)
 from bertworks.data.masking import MaskingConfig
 from bertworks.tokenizer import Tokenizer
 from support.shared_data import needs_shared, shared
@@ -81,7 +88,7 @@ def originals(corpus, settings):
     documents, rng, made = list(documents), random.Random(12345), []
     rng.shuffle(documents)
     shard, longest = shard_of(documents), settings["max_seq_length"] - 3
-    sentences, tokens = Sentences(shard), shard.tokens.tolist()
+    sentences, tokens = SentenceOffsets(shard), shard.tokens.tolist()
     for _ in range(settings["dupe_factor"]):
         for document in range(len(documents)):
             target = rng.randint(2, longest) if rng.random() < settings["short_seq_prob"] else longest
@@ -122,8 +129,8 @@ def test_the_originals_generator_gives_the_originals_instances(corpus, name, fil
 def statistics(data, passes, most):
     """The original's statistics (those that can be seen in the instances) of some passes over `data`."""
     made, position = [], Position()
-    for number in range(passes * data.stream.windows):
-        batch, position = data.take(position, len(data.stream.window(number)[1]))
+    for number in range(passes * data.stream.groups):
+        batch, position = data.take(position, len(data.stream.group(number)[1]))
         made.append({key: value.numpy() for key, value in batch.items()})
     whole = {key: np.concatenate([batch[key] for batch in made]) for key in made[0]}
     ids, pairs, lengths = whole["input_ids"], whole["pair_labels"], whole["attention_mask"].sum(1)
@@ -202,7 +209,7 @@ def test_statistics_of_the_stream_are_those_of_the_original(corpus, name):
             MaskingConfig(whole_word=settings["do_whole_word_mask"]), seed,
         )  # fmt: skip
         found.append(statistics(data, settings["dupe_factor"], settings["max_predictions_per_seq"]))
-    assert data.most == settings["max_predictions_per_seq"]
+    assert data.max_predictions == settings["max_predictions_per_seq"]
     unseen = {key for key in expected if key not in found[0]}
     assert all("short_target" in key for key in unseen), unseen  # the plan does not say which target was aimed at
     far = {}
@@ -216,11 +223,11 @@ def test_statistics_of_the_stream_are_those_of_the_original(corpus, name):
 
 
 @pytest.fixture
-def small_windows(monkeypatch):
+def small_groups(monkeypatch):
     """Blocks of 500 tokens, two to a window, groups of 8: so that a tiny store has many of each."""
     monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
-    monkeypatch.setattr(instances, "WINDOW_BLOCKS", 2)
-    monkeypatch.setattr(instances, "GROUP", 8)
+    monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
+    monkeypatch.setattr(instances, "DRAW_ROWS", 8)
 
 
 def stream_of(tiny_store, dupe_factor=0, seed=1, length=32):
@@ -228,23 +235,23 @@ def stream_of(tiny_store, dupe_factor=0, seed=1, length=32):
 
 
 def spans(stream, taken):
-    return [tuple(row) for window, rows in taken for row in stream.window(window)[0][rows].tolist()]
+    return [tuple(row) for group, rows in taken for row in stream.group(group)[0][rows].tolist()]
 
 
 def epoch(stream, number):
     """The instances of one epoch in the order read."""
-    windows = range(number * stream.windows, (number + 1) * stream.windows)
-    return [tuple(row) for w in windows for row in stream.window(w)[0][stream.window(w)[1]].tolist()]
+    groups = range(number * stream.groups, (number + 1) * stream.groups)
+    return [tuple(row) for w in groups for row in stream.group(w)[0][stream.group(w)[1]].tolist()]
 
 
-def test_every_instance_of_every_block_once_an_epoch(tiny_store, small_windows):
+def test_every_instance_of_every_block_once_an_epoch(tiny_store, small_groups):
     stream = stream_of(tiny_store)
     assert len({shard for shard, _ in stream.blocks}) == len(stream.shards) > 1
     for s, shard in enumerate(stream.shards):  # the blocks divide the documents of each shard
         edges = [(block.start, block.stop) for where, block in stream.blocks if where == s]
         assert edges[0][0] == 0 and edges[-1][1] == shard.n_documents
         assert all(one[1] == other[0] for one, other in pairwise(edges))
-    assert stream.windows > 4
+    assert stream.groups > 4
     for number in (0, 1, 5):
         planned = Counter()
         for index, (s, documents) in enumerate(stream.blocks):
@@ -253,13 +260,13 @@ def test_every_instance_of_every_block_once_an_epoch(tiny_store, small_windows):
                 documents,
                 32,
                 InstanceConfig(),
-                (1, 3, stream.pass_of(number * stream.windows), 32, index),
+                (1, 3, stream.pass_of(number * stream.groups), 32, index),
             )
             planned.update((s, *row) for row in plan.tolist())
         assert Counter(epoch(stream, number)) == planned
 
 
-def test_spans_fit_and_cover_the_text(tiny_store, small_windows):
+def test_spans_fit_and_cover_the_text(tiny_store, small_groups):
     stream = stream_of(tiny_store, length=256)
     seen = [np.zeros(shard.n_tokens, bool) for shard in stream.shards]
     for shard, a, a_stop, b, b_stop, _ in epoch(stream, 0):
@@ -268,7 +275,7 @@ def test_spans_fit_and_cover_the_text(tiny_store, small_windows):
     assert np.concatenate(seen).mean() > 0.9  # truncation leaves a little out, and nothing else does
 
 
-def test_a_second_segment_follows_or_comes_from_another_document(tiny_store, small_windows):
+def test_a_second_segment_follows_or_comes_from_another_document(tiny_store, small_groups):
     stream = stream_of(tiny_store)
     for shard, a, a_stop, b, _, is_random in epoch(stream, 0):
         starts = stream.shards[shard].sentences[stream.shards[shard].documents]
@@ -277,10 +284,10 @@ def test_a_second_segment_follows_or_comes_from_another_document(tiny_store, sma
         assert is_random or b >= a_stop
 
 
-def test_any_way_of_taking_gives_the_same_sequence(tiny_store, small_windows):
+def test_any_way_of_taking_gives_the_same_sequence(tiny_store, small_groups):
     stream, fresh = stream_of(tiny_store), stream_of(tiny_store)
     whole, end = stream.take(Position(), 900)
-    assert whole[-1][0] > stream.windows  # beyond one epoch
+    assert whole[-1][0] > stream.groups  # beyond one epoch
     whole, position, parts = spans(stream, whole), Position(), []
     sizes, rng = [], random.Random(3)
     while sum(sizes) < 900:
@@ -293,7 +300,7 @@ def test_any_way_of_taking_gives_the_same_sequence(tiny_store, small_windows):
     assert parts == whole and position == end
 
 
-def test_static_passes_come_again_in_another_order(tiny_store, small_windows):
+def test_static_passes_come_again_in_another_order(tiny_store, small_groups):
     stream = stream_of(tiny_store, dupe_factor=3)
     epochs = [epoch(stream, number) for number in range(5)]
     assert Counter(epochs[0]) == Counter(epochs[3]) and epochs[0] != epochs[3]
@@ -304,15 +311,15 @@ def test_static_passes_come_again_in_another_order(tiny_store, small_windows):
     assert epoch(stream_of(tiny_store, seed=2), 0) != epochs[0]
 
 
-def test_planning_holds_two_windows_at_most(tiny_store, small_windows):
+def test_planning_holds_two_block_groups_at_most(tiny_store, small_groups):
     stream = stream_of(tiny_store)
     position = Position()
     for _ in range(50):
         _, position = stream.take(position, 40)
-    assert stream.window.cache_info().maxsize == 2 and stream.window.cache_info().currsize <= 2
+    assert stream.group.cache_info().maxsize == 2 and stream.group.cache_info().currsize <= 2
 
 
-def test_a_document_longer_than_a_block_is_a_block(small_windows):
+def test_a_document_longer_than_a_block_is_a_block(small_groups):
     documents = [[["a"] * 9] * n for n in (300, 1, 2, 200, 1)]
     stream = InstanceStream([shard_of(documents, {"a": 5})], 32, InstanceConfig(), 1)
     assert [list(block) for _, block in stream.blocks] == [[0], [1, 2, 3], [4]]
@@ -336,10 +343,10 @@ def data_of(shards, input_format, length, seed=1):
     return PretrainingData(store, "train", vocabulary, length, InstanceConfig(0.1, 0, input_format), None, seed)
 
 
-def rows_of(data, windows):
-    """Ids without padding, token types and pair label of each instance of these windows."""
-    for window in windows:
-        batch, _ = data.take(Position(window), len(data.stream.window(window)[1]))
+def rows_of(data, groups):
+    """Ids without padding, token types and pair label of each instance of these block groups."""
+    for group in groups:
+        batch, _ = data.take(Position(group), len(data.stream.group(group)[1]))
         for ids, seen, kinds, pair in zip(
             *(batch[n].tolist() for n in ("input_ids", "attention_mask", "token_type_ids", "pair_labels")), strict=True
         ):
@@ -359,7 +366,7 @@ def test_one_segment_has_every_token_once_and_no_room_for_another_sentence(store
     last = {int(t) for shard in shards for t in shard.tokens[shard.sentences[1:] - 1]}
     sizes = {int(shard.tokens[a]): b - a for shard in shards for a, b in pairwise(shard.sentences.tolist())}
     opens = {int(t) for shard in shards for t in shard.tokens[shard.sentences[shard.documents[:-1]]]}
-    for ids, kinds, pair in rows_of(data, range(data.stream.windows)):
+    for ids, kinds, pair in rows_of(data, range(data.stream.groups)):
         assert ids[0] == CLS and ids[-1] == SEP and not any(kinds) and pair == -100
         text = [token for token in ids[1:-1] if token != SEP]
         assert text == list(range(text[0], text[0] + len(text)))  # contiguous
@@ -375,7 +382,7 @@ def test_one_segment_has_every_token_once_and_no_room_for_another_sentence(store
     assert sorted(seen) == sorted(int(t) for shard in shards for t in shard.tokens)
 
 
-def test_one_segment_is_cut_alike_in_every_pass_and_blocks_end_it(tiny_store, small_windows):
+def test_one_segment_is_cut_alike_in_every_pass_and_blocks_end_it(tiny_store, small_groups):
     for input_format in ("full-sentences", "doc-sentences"):
         config = InstanceConfig(dupe_factor=0, input_format=input_format)
         stream = InstanceStream(tiny_store.data().shards, 64, config, 1)
@@ -395,7 +402,7 @@ def test_a_sentence_pair_is_two_neighbours_or_a_sentence_of_another_document():
     documents = shard.tokens[shard.sentences[shard.documents[:-1]]]
     lasts = shard.tokens[shard.sentences[shard.documents[1:] - 1]]
     used, pairs, strangers = Counter(), Counter(), []
-    for ids, kinds, pair in rows_of(data, range(3 * data.stream.windows)):
+    for ids, kinds, pair in rows_of(data, range(3 * data.stream.groups)):
         a, b = ids[1 : kinds.index(1) - 1], ids[kinds.index(1) : -1]
         assert ids == [CLS, *a, SEP, *b, SEP] and kinds == [0] * (len(a) + 2) + [1] * (len(b) + 1)
         whole = [sentences[starts[np.searchsorted(starts, part[0], "right") - 1]] for part in (a, b)]
@@ -458,7 +465,7 @@ def test_swapped_pairs_are_alberts(lengths, target, seed):
     edges = shard.sentences.tolist()
     sentences = [shard.tokens[a:b].tolist() for a, b in pairwise(edges)]
     documents = [sentences[a:b] for a, b in pairwise(shard.documents.tolist())]
-    tokens, looked_up, found = shard.tokens.tolist(), Sentences(shard, swaps=True), []
+    tokens, looked_up, found = shard.tokens.tolist(), SentenceOffsets(shard, swaps=True), []
     for document in range(len(documents)):
         spans = plan_document(document, looked_up.of(document), looked_up, target, target, rngs[0])
         found += [(tokens[a:a_stop], tokens[b:b_stop], wrong) for a, a_stop, b, b_stop, wrong in spans]

@@ -13,10 +13,11 @@ from bertworks.data.masking import (
     IGNORED,
     Draws,
     MaskingConfig,
+    Rectangle,
     _choose_runs,
     _run_lengths,
     mask,
-    predictions_per_sequence,
+    max_predictions_per_seq,
 )
 
 V, MASK = 500, 4
@@ -40,9 +41,9 @@ def rectangle(n, length, seed):
 def masked(n, length, seed, config, most=None, draws=None):
     ids, candidates, continues, lengths = rectangle(n, length, seed)
     out = ids.copy()
-    most = predictions_per_sequence(length, config) if most is None else most
+    most = max_predictions_per_seq(length, config) if most is None else most
     draws = draws or Draws.of(generator(seed), (n, length), V)
-    positions, labels = mask(out, candidates, continues, lengths, draws, config, MASK, most)
+    positions, labels = mask(Rectangle(out, candidates, continues, lengths), draws, config, MASK, most)
     return ids, out, positions, labels, candidates, continues, lengths
 
 
@@ -119,7 +120,7 @@ def test_every_candidate_is_as_likely_as_any_other():
     ids = np.tile(np.arange(5, 45), (20000, 1))
     candidates = np.ones_like(ids, bool)
     draws = Draws.of(generator(3), ids.shape, V)
-    positions, _ = mask(ids, candidates, ~candidates, np.full(len(ids), 40), draws, config, MASK, 6)
+    positions, _ = mask(Rectangle(ids, candidates, ~candidates, np.full(len(ids), 40)), draws, config, MASK, 6)
     counts = np.bincount(positions.ravel(), minlength=40)
     assert abs(counts / 20000 - 0.15).max() < 5 * (0.15 * 0.85 / 20000) ** 0.5
 
@@ -135,9 +136,8 @@ def test_a_mask_is_a_function_of_its_key_and_rows_of_a_group_stand_alone(whole_w
     draws = Draws.of(generator(9), (30, 50), V)
     for rows in (np.array([7]), np.array([3, 4, 20]), np.array([29, 0])):
         alone = ids[rows]
-        found = mask(
-            alone, candidates[rows], continues[rows], lengths[rows], draws.rows(rows), config, MASK, labels.shape[1]
-        )
+        rectangle_of_rows = Rectangle(alone, candidates[rows], continues[rows], lengths[rows])
+        found = mask(rectangle_of_rows, draws.rows(rows), config, MASK, labels.shape[1])
         assert (found[0] == positions[rows]).all() and (found[1] == labels[rows]).all() and (alone == out[rows]).all()
 
 
@@ -205,7 +205,7 @@ def test_how_long_ngrams_are_and_how_much_they_cover():
     draws = Draws.of(generator(4), ids.shape, V)
     drawn = np.bincount(_run_lengths(draws.spans, 3).ravel(), minlength=4)[1:] / draws.spans.size
     assert np.abs(drawn - np.array([6, 3, 2]) / 11).max() < 0.003
-    positions, labels = mask(ids.copy(), candidates, candidates, full, draws, config, MASK, 20)
+    positions, labels = mask(Rectangle(ids.copy(), candidates, candidates, full), draws, config, MASK, 20)
     assert ((labels != IGNORED).sum(1) == 19).all()  # 15 % of 128: pieces always fill up what is wanted
     chosen = np.zeros_like(candidates)
     np.put_along_axis(chosen, positions[:, :19], True, axis=1)
@@ -224,7 +224,7 @@ def test_single_masks_are_what_they_were_before_there_were_ngrams():
 
 
 def test_limits_of_the_settings():
-    assert [predictions_per_sequence(n, MaskingConfig()) for n in (128, 512)] == [20, 77]  # A5: 20 and 77
+    assert [max_predictions_per_seq(n, MaskingConfig()) for n in (128, 512)] == [20, 77]  # A5: 20 and 77
     with pytest.raises(ValueError, match=r"masked_lm_prob = 1\.5"):
         MaskingConfig(masked_lm_prob=1.5)
     with pytest.raises(ValueError, match=r"mask_share 0.9 \+ random_share 0.2"):

@@ -76,8 +76,8 @@ def test_the_undisturbed_run_is_what_it_should_be(tiny_store, undisturbed):
     """Two phases, more than an epoch of each, and losses that fall: else equal bytes would show little."""
     out = undisturbed(precision="float32")
     data = [tiny_store.data(length, dupe_factor=2, seed=12345) for length in (24, 40)]
-    an_epoch = [len(one.stream.window(0)[1]) for one in data]
-    assert [one.stream.windows for one in data] == [1, 1]
+    an_epoch = [len(one.stream.group(0)[1]) for one in data]
+    assert [one.stream.groups for one in data] == [1, 1]
     assert an_epoch[0] < 24 * 48 and an_epoch[1] < 16 * 36
     log = records(out)
     assert log[-1]["mlm_loss"] < 0.95 * log[0]["mlm_loss"]

@@ -56,7 +56,7 @@ def show(argv: list[str]) -> None:
             instances: how many training instances to print, masked, with their pair label
             length: tokens of an instance
         """
-        from ..data.batches import PretrainingData, Vocabulary, decoded
+        from ..data.batches import PretrainingData, Vocabulary, instances_as_text
         from ..data.instances import InstanceConfig
         from ..data.masking import MaskingConfig
 
@@ -65,7 +65,7 @@ def show(argv: list[str]) -> None:
         vocabulary = Vocabulary.of(tokenizer)
         data = PretrainingData(opened, "train", vocabulary, length, InstanceConfig(), MaskingConfig(), seed=12345)
         print("\nTraining instances; a predicted token stands as what-is-there<what-was-there>")
-        for line in decoded(data, tokenizer, instances):
+        for line in instances_as_text(data, tokenizer, instances):
             print(f"\n{line}")
 
     tyro.cli(run, prog="bertworks corpus show", args=argv)

@@ -1,0 +1,39 @@
+"""Raw text -> corpus store -> training batches. In reading order:
+
+streams.py     files, folders, compressed files and archives -> named byte streams
+parsers.py     formats (text, Markdown, WikiExtractor, JSONL, Parquet) -> documents
+corpus.py      `Reader`: guesses formats, reads the documents of all inputs, counts what it leaves out
+sentences.py   documents -> sentences, and warnings about documents that look wrong
+parts.py       a batch of documents -> one part file: sentences, token ids, hashes
+shards.py      part files -> shards in hash order, without duplicates
+build.py       `build`: runs these steps in parallel, and continues after a kill
+manifest.py    a store's manifest, checked
+store.py       `Store`: the corpus on disk, every token once
+show.py        a store on the terminal
+instances.py   sentence offsets -> the spans of training instances, in random order
+masking.py     which positions are predicted, and what replaces their tokens
+batches.py     `PretrainingData`: spans and masks -> batches of tensors (the one file here that imports torch)
+"""
+
+from .build import BuildConfig
+from .build import build as build_store
+from .corpus import Document, InputOptions, Reader, read_documents
+from .instances import InstanceConfig, Position
+from .masking import MaskingConfig
+from .sentences import split_sentences
+from .store import Shard, Store
+
+__all__ = [
+    "BuildConfig",
+    "Document",
+    "InputOptions",
+    "InstanceConfig",
+    "MaskingConfig",
+    "Position",
+    "Reader",
+    "Shard",
+    "Store",
+    "build_store",
+    "read_documents",
+    "split_sentences",
+]

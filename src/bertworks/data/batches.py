@@ -14,23 +14,23 @@ from numpy.typing import NDArray
 from ..batch import Batch
 from ..tokenizer import Tokenizer
 from ..tokenizer.pipeline import BERT_LAYOUT, Layout
-from .instances import GROUP, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
-from .masking import Draws, MaskingConfig, mask, predictions_per_sequence
+from .instances import DRAW_ROWS, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
+from .masking import Draws, MaskingConfig, Rectangle, mask, max_predictions_per_seq
 from .store import Store
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What assembling needs to know of the tokenizer."""
+    """What making batches needs of the tokenizer."""
 
     size: int
     cls_id: int
     sep_id: int
     mask_id: int
     pad_id: int
-    continuation: NDArray[np.bool_]  # (V,) pieces that continue a word
-    layout: Layout = BERT_LAYOUT  # of a pair
-    leading_space: bool = False  # a word at a document's beginning has no mark that it begins there
+    continuation: NDArray[np.bool_]  # (V,) subwords that continue a word
+    layout: Layout = BERT_LAYOUT  # of pairs
+    leading_space: bool = False  # the first word of a document has no mark that a word begins there
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
@@ -54,21 +54,21 @@ class PretrainingData:
         self.vocabulary, self.length, self.masking = vocabulary, length, masking
         self.pairs, self.shards = instances.has_pairs, store.shards(split)
         self.stream = InstanceStream(self.shards, length, instances, seed, vocabulary.layout.pair_separators)
-        self.most = predictions_per_sequence(length, masking) if masking else 0
+        self.max_predictions = max_predictions_per_seq(length, masking) if masking else 0
 
     def take(self, position: Position, count: int, rows: range | None = None) -> tuple[Batch, Position]:
         """The next `count` instances as one batch, and the position after them.
 
-        `rows` makes only those rows of the batch: what one process, or one step of gradient accumulation, needs.
+        With `rows`, only those rows of the batch are made: the share of one process, or of one micro-batch.
         """
         parts, after = self.stream.take(position, count)
         rows = range(count) if rows is None else rows
         made, start = [], 0
-        for window, indices in parts:
+        for group, indices in parts:
             wanted = indices[max(rows.start - start, 0) : max(rows.stop - start, 0)]
             start += len(indices)
             if len(wanted):
-                made.append(self._assemble(window, wanted))
+                made.append(self._assemble(group, wanted))
         ids, lengths, a_stops, pairs, *masks = (np.concatenate(part) for part in zip(*made, strict=True))
         column = np.arange(self.length)
         batch = {
@@ -84,15 +84,21 @@ class PretrainingData:
             batch["masked_labels"] = labels.reshape(-1)
         return {name: torch.from_numpy(array) for name, array in batch.items()}, after
 
-    def _assemble(self, window: int, rows: NDArray[np.int64]) -> list[NDArray[Any]]:
+    def _assemble(self, group: int, rows: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Ids, lengths, first cell of segment 1 and pair labels of rows of a plan; then masked positions and labels."""
-        plan, _, key = self.stream.window(window)
+        plan, _, key = self.stream.group(group)
         ids, candidates, lengths, a_stops = self._gather(plan[rows])
         made = [ids, lengths, a_stops, plan[rows, 5]]
         if self.masking:
             draws = self._draws(key, rows)
             continues = self._continues(ids, candidates) if self.masking.whole_word else candidates
-            made += mask(ids, candidates, continues, lengths, draws, self.masking, self.vocabulary.mask_id, self.most)
+            made += mask(
+                Rectangle(ids, candidates, continues, lengths),
+                draws,
+                self.masking,
+                self.vocabulary.mask_id,
+                self.max_predictions,
+            )
         return made
 
     def _continues(self, ids: NDArray[np.int64], candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -103,18 +109,18 @@ class PretrainingData:
         return continues
 
     def _draws(self, key: tuple[int, ...], rows: NDArray[np.int64]) -> Draws:
-        """The random numbers of these rows, from those of whole groups."""
+        """The random numbers of these rows. Each generator draws for all its rows, of which some are taken."""
         draws = []
-        for group, members in _runs(rows // GROUP):
-            full = Draws.of(generator(*key, group), (GROUP, self.length), self.vocabulary.size)
-            draws.append(full.rows(rows[members] % GROUP))
+        for number, members in _runs(rows // DRAW_ROWS):
+            full = Draws.of(generator(*key, number), (DRAW_ROWS, self.length), self.vocabulary.size)
+            draws.append(full.rows(rows[members] % DRAW_ROWS))
         return Draws.join(draws)
 
     def _gather(self, plan: Plan) -> tuple[NDArray[Any], ...]:
         """Ids of each row, the cells that hold tokens of the text, lengths, and first cells of segment 1."""
         source, candidates, lengths, a_stops = self._pairs(plan) if self.pairs else self._segments(plan)
         v = self.vocabulary
-        ids = np.where(np.arange(self.length) < lengths[:, None], v.sep_id, v.pad_id)  # [SEP] is what no text covers
+        ids = np.where(np.arange(self.length) < lengths[:, None], v.sep_id, v.pad_id)  # [SEP] wherever no text token is
         ids[:, 0] = v.cls_id
         for s in np.unique(plan[:, 0]):
             cells = candidates & (plan[:, :1] == s)
@@ -122,7 +128,7 @@ class PretrainingData:
         return ids, candidates, lengths, a_stops
 
     def _pairs(self, plan: Plan) -> tuple[NDArray[Any], ...]:
-        """[CLS] A [SEP] B [SEP]: which token of the shard each cell holds, and as `_gather`.
+        """[CLS] A [SEP] B [SEP]: which token of the shard each cell holds; the rest as in `_gather`.
 
         RoBERTa's layout has two separators before B, and no segment 1.
         """
@@ -138,7 +144,7 @@ class PretrainingData:
         return source, in_a | in_b, last[:, 0] + 1, segments[:, 0]
 
     def _segments(self, plan: Plan) -> tuple[NDArray[Any], ...]:
-        """[CLS] sentences [SEP], with a [SEP] more where a document begins inside; as `_pairs`."""
+        """[CLS] sentences [SEP], with one more [SEP] where a document begins inside; returns what `_pairs` does."""
         separators = np.zeros((len(plan), self.length), bool)
         for s in np.unique(plan[:, 0]):
             rows = np.flatnonzero(plan[:, 0] == s)
@@ -153,35 +159,35 @@ class PretrainingData:
     def batches(self, size: int, most: int) -> Iterator[Batch]:
         """The first `most` batches of one pass (for evaluation); the last may be smaller."""
         position, made = Position(), 0
-        while position.window < self.stream.windows and made < most:
-            total = len(self.stream.window(position.window)[1])
+        while position.group < self.stream.groups and made < most:
+            total = len(self.stream.group(position.group)[1])
             if total:
                 batch, position = self.take(position, min(size, total - position.offset))
                 yield batch
                 made += 1
             else:
-                position = Position(position.window + 1)
+                position = Position(position.group + 1)
 
 
 def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
-    """Runs of equal neighbours: (value, where)."""
+    """Runs of equal neighbours: the value, and the slice that holds it."""
     edges = np.flatnonzero(np.diff(values, prepend=-1))
     for start, stop in zip(edges, [*edges[1:], len(values)], strict=True):
         yield int(values[start]), slice(start, stop)
 
 
-def decoded(data: PretrainingData, tokenizer: Tokenizer, count: int) -> Iterator[str]:
-    """The first `count` instances as a person reads them; a predicted token stands as `now<before>`."""
+def instances_as_text(data: PretrainingData, tokenizer: Tokenizer, count: int) -> Iterator[str]:
+    """The first `count` instances as lines for a person to read; a predicted token is shown as `now<before>`."""
     batch, _ = data.take(Position(), count)
     was = {}
     if data.masking:
         used = batch["masked_labels"] >= 0
         was = dict(zip(batch["masked_positions"][used].tolist(), batch["masked_labels"][used].tolist(), strict=True))
     for row in range(count):
-        pieces = []
+        shown = []
         for column in range(int(batch["attention_mask"][row].sum())):
             label = was.get(row * data.length + column)
-            piece = tokenizer.vocab[int(batch["input_ids"][row, column])]
-            pieces.append(piece if label is None else f"{piece}<{tokenizer.vocab[label]}>")
+            token = tokenizer.vocab[int(batch["input_ids"][row, column])]
+            shown.append(token if label is None else f"{token}<{tokenizer.vocab[label]}>")
         kind = {0: "B follows A", 1: "B does not follow A"}.get(int(batch["pair_labels"][row]), "one segment")
-        yield f"{kind}: {' '.join(pieces)}"
+        yield f"{kind}: {' '.join(shown)}"

@@ -1,21 +1,23 @@
-"""Which spans of the corpus make a training instance, after create_pretraining_data.py of the original code, and in
-which order the instances come.
+"""Which spans of the corpus make a training instance, and in which order the instances come.
 
-Nothing is stored: an instance is six integers computed from sentence offsets when it is needed. The plan is made
-block by block (about a million tokens of one shard), each a pure function of (seed, pass, length, block), and 16
-shuffled blocks at a time are mixed into a window. So a position in the endless stream of instances is two integers,
-the window's number and an offset in it, and memory stays bounded whatever the size of the corpus.
+Spans are those of create_pretraining_data.py of the original code. Nothing is stored: an instance is six integers,
+computed from sentence offsets when it is needed.
 
-With `dupe_factor` d > 0 there are d different passes over the corpus (spans and masks), repeated after d epochs as in
-the original; with 0 every epoch is a new pass (RoBERTa's dynamic masking).
+Order. A plan lists the instances of a block, about a million tokens of one shard. It is a pure function of (seed, pass,
+length, block). 16 blocks in random order make a block group, whose instances are shuffled together. So a position in
+the endless stream is two integers: the number of the block group, and an offset in it. Memory stays bounded whatever
+the size of the corpus.
 
-The input formats are those of RoBERTa 4.2 (table 2): segment-pair is the paper's, a sentence-pair two single sentences;
+Passes. With `dupe_factor` d > 0 there are d different passes over the corpus (spans and masks), repeated after d epochs
+as in the original; with 0 every epoch is a new pass (RoBERTa's dynamic masking).
+
+Input formats (RoBERTa 4.2, table 2). A segment-pair is the paper's; a sentence-pair has two single sentences.
 full-sentences and doc-sentences are one segment of as many whole sentences as fit, across documents or not. One segment
-is cut the same way in every pass, only its masks are new. Where a document begins inside it follows from the offsets.
+is cut the same way in every pass, and only its masks change. The offsets tell where a document begins inside it.
 
-Half the pairs are wrong. For next-sentence prediction B is then random; for sentence-order prediction (ALBERT 3.1) A
-and B have changed places. Where there is no second segment to change with (a chunk of one sentence), B is random for
-both, as in ALBERT's create_pretraining_data.py.
+Wrong pairs. Half the pairs are wrong. For next-sentence prediction B is then random; for sentence-order prediction
+(ALBERT 3.1) A and B are swapped. A single sentence has nothing to be swapped with: its B is random for both, as in
+ALBERT's create_pretraining_data.py.
 """
 
 import random
@@ -31,13 +33,13 @@ from ..batch import IGNORED
 from ..config import added
 from .store import Shard
 
-BLOCK_TOKENS = 1_000_000
-WINDOW_BLOCKS = 16
-GROUP = 256  # instances whose masks come from one generator
+BLOCK_TOKENS = 1_000_000  # about this many tokens in a block
+GROUP_BLOCKS = 16  # blocks whose instances are shuffled together
+DRAW_ROWS = 256  # instances whose masks come from one random generator
 
 InputFormat = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
 
-# (n, 6): shard, a_start, a_stop, b_start, b_stop, is_wrong; of one segment B is empty and the last IGNORED
+# (n, 6): shard, a_start, a_stop, b_start, b_stop, is_wrong. For one segment, B is empty and is_wrong is IGNORED.
 Plan = NDArray[np.int64]
 
 
@@ -45,10 +47,10 @@ Plan = NDArray[np.int64]
 class InstanceConfig:
     """How spans are cut from documents."""
 
-    short_seq_prob: float = 0.1  # share of passes over a document that aim at a shorter length, in segment pairs
+    short_seq_prob: float = 0.1  # share of documents, in each pass, that aim at shorter segment pairs
     dupe_factor: int = 10  # different plans and maskings before they repeat; 0: never repeat
     input_format: InputFormat = "segment-pair"  # the paper's, two sentences, or one segment of whole sentences
-    # wrong pairs are swapped ones, not random ones; objective "mlm+sop" sets it
+    # a wrong pair is swapped, not random; objective "mlm+sop" sets it
     sentence_order: bool = added(False, since=1, before=False)
 
     def __post_init__(self) -> None:
@@ -65,27 +67,27 @@ class InstanceConfig:
 
 @dataclass(frozen=True)
 class Position:
-    """How far a stream has been read: the window's number counted over all epochs, and instances used of it."""
+    """How far a stream has been read."""
 
-    window: int = 0
-    offset: int = 0
+    group: int = 0  # number of the block group, counted over all epochs
+    offset: int = 0  # instances of it that have been read
 
 
 def generator(*key: int) -> np.random.Generator:
-    """The random generator of this key."""
+    """The random generator of a key: the same key gives the same numbers everywhere."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
 def plan_document(
-    document: int, offsets: Sequence[int], shard: "Sentences", target: int, longest: int, rng: random.Random
+    document: int, offsets: Sequence[int], shard: "SentenceOffsets", target: int, longest: int, rng: random.Random
 ) -> Iterator[tuple[int, int, int, int, bool]]:
     """The instances of one document, as spans of token offsets (a_start, a_stop, b_start, b_stop, is_wrong).
 
-    offsets: token offset of each sentence and of the end. target, longest: tokens to aim at and at most, without [CLS]
-    and [SEP]. Calls `rng` in the order of create_instances_from_document, so that the original's generator gives the
-    original's instances (with swapped pairs those of ALBERT's function of that name).
+    offsets: token offset of each sentence and of the document's end. target: tokens to aim at; longest: tokens at most;
+    both without [CLS] and [SEP]. Calls `rng` in the order of create_instances_from_document, so that the original's
+    generator gives the original's instances (with swapped pairs, ALBERT's function of that name).
     """
-    first = i = 0
+    first = i = 0  # sentences first to i make the current chunk
     while i < len(offsets) - 1:
         if offsets[i + 1] - offsets[first] < target and i + 2 < len(offsets):
             i += 1
@@ -98,7 +100,7 @@ def plan_document(
             a, b = b, a
         elif is_wrong:
             b = shard.random_span(document, target - (a[1] - a[0]), rng)
-            i -= sentences - in_a  # the sentences that B would have had are put back
+            i -= sentences - in_a  # put back the sentences that B would have had
         truncate_pair(a, b, longest, rng)
         yield a[0], a[1], b[0], b[1], is_wrong
         i += 1
@@ -106,11 +108,11 @@ def plan_document(
 
 
 def plan_sentence_pairs(
-    document: int, offsets: Sequence[int], shard: "Sentences", longest: int, rng: random.Random
+    document: int, offsets: Sequence[int], shard: "SentenceOffsets", longest: int, rng: random.Random
 ) -> Iterator[tuple[int, int, int, int, bool]]:
     """The instances of one document when A and B are a sentence each; arguments as in `plan_document`.
 
-    As there, what follows A is put back when B is random, and the last sentence alone has a random B.
+    When B is random, the sentence after A is put back. The last sentence of a document has a random B.
     """
     i = 0
     while i < len(offsets) - 1:
@@ -135,10 +137,10 @@ def truncate_pair(a: list[int], b: list[int], longest: int, rng: random.Random) 
             span[1] -= 1
 
 
-class Sentences:
-    """Sentence and document offsets of one shard, with the draw of a random second segment.
+class SentenceOffsets:
+    """Sentence and document offsets of one shard, and the draw of a random second segment.
 
-    swaps: a wrong pair is one whose segments have changed places, not one with a random second segment.
+    swaps: wrong pairs have their segments swapped, not a random second segment.
     """
 
     def __init__(self, shard: Shard, swaps: bool = False):
@@ -150,7 +152,7 @@ class Sentences:
         return offsets
 
     def random_span(self, document: int, target: int, rng: random.Random) -> list[int]:
-        """Consecutive sentences of at least `target` tokens, where there are so many, from another document."""
+        """Start and stop of consecutive sentences from another document: `target` tokens or more, if it has so many."""
         for _ in range(10):
             other = rng.randint(0, len(self.documents) - 2)
             if other != document:
@@ -167,17 +169,17 @@ class Sentences:
 
 
 def pack_sentences(shard: Shard, documents: range, room: int, gap: int) -> tuple[NDArray[np.int64], ...]:
-    """Starts and stops of spans of whole sentences, as many as fit in `room` each: the text, every token once.
+    """Starts and stops of spans that hold as many whole sentences as fit in `room`; every token is in one span.
 
-    gap: room that the border of two documents takes; with more than `room` no span crosses one. A sentence longer than
-    `room` counts as several.
+    gap: tokens that the border of two documents takes; if it is more than `room`, no span crosses one. A sentence
+    longer than `room` counts as several.
     """
     edges = shard.documents[[documents.start, documents.stop]]
     offsets = shard.sentences[edges[0] : edges[1] + 1]
-    sentence, nth = counted(-(-np.diff(offsets) // room))
+    sentence, nth = expand_counts(-(-np.diff(offsets) // room))
     starts = offsets[sentence] + room * nth
     stops = np.minimum(starts + room, offsets[sentence + 1])
-    # with `gap` added for every border before, what a span takes is the difference of two numbers
+    # With `gap` added for every border before it, the room that a span takes is the difference of two numbers.
     borders = gap * np.searchsorted(shard.documents[documents.start + 1 : documents.stop], edges[0] + sentence, "right")
     following = np.searchsorted(stops + borders, starts + borders + room, "right").tolist()
     firsts, i = [], 0
@@ -189,18 +191,18 @@ def pack_sentences(shard: Shard, documents: range, room: int, gap: int) -> tuple
 
 
 def inner_borders(shard: Shard, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """Where documents begin inside spans of tokens, not at their ends.
+    """Where documents begin inside spans of tokens (borders at a span's ends do not count).
 
-    Returns for each border the row of its span, the tokens of the span before it, and the borders before it.
+    Returns for each border: the row of its span, the span's tokens before it, and the span's borders before it.
     """
     first = np.searchsorted(shard.documents, np.searchsorted(shard.sentences, starts, "right"))
     end = np.searchsorted(shard.documents, np.searchsorted(shard.sentences, stops))
-    row, nth = counted(end - first)
+    row, nth = expand_counts(end - first)
     return row, shard.sentences[shard.documents[first[row] + nth]] - starts[row], nth
 
 
-def counted(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each index as often as `counts` says, and which time it is: [2, 0, 1] gives [0, 0, 2] and [0, 1, 0]."""
+def expand_counts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each index repeated `counts` times, and the number of the repetition: [2, 0, 1] gives [0, 0, 2] and [0, 1, 0]."""
     index = np.repeat(np.arange(len(counts)), counts)
     return index, np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
 
@@ -208,24 +210,24 @@ def counted(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
 def plan_block(
     shard: Shard, documents: range, length: int, config: InstanceConfig, key: tuple[int, ...], separators: int = 1
 ) -> Plan:
-    """(n, 5) the instances of some documents of a shard, in document order; a pure function of its arguments.
+    """The instances (n, 5) of some documents of a shard, in document order; a pure function of its arguments.
 
     separators: special tokens between the two segments of a pair (RoBERTa has two).
     """
     if not config.has_pairs:
         room = length - 2
-        gap = 1 if config.input_format == "full-sentences" else room + 1  # a [SEP], or more than there is
+        gap = 1 if config.input_format == "full-sentences" else room + 1  # one [SEP]; or too much for any span
         start, stop = pack_sentences(shard, documents, room, gap)
         return np.column_stack([start, stop, stop, stop, np.full(len(start), IGNORED)])
     rng = random.Random(int.from_bytes(np.random.SeedSequence(key).generate_state(4).tobytes(), "little"))
-    sentences, longest = Sentences(shard, config.sentence_order), length - 2 - separators
+    sentences, longest = SentenceOffsets(shard, config.sentence_order), length - 2 - separators
     rows: list[tuple[int, int, int, int, bool]] = []
     for document in documents:
         offsets = sentences.of(document)
         if config.input_format == "sentence-pair":
             rows.extend(plan_sentence_pairs(document, offsets, sentences, longest, rng))
             continue
-        # once a document and pass: some short targets, to lessen the mismatch with short input at fine-tuning
+        # Some documents aim at short pairs, to lessen the mismatch with short inputs at fine-tuning.
         target = rng.randint(2, longest) if rng.random() < config.short_seq_prob else longest
         rows.extend(plan_document(document, offsets, sentences, target, longest, rng))
     return np.array(rows, dtype=np.int64).reshape(-1, 5)
@@ -238,53 +240,55 @@ class InstanceStream:
         self.separators = separators
         self.shards, self.length, self.config, self.seed = list(shards), length, config, seed
         self.blocks = [(s, block) for s, shard in enumerate(shards) for block in _blocks(shard)]
-        self.windows = -(-len(self.blocks) // WINDOW_BLOCKS)  # an epoch
-        self.window = lru_cache(maxsize=2)(self._window)
+        self.groups = -(-len(self.blocks) // GROUP_BLOCKS)  # block groups in an epoch
+        self.group = lru_cache(maxsize=2)(self._make_group)
 
-    def pass_of(self, window: int) -> int:
-        """Which plan and masking the window belongs to."""
-        epoch = window // self.windows
+    def pass_of(self, group: int) -> int:
+        """The number of the pass, which decides spans and masks, that a block group belongs to."""
+        epoch = group // self.groups
         return epoch % self.config.dupe_factor if self.config.dupe_factor else epoch
 
-    def _window(self, number: int) -> tuple[Plan, NDArray[np.int64], tuple[int, ...]]:
-        """Plan (n, 6) of window `number`, the order in which its rows are read, and the key of its masks."""
-        epoch, place = divmod(number, self.windows)
+    def _make_group(self, number: int) -> tuple[Plan, NDArray[np.int64], tuple[int, ...]]:
+        """Plan (n, 6) of block group `number`, the order in which its rows are read, and the key of its masks."""
+        epoch, nth = divmod(number, self.groups)
         this = self.pass_of(number)
-        place = int(generator(self.seed, 1, epoch).permutation(self.windows)[place])
+        group = int(
+            generator(self.seed, 1, epoch).permutation(self.groups)[nth]
+        )  # groups come in a new order each epoch
         order = generator(self.seed, 2, this).permutation(len(self.blocks))
         plans = [np.empty((0, 6), np.int64)]
-        for index in order[place * WINDOW_BLOCKS : (place + 1) * WINDOW_BLOCKS]:
+        for index in order[group * GROUP_BLOCKS : (group + 1) * GROUP_BLOCKS]:
             shard, documents = self.blocks[index]
             key = (self.seed, 3, this, self.length, int(index))
             plan = plan_block(self.shards[shard], documents, self.length, self.config, key, self.separators)
             plans.append(np.column_stack([np.full(len(plan), shard), plan]))
         rows = np.concatenate(plans)
-        key = (self.seed, 4, this, self.length, place)
+        key = (self.seed, 4, this, self.length, group)
         rows = rows[generator(*key).permutation(len(rows))]
-        groups = np.array_split(np.arange(len(rows)), range(GROUP, len(rows), GROUP))
-        shuffled = generator(self.seed, 5, epoch, place).permutation(len(groups))
-        return rows, np.concatenate([groups[g] for g in shuffled]), key
+        draws = np.array_split(np.arange(len(rows)), range(DRAW_ROWS, len(rows), DRAW_ROWS))
+        shuffled = generator(self.seed, 5, epoch, group).permutation(len(draws))
+        return rows, np.concatenate([draws[draw] for draw in shuffled]), key
 
     def take(self, position: Position, count: int) -> tuple[list[tuple[int, NDArray[np.int64]]], Position]:
-        """The next `count` instances: [(window, rows of its plan)], and the position after them."""
+        """The next `count` instances as [(block group, rows of its plan)], and the position after them."""
         taken: list[tuple[int, NDArray[np.int64]]] = []
         empty = 0
         while count:
-            order = self.window(position.window)[1]
+            order = self.group(position.group)[1]
             rows = order[position.offset : position.offset + count]
             if len(rows):
-                taken.append((position.window, rows))
+                taken.append((position.group, rows))
                 count -= len(rows)
             empty = 0 if len(rows) else empty + 1
-            if empty > self.windows:
+            if empty > self.groups:
                 raise ValueError("no training instance can be made from this corpus")
             used = position.offset + len(rows)
-            position = Position(position.window + 1) if used >= len(order) else Position(position.window, used)
+            position = Position(position.group + 1) if used >= len(order) else Position(position.group, used)
         return taken, position
 
 
 def _blocks(shard: Shard) -> list[range]:
-    """Consecutive documents of about BLOCK_TOKENS each (a longer document is a block of its own)."""
+    """The blocks of a shard: consecutive documents of about BLOCK_TOKENS; a longer document is a block of its own."""
     starts = shard.sentences[shard.documents[:-1]] // BLOCK_TOKENS
     edges = np.flatnonzero(np.diff(starts, prepend=-1))
     return [range(a, b) for a, b in zip(edges, [*edges[1:], shard.n_documents], strict=True)]

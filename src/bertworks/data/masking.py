@@ -1,10 +1,9 @@
-"""Which positions are predicted, and what stands there instead (paper 3.1 and A.1; create_masked_lm_predictions; runs
-of several words: ALBERT 4.1 and its function of that name).
+"""Which positions are predicted, and what replaces their tokens (paper, 3.1 and A.1; create_masked_lm_predictions).
 
-Everything works on a rectangle of instances at once; the random numbers come from one generator a group of instances,
-so that a mask depends on (seed, pass, window, group) and on nothing else.
+Runs of several words are ALBERT's (4.1, and its function of that name). All work is done on a rectangle of instances at
+once. 256 instances share one random generator, so that a mask depends on (seed, pass, block group, generator) alone.
 
-Shapes: n instances, L positions, P predictions at most.
+Shapes: n instances, L positions, P predictions at most (max_predictions_per_seq).
 """
 
 from dataclasses import dataclass, fields
@@ -18,13 +17,13 @@ from ..config import added
 
 @dataclass(frozen=True)
 class MaskingConfig:
-    """Masking rate and what replaces a chosen token; what is left of the shares keeps its token."""
+    """How many tokens are predicted, and what replaces a chosen one: [MASK], a random token, or nothing (the rest)."""
 
-    masked_lm_prob: float = 0.15  # share of the tokens that is predicted
-    mask_share: float = 0.8  # of these, replaced by [MASK]
-    random_share: float = 0.1  # of these, replaced by any entry of the vocabulary
-    whole_word: bool = False  # choose whole words, never some pieces of one
-    # longest run of pieces, or whole words, chosen at once: n with a chance of 1/n (ALBERT 4.1)
+    masked_lm_prob: float = 0.15  # share of the tokens that are predicted
+    mask_share: float = 0.8  # share of the chosen tokens that [MASK] replaces
+    random_share: float = 0.1  # share of the chosen tokens that a random token replaces
+    whole_word: bool = False  # choose whole words, never some subwords of a word
+    # longest run of tokens (or whole words) chosen at once: n with a chance of 1/n (ALBERT 4.1)
     ngrams: int = added(1, since=1, before=1)
 
     def __post_init__(self) -> None:
@@ -37,23 +36,23 @@ class MaskingConfig:
 
     @property
     def kept_share(self) -> float:
-        """What is left of the chosen tokens: they stay as they are."""
-        return round(1 - self.mask_share - self.random_share, 9)  # of shares that add up to 1 nothing is left
+        """The share of the chosen tokens that stay as they are."""
+        return round(1 - self.mask_share - self.random_share, 9)  # rounded: shares that add up to 1 leave nothing
 
 
-def predictions_per_sequence(length: int, config: MaskingConfig) -> int:
-    """The largest number of predictions: 20 at length 128 and 77 at 512, as the original's documentation advises."""
+def max_predictions_per_seq(length: int, config: MaskingConfig) -> int:
+    """The largest number of predictions in a sequence: 20 at length 128 and 77 at 512, as the original advises."""
     return int(np.ceil(length * config.masked_lm_prob))
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Random numbers of one group, (n, L) each: drawn for all of it, so that any rows can be masked alone."""
+    """Random numbers of instances, (n, L) each. A generator draws for all its rows; then any can be masked alone."""
 
-    order: NDArray[np.float32]  # which positions come first
+    order: NDArray[np.float32]  # the positions with the lowest numbers are chosen
     action: NDArray[np.float32]  # what happens to a chosen position
     tokens: NDArray[np.int64]  # the random replacements
-    spans: NDArray[np.float32]  # how long a run that begins here is
+    spans: NDArray[np.float32]  # the length of a run that begins here
 
     @classmethod
     def of(cls, rng: np.random.Generator, shape: tuple[int, int], vocab_size: int) -> "Draws":
@@ -69,31 +68,31 @@ class Draws:
         return Draws(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Draws)))
 
 
-def mask(
-    ids: NDArray[np.int64],
-    candidates: NDArray[np.bool_],
-    continues: NDArray[np.bool_],
-    lengths: NDArray[np.int64],
-    draws: Draws,
-    config: MaskingConfig,
-    mask_id: int,
-    most: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Mask `ids` (n, L) in place; returns positions and labels, (n, P = most) each, unused slots 0 and -100.
+@dataclass(frozen=True)
+class Rectangle:
+    """Instances before masking."""
 
-    candidates: what may be chosen (not [CLS], [SEP], padding). continues: pieces that continue a word. lengths:
-    tokens of each instance, special ones included, since the original counts them.
-    """
-    wanted = np.rint(lengths * config.masked_lm_prob).astype(np.int64).clip(1, most)
+    ids: NDArray[np.int64]  # (n, L)
+    candidates: NDArray[np.bool_]  # (n, L) tokens that may be chosen: not [CLS], [SEP] or padding
+    continues: NDArray[np.bool_]  # (n, L) subwords that continue a word; used by whole-word masking
+    lengths: NDArray[np.int64]  # (n,) tokens of each instance, with special ones, since the original counts them
+
+
+def mask(
+    rows: Rectangle, draws: Draws, config: MaskingConfig, mask_id: int, max_predictions: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Mask `rows.ids` in place; returns positions and labels, (n, P = max_predictions), 0 and -100 in unused slots."""
+    ids, candidates = rows.ids, rows.candidates
+    wanted = np.rint(rows.lengths * config.masked_lm_prob).astype(np.int64).clip(1, max_predictions)
     if config.whole_word or config.ngrams > 1:
-        continues = continues if config.whole_word else np.zeros_like(candidates)
+        continues = rows.continues if config.whole_word else np.zeros_like(candidates)
         spans = _run_lengths(draws.spans, config.ngrams)
         chosen = _choose_runs(candidates, continues, wanted, draws.order, spans)
     else:
         chosen = _choose_tokens(candidates, wanted, draws.order)
     row, column = chosen.nonzero()
     slot = np.arange(len(row)) - np.searchsorted(row, row)  # 0, 1, 2 ... within each instance
-    positions, labels = np.zeros((len(ids), most), np.int64), np.full((len(ids), most), IGNORED)
+    positions, labels = np.zeros((len(ids), max_predictions), np.int64), np.full((len(ids), max_predictions), IGNORED)
     positions[row, slot], labels[row, slot] = column, ids[row, column]
     action = draws.action[row, column]
     to_mask = action < config.mask_share
@@ -116,7 +115,7 @@ def _choose_tokens(
 
 
 def _run_lengths(draws: NDArray[np.float32], longest: int) -> NDArray[np.int64]:
-    """Lengths 1 to `longest` from uniform numbers, n with a chance proportional to 1/n: 6/11, 3/11, 2/11 of three."""
+    """Lengths 1 to `longest` from uniform numbers, n with a chance proportional to 1/n (up to 3: 6/11, 3/11, 2/11)."""
     chances = 1 / np.arange(1, longest + 1)
     edges = np.cumsum(chances[:-1] / chances.sum()).astype(np.float32)
     return np.searchsorted(edges, draws, "right") + 1
@@ -129,11 +128,11 @@ def _choose_runs(
     order: NDArray[np.float32],
     spans: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Runs of `spans` whole words that begin at words in random order: shorter where so many no longer fit, none where
-    one does not fit or a word of the run is chosen already.
+    """Choose runs of whole words in each row: (n, L). The words at which runs begin come in the order of `order`.
 
-    A continuing piece belongs to the candidate before it, and a run goes on, even across [SEP], as in the original.
-    With no piece that continues, every piece is a word.
+    A run has `spans` words, or fewer where not all fit into what is left of `wanted`. None is chosen where not even one
+    word fits, or where a word of the run is chosen already. As in the original, a continuing subword belongs to the
+    candidate before it, and a run may cross [SEP]. Where no subword continues a word, every token is a word.
     """
     chosen = np.zeros_like(candidates)
     for row in range(len(candidates)):
@@ -142,7 +141,7 @@ def _choose_runs(
         starts[:1] = True
         word = np.cumsum(starts) - 1
         firsts = cells[starts]
-        ends = np.cumsum(np.bincount(word)).tolist()  # tokens of all words up to each
+        ends = np.cumsum(np.bincount(word)).tolist()  # tokens up to the end of each word
         taken, left, runs = [False] * len(ends), int(wanted[row]), spans[row, firsts].tolist()
         for w in np.argsort(order[row, firsts]).tolist():
             before, stop = ends[w - 1] if w else 0, min(w + runs[w], len(ends))

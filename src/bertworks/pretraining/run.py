@@ -164,7 +164,7 @@ class PretrainingFeed:
             rows = range(start, min(start + micro, first + mine))
             batch, after = self.data[phase].take(position, size, rows)
             made.append((batch, start))
-        return Group(made, (phase, after.window, after.offset))
+        return Group(made, (phase, after.group, after.offset))
 
     def phase_at(self, share: float) -> int:
         """The phase that is on when `share` of the budget is used."""

@@ -459,7 +459,7 @@ def test_models_of_a_study_stand_beside_its_file(tiny_data, tmp_path, monkeypatc
             part = {name: weights[name] * factor for name in names if table[name] == file}
             safetensors.torch.save_file(part, split / file)
         (split / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
-        return user_model(split).key, parameters(split)
+        return user_model(split).keys[0], parameters(split)
 
     same, other = key(1), key(2)
     assert same[0] != other[0] and same[1] == other[1] == parameters(start.folder)
@@ -572,20 +572,29 @@ def test_a_failure_that_another_process_takes_back_is_none(tmp_path, monkeypatch
 def test_a_name_has_every_setting():
     """Also those at their defaults: a default that changes later must not resume the wrong run."""
     config, explicit = PretrainConfig(), PretrainConfig(model=ModelConfig(hidden_size=768))
-    assert Pretraining(config, "c").key == Pretraining(explicit, "c").key != Pretraining(config, "d").key
+    assert Pretraining(config, "c").keys == Pretraining(explicit, "c").keys != Pretraining(config, "d").keys
     assert "masked_lm_prob = 0.15" in identities(without_intervals(config))[SCHEMA]
 
 
 def test_a_cell_of_the_first_version_is_found_by_its_name(tmp_path):
     cell, grid = study_cell(Pretraining(PretrainConfig(), "c"), "a cell"), Grid(tmp_path)
-    assert grid.name(cell) == cell.name != cell.older_name
-    grid.fail(replace(cell, name=cell.older_name), "no memory", "failed")
-    assert (grid.name(cell), grid.state(cell)) == (cell.older_name, "failed")
+    assert grid.name(cell) == cell.name != cell.older_names[-1]
+    grid.fail(replace(cell, name=cell.older_names[-1]), "no memory", "failed")
+    assert (grid.name(cell), grid.state(cell)) == (cell.older_names[-1], "failed")
+
+
+def test_a_new_schema_of_recipes_leaves_cells_their_folders(tiny_store, tiny_data, tmp_path, monkeypatch):
+    recipe = write_study(tmp_path)
+    old = make_plan(sources(recipe, tiny_store, tiny_data)).cells
+    monkeypatch.setattr("bertworks.config.SCHEMA", 3)
+    new = make_plan(sources(recipe, tiny_store, tiny_data)).cells
+    for before, after in zip(old, new, strict=True):
+        assert before.name != after.name and {before.name, *before.older_names} <= {*after.older_names}
 
 
 def test_a_cell_of_other_defaults_is_refused(tmp_path):
     cell, grid = study_cell(Pretraining(PretrainConfig(), "c"), "a cell"), Grid(tmp_path)
-    (tmp_path / cell.older_name).mkdir()
+    (tmp_path / cell.older_names[-1]).mkdir()
     describe(cell, grid)
     check_older(cell, grid)
     path = grid.path(cell) / "cell.json"
@@ -729,7 +738,7 @@ def test_cells_that_were_changed_are_named(tiny_store, tiny_data, tmp_path):
     plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
     grid = Grid(tmp_path / "cells")
     cell = plan.cells[0]
-    (grid.folder / cell.older_name).mkdir(parents=True)  # its settings are compared
+    (grid.folder / cell.older_names[-1]).mkdir(parents=True)  # its settings are compared
     describe(cell, grid)
     for recipe, message in ((3, "field recipe is 3; expected a text"), ("x = ", "recipe is not TOML")):
         write_json(grid.path(cell) / "cell.json", {"recipe": recipe})

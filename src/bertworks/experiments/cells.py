@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..checkpoint.weights import weight_files
-from ..config import from_dict, to_toml
+from ..config import SCHEMA, from_dict, to_toml
 from ..files import InputError, checksum, write_json
 from ..finetuning.job import FinetuneConfig
 from ..pretraining.run import Phase, PretrainConfig
@@ -41,11 +41,11 @@ class InitialModel:
     checksum: str = ""  # of the user's folder
 
     @property
-    def key(self) -> str:
-        """A hash of what determines the weights."""
+    def keys(self) -> tuple[str, ...]:
+        """Hashes of what determines the weights: of the current schema of recipes, then of each older one."""
         if self.cell is None:
-            return self.checksum
-        return self.cell.work.key if self.step is None else f"{self.cell.work.key}@{self.step}"
+            return (self.checksum,) * SCHEMA
+        return tuple(key if self.step is None else f"{key}@{self.step}" for key in self.cell.work.keys)
 
     @property
     def needs(self) -> "tuple[StudyCell, ...]":
@@ -78,8 +78,8 @@ class Pretraining:
     }
 
     @cached_property
-    def key(self) -> str:
-        return RunIdentity(self.config, (self.corpus,)).hash
+    def keys(self) -> tuple[str, ...]:
+        return RunIdentity(self.config, (self.corpus,)).hashes
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Concatenation:
         return (*self.left.needs, *self.right.needs)
 
     @cached_property
-    def key(self) -> str:
-        return _hash(self.left.key, self.right.key)
+    def keys(self) -> tuple[str, ...]:
+        return tuple(_hash(*pair) for pair in zip(self.left.keys, self.right.keys, strict=False))
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,13 @@ class Finetuning:
         return self.start.needs
 
     @cached_property
-    def key(self) -> str:
+    def keys(self) -> tuple[str, ...]:
+        found: list[str] = []
         task = replace(self.task, defaults={})  # which are in the recipe
-        return RunIdentity(self.config, (self.start.key, *map(str, self._rows)), (task,)).hash
+        for number, start in enumerate(self.start.keys):
+            hashes = RunIdentity(self.config, (start, *map(str, self._rows)), (task,)).hashes
+            found.extend(hashes[number : number + 1])  # of the same schema as the start's
+        return tuple(found)
 
     @property
     def _rows(self) -> list[Any]:
@@ -132,7 +136,9 @@ StudyCell = Cell[StudyWork]
 
 
 def study_cell(work: StudyWork, title: str) -> StudyCell:
-    return Cell(f"{work.kind}-{work.key[:16]}", title, work, work.needs, f"{work.kind}-{older_key(work)[:16]}")
+    """A cell that is named by its key. Folders with the names of older schemas are found too."""
+    name, *older = (f"{work.kind}-{key[:16]}" for key in (*work.keys, older_key(work)))
+    return Cell(name, title, work, work.needs, tuple(older))
 
 
 def user_model(folder: Path) -> InitialModel:
@@ -157,7 +163,7 @@ def describe(cell: StudyCell, grid: Grid, keep_models: bool = False) -> None:
     """Write cell.json, before the run begins; `keep_models`: whether the run's model is to stay."""
     path, recipe = grid.path(cell), to_toml(cell.work.config) if cell.work.config else ""
     path.mkdir(parents=True, exist_ok=True)
-    facts = {"kind": cell.work.kind, "cell": cell.title, "key": cell.work.key, "keep_models": keep_models}
+    facts = {"kind": cell.work.kind, "cell": cell.title, "key": cell.work.keys[0], "keep_models": keep_models}
     write_json(path / "cell.json", {**facts, "recipe": recipe})
 
 

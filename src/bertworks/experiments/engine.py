@@ -40,7 +40,7 @@ class Cell(Generic[Work]):
     title: str  # what it is, for people
     work: Work  # what the caller's function needs to run it
     needs: tuple["Cell[Work]", ...] = ()  # cells that must be finished first
-    older_name: str = ""  # the name that an earlier version gave its folder, which is used if it exists
+    older_names: tuple[str, ...] = ()  # names that earlier versions gave its folder, which is used if it exists
 
     @property
     def ancestors(self) -> "list[Cell[Work]]":
@@ -56,8 +56,8 @@ class Grid:
 
     def name(self, cell: Cell[Any]) -> str:
         """The name of the cell's folder."""
-        older = cell.older_name
-        return older if older and (self.folder / older).exists() else cell.name
+        names = (cell.name, *cell.older_names)
+        return next((name for name in names if (self.folder / name).exists()), cell.name)
 
     def path(self, cell: Cell[Any]) -> Path:
         return self.folder / self.name(cell)

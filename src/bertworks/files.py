@@ -47,6 +47,10 @@ class Diverged(InputError):
     """A training whose loss or gradient was not finite for so long that it was ended."""
 
 
+class OtherRun(InputError):
+    """A run folder belongs to a run with other settings, data or model."""
+
+
 class NotWritten(InputError):
     """A file could not be written, for want of room or of rights: nothing that was given is to blame."""
 

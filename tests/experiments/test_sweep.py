@@ -16,7 +16,7 @@ from bertworks.experiments import sweep as module
 from bertworks.experiments.engine import ONE_PROCESS
 from bertworks.experiments.suite import PAPER, find_folders, run_suite, table
 from bertworks.experiments.sweep import SWEEPS, Setting, run_sweep
-from bertworks.files import Diverged, InputError, read_json
+from bertworks.files import Diverged, InputError, OtherRun, read_json
 from bertworks.finetuning import run as finetuning
 from bertworks.finetuning.job import ExampleFeed, FinetuneConfig
 from bertworks.finetuning.run import finetune, joined_job
@@ -229,6 +229,26 @@ def test_two_processes_share_the_runs(place, glue, tmp_path, monkeypatch, kind):
     results = read_json(out / "results.json")
     share(place, out, log)
     assert read_json(out / "results.json") == results and log.read_text().splitlines() == trained
+
+
+def test_a_sweep_that_was_begun_with_other_settings_is_left_alone(place, tmp_path, monkeypatch):
+    """Its first run has no results yet; no other one is trained with the new settings."""
+    feed = ExampleFeed.__call__
+
+    def killed(self, progress, share):
+        if progress.step == 20:
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    config = dataclasses.replace(CONFIG, loop=dataclasses.replace(CONFIG.loop, save_every=5))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ExampleFeed, "__call__", killed)
+        patch.setitem(SWEEPS, "glue", GRID[1:])
+        run(place, tmp_path / "out", config)
+    monkeypatch.setitem(SWEEPS, "glue", GRID[1:])
+    with pytest.raises(OtherRun, match="belongs to a run with other settings"):
+        run(place, tmp_path / "out", dataclasses.replace(config, dropout=0.2))
+    assert not [*(tmp_path / "out").rglob("failed.json")] and len([*(tmp_path / "out").rglob("recipe.toml")]) == 1
 
 
 def test_more_restarts_use_the_runs_there_are(swept, place, tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
-from ..files import Diverged, InputError, NotWritten, held, write_json
+from ..files import Diverged, InputError, NewerVersion, NotWritten, OtherRun, held, write_json
 from ..reporting.run_files import RESULTS, read_results
 from ..training.machine import World
 
@@ -156,8 +156,8 @@ class Engine(Generic[Work]):
     def work(self) -> bool:
         """Run cells until none is left for this process. Returns whether no run was stopped.
 
-        A cell that fails is recorded, and the others go on. OSError and NotWritten (a full disk) are raised: they are
-        no fault of the cell.
+        A cell that fails is recorded, and the others go on. OSError and NotWritten (a full disk), OtherRun and
+        NewerVersion (a folder of another grid or version) are raised: they are no fault of the cell.
         """
         with contextlib.ExitStack() as claim:
             while (found := self.world.ask_first(lambda: self._next(claim))) is not None:
@@ -223,7 +223,7 @@ class Engine(Generic[Work]):
             if results is not None and self.world.main and self.grid.state(cell) != "done":
                 raise RuntimeError(f"the run has left no {RESULTS}")
             return results is not None
-        except (OSError, NotWritten):
+        except (OSError, NotWritten, OtherRun, NewerVersion):
             raise
         except Exception as error:
             known = isinstance(error, InputError)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError, write_json, write_text
+from ..files import InputError, OtherRun, write_json, write_text
 from ..finetuning.job import FinetuneConfig, Job
 from ..finetuning.run import check_folder, joined_job
 from ..reporting.tables import ResultTable, points
@@ -140,10 +140,12 @@ class SuiteRuns:
         return run_cell(self._job(cell.work), cell, self.grid)
 
     def _verify(self, cell: Cell[SeedRun]) -> None:
-        """A finished run with other settings is an error of its task, whose other runs are left alone."""
+        """Files that cannot be read any more are an error of the task, whose other runs are left alone."""
         if cell.work.task not in self.errors:
             try:
                 self._run(cell)
+            except OtherRun:
+                raise
             except InputError as error:
                 self._refuse(cell.work.task, error)
 

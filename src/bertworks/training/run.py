@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, NotWritten, check_version, held, remove_temporaries, write_json
+from ..files import InputError, NotWritten, OtherRun, check_version, held, remove_temporaries, write_json
 from ..reporting.run_files import RESULTS, read_results
 from .identity import FORMAT, RunIdentity
 from .machine import World
@@ -51,14 +51,14 @@ def is_finished(out: Path) -> bool:
 
 
 def finished(out: Path, identity: RunIdentity) -> dict[str, Any] | None:
-    """The results of the finished run in `out`; None if it is not finished. Raises InputError for another run's."""
+    """The results of the finished run in `out`; None if it is not finished. Raises OtherRun for another one's."""
     if not is_finished(out):
         return None
     results: dict[str, Any] = read_results(out / RESULTS, {"recipe?": str}, ANEW)
     check_version(results.get("format", 1), range(1, FORMAT + 1), str(out / RESULTS), ANEW)
     if results.get("recipe") not in identity.hashes:
         found = identity.difference(out)
-        raise InputError(
+        raise OtherRun(
             f"{out} is a finished run with other settings, data or model. {f'{found}. ' if found else ''}"
             "Give another --out"
         )

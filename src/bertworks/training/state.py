@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from .. import __version__
-from ..files import InputError, NotWritten, atomic_write, check_version, parse_json, shorten
+from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version, parse_json, shorten
 from .identity import FORMAT, RunIdentity
 from .machine import World
 from .optim import Optimizer
@@ -107,7 +107,7 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
         raise damaged(path, error) from None
     if recorded not in identity.hashes:
         found = identity.difference(folder.parent)
-        raise InputError(
+        raise OtherRun(
             f"{path} belongs to a run with other settings, data or model. {f'{found}. ' if found else ''}"
             "Rerun the command that began it to resume it, or give another --out"
         )

@@ -26,9 +26,9 @@ import torch
 import common
 import finetuning_scores
 from bertworks.tasks.base import Limits
+from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import read_rows
 from bertworks.tasks.span import prepare
-from bertworks.tasks.squad import SQUAD1
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import machine
 from finetuning_settings import TASKS
@@ -64,10 +64,10 @@ def featurise(data: Path, questions: int) -> dict[str, Any]:
     """Seconds for the first `questions` of the training file, ours and the plain way; the tokens are compared."""
     torch.set_num_threads(1)
     tokenizer = Tokenizer.load(data / "vocab" / "bert-base-uncased.txt", lowercase=True)
-    rows = list(read_rows(SQUAD1, data / "squad" / "train-v1.1-13pct.json"))[:questions]
+    rows = list(read_rows(find_task("squad1"), data / "squad" / "train-v1.1-13pct.json"))[:questions]
     limits, vocab = Limits(max_seq_length=384), {piece: i for i, piece in enumerate(tokenizer.vocab)}
     start = time.perf_counter()
-    inputs = prepare(tokenizer, rows, SQUAD1, limits).inputs
+    inputs = prepare(tokenizer, rows, find_task("squad1"), limits).inputs
     ours = time.perf_counter() - start
     start = time.perf_counter()
     plain = [ids for row in rows for ids in plain_windows(row.question, row.context, vocab, limits)]

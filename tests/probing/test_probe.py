@@ -30,11 +30,13 @@ from bertworks.probing.model import ProbedModel, cosine
 from bertworks.probing.neighbours import NeighbourConfig, _cut_around, find_neighbours
 from bertworks.probing.similarity import WordConfig, compare_word, pair_means
 from bertworks.tasks.base import Limits
+from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import own_task, read_rows
-from bertworks.tasks.ner import CONLL2003
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
 from support.shared_data import needs_shared, shared
 from support.tiny_task import TINY, tiny_folder, tiny_table
+
+CONLL2003 = TASKS["conll2003"]
 
 RIVER, MONEY = "he sat on the bank of the river", "she put money in the bank"
 

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from bertworks.tasks.base import Limits
+from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.questions import Question, read
 from bertworks.tasks.span import SpanRows, prepare
-from bertworks.tasks.squad import SQUAD2
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import shared
 
@@ -45,8 +45,10 @@ def recorded(path: str) -> Any:
 def recorded_rows(setting: str, limits: Limits | None = None) -> SpanRows:
     """The questions whose features the original recorded, featurised by us."""
     tokenizer = Tokenizer.load(shared("data/vocab/bert-base-uncased.txt"), lowercase=True)
-    questions = read(SQUAD2, shared("oracle/squad/questions_dev.json"))
-    return prepare(tokenizer, questions[: 40 if setting == "tight" else None], SQUAD2, limits or SETTINGS[setting])
+    questions = read(TASKS["squad2"], shared("oracle/squad/questions_dev.json"))
+    return prepare(
+        tokenizer, questions[: 40 if setting == "tight" else None], TASKS["squad2"], limits or SETTINGS[setting]
+    )
 
 
 def tokenizer_of(pieces: list[str], folder: Path, lowercase: bool = True) -> Tokenizer:

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
+from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import tokenize_contexts
 from bertworks.tasks.questions import Question, read
 from bertworks.tasks.sequences import strided_windows
 from bertworks.tasks.span import SpanRows, prepare
-from bertworks.tasks.squad import KORQUAD, SQUAD1, SQUAD2
 from bertworks.tokenizer import Tokenizer
 from support.shared_data import needs_shared, shared
 from support.span_data import SETTINGS, WORDS, ask, recorded, recorded_rows, tokenizer_of
+
+KORQUAD, SQUAD1, SQUAD2 = TASKS["korquad"], TASKS["squad1"], TASKS["squad2"]
 
 TABLE = Task("own", ("question", "context"), "answer", "span", metrics=("f1",))
 

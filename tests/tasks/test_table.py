@@ -14,8 +14,8 @@ from pyarrow import parquet
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Example, Task
+from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.choice import Choice
-from bertworks.tasks.glue import SST2
 from bertworks.tasks.kinds import kind_of, load_data, own_table, own_task, read_rows
 from bertworks.tasks.table import as_list, place, read_table
 
@@ -446,6 +446,6 @@ def test_a_wrong_task_literal_is_refused():
 
 def test_missing_folder_and_file(tmp_path):
     with pytest.raises(InputError, match="no such folder; expected the one with train"):
-        load_data(SST2, tmp_path / "none")
+        load_data(TASKS["sst2"], tmp_path / "none")
     with pytest.raises(InputError, match=r"train\.tsv: no such file"):
-        load_data(SST2, tmp_path)
+        load_data(TASKS["sst2"], tmp_path)

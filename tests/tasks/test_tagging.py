@@ -17,13 +17,15 @@ from torch.nn import functional as F
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
+from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.conlleval import evaluate
 from bertworks.tasks.kinds import load_data, with_labels
-from bertworks.tasks.ner import CONLL2003, KLUE_NER
 from bertworks.tasks.tagging import TAGGING, Tagged, TagRows, from_texts, labels, prepare, read
 from bertworks.tasks.tags import chunks
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import needs_shared, shared
+
+CONLL2003, KLUE_NER = TASKS["conll2003"], TASKS["klue-ner"]
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PIECES = [

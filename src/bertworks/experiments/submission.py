@@ -21,8 +21,8 @@ from ..checkpoint.metadata import TASK
 from ..files import InputError, atomic_write
 from ..inference.model import LoadedModel
 from ..tasks.base import Example, Task
+from ..tasks.catalogue import TASKS
 from ..tasks.classification import labels_told, predictions, prepare
-from ..tasks.glue import GLUE
 from ..tasks.kinds import read_rows
 from ..tasks.table import read_table
 
@@ -74,10 +74,10 @@ def submit(
             missing[entry.name] = f"no test file {' or '.join(str(data / name) for name in entry.test)}"
         elif entry.task in folders:
             if entry.task not in loaded:
-                loaded = {entry.task: _load(folders[entry.task], GLUE[entry.task])}  # one model at a time
-            texts[entry.name], files[entry.name] = answer(loaded[entry.task], GLUE[entry.task], test)
+                loaded = {entry.task: _load(folders[entry.task], TASKS[entry.task])}  # one model at a time
+            texts[entry.name], files[entry.name] = answer(loaded[entry.task], TASKS[entry.task], test)
         elif fill:
-            texts[entry.name], files[entry.name] = guess(GLUE[entry.task], data / entry.folder, test)
+            texts[entry.name], files[entry.name] = guess(TASKS[entry.task], data / entry.folder, test)
         else:
             missing[entry.name] = f"no run on {entry.task} was given"
         if not quiet and entry.name in files:
@@ -145,7 +145,7 @@ def _read(task: Task, test: Path) -> tuple[Sequence[Example], list[str]]:
 
 def _text(name: str, indices: Sequence[str], told: Sequence[Any]) -> str:
     """index<TAB>prediction, a line each."""
-    task = GLUE[name]
+    task = TASKS[name]
     if task.kind == "regression":
         cells = [f"{min(max(value, 0.0), 5.0):.3f}" for value in told]
     else:

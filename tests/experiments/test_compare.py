@@ -10,8 +10,8 @@ from bertworks.cli import main
 from bertworks.experiments import statistics as resampling
 from bertworks.experiments.compare import compare_runs, table
 from bertworks.files import InputError, write_json
-from bertworks.tasks.conlleval import evaluate
 from bertworks.tasks.metrics import METRICS
+from bertworks.tasks.tags import evaluate
 
 RNG = np.random.default_rng(3)
 NAMES = ["no", "yes", "maybe"]

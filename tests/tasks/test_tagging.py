@@ -18,10 +18,9 @@ from torch.nn import functional as F
 from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.catalogue import TASKS
-from bertworks.tasks.conlleval import evaluate
 from bertworks.tasks.kinds import load_data, with_labels
 from bertworks.tasks.tagging import TAGGING, Tagged, TagRows, from_texts, labels, prepare, read
-from bertworks.tasks.tags import chunks
+from bertworks.tasks.tags import chunks, evaluate
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import needs_shared, shared
 

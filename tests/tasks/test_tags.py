@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertworks.files import InputError
-from bertworks.tasks.conlleval import Counts, Scores, evaluate
-from bertworks.tasks.tags import Chunk, check_scheme, check_tag, chunks, to_iob2
+from bertworks.tasks.tags import Chunk, EntityCounts, TagScores, check_scheme, check_tag, chunks, evaluate, to_iob2
 from support.shared_data import needs_shared, shared
 
 Phrases = list[tuple[str, int]]  # type, "" for O, and length
@@ -150,22 +149,22 @@ def test_scores_by_hand():
         [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]],
         [["B-PER", "I-PER", "I-PER", "I-LOC"], ["B-MISC", "O"]],  # PER too long, LOC right, MISC for ORG
     )
-    assert scores.entities == Counts(gold=3, found=3, correct=1)
+    assert scores.entities == EntityCounts(gold=3, found=3, correct=1)
     assert list(scores.types) == ["LOC", "MISC", "ORG", "PER"]
-    assert scores.types["LOC"] == Counts(1, 1, 1) and scores.types["MISC"] == Counts(0, 1, 0)
-    assert scores.types["PER"] == Counts(1, 1, 0) and scores.types["ORG"] == Counts(1, 0, 0)
+    assert scores.types["LOC"] == EntityCounts(1, 1, 1) and scores.types["MISC"] == EntityCounts(0, 1, 0)
+    assert scores.types["PER"] == EntityCounts(1, 1, 0) and scores.types["ORG"] == EntityCounts(1, 0, 0)
     assert (scores.units, scores.same, scores.accuracy) == (6, 3, 0.5)
     assert scores.entities.f1 == scores.entities.precision == scores.entities.recall == 1 / 3
     assert (
-        Counts(4, 2, 1).precision == 0.5
-        and Counts(4, 2, 1).recall == 0.25
-        and Counts(4, 2, 1).f1 == pytest.approx(1 / 3)
+        EntityCounts(4, 2, 1).precision == 0.5
+        and EntityCounts(4, 2, 1).recall == 0.25
+        and EntityCounts(4, 2, 1).f1 == pytest.approx(1 / 3)
     )
 
 
 def test_sentences_are_judged_apart():
-    assert evaluate([["B-PER"], ["I-PER"]], [["B-PER"], ["I-PER"]]).entities == Counts(2, 2, 2)
-    assert evaluate([["B-PER", "I-PER"]], [["B-PER", "I-PER"]]).entities == Counts(1, 1, 1)
+    assert evaluate([["B-PER"], ["I-PER"]], [["B-PER"], ["I-PER"]]).entities == EntityCounts(2, 2, 2)
+    assert evaluate([["B-PER", "I-PER"]], [["B-PER", "I-PER"]]).entities == EntityCounts(1, 1, 1)
 
 
 def test_nothing_to_find_is_zero_not_an_error():
@@ -180,10 +179,10 @@ def test_different_numbers_are_an_error():
         evaluate([["O"]], [["O"], ["O"]])
 
 
-def printed(scores: Scores) -> dict[str, object]:
+def printed(scores: TagScores) -> dict[str, object]:
     """The figures as the script prints them."""
 
-    def percents(counts: Counts) -> dict[str, float]:
+    def percents(counts: EntityCounts) -> dict[str, float]:
         values = {"precision": counts.precision, "recall": counts.recall, "FB1": counts.f1}
         return {name: round(100 * value, 2) for name, value in values.items()}
 

@@ -26,9 +26,8 @@ from ..model.layer_choice import LayerChoice
 from ..model.prepare import initialise
 from ..model.top import TopConfig
 from ..tasks.base import Data, Judged, Kind, Limits, Prepared, Task
-from ..tasks.inputs import Inputs, Order
+from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
-from ..tasks.scores import compute_scores
 from ..tokenizer import Tokenizer, unknown_share
 from ..training import machine
 from ..training.identity import RunIdentity

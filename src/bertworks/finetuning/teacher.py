@@ -18,7 +18,7 @@ from ..checkpoint.metadata import labels_of, task_of
 from ..files import InputError
 from ..model.heads import Model
 from ..tasks.base import Data, Kind, Limits, Task
-from ..tasks.scores import compute_scores
+from ..tasks.inputs import compute_scores
 from ..training.machine import World
 
 TAUGHT = ("single", "pair", "regression")  # kinds whose head a teacher can have

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, atomic_write, to_json
 from ..tasks.base import Task
-from ..tasks.lines import decoded
 from ..tasks.questions import read as read_questions
 from ..tasks.rows import check_count
-from ..tasks.table import TABLES, MissingColumn, read_table
+from ..tasks.table import TABLES, MissingColumn, decoded, read_table
 from .predictor import Predictor
 
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text

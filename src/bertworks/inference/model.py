@@ -17,9 +17,8 @@ from ..files import InputError
 from ..model.heads import Model
 from ..model.prepare import for_inference
 from ..tasks.base import Limits
-from ..tasks.inputs import Inputs
+from ..tasks.inputs import Inputs, compute_scores
 from ..tasks.kinds import KINDS
-from ..tasks.scores import compute_scores
 from ..tokenizer import Tokenizer
 from ..training.machine import World
 

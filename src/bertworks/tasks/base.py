@@ -125,7 +125,7 @@ class Prepared(Protocol):
         """(N,) tokens of each row that did not fit."""
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """The predictions for each row, as plain dictionaries, from the scores that scores.py computes for `inputs`.
+        """The predictions for each row, as plain dictionaries, from the scores of `inputs` (inputs.compute_scores).
 
         `settings`: those stored with the model. Rows need no labels.
         """

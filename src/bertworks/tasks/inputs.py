@@ -1,4 +1,4 @@
-"""Examples as a model takes them: flat arrays, padded batches, and the order in which a run reads them.
+"""Examples as a model takes them: flat arrays, padded batches, the order in which a run reads them, and their scores.
 
 Shapes: N examples, C sequences an example (more than one for a multiple choice only), S = N * C sequences, T tokens of
 all sequences, B sequences of a batch, L tokens of its longest sequence, K labels.
@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..batch import IGNORED, Batch
+from ..model.heads import TOKEN_HEADS, Model
+from ..model.prepare import for_inference
 from ..tokenizer import Tokenizer
+from ..training.machine import World
 from .sequences import Frames, Integers, TokenIds, edges_of, ranges
 
 # L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute
@@ -182,3 +186,29 @@ class Order:
             self._epochs = {e: rows for e, rows in self._epochs.items() if e == epoch - 1}
             self._epochs[epoch] = np.random.default_rng((self.seed, 0, epoch)).permutation(len(self.lengths))
         return self._epochs[epoch]
+
+
+@torch.no_grad()
+def compute_scores(model: Model, inputs: Inputs, world: World, size: int = 64) -> Tensor:
+    """Scores before any softmax, float32, on the CPU: (S, K), of a token head (T, K) in the order of `inputs.ids`.
+
+    The processes of `world` divide the batches among them. `size`: examples a batch.
+    """
+    was_training = model.training
+    name = next(name for name in model.heads if name not in ("mlm", "nsp", "sop"))
+    head, by_token = model.heads[name], name in TOKEN_HEADS
+    network = for_inference(model)
+    outputs: int = head.out_features  # type: ignore[assignment]
+    scores = torch.zeros(len(inputs.ids) if by_token else len(inputs.edges) - 1, outputs, device=world.device)
+    for i, rows in enumerate(inputs.by_length(size)):
+        if i % world.size == world.rank:
+            batch = {name: value.to(world.device) for name, value in inputs.batch(rows).items()}
+            mask = batch["attention_mask"]
+            out = network.encode(batch)
+            if by_token:
+                found, places = head(out)[out.packing.rows(mask.flatten().nonzero().squeeze(1))], inputs.tokens(rows)
+            else:
+                found, places = head(out.pooled), inputs.sequences(rows)
+            scores[torch.from_numpy(places).to(world.device)] = found.float()
+    model.train(was_training)
+    return world.sum(scores).cpu()

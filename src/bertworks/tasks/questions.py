@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, shorten
 from .base import Task
-from .lines import MAX_LINE
-from .table import place, read_table
+from .table import MAX_LINE, place, read_table
 
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
 

@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from ..files import InputError, shorten
 from .base import Task
-from .lines import decoded
-from .table import as_list, place, read_table
+from .table import as_list, decoded, place, read_table
 from .tags import check_scheme, check_tag
 
 DOCUMENT = "-DOCSTART-"

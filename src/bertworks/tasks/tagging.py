@@ -26,7 +26,6 @@ from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose, continues_letter
 from ..training.objectives import TaggingObjective
 from .base import Judged, Kind, Limits, Task
-from .conlleval import evaluate
 from .inputs import Inputs
 from .sentences import Sentence, by_character, read_sentences
 from .sequences import (
@@ -42,7 +41,7 @@ from .sequences import (
     ranges,
     tokens_of_rows,
 )
-from .tags import OUTSIDE, check_tag, chunks, to_iob2
+from .tags import OUTSIDE, check_tag, chunks, evaluate, to_iob2
 
 _SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
 _INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided

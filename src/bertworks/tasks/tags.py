@@ -8,9 +8,14 @@
 
 The rule is conlleval's: an entity begins at a tag that says so, after O, after another type and after a tag that ends
 one. So ill-formed sequences have entities too: in O I-LOC the I-LOC begins one.
+
+Scores: an entity is right if its type and both its ends are. They are fractions from 0 to 1, and 0 where conlleval
+divides by nothing; conlleval prints percents, rounded to two digits.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..files import InputError, shorten
@@ -67,3 +72,56 @@ def check_scheme(tags: Iterable[str], where: str) -> None:
         raise InputError(
             f"{where}: tags {one[0]} (of BIOES) and {other[0]} (of BILOU) in one file; expected one scheme"
         )
+
+
+# ---- scores, equal to those of CoNLL's Perl script `conlleval`
+
+
+@dataclass(frozen=True)
+class EntityCounts:
+    """How many entities the data has, how many were found, and how many of these are right."""
+
+    gold: int
+    found: int
+    correct: int
+
+    @property
+    def precision(self) -> float:
+        return self.correct / max(self.found, 1)
+
+    @property
+    def recall(self) -> float:
+        return self.correct / max(self.gold, 1)
+
+    @property
+    def f1(self) -> float:
+        """FB1, the harmonic mean of precision and recall."""
+        return 2 * self.correct / max(self.gold + self.found, 1)
+
+
+@dataclass(frozen=True)
+class TagScores:
+    """What `evaluate` counted."""
+
+    units: int
+    same: int  # units whose tags agree letter for letter
+    entities: EntityCounts
+    types: dict[str, EntityCounts]  # of all types that data or predictions have, sorted
+
+    @property
+    def accuracy(self) -> float:
+        return self.same / max(self.units, 1)
+
+
+def evaluate(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> TagScores:
+    """Scores of the predicted tags of sentences. Raises ValueError if sentences or tags are not the same in number."""
+    units = same = 0
+    counts = Counter[str](), Counter[str](), Counter[str]()
+    for true, guess in zip(gold, predicted, strict=True):
+        units += len(true)
+        same += sum(a == b for a, b in zip(true, guess, strict=True))
+        right, found = set(chunks(true)), set(chunks(guess))
+        for counter, some in zip(counts, (right, found, right & found), strict=True):
+            counter.update(chunk.type for chunk in some)
+    types = {kind: EntityCounts(*(counter[kind] for counter in counts)) for kind in sorted({*counts[0], *counts[1]})}
+    return TagScores(units, same, EntityCounts(*(counter.total() for counter in counts)), types)

@@ -173,7 +173,6 @@ def test_names_of_columns_are_compared_composed(tmp_path):
 
 
 def test_long_lines_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("bertworks.tasks.lines.MAX_LINE", 100)
     monkeypatch.setattr("bertworks.tasks.table.MAX_LINE", 100)
     for name, content in (
         ("a.csv", "text\n" + "x" * 101),

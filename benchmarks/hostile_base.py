@@ -112,7 +112,7 @@ def _tokenizers(base: Path) -> None:
     (base / "spiece.model").write_bytes(model_bytes({**PIECES, "▁good": 1, "▁bad": 1, "c": 1}, charmap=charsmap()))
     for kind, folder in (("wordpiece", "tok"), ("bpe", "bpe"), ("unigram", "unigram")):
         size = 300 if kind == "bpe" else 120
-        call(f"tokenizer train text.txt corpus-text --out {folder} --vocab-size {size} --model {kind}")
+        call(f"tokenizer train text.txt corpus-text --out {folder} --vocab-size {size} --algorithm {kind}")
     (base / "merges").mkdir()
     for name in ("vocab.json", "merges.txt", "tokenizer_config.json"):
         shutil.copy(base / "bpe" / name, base / "merges" / name)

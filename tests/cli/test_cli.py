@@ -1,10 +1,12 @@
 """The command line: its verbs, and what a failure looks like from outside."""
 
+import dataclasses
 import errno
 import importlib
 import inspect
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +18,7 @@ import tyro
 import bertworks
 from bertworks import cli
 from bertworks.cli import PRINTERS, VERBS, main
-from bertworks.cli.arguments import DevRows
+from bertworks.cli.arguments import ALIASES, DevRows
 from bertworks.cli.ending import EXIT_STATUSES
 from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
@@ -186,7 +188,7 @@ def test_rows_to_judge_on_are_a_tasks_or_of_ones_own_columns(tmp_path):
     task, rows = DevRows(dev=tmp_path / "quiz.csv", kind="choice", choices="first,second").read()
     assert task.kind == "choice" and rows[0].choices == ("me", "you")
     for asked, message in (
-        (DevRows(task="mrpc", data=tmp_path, dev=tmp_path / "own.csv"), "--task cannot stand beside --dev"),
+        (DevRows(task="mrpc", data=tmp_path, dev=tmp_path / "own.csv"), "--task cannot be combined with --dev"),
         (DevRows(task="mrpc"), "--task mrpc needs --data"),
         (DevRows(), "give --task NAME with --data DIR, or a table of your own with --dev$"),
     ):
@@ -273,3 +275,107 @@ def test_a_recipe_is_given_by_name(verb, capsys, tmp_path, monkeypatch):
     assert "no recipe" not in said and ("nowhere" in said or "nobody" in said)
     assert status([verb, f"{name}x", *rest]) == 1
     assert f"did you mean {name}?" in capsys.readouterr().err
+
+
+def parsed(line, monkeypatch):
+    """The arguments of a command line, or the exit status of a wrong one."""
+    found = []
+
+    def keep(*positional, **named):
+        found.append(parse(*positional, **named))
+        raise SystemExit(found[-1])
+
+    parse = tyro.cli
+    monkeypatch.setattr(tyro, "cli", keep)
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split(line))
+    monkeypatch.setattr(tyro, "cli", parse)
+    return ended.value.code
+
+
+OLD_AND_NEW = [
+    ("tokenizer train t --out o --model bpe", "tokenizer train t --out o --algorithm bpe"),
+    ("tokenizer train t --out o --model=bpe --cased", "tokenizer train t --out o --algorithm bpe --lowercase False"),
+    ("tokenizer train t --out o --uncased", "tokenizer train t --out o --lowercase=True"),
+    ("tokenizer check v.txt t --cased", "tokenizer check v.txt t --lowercase False"),
+    ("tokenizer check v.txt t --uncased", "tokenizer check v.txt t --lowercase True"),
+    ("convert a b --cased", "convert a b --do-lower-case False"),
+    ("convert a b --uncased", "convert a b --do-lower-case=True"),
+    ("convert a b --do-lower-case", "convert a b --do-lower-case=True"),
+    ("convert a b --normalize", "convert a b --normalize=True"),
+    ("convert a b --no-normalize", "convert a b --normalize=False"),
+    ("probe neighbours m w --corpus a b --top 3", "probe neighbours m w --data a b --top 3"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), OLD_AND_NEW)
+def test_an_alias_stands_for_the_flag_of_today(old, new, monkeypatch):
+    assert parsed(old, monkeypatch) == parsed(new, monkeypatch) != 2
+
+
+def test_every_alias_is_tried():
+    tried = {(verb, flag) for verb, table in ALIASES.items() for flag in table for old, _ in OLD_AND_NEW
+             if old.startswith(verb) and flag in re.split("[ =]", old)}  # fmt: skip
+    assert tried == {(verb, flag) for verb, table in ALIASES.items() for flag in table}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (
+            "predict m f --out o",
+            "predict --model m f --out o",
+            "predict --out o --data f --model=m",
+            "predict m --data f --out o",
+        ),
+        ("predict --n-best 2 m -", "predict --model m --n-best 2 -"),
+        ("features m f --out o", "features --out o --model m --data f"),
+        ("fill-mask m x", "fill-mask x --model m"),
+        ("evaluate m --dev f", "evaluate --dev f m", "evaluate --dev f --model m"),
+        ("finetune m --out o", "finetune --model m --out o", "finetune --out o --model m"),
+        ("convert a b", "convert --model a --out b", "convert a --out b", "convert b --model a"),
+        ("corpus show s", "corpus show --corpus s"),
+        ("corpus build a b --tokenizer t --out o", "corpus build --tokenizer t --out o --data a b"),
+        ("tokenizer train a b --out o", "tokenizer train --data a b --out o", "tokenizer train --out o a b"),
+        ("tokenizer check t a b", "tokenizer check a b --tokenizer t", "tokenizer check t --data a b"),
+        ("tokenizer extend m --words w --out o", "tokenizer extend --words w --out o --model m"),
+        ("probe word m w a b", "probe word w a b --model m"),
+        ("probe neighbours m w --data a", "probe neighbours --data a --model m w"),
+        ("probe attention m a b --out o", "probe attention a b --out o --model m"),
+        ("probe heads m --dev f", "probe heads --dev f --model m"),
+        ("probe layers m --out o", "probe layers --model m --out o"),
+        ("study masking --out o", "study --out o --recipe masking", "study --out o masking"),
+        ("pretrain cpu --corpus s --out o", "pretrain --corpus s --out o --recipe cpu"),
+        ("distill cpu --corpus s --out o --teacher t", "distill --teacher t --corpus s --recipe=cpu --out o"),
+    ],
+    ids=lambda lines: lines[0],
+)
+def test_a_positional_argument_may_be_given_as_its_flag(lines, monkeypatch):
+    first, *others = [parsed(line, monkeypatch) for line in lines]
+    assert dataclasses.is_dataclass(first)
+    assert all(other == first for other in others)
+
+
+def every_help(capsys, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for verb in VERBS:
+        assert status([*verb.split(), "--help"]) == 0
+        yield verb, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_help_of_a_verb_fits_the_terminal(columns, capsys, monkeypatch):
+    """The flags that tyro cannot break are let through: the names of a pair of flags."""
+    for verb, text in every_help(capsys, columns, monkeypatch):
+        wide = [line for line in text.splitlines() if len(line) > columns and not line.startswith("usage: ")]
+        assert not wide, f"{verb}: {wide}"
+        assert "{None}" not in text and "(default: )" not in text and "''" not in text, verb
+
+
+def test_model_out_data_and_recipe_are_what_they_are_in_every_verb(capsys, monkeypatch):
+    """The type that --help shows; where a verb takes it first, the text says so."""
+    for verb, text in every_help(capsys, 300, monkeypatch):
+        text = text[text.index("╭") :] if "╭" in text else text[text.index("options") :]
+        for flag in ("--model", "--out", "--data", "--recipe", "--corpus", "--teacher"):
+            shown = re.findall(rf"{flag} (?!\()([^ │,)]*)", text)
+            assert set(shown) <= {flag.removeprefix("--").upper(), "PATH", "TEXT", "DIR"}, f"{verb}: {flag} {shown}"

@@ -158,7 +158,7 @@ def byte_store(tmp_path_factory):
     """A store of byte-level BPE."""
     folder, texts = tmp_path_factory.mktemp("bytes"), tiny_texts()
     (folder / "text.txt").write_text("\n\n".join(texts))
-    tokenizer = Tokenizer.train(texts, TokenizerConfig(model="bpe", vocab_size=400))
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(algorithm="bpe", vocab_size=400))
     config = BuildConfig(
         input=InputOptions(documents="blank-line"), shard_tokens=4000, workers=1, min_validation_documents=12
     )

@@ -319,8 +319,8 @@ def test_collapsed_seeds_are_told_without_a_sweep_too(place, tmp_path, capsys):
 
 def test_restarts_without_a_sweep_are_seeds_counted_up():
     line = ["--model", "m", "--out", "o", "--restarts", "3", "--loop.seed", "7"]
-    assert _parse(line, None, None).recipe.seeds == (7, 8, 9)
-    assert _parse(line[:4], None, None).recipe.seeds == ()
+    assert _parse(line).config.seeds == (7, 8, 9)
+    assert _parse(line[:4]).config.seeds == ()
 
 
 def test_ctrl_c_between_two_runs_is_one_line(place, tmp_path, capsys, monkeypatch):
@@ -432,7 +432,7 @@ def test_a_suite_of_sweeps(glue, place, tmp_path, monkeypatch):
 def test_tasks_keep_their_defaults_under_the_line():
     line = ["--model", "m", "--out", "o", "--optim.lr", "1e-4"]
     for name, batch in (("squad2", 48), ("mrpc", 32)):
-        recipe = _parse(line, None, find_task(name)).recipe
+        recipe = _parse(line, find_task(name)).config
         assert (recipe.optim.lr, recipe.batch_size) == (1e-4, batch)
 
 

@@ -27,7 +27,6 @@ from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
-from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig, learning_rate
@@ -368,8 +367,8 @@ def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
         main([*line, str(tmp_path / name), *more])
         assert read_json(tmp_path / name / "results.json")["steps"] == 1
     (tmp_path / "r.toml").write_text("epochs = 3.0\n")
-    assert _parse(["--model", "m", "--out", "o"], str(tmp_path / "r.toml"), None).recipe.min_steps == 0
-    assert _parse(["--model", "m", "--out", "o"], None, find_task("rte")).recipe.min_steps == 0
+    assert _parse(["--model", "m", "--out", "o", "--recipe", str(tmp_path / "r.toml")]).config.min_steps == 0
+    assert _parse(["--model", "m", "--out", "o", "--task", "rte"]).config.min_steps == 0
 
 
 def test_the_only_update_of_a_short_run_has_a_rate(place, table, tmp_path):

@@ -445,7 +445,7 @@ def test_albert_from_raw_text_by_its_own_means(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(tiny_texts(200)))
     blank = ["--input.documents", "blank-line"]
-    main(["tokenizer", "train", str(text), "--out", str(tmp_path / "tok"), "--model", "unigram",
+    main(["tokenizer", "train", str(text), "--out", str(tmp_path / "tok"), "--algorithm", "unigram",
           "--vocab-size", "120", "--uncased", *blank])  # fmt: skip
     main(["corpus", "build", str(text), "--tokenizer", str(tmp_path / "tok"), "--out", str(tmp_path / "store"), *blank])
     size = Tokenizer.load(tmp_path / "tok").vocab_size

@@ -252,7 +252,7 @@ def test_training_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_training_composes_its_text() -> None:
     texts = ["Caf\u00e9 \ud55c\uad6d\uc5b4 na\u00efve"] * 20
     for model in ("wordpiece", "bpe", "unigram"):
-        config = TokenizerConfig(model=model, vocab_size=300, lowercase=False)
+        config = TokenizerConfig(algorithm=model, vocab_size=300, lowercase=False)
         apart = [unicodedata.normalize("NFD", text) for text in texts]
         assert Tokenizer.train(apart, config).pipeline == Tokenizer.train(texts, config).pipeline
 
@@ -489,7 +489,7 @@ def test_check_warns_of_misfits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", ["wordpiece", "unigram"])
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_trained_alphabet_has_all_of_printable_ascii(model: str, lowercase: bool) -> None:
-    config = TokenizerConfig(model=model, vocab_size=800, lowercase=lowercase)  # type: ignore[arg-type]
+    config = TokenizerConfig(algorithm=model, vocab_size=800, lowercase=lowercase)  # type: ignore[arg-type]
     tokenizer = Tokenizer.train(["only a few letters of the alphabet and no digit here"] * 50, config)
     text = "6 7 % @ & $ / + x9z Q q7 " + " ".join(map(chr, range(33, 127)))
     assert tokenizer.unk_id not in tokenizer.ids_of([text])[0]

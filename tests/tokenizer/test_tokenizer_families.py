@@ -43,13 +43,13 @@ TEXTS = [
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
 def trained(request: pytest.FixtureRequest) -> Tokenizer:
-    config = TokenizerConfig(model=request.param, vocab_size=500, character_coverage=1.0, limit_alphabet=200)
+    config = TokenizerConfig(algorithm=request.param, vocab_size=500, character_coverage=1.0, limit_alphabet=200)
     return Tokenizer.train([f"{ENGLISH}\n{KOREAN}\nmask [ ] A in text"] * 20, config)
 
 
 @pytest.fixture(scope="module")
 def bpe() -> Tokenizer:
-    return Tokenizer.train([f"{ENGLISH}\n{KOREAN}"] * 20, TokenizerConfig(model="bpe", vocab_size=500))
+    return Tokenizer.train([f"{ENGLISH}\n{KOREAN}"] * 20, TokenizerConfig(algorithm="bpe", vocab_size=500))
 
 
 # ---- against transformers and SentencePiece
@@ -165,7 +165,7 @@ def test_training_twice_gives_the_same_bytes(model: str, tmp_path: Path) -> None
     code = (
         "import random, sys; from bertworks.tokenizer import *; r = random.Random(1)\n"
         "words = [''.join(r.choices('abcdefghij가나다라마', k=r.randint(1, 6))) for _ in range(3000)]\n"
-        "config = TokenizerConfig(model=sys.argv[2], vocab_size=700)\n"
+        "config = TokenizerConfig(algorithm=sys.argv[2], vocab_size=700)\n"
         "Tokenizer.train([' '.join(words)], config).save(sys.argv[1])\n"
     )
     for name in "ab":
@@ -196,7 +196,7 @@ def test_special_tokens_by_role(trained: Tokenizer) -> None:
 def test_uncased_leaves_hangul_whole() -> None:
     for model in ("bpe", "unigram"):
         config = TokenizerConfig(
-            model=model, vocab_size=500, lowercase=True, character_coverage=1.0, limit_alphabet=200
+            algorithm=model, vocab_size=500, lowercase=True, character_coverage=1.0, limit_alphabet=200
         )
         tokenizer = Tokenizer.train([f"{ENGLISH}\n{KOREAN}"] * 20, config)
         assert tokenizer.normalize("한국어 Café ÅNGSTRÖM") == "한국어 cafe angstrom"
@@ -221,7 +221,7 @@ def test_unigram_training_finds_the_words() -> None:
     rng = random.Random(3)
     words = ["river", "mountain", "walks", "slowly", "한국어", "위키백과"]
     text = " ".join(rng.choices(words, k=3000)) + " 龍"
-    config = TokenizerConfig(model="unigram", vocab_size=100, character_coverage=0.9999)
+    config = TokenizerConfig(algorithm="unigram", vocab_size=100, character_coverage=0.9999)
     tokenizer = Tokenizer.train([text], config)
     assert tokenizer.tokenize("slowly 한국어 river") == ["▁slowly", "▁한국어", "▁river"]
     assert tokenizer.unk_id in tokenizer.ids_of(["龍"])[0]
@@ -230,7 +230,7 @@ def test_unigram_training_finds_the_words() -> None:
 
 
 def test_pieces_hold_no_mark_beside_letters() -> None:
-    tokenizer = Tokenizer.train(["one, two, 12, three."] * 200, TokenizerConfig(model="unigram", vocab_size=100))
+    tokenizer = Tokenizer.train(["one, two, 12, three."] * 200, TokenizerConfig(algorithm="unigram", vocab_size=100))
     assert tokenizer.tokenize("one, 12.") == ["▁one", ",", "▁12", "."]
 
 
@@ -461,13 +461,13 @@ def test_bad_vocabularies_are_named(tmp_path: Path, vocab: bytes | None, merges:
 def test_other_bad_input(tmp_path: Path) -> None:
     for model in ("bpe", "unigram"):
         with pytest.raises(InputError, match="no text"):
-            Tokenizer.train(["", " \n "], TokenizerConfig(model=model, vocab_size=300))
+            Tokenizer.train(["", " \n "], TokenizerConfig(algorithm=model, vocab_size=300))
     with pytest.raises(InputError, match="at least 261"):
-        Tokenizer.train(["a"], TokenizerConfig(model="bpe", vocab_size=200))
+        Tokenizer.train(["a"], TokenizerConfig(algorithm="bpe", vocab_size=200))
     with pytest.raises(InputError, match="expected one of wordpiece, bpe, unigram"):
-        TokenizerConfig(model="word")  # type: ignore[arg-type]
+        TokenizerConfig(algorithm="word")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="lacks <s>"):
-        TokenizerConfig(model="bpe", special_tokens=("[PAD]", "<pad>", "</s>", "<unk>", "<mask>"))
+        TokenizerConfig(algorithm="bpe", special_tokens=("[PAD]", "<pad>", "</s>", "<unk>", "<mask>"))
     with pytest.raises(InputError, match="its BPE is not on bytes"):
         Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE()).to_str())
     (tmp_path / "a.model").write_bytes(b"")

@@ -1,79 +1,248 @@
-"""What several verbs do with their arguments."""
+"""How a verb reads its arguments, and the arguments that several verbs share.
 
-from collections.abc import Sequence
+A verb declares its arguments as a dataclass, whose comments are the texts of `--help`; `parse` fills it. In every verb
+`--model` is a model folder or a run folder, `--out` is where results are written, `--data` is the rows or texts to
+read, `--recipe` is the name or the file of a recipe. A positional argument may also be given as the flag of its name.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
+import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from ..config import find_recipe, load_recipe
 from ..files import InputError
 
 if TYPE_CHECKING:
     from ..tasks.base import Task
 
+T = TypeVar("T")
 
-def words(text: str) -> tuple[str, ...]:
-    """Names with commas between them."""
+
+def required(name: str) -> Any:
+    """How --help shows a positional argument of one or more values."""
+    return tyro.conf.arg(metavar=f"{name} ...", help_behavior_hint="(required)")
+
+
+Texts = Annotated[tuple[str, ...], tyro.conf.Positional, required("DATA")]
+"""Files, folders, globs or archives of text."""
+
+CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
+
+ALIASES: dict[str, dict[str, str]] = {
+    "tokenizer train": {"--model": "--algorithm", **CASES},
+    "tokenizer check": CASES,
+    "convert": {
+        "--cased": "--do-lower-case=False",
+        "--uncased": "--do-lower-case=True",
+        "--do-lower-case": "--do-lower-case=True",
+        "--normalize": "--normalize=True",
+        "--no-normalize": "--normalize=False",
+    },
+    "probe neighbours": {"--corpus": "--data"},
+}
+"""For each verb: an earlier name of a flag and its name today, or a short form and the flag with its value."""
+
+
+def parse(arguments: type[T], argv: list[str], verb: str, *positionals: str, start: T | None = None) -> T:
+    """Return the verb's `arguments`, read from the words behind the verb; `start` holds other defaults.
+
+    `positionals` are the flags that stand for the positional arguments, in order: "--model"; "--data..." for one or
+    more words. Raises InputError for a value that the arguments' own checks refuse; exits with status 2 for an unknown
+    flag.
+    """
+    words = positionals_first(replace_aliases(argv, verb), positionals)
+    try:
+        return tyro.cli(
+            arguments,
+            args=words,
+            default=tyro.MISSING_NONPROP if start is None else start,
+            prog=f"bertworks {verb}",
+            description=inspect.cleandoc(arguments.__doc__ or ""),
+            config=(tyro.conf.PositionalMetavarFromFieldName,),
+            registry=_readable_types(),
+        )
+    except ValueError as error:  # from a dataclass that checks its values
+        raise InputError(str(error)) from None
+
+
+def parse_recipe(arguments: type[T], config: type[Any], argv: list[str], verb: str) -> T:
+    """As `parse`, for a verb with the fields `recipe` and `config`: the recipe's values are the defaults of the flags.
+
+    The recipe is given first or as --recipe. Raises InputError if neither recipe nor flags set a training budget.
+    """
+    argv = ["--recipe", *argv] if argv and not argv[0].startswith("-") else argv
+    name, _ = take_flag(argv, "--recipe")
+    base = load_recipe(find_recipe(name[0], verb), config) if name else config()
+    parsed = parse(arguments, argv, verb, start=with_defaults(arguments, config=base))
+    loop = parsed.config.loop  # type: ignore[attr-defined]
+    if not (name or loop.steps or loop.tokens or loop.hours):
+        raise InputError(
+            f"no recipe and no training budget; write `bertworks {verb} RECIPE ...` (`bertworks recipes` lists them), "
+            "or give one of --loop.steps, --loop.tokens, --loop.hours"
+        )
+    return parsed
+
+
+def with_defaults(arguments: type[T], **values: Any) -> T:
+    """An instance of `arguments` with these values as defaults; required fields stay required."""
+    fields = (f for f in dataclasses.fields(arguments) if f.default is dataclasses.MISSING)  # type: ignore[arg-type]
+    return arguments(**{**{f.name: tyro.MISSING for f in fields}, **values})
+
+
+def replace_aliases(argv: list[str], verb: str) -> list[str]:
+    """The words with today's flags in place of aliases. Raises InputError if two short forms contradict each other."""
+    table, words = ALIASES.get(verb, {}), []
+    set_by: dict[str, str] = {}  # flag -> the short form that sets it
+    for word, following in zip_longest(argv, argv[1:], fillvalue=""):
+        flag, equals, value = word.partition("=")
+        new = table.get(flag.replace("_", "-"), flag)
+        if "=" not in new:
+            words.append(new + equals + value)
+        elif equals or following in ("True", "False"):  # not a short form, it has a value: --normalize=False
+            words.append(word)
+        else:
+            other = set_by.setdefault(new.partition("=")[0], flag)
+            if other != flag:
+                raise InputError(f"{other} and {flag}; expected one of them; leave the other out")
+            words.append(new)
+    return words
+
+
+def positionals_first(argv: list[str], positionals: Sequence[str]) -> list[str]:
+    """The words with the values of positional arguments in front, also where they were given as flags."""
+    front: list[str] = []
+    late: list[str] = []
+    for name in positionals:
+        values, argv = take_flag(argv, name.removesuffix("..."), several=name.endswith("..."))
+        if values and not late:
+            front += values
+        elif values:
+            late += values
+        elif argv and not is_flag(argv[0]) and not name.endswith("..."):
+            front, argv = [*front, argv[0]], argv[1:]
+    return [*front, *argv, *late]
+
+
+def is_flag(word: str) -> bool:
+    """Whether the word is a flag; `-` alone is standard input."""
+    return word.startswith("-") and word != "-"
+
+
+def take_flag(argv: list[str], flag: str, several: bool = False) -> tuple[list[str], list[str]]:
+    """The values of `flag VALUE` or `flag=VALUE`, or all words up to the next flag, and the other words."""
+    for i, word in enumerate(argv):
+        if word == flag and i + 1 < len(argv):
+            ends = (j for j in range(i + 1, len(argv)) if is_flag(argv[j]))
+            end = next(ends, len(argv)) if several else i + 2
+            return argv[i + 1 : end], [*argv[:i], *argv[end:]]
+        if word.startswith(f"{flag}="):
+            return [word[len(flag) + 1 :]], [*argv[:i], *argv[i + 1 :]]
+    return [], argv
+
+
+def flags_in(argv: list[str]) -> set[str]:
+    """The flags among the words, as --help writes them: {"--optim.lr", "--batch-size"}."""
+    return {word.partition("=")[0].replace("_", "-") for word in argv if word.startswith("--")}
+
+
+def _readable_types() -> ConstructorRegistry:
+    """Types as --help shows them: `PATH` for an optional path, `INT ...` for several numbers, `none`, `empty`."""
+    registry = ConstructorRegistry()
+
+    def inner(info: PrimitiveTypeInfo, kind: Any) -> Any:
+        return ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(kind, info.markers))
+
+    @registry.primitive_rule
+    def optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        kinds = [kind for kind in get_args(info.type) if kind is not type(None)]
+        if len(kinds) != 1 or type(None) not in get_args(info.type):
+            return None
+        spec = inner(info, kinds[0])
+        if not isinstance(spec, PrimitiveConstructorSpec):  # a dataclass, for example
+            return None
+        return dataclasses.replace(
+            spec,
+            instance_from_str=lambda words: None if words in (["None"], ["none"]) else spec.instance_from_str(words),
+            is_instance=lambda value: value is None or spec.is_instance(value),
+            str_from_instance=lambda value: ["none"] if value is None else spec.str_from_instance(value),
+            choices=spec.choices and (*spec.choices, "None", "none"),
+        )
+
+    @registry.primitive_rule
+    def several(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        if get_origin(info.type) is not tuple or get_args(info.type)[1:] != (...,):
+            return None
+        spec = inner(info, get_args(info.type)[0])
+        if not isinstance(spec, PrimitiveConstructorSpec):
+            return None
+        return PrimitiveConstructorSpec(
+            nargs="*",
+            metavar=f"{spec.metavar} ...",
+            instance_from_str=lambda words: tuple(spec.instance_from_str([word]) for word in words),
+            is_instance=lambda value: isinstance(value, tuple) and all(map(spec.is_instance, value)),
+            str_from_instance=lambda value: [one for item in value for one in spec.str_from_instance(item)] or ["none"],
+            choices=spec.choices,
+        )
+
+    @registry.primitive_rule
+    def text(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        if info.type is not str:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="TEXT",
+            instance_from_str=lambda words: words[0],
+            is_instance=lambda value: isinstance(value, str),
+            str_from_instance=lambda value: [value or "empty"],
+        )
+
+    return registry
+
+
+def comma_separated(text: str) -> tuple[str, ...]:
+    """The names in a text that separates them by commas."""
     return tuple(word for word in text.split(",") if word)
 
 
-def folder_of(task: str, folder: Path | None) -> Path:
+def task_folder(task: str, folder: Path | None) -> Path:
     """The folder of a task's files. Raises InputError if there is none."""
     if folder is None:
         raise InputError(f"--task {task} needs --data DIR, the folder with its files")
     return folder
 
 
-def own_files(*files: Path | None) -> list[Path]:
-    """The tables that are given. Raises InputError if one is missing."""
+def own_tables(*files: Path | None) -> list[Path]:
+    """The user's own tables. Raises InputError if one is missing."""
     found = [file for file in files if file is not None]
     if len(found) < len(files):
         raise InputError("give --task NAME with --data DIR, or tables of your own with --train and --dev")
     return found
 
 
-def check_alone(what: str, beside: dict[str, object]) -> None:
-    """Raises InputError if there is anything that would not be looked at beside `what`."""
-    if beside:
-        raise InputError(f"{what} cannot stand beside {', '.join(beside)}; leave one of them out")
-
-
-def model_first(argv: list[str]) -> list[str]:
-    """The arguments with the folder in front, for verbs that take FOLDER or --model FOLDER."""
-    model, rest = taken(argv, "--model")
-    return argv if model is None else [model, *rest]
-
-
-def model_flag(argv: list[str]) -> list[str]:
-    """The arguments with the folder as --model, for verbs that take --model FOLDER or FOLDER."""
-    return ["--model", *argv] if argv and not argv[0].startswith("-") else argv
-
-
-def taken(argv: list[str], flag: str) -> tuple[str | None, list[str]]:
-    """The value of `flag VALUE` or `flag=VALUE`, and the other arguments."""
-    for i, word in enumerate(argv):
-        if word == flag and i + 1 < len(argv):
-            return argv[i + 1], [*argv[:i], *argv[i + 2 :]]
-        if word.startswith(f"{flag}="):
-            return word[len(flag) + 1 :], [*argv[:i], *argv[i + 1 :]]
-    return None, argv
-
-
-def flags_in(argv: list[str]) -> set[str]:
-    """The flags on a line, with hyphens, as --help writes them: {"--optim.lr", "--batch-size"}."""
-    return {word.partition("=")[0].replace("_", "-") for word in argv if word.startswith("--")}
+def refuse_beside(what: str, others: Mapping[str, object]) -> None:
+    """Raises InputError if one of the `others`, which would be ignored beside `what`, has a value."""
+    if given := [flag for flag, value in others.items() if value]:
+        raise InputError(f"{what} cannot be combined with {', '.join(given)}; leave one of them out")
 
 
 @dataclass(frozen=True)
 class DevRows:
-    """The development rows of a known task, or a table of one's own: what a fine-tuned folder is judged on."""
+    """The rows on which a fine-tuned model is evaluated: a known task's development file, or the user's own table."""
 
-    task: str = ""  # a task that bertworks knows (bertworks tasks lists them)
-    data: Path | None = None  # folder of the task's files; the development file is read
-    dev: Path | None = None  # a table of your own instead (.csv, .tsv, .jsonl, .parquet)
-    kind: str = ""  # of your own table: single, pair, regression, multilabel, choice, tagging, span
-    text: str = "text"  # its text column, or two of them with a comma between
-    label: str = "label"  # its label column; multilabel: or several with commas between, of 0 and 1
-    choices: str = ""  # its columns of a multiple choice, commas between
+    task: str = ""  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
+    data: Path | None = None  # folder with the files of --task; the development file is read
+    dev: Path | None = None  # instead of a task, your own table: .csv, .tsv, .jsonl or .parquet
+    kind: str = ""  # task kind of your own table: single, pair, regression, multilabel, choice, tagging or span
+    text: str = "text"  # text column of your own table, or two columns separated by a comma
+    label: str = "label"  # label column of your own table; for multilabel also several 0/1 columns, comma-separated
+    choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
 
     def read(self) -> tuple["Task", Sequence[Any]]:
         """The task and its rows. Raises InputError if both or neither are given, or a file cannot be read."""
@@ -81,37 +250,10 @@ class DevRows:
         from ..tasks.kinds import own_task, read_rows
 
         if self.task:
-            own = {"--dev": self.dev, "--kind": self.kind, "--choices": self.choices}
-            check_alone("--task", {name: value for name, value in own.items() if value})
+            refuse_beside("--task", {"--dev": self.dev, "--kind": self.kind, "--choices": self.choices})
             known = find_task(self.task)
-            return known, read_rows(known, folder_of(self.task, self.data) / known.dev)
+            return known, read_rows(known, task_folder(self.task, self.data) / known.dev)
         if self.dev is None:
             raise InputError("give --task NAME with --data DIR, or a table of your own with --dev")
-        task = own_task(self.kind, words(self.text), self.label, words(self.choices))
+        task = own_task(self.kind, comma_separated(self.text), self.label, comma_separated(self.choices))
         return task, read_rows(task, self.dev)
-
-
-def parse_recipe(command: Any, recipe: Any, argv: list[str], verb: str) -> Any:
-    """The arguments: the recipe first, if there is one; its values are the defaults of the other flags."""
-    import dataclasses
-
-    import tyro
-
-    from ..config import find_recipe, load_recipe
-    from ..files import InputError
-
-    path = find_recipe(argv[0], verb) if argv and not argv[0].startswith("-") else None
-    base = load_recipe(path, recipe) if path else recipe()
-    needed = (f.name for f in dataclasses.fields(command) if f.default is dataclasses.MISSING)
-    start = command(**{**dict.fromkeys(needed, tyro.MISSING), "recipe": base})
-    try:
-        parsed = tyro.cli(command, args=argv[1:] if path else argv, default=start, prog=f"bertworks {verb}")
-    except ValueError as error:  # a value that the recipe's own checks refuse
-        raise InputError(str(error)) from None
-    loop = parsed.recipe.loop
-    if not (path or loop.steps or loop.tokens or loop.hours):
-        raise InputError(
-            f"no RECIPE, and no budget; write `bertworks {verb} RECIPE ...` (`bertworks recipes` lists them), or give "
-            "one of --loop.steps, --loop.tokens, --loop.hours"
-        )
-    return parsed

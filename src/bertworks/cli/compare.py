@@ -1,34 +1,37 @@
-"""`bertworks compare`: the difference of two finished runs."""
+"""`bertworks compare`: the difference between two fine-tuned models."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from .arguments import parse
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Compare two finished runs on the same development rows, example by example.
+
+    Print each metric of the second run minus the first, with a confidence interval.
+
+    Example:
+        bertworks compare runs/one runs/other
+    """
+
+    first: Positional[Path]  # run folder of `bertworks finetune`, with one seed or several
+    second: Positional[Path]  # run folder of the same task and development rows
+    samples: int = 10_000  # number of bootstrap samples for the confidence interval
+    seed: int = 1  # seed of the bootstrap samples
+    out: Path | None = None  # JSON file to write all results to, besides printing them
 
 
 def compare(argv: list[str]) -> None:
-    """Two finished runs on the same dev rows: their difference, with a confidence interval. RUN RUN [--out FILE]."""
-    from pathlib import Path
-
-    import tyro
-
+    """Print the differences as a table, and write them if asked to."""
+    arguments = parse(Arguments, argv, "compare")
     from ..experiments.compare import compare_runs, table
     from ..files import write_json
 
-    def run(
-        first: tyro.conf.Positional[Path],
-        second: tyro.conf.Positional[Path],
-        samples: int = 10_000,
-        seed: int = 1,
-        out: Path | None = None,
-    ) -> None:
-        """The second run's metrics minus the first's, paired by example; runs of several seeds also by seed.
-
-        Args:
-            first: run folder of `bertworks finetune`, or one with several seeds
-            second: another one on the same task and development rows
-            samples: times that the examples are drawn anew for the interval
-            seed: of these draws
-            out: write all of it here, as JSON
-        """
-        results = compare_runs(first, second, samples, seed)
-        if out is not None:
-            write_json(out, results)
-        table(results).show()
-
-    tyro.cli(run, prog="bertworks compare", args=argv)
+    results = compare_runs(arguments.first, arguments.second, arguments.samples, arguments.seed)
+    if arguments.out is not None:
+        write_json(arguments.out, results)
+    table(results).show()

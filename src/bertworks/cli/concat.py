@@ -1,23 +1,32 @@
-"""`bertworks concat`: two encoders of opposite directions as one."""
+"""`bertworks concat`: join two encoders of opposite directions."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from .arguments import parse
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Join a left-to-right and a right-to-left encoder into one model, as ELMo does.
+
+    A token's vector is the vectors of both encoders, concatenated.
+
+    Example:
+        bertworks concat runs/ltr runs/rtl --out runs/pair
+    """
+
+    left: Positional[Path]  # model folder or run folder of the left-to-right encoder (objective "ltr")
+    right: Positional[Path]  # that of the right-to-left encoder ("rtl"), with the same sizes and vocabulary
+    out: Path  # model folder to write
 
 
 def concat(argv: list[str]) -> None:
-    """Join a left-to-right and a right-to-left model for fine-tuning, ELMo's way: LEFT RIGHT --out FOLDER."""
-    from pathlib import Path
-
-    import tyro
-
+    """Write the model folder with both encoders."""
+    arguments = parse(Arguments, argv, "concat")
     from ..checkpoint.start import concatenate
 
-    def run(left: tyro.conf.Positional[Path], right: tyro.conf.Positional[Path], out: Path) -> None:
-        """Write a folder with both encoders; their vectors stand end to end.
-
-        Args:
-            left: run or model folder of objective "ltr"
-            right: run or model folder of objective "rtl", of the same shape and vocabulary
-            out: the model folder to write
-        """
-        concatenate(left, right, out)
-        print(f"{out}: a pair of encoders. Next: bertworks finetune --model {out} ...")
-
-    tyro.cli(run, prog="bertworks concat", args=argv)
+    concatenate(arguments.left, arguments.right, arguments.out)
+    print(f"{arguments.out}: two encoders as one model. Next: bertworks finetune --model {arguments.out} ...")

@@ -1,71 +1,72 @@
 """`bertworks corpus build` and `show`: corpus stores."""
 
 import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
 
+import tyro
+
+from ..data.build import BuildConfig
+from ..data.build import build as build_store
+from .arguments import Texts, parse
 from .ending import INTERRUPTED, run_to_its_end
 
 
+@dataclass(frozen=True)
+class BuildArguments:
+    """Tokenize text into a corpus store. Rerun the command to resume.
+
+    Example:
+        bertworks corpus build texts/ --tokenizer tok --out store
+    """
+
+    data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
+    tokenizer: Path  # tokenizer folder of `bertworks tokenizer train`, or any folder with a tokenizer.json
+    out: Path  # folder to write the store to; it must be new, or hold the unfinished build
+    config: Annotated[BuildConfig, tyro.conf.arg(name="")] = field(default_factory=BuildConfig)
+
+
 def build(argv: list[str]) -> None:
-    """Text to a corpus store: INPUT... --tokenizer DIR --out STORE [--workers N]."""
-    from pathlib import Path
-    from typing import Annotated
-
-    import tyro
-
-    from ..data.build import BuildConfig
-    from ..data.build import build as build_store
+    """Build the store, and print what it contains."""
+    arguments = parse(BuildArguments, argv, "corpus build", "--data...")
     from ..tokenizer import Tokenizer
 
-    def run(
-        inputs: tyro.conf.Positional[tuple[str, ...]],
-        tokenizer: Path,
-        out: Path,
-        config: Annotated[BuildConfig, tyro.conf.arg(name="")] = BuildConfig(),  # noqa: B008
-    ) -> None:
-        """Build a corpus store. Typing the same line again after a stop continues the build.
+    out, tokenizer = arguments.out, Tokenizer.load(arguments.tokenizer)
+    manifest = run_to_its_end(lambda: build_store(arguments.data, tokenizer, out, arguments.config), INTERRUPTED)
+    counts = manifest["counts"]
+    print(f"{out}: {counts['train']['tokens']:,} tokens in {counts['train']['documents']:,} documents to train on")
+    if left_out := ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count):
+        print(f"left out: {left_out}")
+    print(f"Next: {shlex.join(['bertworks', 'corpus', 'show', str(out)])}")
 
-        Args:
-            inputs: files, folders, globs or archives of text
-            tokenizer: folder made by `bertworks tokenizer train`, or any with a tokenizer.json
-            out: folder for the store, a new one
-        """
-        counts = build_store(inputs, Tokenizer.load(tokenizer), out, config)["counts"]
-        train = counts["train"]
-        print(f"{out}: {train['tokens']:,} tokens in {train['documents']:,} documents to train on")
-        if left_out := ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count):
-            print(f"left out: {left_out}")
-        print(f"Next: {shlex.join(['bertworks', 'corpus', 'show', str(out)])}")
 
-    run_to_its_end(lambda: tyro.cli(run, prog="bertworks corpus build", args=argv) or True, INTERRUPTED)
+@dataclass(frozen=True)
+class ShowArguments:
+    """Check a corpus store, and print its counts, documents and training instances.
+
+    Example:
+        bertworks corpus show store
+    """
+
+    corpus: tyro.conf.Positional[Path]  # corpus store made by `bertworks corpus build` (or: --corpus CORPUS)
+    documents: int = 3  # number of documents to print
+    instances: int = 3  # number of masked training instances to print, with their pair labels
+    length: int = 128  # sequence length of an instance, in tokens
 
 
 def show(argv: list[str]) -> None:
-    """What a corpus store holds and how it was built: STORE."""
-    from pathlib import Path
-
-    import tyro
-
+    """Print the store's contents."""
+    arguments = parse(ShowArguments, argv, "corpus show", "--corpus")
+    from ..data.batches import PretrainingData, Vocabulary, instances_as_text
+    from ..data.instances import InstanceConfig
+    from ..data.masking import MaskingConfig
     from ..data.show import show as show_store
 
-    def run(store: tyro.conf.Positional[Path], documents: int = 3, instances: int = 3, length: int = 128) -> None:
-        """Check a store and print its manifest, its counts, the beginning of some documents, and training instances.
-
-        Args:
-            store: folder made by `bertworks corpus build`
-            documents: how many documents to print
-            instances: how many training instances to print, masked, with their pair label
-            length: tokens of an instance
-        """
-        from ..data.batches import PretrainingData, Vocabulary, instances_as_text
-        from ..data.instances import InstanceConfig
-        from ..data.masking import MaskingConfig
-
-        opened = show_store(store, documents)
-        tokenizer = opened.load_tokenizer()
-        vocabulary = Vocabulary.of(tokenizer)
-        data = PretrainingData(opened, "train", vocabulary, length, InstanceConfig(), MaskingConfig(), seed=12345)
-        print("\nTraining instances; a predicted token stands as what-is-there<what-was-there>")
-        for line in instances_as_text(data, tokenizer, instances):
-            print(f"\n{line}")
-
-    tyro.cli(run, prog="bertworks corpus show", args=argv)
+    store = show_store(arguments.corpus, arguments.documents)
+    tokenizer = store.load_tokenizer()
+    settings = (arguments.length, InstanceConfig(), MaskingConfig())
+    data = PretrainingData(store, "train", Vocabulary.of(tokenizer), *settings, seed=12345)
+    print("\nTraining instances; a predicted token is shown as input<original>")
+    for line in instances_as_text(data, tokenizer, arguments.instances):
+        print(f"\n{line}")

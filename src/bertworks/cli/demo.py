@@ -1,26 +1,34 @@
-"""`bertworks demo`: a small BERT from this machine's own text, measured."""
+"""`bertworks demo`: a small BERT from this machine's own text, and what pre-training did for it."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
+import tyro
+
+from ..demo.run import DemoConfig, default_config
+from ..demo.run import demo as run_demo
+from .arguments import parse
 from .ending import INTERRUPTED, run_to_its_end
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """Pre-train a small BERT on the documentation of this Python, and measure it.
+
+    The table shows the effect of pre-training on a classification task.
+
+    Nothing is downloaded. Rerun the command to resume.
+
+    Example:
+        bertworks demo --minutes 5 --out runs/demo
+    """
+
+    config: Annotated[DemoConfig, tyro.conf.arg(name="")]
+    out: Path = Path("runs/demo")  # run folder to write; an unfinished demo in it is resumed
+
+
 def demo(argv: list[str]) -> None:
-    """The whole road in minutes on this machine's own text, no download: [--minutes 5] [--out runs/demo]."""
-    from dataclasses import dataclass
-    from pathlib import Path
-
-    import tyro
-
-    from ..demo.run import DemoConfig, default_config
-    from ..demo.run import demo as run
-
-    @dataclass(frozen=True)
-    class Command:
-        """Pre-train a small BERT on the documentation strings of this Python, and show what that bought."""
-
-        recipe: Annotated[DemoConfig, tyro.conf.arg(name="")]  # demo.toml, field by field
-        out: Path = Path("runs/demo")  # run folder; the same line goes on where it stopped
-
-    command = tyro.cli(Command, args=argv, default=Command(default_config()), prog="bertworks demo")
-    run_to_its_end(lambda: run(command.recipe, command.out), INTERRUPTED)
+    """Run the demo."""
+    arguments = parse(Arguments, argv, "demo", start=Arguments(default_config()))
+    run_to_its_end(lambda: run_demo(arguments.config, arguments.out), INTERRUPTED)

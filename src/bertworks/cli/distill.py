@@ -1,34 +1,37 @@
-"""`bertworks distill`: a smaller student learns from a pre-trained teacher."""
+"""`bertworks distill`: distil a pre-trained encoder into a smaller one."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
+import tyro
+
+from ..pretraining.distill import DistillConfig
+from ..pretraining.distill import distill as run_distillation
 from .arguments import parse_recipe
 from .ending import run_to_its_end
 from .pretrain import draw_curves
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """Distil a pre-trained encoder into a smaller one. Rerun the command to resume.
+
+    Example:
+        bertworks distill cpu --teacher runs/base --corpus store --out runs/small
+
+    Every field of a recipe is a flag. The defaults are those of the given recipe.
+    """
+
+    teacher: Path  # model folder or run folder of the teacher, with a masked-LM head
+    corpus: Path  # corpus store built with the teacher's tokenizer
+    out: Path  # run folder to write; an unfinished run in it is resumed
+    config: Annotated[DistillConfig, tyro.conf.arg(name="")]
+    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
+
+
 def distill(argv: list[str]) -> None:
-    """Teach a smaller student what a pre-trained teacher knows: --teacher FOLDER --corpus STORE --out RUN. Resumes."""
-    from dataclasses import dataclass
-    from pathlib import Path
-
-    import tyro
-
-    from ..pretraining.distill import DistillConfig
-    from ..pretraining.distill import distill as run
-
-    @dataclass(frozen=True)
-    class Command:
-        """Distil a pre-trained model. Usage: bertworks distill RECIPE --teacher FOLDER --corpus STORE --out RUN
-
-        RECIPE: a name that `bertworks recipes` lists, or a .toml file of your own.
-        """
-
-        teacher: Path  # model folder or run folder with a masked-LM head
-        corpus: Path  # store made with the teacher's tokenizer
-        out: Path  # run folder; resumed if it is there
-        recipe: Annotated[DistillConfig, tyro.conf.arg(name="")]  # what the recipe says, field by field
-
-    command = parse_recipe(Command, DistillConfig, argv, "distill")
-    run_to_its_end(lambda: run(command.recipe, command.teacher, command.corpus, command.out))
-    draw_curves(command.out)
+    """Distil, and draw the curves of a finished run."""
+    arguments = parse_recipe(Arguments, DistillConfig, argv, "distill")
+    run_to_its_end(lambda: run_distillation(arguments.config, arguments.teacher, arguments.corpus, arguments.out))
+    draw_curves(arguments.out)

@@ -1,33 +1,37 @@
-"""`bertworks evaluate`: the metrics of a fine-tuned folder."""
+"""`bertworks evaluate`: the metrics of a fine-tuned model."""
 
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
-from .arguments import DevRows, model_flag
+import tyro
+
+from .arguments import DevRows, parse
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Evaluate a fine-tuned model on development rows, and print its metrics as JSON.
+
+    Example:
+        bertworks evaluate runs/mrpc --task mrpc --data glue/MRPC
+        bertworks evaluate runs/topics --dev dev.csv --text question --label topic
+
+    Labels are matched by name, not by number.
+    """
+
+    model: tyro.conf.Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
+    rows: Annotated[DevRows, tyro.conf.arg(name="")] = field(default_factory=DevRows)
+    out: Path | None = None  # JSON file to write the metrics to, besides printing them
 
 
 def evaluate(argv: list[str]) -> None:
-    """Judge a fine-tuned folder: --model FOLDER --task NAME --data DIR, or --dev FILE --text --label."""
-    from pathlib import Path
-
-    import tyro
-
+    """Print the metrics, and write them if asked to."""
+    arguments = parse(Arguments, argv, "evaluate", "--model")
     from ..files import to_json, write_json
-    from ..inference.evaluation import evaluate as judge
+    from ..inference.evaluation import evaluate as evaluate_model
 
-    def run(
-        model: Path,
-        rows: Annotated[DevRows, tyro.conf.arg(name="")] = DevRows(),  # noqa: B008
-        out: Path | None = None,
-    ) -> None:
-        """Print the metrics of a fine-tuned folder as JSON. Labels are matched by name.
-
-        Args:
-            model: run folder of `bertworks finetune`, or a model folder with a supervised head (or FOLDER without flag)
-            out: write the JSON here too
-        """
-        results = judge(model, *rows.read())
-        print(to_json(results, indent=1))
-        if out is not None:
-            write_json(out, results)
-
-    tyro.cli(run, prog="bertworks evaluate", args=model_flag(argv))
+    results = evaluate_model(arguments.model, *arguments.rows.read())
+    print(to_json(results, indent=1))
+    if arguments.out is not None:
+        write_json(arguments.out, results)

@@ -1,43 +1,43 @@
 """`bertworks features`: vectors of texts from chosen layers."""
 
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Literal
 
-from .arguments import model_first
+import tyro
+
+from ..inference.feature_files import write_features, writer_for
+from ..inference.features import Extractor, FeatureConfig
+from ..inference.files import Columns
+from .arguments import comma_separated, parse
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Write a vector for each token, word or whole text, with its offsets in the text.
+
+    Example:
+        bertworks features runs/base texts.txt --out vectors.parquet --pool mean
+    """
+
+    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
+    data: tyro.conf.Positional[str]
+    """text file with a text in each line; table .csv, .tsv, .jsonl or .parquet; - for standard input (or: --data
+    DATA)"""
+    out: Path  # file to write: .safetensors, .parquet or .npz
+    config: Annotated[FeatureConfig, tyro.conf.arg(name="")] = field(default_factory=FeatureConfig)
+    text: str = ""  # text column of a table, or two columns separated by a comma for sentence pairs; empty: text
+    device: Literal["cpu", "cuda"] | None = None  # where to compute; none: a GPU if there is one, else the CPU
 
 
 def features(argv: list[str]) -> None:
-    """Vectors of every text of a file from chosen layers: FOLDER FILE --out F [--layers sum-all] [--pool mean]."""
-    from typing import Annotated, Literal
-
-    import tyro
-
-    from ..inference.feature_files import write_features, writer_for
-    from ..inference.features import Extractor, FeatureConfig
-    from ..inference.files import Columns
-
-    def run(
-        folder: tyro.conf.Positional[Path],
-        file: tyro.conf.Positional[str],
-        out: Path,
-        config: Annotated[FeatureConfig, tyro.conf.arg(name="")] = FeatureConfig(),  # noqa: B008
-        text: str = "",
-        device: Literal["cpu", "cuda"] | None = None,
-    ) -> None:
-        """Write a vector for each piece of each text, or for each word or text, with the places it stands for.
-
-        Args:
-            folder: model folder or run folder
-            file: text, a line each; .csv, .tsv, .jsonl, .parquet; - for stdin
-            out: file to write: .safetensors, .parquet or .npz
-            text: text column of a table, or two of them with a comma between for pairs
-            device: left out: a GPU if there is one
-        """
-        writer_for(out)  # before minutes of loading and computing
-        columns = Columns(tuple(name for name in text.split(",") if name))
-        extractor = Extractor.load(folder, config, device)
-        done = write_features(extractor, file, columns, out, {"model": str(folder)})
-        long = f", {done.windowed:,} of them through windows of {extractor.max_length} tokens" if done.windowed else ""
-        print(f"{done.texts:,} texts{long}, {done.vectors:,} vectors of width {done.width}: {out}", file=sys.stderr)
-
-    tyro.cli(run, prog="bertworks features", args=model_first(argv))
+    """Write the vectors, and print how many there are."""
+    arguments = parse(Arguments, argv, "features", "--model", "--data")
+    out = arguments.out
+    writer_for(out)  # a wrong file ending is refused before minutes of computing
+    columns = Columns(comma_separated(arguments.text))
+    extractor = Extractor.load(arguments.model, arguments.config, arguments.device)
+    done = write_features(extractor, arguments.data, columns, out, {"model": str(arguments.model)})
+    long = f", {done.windowed:,} of them through windows of {extractor.max_length} tokens" if done.windowed else ""
+    print(f"{done.texts:,} texts{long}, {done.vectors:,} vectors of width {done.width}: {out}", file=sys.stderr)

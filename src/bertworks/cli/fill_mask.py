@@ -1,32 +1,36 @@
-"""`bertworks fill-mask`: the likeliest words at [MASK]."""
+"""`bertworks fill-mask`: the most probable tokens at [MASK]."""
 
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
-from .arguments import model_first
+from tyro.conf import Positional
+
+from .arguments import parse
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Print the most probable tokens for each [MASK] of a text.
+
+    Example:
+        bertworks fill-mask runs/base "The capital of France is [MASK]."
+    """
+
+    model: Positional[Path]  # model folder or run folder with a masked-LM head (or: --model MODEL)
+    text: Positional[str]  # text with one or more [MASK]
+    top_k: int = 5  # number of tokens to print for each [MASK]
 
 
 def fill_mask(argv: list[str]) -> None:
-    """Guess the words at [MASK]: FOLDER "text with [MASK]" [--top-k 5]."""
-    from pathlib import Path
-
-    import tyro
-
+    """Print the predictions."""
+    arguments = parse(Arguments, argv, "fill-mask", "--model")
     from ..inference.predictor import Predictor
 
-    def run(folder: tyro.conf.Positional[Path], text: tyro.conf.Positional[str], top_k: int = 5) -> None:
-        """The likeliest pieces for each [MASK], with their probabilities.
-
-        Args:
-            folder: model folder or run folder with a masked-LM head (or --model FOLDER)
-            text: text with one or more [MASK]
-            top_k: candidates for each mask
-        """
-        predictor = Predictor(folder)
-        if predictor.note:
-            print(predictor.note, file=sys.stderr)
-        for number, candidates in enumerate(predictor.fill_mask(text, top_k), 1):
-            print(f"mask {number}")
-            for candidate in candidates:
-                print(f"{candidate['score']:8.4f}  {candidate['token']:16}  {candidate['text']}")
-
-    tyro.cli(run, prog="bertworks fill-mask", args=model_first(argv))
+    predictor = Predictor(arguments.model)
+    if predictor.note:
+        print(predictor.note, file=sys.stderr)
+    for number, candidates in enumerate(predictor.fill_mask(arguments.text, arguments.top_k), 1):
+        print(f"mask {number}")
+        for candidate in candidates:
+            print(f"{candidate['score']:8.4f}  {candidate['token']:16}  {candidate['text']}")

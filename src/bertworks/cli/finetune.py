@@ -19,81 +19,94 @@ from ..finetuning.run import joined_job
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.kinds import load_data, own_table, own_task
-from .arguments import check_alone, flags_in, folder_of, own_files, taken, words
+from .arguments import (
+    comma_separated,
+    flags_in,
+    own_tables,
+    parse,
+    positionals_first,
+    refuse_beside,
+    take_flag,
+    task_folder,
+    with_defaults,
+)
 from .ending import FAILED, run_to_its_end
 
 BUDGETS = ("loop.steps", "loop.tokens", "loop.hours")
 
 
 @dataclass(frozen=True)
-class Command:
-    """Fine-tune on a task that bertworks knows (bertworks tasks lists them), or on tables of your own.
+class Arguments:
+    """Fine-tune a model on a known task or your own table. Rerun it to resume.
 
-    bertworks finetune --task mrpc --data DIR --model FOLDER --out RUN [--recipe NAME] [--optim.lr 3e-5 ...]
+    Example:
+        bertworks finetune --task mrpc --data MRPC --model runs/base --out runs/mrpc
+        bertworks finetune --train a.csv --dev b.csv --text question,answer \\
+            --label topic --model runs/base --out runs/topics
 
-    bertworks finetune --train a.csv --dev b.jsonl --text question,answer --label topic --model FOLDER --out RUN
+    Own tables train for 3 epochs and at least 100 updates, unless flags say more.
 
-    Tables of your own are trained on for 3 epochs and at least 100 updates; --epochs or --min-steps changes that.
-
-    bertworks finetune --task mrpc --data DIR --model FOLDER --out DIR --sweep paper --restarts 3
-
-    bertworks finetune --task mrpc --data DIR --model STUDENT --teacher FINETUNED --out RUN
-
-    bertworks finetune --suite paper --data GLUE --model FOLDER --out DIR --seeds 1 2 3
+    The paper's grid of settings; a fine-tuned teacher; all tasks of the paper:
+        bertworks finetune --task mrpc --data glue/MRPC --model runs/base \\
+            --out runs/grid --sweep paper --restarts 3
+        bertworks finetune --task mrpc --data glue/MRPC --model runs/student \\
+            --teacher runs/mrpc --out runs/taught
+        bertworks finetune --suite paper --data glue --model runs/base \\
+            --out runs/suite --seeds 1 2 3
     """
 
-    model: Path  # model folder or run folder to start from
-    out: Path  # run folder; resumed if it is there
-    recipe: Annotated[FinetuneConfig, tyro.conf.arg(name="")]  # what task and recipe say, field by field
-    data: Path | None = None  # folder of the files of --task; of --suite the one that has the tasks' folders
-    train: Path | None = None  # your own training table: .csv, .tsv, .jsonl, .parquet (docs/finetuning.md)
-    dev: Path | None = None  # your own table to judge on
-    kind: str = ""  # of your own table: single, pair, regression, multilabel, choice, tagging, span
-    text: str = "text"  # its text column, or two of them with a comma between
-    label: str = "label"  # its label column; multilabel: or several with commas between, of 0 and 1
-    choices: str = ""  # its columns of a multiple choice, commas between
-    restarts: int = 0  # so many seeds, counted up from loop.seed: new head, order and dropout (instead of --seeds)
-    sweep: Literal["paper", "glue"] | None = None  # the paper's grid of batch_size, optim.lr and epochs (A.3; 4.1)
-    keep_all: bool = False  # of a sweep, keep the models of all runs, not of the best one alone
-    suite: Literal["paper"] | None = None  # every task of the paper whose files are under --data
+    model: tyro.conf.Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
+    out: Path  # run folder to write; an unfinished run in it is resumed
+    config: Annotated[FinetuneConfig, tyro.conf.arg(name="")]
+    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
+    task: str | None = None  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
+    data: Path | None = None  # folder with the files of --task; for --suite the folder with the tasks' folders
+    train: Path | None = None  # instead of a task, your own training table: .csv, .tsv, .jsonl or .parquet
+    dev: Path | None = None  # your own table to evaluate on
+    kind: str = ""  # task kind of your own table: single, pair, regression, multilabel, choice, tagging or span
+    text: str = "text"  # text column of your own table, or two columns separated by a comma
+    label: str = "label"  # label column of your own table; for multilabel also several 0/1 columns, comma-separated
+    choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
+    restarts: int = 0  # number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
+    sweep: Literal["paper", "glue"] | None = None
+    """try a grid of batch_size, optim.lr and epochs: paper (appendix A.3) or glue (section 4.1)"""
+    keep_all: bool = False  # after a sweep, keep the models of all runs instead of the best run's alone
+    suite: Literal["paper"] | None = None  # fine-tune on every task of the paper whose files are under --data
 
 
 def finetune(argv: list[str]) -> None:
-    """Parse, run, show; exit status 3 says that it was stopped and the same line goes on."""
-    recipe, argv = taken(argv, "--recipe")
-    name, argv = taken(argv, "--task")
-    task = find_task(name) if name else None
-    command = _parse(argv, recipe, task)
+    """Fine-tune: one run, several seeds, a sweep or the suite; print the metrics."""
+    argv = positionals_first(argv, ("--model",))
+    command = _parse(argv)
+    task = find_task(command.task) if command.task else None
     _check_effects(command, flags_in(argv), task)
-    results = run_to_its_end(lambda: _suite(command, argv, recipe, task) if command.suite else _one(command, task))
-    if os.environ.get("RANK", "0") == "0":  # of several processes one talks
+    results = run_to_its_end(lambda: _suite(command, argv, task) if command.suite else _one(command, task))
+    if os.environ.get("RANK", "0") == "0":  # one process of a torchrun prints
         _show(results)
     if any("error" in found or "failed" in found for found in (results, *results.get("tasks", {}).values())):
         raise SystemExit(FAILED)
 
 
-def _parse(argv: list[str], recipe: str | None, task: Task | None) -> Command:
-    """The line, its recipe begun with the defaults of the task."""
+def _parse(argv: list[str], task: Task | None = None) -> Arguments:
+    """The arguments. Defaults come from the task (--task, or `task` of a suite), then from the recipe on top of it."""
+    recipe, name = (next(iter(take_flag(argv, flag)[0]), None) for flag in ("--recipe", "--task"))
+    task = find_task(name) if name else task
     base = FinetuneConfig.for_task(task) if task else FinetuneConfig()
     path = find_recipe(recipe, "finetune") if recipe else None
     base = load_recipe(path, FinetuneConfig, base) if path else base
     if task is None and not _length_given(path, argv):
         base = replace(base, min_steps=OWN_TABLE_STEPS)
-    start = Command(model=tyro.MISSING, out=tyro.MISSING, recipe=base)
-    try:
-        command = tyro.cli(Command, args=argv, default=start, prog="bertworks finetune")
-    except ValueError as error:  # a value that the recipe's own checks refuse
-        raise InputError(str(error)) from None
+    command = parse(Arguments, argv, "finetune", "--model", start=with_defaults(Arguments, config=base))
     if not command.restarts:
         return command
-    if command.restarts < 0 or command.recipe.seeds:
+    if command.restarts < 0 or command.config.seeds:
         raise InputError(f"--restarts {command.restarts}: expected 1 or more, and no --seeds beside it")
-    first = command.recipe.loop.seed
+    first = command.config.loop.seed
     try:
-        several = replace(command.recipe, seeds=tuple(range(first, first + command.restarts)))
+        several = replace(command.config, seeds=tuple(range(first, first + command.restarts)))
     except ValueError as error:  # a seed beyond the last one
         raise InputError(str(error)) from None
-    return replace(command, recipe=several)
+    return replace(command, config=several)
 
 
 def _length_given(recipe: Path | None, argv: list[str]) -> bool:
@@ -107,9 +120,9 @@ def _flags(names: Iterable[str]) -> set[str]:
     return {f"--{name}" for name in names}
 
 
-def _check_effects(command: Command, given: set[str], task: Task | None) -> None:
+def _check_effects(command: Arguments, given: set[str], task: Task | None) -> None:
     """Raises InputError for a flag that would change nothing, and says what to use instead."""
-    loop, own = command.recipe.loop, {"--text", "--label", "--kind", "--choices", "--dev"}
+    loop, own = command.config.loop, {"--text", "--label", "--kind", "--choices", "--dev"}
     idle = (
         (
             command.sweep,
@@ -121,7 +134,7 @@ def _check_effects(command: Command, given: set[str], task: Task | None) -> None
         (task, own, "--task has columns and files of its own; leave the flag out, or use --train and --dev"),
         (not command.sweep, {"--keep-all"}, "only a sweep drops models; leave it out, or add --sweep"),
         (
-            command.recipe.seeds and not command.restarts,
+            command.config.seeds and not command.restarts,
             {"--loop.seed"},
             "--seeds names the seeds; leave one of the two out, or count up from --loop.seed with --restarts",
         ),
@@ -130,39 +143,40 @@ def _check_effects(command: Command, given: set[str], task: Task | None) -> None
             {"--epochs", "--min-steps"},
             "loop.steps, loop.tokens or loop.hours says how long to train; leave one of the two out",
         ),
-        (not command.recipe.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
+        (not command.config.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
     )
     for applies, flags, instead in idle:
         if applies and (found := sorted(given & flags)):
             raise InputError(f"{', '.join(found)} would have no effect: {instead}")
 
 
-def _one(command: Command, task: Task | None) -> dict[str, Any] | None:
+def _one(command: Arguments, task: Task | None) -> dict[str, Any] | None:
     """A run, the runs of several seeds, or a sweep."""
     task, data = _rows(command, task)
     if not command.sweep:
-        return run_finetuning(command.recipe, task, data, command.model, command.out)
-    with joined_job(command.recipe, task, data, command.model) as job:
+        return run_finetuning(command.config, task, data, command.model, command.out)
+    with joined_job(command.config, task, data, command.model) as job:
         return sweeps.run_sweep(job, command.out, command.sweep, command.keep_all)
 
 
-def _rows(command: Command, task: Task | None) -> tuple[Task, Data]:
-    own = {"--train": command.train, "--dev": command.dev, "--kind": command.kind, "--choices": command.choices}
-    check_alone("--task", {name: value for name, value in own.items() if value} if task else {})
+def _rows(command: Arguments, task: Task | None) -> tuple[Task, Data]:
+    """The task and its rows: of a known task, or of the user's own tables."""
     if task:
-        return task, load_data(task, folder_of(task.name, command.data))
-    check_alone("tables of your own", {"--data": command.data} if command.data else {})
-    columns = own_task(command.kind, words(command.text), command.label, words(command.choices))
-    return own_table(columns, *own_files(command.train, command.dev))
+        own = {"--train": command.train, "--dev": command.dev, "--kind": command.kind, "--choices": command.choices}
+        refuse_beside("--task", own)
+        return task, load_data(task, task_folder(task.name, command.data))
+    refuse_beside("--train and --dev", {"--data": command.data})
+    columns = own_task(command.kind, comma_separated(command.text), command.label, comma_separated(command.choices))
+    return own_table(columns, *own_tables(command.train, command.dev))
 
 
-def _suite(command: Command, argv: list[str], recipe: str | None, task: Task | None) -> dict[str, Any] | None:
-    """All tasks; what the line says is put on top of each task's own defaults."""
+def _suite(command: Arguments, argv: list[str], task: Task | None) -> dict[str, Any] | None:
+    """Fine-tune on all tasks of the paper; the flags replace each task's own defaults."""
     if task or command.train or command.data is None:
         raise InputError("--suite takes --data DIR, a folder with the tasks' folders in it, and no --task or --train")
 
     def config_of(one: Task) -> FinetuneConfig:
-        return _parse(argv, recipe, one).recipe
+        return _parse(argv, one).config
 
     return suites.run_suite(config_of, command.data, command.model, command.out, command.sweep or "")
 

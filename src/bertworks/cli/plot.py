@@ -1,43 +1,50 @@
-"""`bertworks plot`: pictures of runs and studies."""
+"""`bertworks plot`: figures of runs and studies."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional
+
+from ..files import InputError
+from .arguments import parse, required
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Draw the curves of runs in one figure, and a figure for each study.
+
+    Example:
+        bertworks plot runs/one runs/other --out curves.png --x tokens
+    """
+
+    folders: Annotated[
+        tuple[Path, ...], Positional, required("FOLDER")
+    ]  # run folders and folders of studies, finished or not
+    out: Path | None = None
+    """file to write, .png or .svg; without an ending: both; none: RUN/curves of the first run, STUDY/study of each
+    study"""
+    x: Literal["step", "tokens", "seconds"] = "step"  # horizontal axis of the curves
 
 
 def plot(argv: list[str]) -> None:
-    """Curves of runs, several on one axis, or the picture of a study: RUN|STUDY... [--out F] [--x tokens]."""
-    from pathlib import Path
-    from typing import Literal
-
-    import tyro
-
+    """Draw the figures, and print the names of their files."""
+    arguments = parse(Arguments, argv, "plot")
     from ..experiments.figures import plot_study, read_study
-    from ..files import InputError
     from ..reporting.figures import plot_runs
 
-    def run(
-        folders: tyro.conf.Positional[tuple[Path, ...]],
-        out: Path | None = None,
-        x: Literal["step", "tokens", "seconds"] = "step",
-    ) -> None:
-        """Draw what run folders logged, all on one axis, and what studies found, a picture each; as PNG and SVG.
-
-        Args:
-            folders: of `bertworks pretrain`, `bertworks finetune` or `bertworks study`, finished or not
-            out: file that ends in .png or .svg, or a name without ending for both; if left out, RUN/curves of the
-                first run and STUDY/study of every study
-            x: what the horizontal axis of runs shows
-        """
-        studies = {folder: found for folder in folders if (found := read_study(folder))}
-        runs = [folder for folder in folders if folder not in studies]
-        if out and len(studies) + bool(runs) > 1:
-            raise InputError(f"--out {out} is one picture, but every study has one of its own; give no --out")
-        files = []
-        for folder, results in studies.items():
-            drawn = plot_study(results, out or folder / "study")
-            if not drawn:
-                raise InputError(f"{folder}: nothing to draw yet; a study's picture needs two finished variants")
-            files += drawn
-        if runs or not studies:
-            files += plot_runs(runs, out or (runs[0] / "curves" if runs else Path("curves")), x)
-        for file in files:
-            print(file)
-
-    tyro.cli(run, prog="bertworks plot", args=argv)
+    out = arguments.out
+    studies = {folder: found for folder in arguments.folders if (found := read_study(folder))}
+    runs = [folder for folder in arguments.folders if folder not in studies]
+    if out and len(studies) + bool(runs) > 1:
+        raise InputError(f"--out {out} is one figure, but every study has a figure of its own; leave --out out")
+    files = []
+    for folder, results in studies.items():
+        drawn = plot_study(results, out or folder / "study")
+        if not drawn:
+            raise InputError(f"{folder}: nothing to draw yet; a study's figure needs two finished variants")
+        files += drawn
+    if runs or not studies:
+        files += plot_runs(runs, out or (runs[0] / "curves" if runs else Path("curves")), arguments.x)
+    for file in files:
+        print(file)

@@ -2,47 +2,51 @@
 
 import os
 import sys
-from typing import Annotated, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
+import tyro
+
+from ..pretraining.estimate import estimate
+from ..pretraining.run import PretrainConfig
+from ..pretraining.run import pretrain as run_pretraining
 from .arguments import parse_recipe
 from .ending import run_to_its_end
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """Pre-train an encoder on a corpus store. Rerun the command to resume.
+
+    Example:
+        bertworks pretrain cpu --corpus store --out runs/cpu
+        bertworks pretrain cpu --corpus store --out runs/cpu --optim.lr 1e-4
+
+    Every field of a recipe is a flag. The defaults are those of the given recipe.
+    """
+
+    corpus: Path  # corpus store made by `bertworks corpus build`
+    out: Path  # run folder to write; an unfinished run in it is resumed
+    config: Annotated[PretrainConfig, tyro.conf.arg(name="")]
+    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
+    init: Path | None = None  # model folder or run folder whose weights the run starts from; none: random weights
+    estimate: bool = False  # print the expected time and memory of the run, and train nothing
+
+
 def pretrain(argv: list[str]) -> None:
-    """Pre-train on a store: masked LM and next sentence. Typing the same line again resumes."""
-    from dataclasses import dataclass
-    from pathlib import Path
-
-    import tyro
-
-    from ..pretraining.estimate import estimate as estimate_run
-    from ..pretraining.run import PretrainConfig
-    from ..pretraining.run import pretrain as run
-
-    @dataclass(frozen=True)
-    class Command:
-        """Pre-train on a store. Usage: bertworks pretrain RECIPE --corpus STORE --out RUN [--optim.lr 1e-4 ...]
-
-        RECIPE: a name that `bertworks recipes` lists, or a .toml file of your own.
-        """
-
-        corpus: Path  # store made by `bertworks corpus build`
-        out: Path  # run folder; resumed if it is there
-        recipe: Annotated[PretrainConfig, tyro.conf.arg(name="")]  # what the recipe says, field by field
-        init: Path | None = None  # model folder to continue from
-        estimate: bool = False  # only say how long it will take and how much memory it needs
-
-    command = parse_recipe(Command, PretrainConfig, argv, "pretrain")
-    if command.estimate:
-        found = estimate_run(command.recipe, command.corpus, init=command.init)
+    """Pre-train, or print the estimate; draw the curves of a finished run."""
+    arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain")
+    if arguments.estimate:
+        found = estimate(arguments.config, arguments.corpus, init=arguments.init)
         for name, value in found.items():
             print(f"{name:{max(map(len, found))}} {value:,.2f}")
         return
-    run_to_its_end(lambda: run(command.recipe, command.corpus, command.out, command.init))
-    draw_curves(command.out)
+    run_to_its_end(lambda: run_pretraining(arguments.config, arguments.corpus, arguments.out, arguments.init))
+    draw_curves(arguments.out)
 
 
-def draw_curves(run: Any) -> None:
+def draw_curves(run: Path) -> None:
     """Draw the curves of a finished run into its folder; a figure that fails costs a message, never the run."""
     if os.environ.get("RANK", "0") != "0":  # one process of a torchrun draws
         return

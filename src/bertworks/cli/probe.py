@@ -1,236 +1,206 @@
 """`bertworks probe word`, `neighbours`, `attention`, `heads` and `layers`: what an encoder has learned."""
 
+import itertools
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-if TYPE_CHECKING:
-    from ..tasks.base import Task
+import tyro
+
+from ..data.corpus import InputOptions, read_documents
+from ..data.sentences import split_sentences
+from ..files import write_json, write_text
+from ..probing import heads as head_probe
+from ..probing import layers as layer_probe
+from ..probing import neighbours as neighbour_search
+from ..probing import similarity
+from ..probing.attention import attend
+from ..probing.attention_page import page
+from ..probing.items import read_items
+from ..probing.model import ProbedModel
+from ..probing.pictures import check_out, write_results
+from ..tasks.base import Limits, Task
+from ..tasks.catalogue import find_task
+from ..tasks.kinds import own_task
+from .arguments import DevRows, comma_separated, own_tables, parse, refuse_beside, required, task_folder
+
+
+@dataclass(frozen=True)
+class WordArguments:
+    """Compare a word's vectors in two sentences, at every layer.
+
+    The cosines of random words are printed for comparison.
+
+    Example:
+        bertworks probe word runs/base bank "the river bank" "money in the bank"
+
+    Three or more sentences give a matrix of cosines at one layer.
+    """
+
+    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
+    word: tyro.conf.Positional[str]  # word that occurs in every sentence
+    sentences: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        required("SENTENCE"),
+    ]  # two sentences or more
+    baseline: tuple[str, ...] = ()
+    """text files whose first 200 sentences provide the random words; none: the sentences themselves"""
+    config: Annotated[similarity.WordConfig, tyro.conf.arg(name="")] = field(default_factory=similarity.WordConfig)
+    out: Path | None = None  # file to write, besides printing: .json, .png or .svg
 
 
 def word(argv: list[str]) -> None:
-    """How far a word's vector moves with its sentence, by layer: FOLDER WORD "sentence" "sentence" [--out F]."""
-    from typing import Annotated
+    """Print the cosines, and write or draw them if asked to."""
+    arguments = parse(WordArguments, argv, "probe word", "--model")
+    check_out(arguments.out)
+    texts = (document.text for document in read_documents(arguments.baseline)) if arguments.baseline else ()
+    sentences = (sentence for text in texts for sentence in split_sentences(text))
+    others = list(itertools.islice(sentences, similarity.MOST))
+    model, config = ProbedModel(arguments.model), arguments.config
+    results = similarity.compare_word(model, arguments.word, arguments.sentences, config, others)
+    results["settings"] = {**results["settings"], "baseline": list(arguments.baseline)}
+    for sheet in similarity.sheets(results):
+        sheet.show()
+    if arguments.out is not None:
+        _report_files(write_results(results, arguments.out, similarity.plot))
 
-    import tyro
 
-    from ..data.corpus import read_documents
-    from ..data.sentences import split_sentences
-    from ..probing.model import ProbedModel
-    from ..probing.pictures import check_out, write_results
-    from ..probing.similarity import MOST, WordConfig, compare_word, plot, sheets
+@dataclass(frozen=True)
+class NeighboursArguments:
+    """Find the contexts of a word that are nearest to its use in a given sentence.
 
-    def run(
-        folder: tyro.conf.Positional[Path],
-        word: tyro.conf.Positional[str],
-        sentences: tyro.conf.Positional[tuple[str, ...]],
-        baseline: tuple[str, ...] = (),
-        config: Annotated[WordConfig, tyro.conf.arg(name="")] = WordConfig(),  # noqa: B008
-        out: Path | None = None,
-    ) -> None:
-        """Cosine of a word's vector in two sentences at every layer, beside that of random words; of more, a matrix.
+    Example:
+        bertworks probe neighbours runs/base bank --data texts --sentence "my bank"
+    """
 
-        Args:
-            folder: model folder or run folder
-            word: stands in every sentence
-            sentences: two or more
-            baseline: files whose first 200 sentences give the random words; left out, those of the sentences themselves
-            out: file to write: .json, .png or .svg
-        """
-        import itertools
-
-        check_out(out)
-        texts = (document.text for document in read_documents(baseline)) if baseline else ()
-        others = list(itertools.islice((one for text in texts for one in split_sentences(text)), MOST))
-        results = compare_word(ProbedModel(folder), word, sentences, config, others)
-        results["settings"] = {**results["settings"], "baseline": list(baseline)}
-        for sheet in sheets(results):
-            sheet.show()
-        if out is not None:
-            _wrote(write_results(results, out, plot))
-
-    tyro.cli(run, prog="bertworks probe word", args=argv)
+    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
+    word: tyro.conf.Positional[str]  # word to search for
+    data: tuple[str, ...]  # text to search: files, folders, globs or archives
+    config: Annotated[neighbour_search.NeighbourConfig, tyro.conf.arg(name="")] = field(
+        default_factory=neighbour_search.NeighbourConfig
+    )
+    input: InputOptions = field(default_factory=InputOptions)
+    out: Path | None = None  # .json file to write, besides printing
 
 
 def neighbours(argv: list[str]) -> None:
-    """The nearest contexts of a word in a corpus: FOLDER WORD --corpus FILE... [--sentence "..."]."""
-    from typing import Annotated
+    """Print the nearest contexts, and write them if asked to."""
+    arguments = parse(NeighboursArguments, argv, "probe neighbours", "--model")
+    check_out(arguments.out, (".json",))
+    model = ProbedModel(arguments.model)
+    results = neighbour_search.find_neighbours(model, arguments.word, arguments.data, arguments.config, arguments.input)
+    neighbour_search.show(results)
+    if arguments.out is not None:
+        write_json(arguments.out, results)
+        _report_files([arguments.out])
 
-    import tyro
 
-    from ..data.corpus import InputOptions
-    from ..files import write_json
-    from ..probing.model import ProbedModel
-    from ..probing.neighbours import NeighbourConfig, find_neighbours, show
-    from ..probing.pictures import check_out
+@dataclass(frozen=True)
+class AttentionArguments:
+    """Write the attention of every head on a text as an HTML page.
 
-    def run(
-        folder: tyro.conf.Positional[Path],
-        word: tyro.conf.Positional[str],
-        corpus: tuple[str, ...],
-        config: Annotated[NeighbourConfig, tyro.conf.arg(name="")] = NeighbourConfig(),  # noqa: B008
-        input: InputOptions = InputOptions(),  # noqa: B008
-        out: Path | None = None,
-    ) -> None:
-        """Print the contexts in which the word's vector is nearest to what it is in the sentence.
+    The page opens without a network, in browsers of 2023 or later.
 
-        Args:
-            folder: model folder or run folder
-            word: to look for
-            corpus: files, folders, globs or archives of text
-            out: .json file to write too
-        """
-        check_out(out, (".json",))
-        results = find_neighbours(ProbedModel(folder), word, corpus, config, input)
-        show(results)
-        if out is not None:
-            write_json(out, results)
-            _wrote([out])
+    Example:
+        bertworks probe attention runs/base "The cat sat." "It slept." --out a.html
+    """
 
-    tyro.cli(run, prog="bertworks probe neighbours", args=argv)
+    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
+    text: tyro.conf.Positional[str]  # text to show
+    pair: tyro.conf.Positional[str | None] = None  # second text of a sentence pair
+    out: Path = field(kw_only=True)  # .html file to write
+    max_length: int | None = None  # tokens to show; longer texts are truncated; none: the model's longest input
 
 
 def attention(argv: list[str]) -> None:
-    """What every attention head looks at, as one HTML page: FOLDER "text" ["second text"] --out PAGE.html."""
-    import tyro
+    """Write the page."""
+    arguments = parse(AttentionArguments, argv, "probe attention", "--model")
+    check_out(arguments.out, (".html",))
+    shown = attend(ProbedModel(arguments.model), arguments.text, arguments.pair, arguments.max_length)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(arguments.out, page(shown))
+    if shown.cut:
+        print(f"{shown.cut:,} tokens did not fit and were cut", file=sys.stderr)
+    _report_files([arguments.out])
 
-    from ..files import write_text
-    from ..probing.attention import attend
-    from ..probing.attention_page import page
-    from ..probing.model import ProbedModel
-    from ..probing.pictures import check_out
 
-    def run(
-        folder: tyro.conf.Positional[Path],
-        text: tyro.conf.Positional[str],
-        pair: tyro.conf.Positional[str | None] = None,
-        *,
-        out: Path,
-        max_length: int | None = None,
-    ) -> None:
-        """Write a page that any browser of 2023 or later opens, without a network.
+@dataclass(frozen=True)
+class HeadsArguments:
+    """Measure each attention head of a fine-tuned model by switching it off.
 
-        Args:
-            folder: model folder or run folder
-            text: a text
-            pair: a second text, if the two are a pair
-            out: .html file to write
-            max_length: tokens to look at, the rest is cut; left out, as many as the model has positions
-        """
-        check_out(out, (".html",))
-        attention = attend(ProbedModel(folder), text, pair, max_length)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_text(out, page(attention))
-        if attention.cut:
-            print(f"{attention.cut:,} tokens did not fit and were cut", file=sys.stderr)
-        _wrote([out])
+    Example:
+        bertworks probe heads runs/mrpc --task mrpc --data glue/MRPC
 
-    tyro.cli(run, prog="bertworks probe attention", args=argv)
+    The command evaluates once for each head.
+    """
+
+    model: tyro.conf.Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
+    rows: Annotated[DevRows, tyro.conf.arg(name="")] = field(default_factory=DevRows)
+    config: Annotated[head_probe.HeadsConfig, tyro.conf.arg(name="")] = field(default_factory=head_probe.HeadsConfig)
+    out: Path | None = None  # file to write, besides printing: .json, .png or .svg
 
 
 def heads(argv: list[str]) -> None:
-    """What each attention head is worth to a fine-tuned folder: RUN --task NAME --data DIR, or --dev FILE."""
-    from typing import Annotated
+    """Print the table of heads, and write or draw it if asked to."""
+    arguments = parse(HeadsArguments, argv, "probe heads", "--model")
+    check_out(arguments.out)
+    results = head_probe.ablate_heads(arguments.model, *arguments.rows.read(), arguments.config)
+    head_probe.show(results)
+    if arguments.out is not None:
+        _report_files(write_results(results, arguments.out, head_probe.plot))
 
-    import tyro
 
-    from ..probing.heads import HeadsConfig, ablate_heads, plot, show
-    from ..probing.pictures import check_out, write_results
-    from .arguments import DevRows
+@dataclass(frozen=True)
+class LayersArguments:
+    """Measure each layer by the accuracy of a linear classifier on its vectors.
 
-    def run(
-        folder: tyro.conf.Positional[Path],
-        rows: Annotated[DevRows, tyro.conf.arg(name="")] = DevRows(),  # noqa: B008
-        config: Annotated[HeadsConfig, tyro.conf.arg(name="")] = HeadsConfig(),  # noqa: B008
-        out: Path | None = None,
-    ) -> None:
-        """The development metric without each head in turn. An evaluation a head: the number is told beforehand.
+    The accuracy on a control task is printed for comparison.
 
-        Args:
-            folder: run folder of `bertworks finetune`, or a model folder with a supervised head
-            out: file to write: .json, .png or .svg
-        """
-        check_out(out)
-        results = ablate_heads(folder, *rows.read(), config)
-        show(results)
-        if out is not None:
-            _wrote(write_results(results, out, plot))
+    Example:
+        bertworks probe layers runs/base --task conll2003 --data conll2003
+    """
 
-    tyro.cli(run, prog="bertworks probe heads", args=argv)
+    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
+    task: str = ""  # name of a known task of single texts, pairs or tags (`bertworks tasks` lists them); needs --data
+    data: Path | None = None  # folder with the files of --task
+    train: Path | None = None  # instead of a task, your own training table: .csv, .tsv, .jsonl, .parquet, CoNLL columns
+    dev: Path | None = None  # your own table to evaluate on
+    kind: str = ""  # task kind of your own table: single, pair or tagging
+    text: str = "text"  # text column of your own table, or two columns separated by a comma
+    label: str = ""  # label column; of a tagging task any column, for example part_of_speech of conll2003
+    config: Annotated[layer_probe.LayersConfig, tyro.conf.arg(name="")] = field(
+        default_factory=layer_probe.LayersConfig
+    )
+    out: Path | None = None  # file to write, besides printing: .json, .png or .svg
+
+    def read(self) -> tuple[Task, list[Path]]:
+        """The task, and its training and development file. Raises InputError if both or neither are given."""
+        if not self.task:
+            files = own_tables(self.train, self.dev)
+            return own_task(self.kind, comma_separated(self.text), self.label or "label"), files
+        refuse_beside("--task", {"--train": self.train, "--dev": self.dev, "--kind": self.kind})
+        task, folder = find_task(self.task), task_folder(self.task, self.data)
+        if self.label not in ("", task.label):
+            task = replace(task, label=self.label, labels=(), written=())
+        return task, [folder / task.train, folder / task.dev]
 
 
 def layers(argv: list[str]) -> None:
-    """What each layer knows of a task, by linear probes: FOLDER --task NAME --data DIR, or --train F --dev F."""
-    from typing import Annotated
-
-    import tyro
-
-    from ..probing.items import read_items
-    from ..probing.layers import LayersConfig, plot, sheet
-    from ..probing.layers import probe_layers as probe
-    from ..probing.model import ProbedModel
-    from ..probing.pictures import check_out, write_results
-    from ..tasks.base import Limits
-    from ..tasks.kinds import own_task
-    from .arguments import check_alone, own_files, words
-
-    def run(
-        folder: tyro.conf.Positional[Path],
-        task: str = "",
-        data: Path | None = None,
-        train: Path | None = None,
-        dev: Path | None = None,
-        kind: str = "",
-        text: str = "text",
-        label: str = "",
-        config: Annotated[LayersConfig, tyro.conf.arg(name="")] = LayersConfig(),  # noqa: B008
-        out: Path | None = None,
-    ) -> None:
-        """Accuracy of a linear classifier on the frozen vectors of each layer, beside that on a control task.
-
-        Args:
-            folder: model folder or run folder
-            task: a task that bertworks knows, of single texts, pairs or tags (bertworks tasks lists them)
-            data: folder of the task's files
-            train: your own table to train on (.csv, .tsv, .jsonl, .parquet; CoNLL columns)
-            dev: your own table to judge on
-            kind: of your own table: single, pair, tagging
-            text: its text column, or two of them with a comma between
-            label: label column; of a tagging task any of its columns, part_of_speech of conll2003 for instance
-            out: file to write: .json, .png or .svg
-        """
-        check_out(out)
-        if task:
-            own = {"--train": train, "--dev": dev, "--kind": kind}
-            check_alone("--task", {name: value for name, value in own.items() if value})
-            asked, files = _known_task(task, data, label)
-        else:
-            files = own_files(train, dev)
-            asked = own_task(kind, words(text), label or "label")
-        model = ProbedModel(folder)
-        limits = Limits(max_seq_length=min(config.max_seq_length, model.positions))
-        most, seed = (config.train_items, config.dev_items), config.first_seed
-        learned = read_items(asked, files[0], model.tokenizer, limits, most[0], seed)
-        judged = read_items(asked, files[1], model.tokenizer, limits, most[1], seed, learned.names)
-        results = probe(model, learned, judged, config)
-        sheet(results).show()
-        if out is not None:
-            _wrote(write_results(results, out, plot))
-
-    tyro.cli(run, prog="bertworks probe layers", args=argv)
+    """Print the table of layers, and write or draw it if asked to."""
+    arguments = parse(LayersArguments, argv, "probe layers", "--model")
+    check_out(arguments.out)
+    task, (train, dev) = arguments.read()
+    config, model = arguments.config, ProbedModel(arguments.model)
+    limits = Limits(max_seq_length=min(config.max_seq_length, model.positions))
+    learned = read_items(task, train, model.tokenizer, limits, config.train_items, config.first_seed)
+    judged = read_items(task, dev, model.tokenizer, limits, config.dev_items, config.first_seed, learned.names)
+    results = layer_probe.probe_layers(model, learned, judged, config)
+    layer_probe.sheet(results).show()
+    if arguments.out is not None:
+        _report_files(write_results(results, arguments.out, layer_probe.plot))
 
 
-def _known_task(name: str, data: Path | None, label: str) -> tuple["Task", list[Path]]:
-    """A task of the catalogue, of another of its label columns if one is named, and its files to learn and to judge."""
-    from ..tasks.catalogue import find_task
-    from .arguments import folder_of
-
-    task, folder = find_task(name), folder_of(name, data)
-    if label not in ("", task.label):
-        task = replace(task, label=label, labels=(), written=())
-    return task, [folder / task.train, folder / task.dev]
-
-
-def _wrote(files: list[Path]) -> None:
+def _report_files(files: list[Path]) -> None:
     print(f"written: {', '.join(map(str, files))}", file=sys.stderr)

@@ -1,124 +1,123 @@
 """`bertworks tokenizer train`, `check` and `extend`: vocabularies."""
 
 import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
 
-CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
+import tyro
+
+from ..data.corpus import InputOptions, read_documents
+from ..files import InputError, remove_temporaries
+from ..tokenizer import Tokenizer, TokenizerConfig
+from .arguments import Texts, parse
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """Train a vocabulary on text.
+
+    Example:
+        bertworks tokenizer train texts/ --out tok --vocab-size 30000 --cased
+
+    --cased stands for --lowercase=False, --uncased for --lowercase=True.
+    """
+
+    data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
+    out: Path  # folder to write: tokenizer.json, tokenizer_config.json, and the vocabulary in its usual format
+    config: Annotated[TokenizerConfig, tyro.conf.arg(name="")] = field(default_factory=TokenizerConfig)
+    input: InputOptions = field(default_factory=InputOptions)
+    overwrite: bool = False  # replace another tokenizer in the folder; without this flag the command refuses to
 
 
 def train(argv: list[str]) -> None:
-    """Train a vocabulary on text: INPUT... --out DIR [--model wordpiece|bpe|unigram] [--vocab-size 30000] [--cased]."""
-    from pathlib import Path
-    from typing import Annotated
+    """Train the tokenizer, and write its folder."""
+    arguments = parse(TrainArguments, argv, "tokenizer train", "--data...")
+    out = arguments.out
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: a file; expected a folder, or a path where there is nothing yet")
+    remove_temporaries(out)
+    texts = (document.text for document in read_documents(arguments.data, arguments.input))
+    tokenizer = Tokenizer.train(texts, arguments.config)
+    if not arguments.overwrite and tokenizer.differs_from(out):
+        raise InputError(f"{out} holds another tokenizer; give another --out, or --overwrite to replace it")
+    tokenizer.save(out)
+    next_command = shlex.join(["bertworks", "tokenizer", "check", str(out), *arguments.data])
+    print(f"{out}: {tokenizer.vocab_size:,} tokens in the vocabulary. Next: {next_command}")
 
-    import tyro
 
-    from ..data.corpus import InputOptions, read_documents
-    from ..files import InputError, remove_temporaries
-    from ..tokenizer import Tokenizer, TokenizerConfig
+@dataclass(frozen=True)
+class CheckArguments:
+    """Check whether a vocabulary fits a text.
 
-    def run(
-        inputs: tyro.conf.Positional[tuple[str, ...]],
-        out: Path,
-        config: Annotated[TokenizerConfig, tyro.conf.arg(name="")] = TokenizerConfig(),  # noqa: B008
-        input: InputOptions = InputOptions(),  # noqa: B008
-        overwrite: bool = False,
-    ) -> None:
-        """Train a vocabulary (--cased and --uncased stand for --lowercase=False and --lowercase=True).
+    Print subwords per word and the share of [UNK] for each script, and a verdict.
 
-        Args:
-            inputs: files, folders, globs or archives of text
-            out: folder for tokenizer.json, the vocabulary as other software reads it, and tokenizer_config.json
-            overwrite: replace another tokenizer in that folder; without this flag it is kept and the command fails
-        """
-        if out.exists() and not out.is_dir():
-            raise InputError(f"{out}: a file; expected a folder, or a path where there is nothing yet")
-        remove_temporaries(out)
-        tokenizer = Tokenizer.train((document.text for document in read_documents(inputs, input)), config)
-        if not overwrite and tokenizer.differs_from(out):
-            raise InputError(f"{out} holds another tokenizer; give another --out, or --overwrite to replace it")
-        tokenizer.save(out)
-        next_line = shlex.join(["bertworks", "tokenizer", "check", str(out), *inputs])
-        print(f"{out}: {tokenizer.vocab_size:,} pieces. Next: {next_line}")
+    Example:
+        bertworks tokenizer check tok texts/
 
-    tyro.cli(run, prog="bertworks tokenizer train", args=_cases(argv))
+    --cased stands for --lowercase=False, --uncased for --lowercase=True.
+    """
+
+    tokenizer: tyro.conf.Positional[Path]
+    """tokenizer folder, tokenizer.json, vocab.txt, vocab.json or .model file (or: --tokenizer TOKENIZER)"""
+    data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
+    lowercase: bool | None = None  # whether the tokenizer lower-cases; a vocab.txt alone does not record it
+    input: InputOptions = field(default_factory=InputOptions)
 
 
 def check(argv: list[str]) -> None:
-    """Judge a vocabulary on text: subwords per word and [UNK] by script, what cannot match, a verdict."""
-    from pathlib import Path
-
-    import tyro
+    """Print the table, the warnings and the verdict."""
+    arguments = parse(CheckArguments, argv, "tokenizer check", "--tokenizer", "--data...")
     from rich import print as show
     from rich.markup import escape
     from rich.table import Table
 
-    from ..data.corpus import InputOptions, read_documents
-    from ..tokenizer import Tokenizer
     from ..tokenizer.check import check as check_vocabulary
 
-    def run(
-        tokenizer: tyro.conf.Positional[Path],
-        inputs: tyro.conf.Positional[tuple[str, ...]],
-        lowercase: bool | None = None,
-        input: InputOptions = InputOptions(),  # noqa: B008
-    ) -> None:
-        """Subwords per word and share of [UNK] by script, warnings, and a verdict: does the vocabulary fit the text?
+    texts = (document.text for document in read_documents(arguments.data, arguments.input))
+    report = check_vocabulary(Tokenizer.load(arguments.tokenizer, arguments.lowercase), texts)
+    table = Table("script", title=f"{arguments.tokenizer} on {report.chars:,} characters")
+    for name in ("words", "subwords per word", "[UNK]"):
+        table.add_column(escape(name), justify="right")
+    for row in [*report.scripts, report.total]:
+        shares = (f"{row.pieces / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
+        table.add_row(row.script, f"{row.words:,}", *shares)
+    show(table, *(f"[bold yellow]warning:[/] {escape(warning)}" for warning in report.warnings), sep="\n")
+    print(f"verdict: {report.verdict}")
 
-        Args:
-            tokenizer: folder, tokenizer.json, vocab.txt, vocab.json or .model
-            inputs: files, folders, globs or archives of text
-            lowercase: must be said for a vocab.txt (--uncased and --cased stand for True and False)
-        """
-        texts = (document.text for document in read_documents(inputs, input))
-        report = check_vocabulary(Tokenizer.load(tokenizer, lowercase), texts)
-        table = Table("script", title=f"{tokenizer} on {report.chars:,} characters")
-        for name in ("words", "subwords per word", "[UNK]"):
-            table.add_column(escape(name), justify="right")
-        for row in [*report.scripts, report.total]:
-            shares = (f"{row.pieces / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
-            table.add_row(row.script, f"{row.words:,}", *shares)
-        show(table, *(f"[bold yellow]warning:[/] {escape(warning)}" for warning in report.warnings), sep="\n")
-        print(f"verdict: {report.verdict}")
 
-    tyro.cli(run, prog="bertworks tokenizer check", args=_cases(argv))
+@dataclass(frozen=True)
+class ExtendArguments:
+    """Add words to a WordPiece vocabulary, and their rows to the embedding table.
+
+    Words replace [unused] entries first; the rest is appended.
+
+    A new word's vector is the mean of its subwords': continue pre-training.
+
+    Example:
+        bertworks tokenizer extend runs/base --words terms.txt --out runs/base-terms
+    """
+
+    model: tyro.conf.Positional[Path]  # model folder, run folder, or tokenizer folder (or: --model MODEL)
+    words: Path  # text file with a word in each line
+    out: Path  # folder to write; it must be new or empty
 
 
 def extend(argv: list[str]) -> None:
-    """Add words to a WordPiece vocabulary, and rows to its model: FOLDER --words FILE --out DST."""
-    from pathlib import Path
-
-    import tyro
-
+    """Write the extended folder, and print the new words with their ids."""
+    arguments = parse(ExtendArguments, argv, "tokenizer extend", "--model")
     from ..checkpoint.convert.extension import extend_folder
 
-    def run(folder: tyro.conf.Positional[Path], words: Path, out: Path) -> None:
-        """Put words in the place of [unused] entries, then behind the last one, and write a new folder.
-
-        Args:
-            folder: model folder, run folder, or folder of a tokenizer alone
-            words: text file, a word a line
-            out: folder to write, a new one
-        """
-        done = extend_folder(folder, words, out)
-        for word, why in done.skipped.items():
-            print(f"skipped {word}: {why}")
-        vocab, behind = done.tokenizer.vocab, len(done.pieces) - done.slots
-        for number, _ in sorted(done.pieces.items())[:20]:
-            print(f"{number:>8}  {vocab[number]}")
-        if len(done.pieces) > 20:
-            print(f"     ... and {len(done.pieces) - 20:,} more")
-        print(
-            f"{out}: {len(done.pieces):,} words added, {done.slots:,} of them in place of [unused] entries, {behind:,} "
-            f"behind them; {done.tokenizer.vocab_size:,} pieces. Their rows are means of their old pieces: train on"
-        )
-
-    tyro.cli(run, prog="bertworks tokenizer extend", args=argv)
-
-
-def _cases(argv: list[str]) -> list[str]:
-    """The arguments with --lowercase for --cased or --uncased. Raises InputError if both are given."""
-    from ..files import InputError
-
-    if {*CASES} <= {*argv}:
-        raise InputError("--cased and --uncased; expected one of them; leave the other out")
-    return [CASES.get(word, word) for word in argv]
+    done = extend_folder(arguments.model, arguments.words, arguments.out)
+    for word, why in done.skipped.items():
+        print(f"skipped {word}: {why}")
+    vocab, appended = done.tokenizer.vocab, len(done.pieces) - done.slots
+    for number, _ in sorted(done.pieces.items())[:20]:
+        print(f"{number:>8}  {vocab[number]}")
+    if len(done.pieces) > 20:
+        print(f"     ... and {len(done.pieces) - 20:,} more")
+    print(
+        f"{arguments.out}: {len(done.pieces):,} words added, {done.slots:,} in place of [unused] entries, {appended:,} "
+        f"appended; {done.tokenizer.vocab_size:,} tokens in the vocabulary. Each new vector is the mean of the word's "
+        "subword vectors: continue pre-training"
+    )

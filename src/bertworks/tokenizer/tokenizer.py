@@ -117,7 +117,7 @@ class Tokenizer:
         Uncased text loses capitals and accents, but Hangul syllables stay whole (in the original they fall into jamo).
         """
         config = config or TokenizerConfig()
-        learn = {"wordpiece": wordpiece.learn, "bpe": byte_bpe.learn, "unigram": unigram.learn}[config.model]
+        learn = {"wordpiece": wordpiece.learn, "bpe": byte_bpe.learn, "unigram": unigram.learn}[config.algorithm]
         return cls(learn(texts, config), "training")
 
     def save(self, folder: Path | str, model_max_length: int | None = None) -> None:

@@ -28,7 +28,7 @@ ASCII = "".join(map(chr, range(33, 127)))  # printable, without the space
 class TokenizerConfig:
     """What a vocabulary is trained with."""
 
-    model: VocabModel = "wordpiece"  # BERT's word pieces, RoBERTa's byte-level BPE, or ALBERT's Unigram (SentencePiece)
+    algorithm: VocabModel = "wordpiece"  # as in BERT; bpe: byte-level BPE (RoBERTa); unigram: SentencePiece (ALBERT)
     vocab_size: int = 30_000  # pieces in all, special tokens included (the paper's "30,000 token vocabulary")
     lowercase: bool | None = None  # lower-case, strip accents, leave Hangul whole; left out: yes, but no for bpe
     max_chars: int = 200_000_000  # characters of text to train on; of more text an even sample of its lines is taken
@@ -38,9 +38,9 @@ class TokenizerConfig:
     special_tokens: tuple[str, ...] = ()  # ids 0, 1, ... in order, but bpe's <mask> last; left out: the model's five
 
     def __post_init__(self) -> None:
-        if self.model not in get_args(VocabModel):
-            raise InputError(f"model = {self.model!r}; expected one of {', '.join(get_args(VocabModel))}")
-        missing = [token for token in LAYOUTS[self.model] if token not in self.specials]
+        if self.algorithm not in get_args(VocabModel):
+            raise InputError(f"algorithm = {self.algorithm!r}; expected one of {', '.join(get_args(VocabModel))}")
+        missing = [token for token in LAYOUTS[self.algorithm] if token not in self.specials]
         if missing:
             raise InputError(f"special_tokens lacks {', '.join(missing)}")
         if self.vocab_size < 100 or not 0 < self.character_coverage <= 1 or self.max_chars < 10_000:
@@ -54,12 +54,12 @@ class TokenizerConfig:
     @property
     def uncased(self) -> bool:
         """Whether text is lower-cased and loses its accents; RoBERTa's byte-level BPE alone is cased unless told so."""
-        return self.model != "bpe" if self.lowercase is None else self.lowercase
+        return self.algorithm != "bpe" if self.lowercase is None else self.lowercase
 
     @property
     def specials(self) -> tuple[str, ...]:
         """The special tokens in the order of their ids."""
-        return self.special_tokens or LAYOUTS[self.model]
+        return self.special_tokens or LAYOUTS[self.algorithm]
 
 
 def sample_lines(texts: Iterable[str], max_chars: int) -> list[str]:

@@ -106,21 +106,14 @@ def probe_layers(
 def layer_vectors(model: ProbedModel, items: Items, pool: Literal["mean", "cls"]) -> list[Floats]:
     """(N, D) of the embeddings and each layer: a text's vectors pooled, a word's that of its first subword."""
     inputs, N = items.inputs, len(items.labels)
-    item = np.full(len(inputs.ids), -1)  # (T,) the item that a token's vector counts for, -1: none
+    item = np.full(len(inputs.ids), -1)  # (T,) the item that each token's vector belongs to, -1: none
     if items.token is not None:
         item[items.token] = np.arange(N)
     elif pool == "cls":
         item[inputs.edges[:-1]] = np.arange(N)
     else:
         item = np.repeat(np.arange(N), np.diff(inputs.edges))
-    sums: list[Floats] = []
-    for rows, states in model.hidden_states(inputs):
-        target = item[inputs.tokens(rows)]
-        sums = sums or [np.zeros((N, state.shape[-1]), np.float32) for state in states]
-        for total, state in zip(sums, states, strict=True):
-            np.add.at(total, target[target >= 0], state[target >= 0])
-    counts = np.bincount(item[item >= 0], minlength=N).astype(np.float32)
-    return [total / counts[:, None] for total in sums]
+    return model.extractor.layers(inputs, item, N)
 
 
 # ---- probes

@@ -2,25 +2,24 @@
 
 Layers are numbered as people count them: 0 the embeddings, 1 to L the layers, -1 the last one, -2 the one before it.
 
-Shapes: B sequences, T tokens of a sequence, L layers, D hidden width.
+Shapes: T tokens of a text, L layers, D hidden width.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from ..batch import IGNORED, to_device
 from ..files import InputError
+from ..inference.features import Extractor
 from ..inference.model import LoadedModel
 from ..tasks.inputs import Inputs
 from ..tasks.rows import text_of
 from ..tokenizer import Encoding, normalize
 from .words import WordFinder
 
-BATCH = 32  # sequences a forward pass
+BATCH = 32  # texts whose states of all layers are in memory
 Floats = NDArray[np.float32]
 
 
@@ -35,6 +34,7 @@ class ProbedModel:
         self.positions = self.encoder.config.max_length
         self.layers = self.encoder.config.num_hidden_layers
         self.words = WordFinder(self.tokenizer)
+        self.extractor = Extractor(self.encoder, self.tokenizer, device=str(self.device))
 
     @property
     def layer_names(self) -> list[str]:
@@ -56,48 +56,22 @@ class ProbedModel:
             )
         return found
 
-    @torch.no_grad()
-    def hidden_states(self, inputs: Inputs) -> Iterator[tuple[NDArray[np.int64], list[Floats]]]:
-        """Batches of the inputs: their rows, and (tokens, D) a layer, embeddings first, in the order of these rows.
-
-        The tokens of a batch lie end to end without padding, as `inputs.tokens(rows)` numbers them.
-        """
-        for rows in inputs.by_length(BATCH):
-            batch = to_device(inputs.batch(rows), self.device)
-            out = self.encoder(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
-            real = out.packing.rows(batch["attention_mask"].flatten().nonzero().squeeze(1))
-            yield rows, [state[real].float().cpu().numpy() for state in out.states]
-
     def states(self, rows: Sequence[Sequence[int]]) -> Iterator[Floats]:
         """(L + 1, T, D) for each row of token ids, embeddings first, in order; BATCH rows are in memory at a time.
 
         Embeddings narrower than the layers (ALBERT) end in zeros, which change no cosine. Raises InputError if a row is
         longer than the model's positions.
         """
+        width = max(self.extractor.widths)
         for start in range(0, len(rows), BATCH):
             some = rows[start : start + BATCH]
             longest = max(map(len, some))
             if longest > self.positions:
                 raise InputError(f"a text of {longest} tokens; {self.folder} takes {self.positions}: shorten it")
-            [(order, layers)] = self.hidden_states(self._inputs(some))
-            width = max(layer.shape[-1] for layer in layers)
+            inputs = Inputs.from_ids(some, self.tokenizer, self.positions)
+            layers = self.extractor.layers(inputs, np.arange(len(inputs.ids)), len(inputs.ids))  # (tokens, D) each
             whole = np.stack([np.pad(layer, ((0, 0), (0, width - layer.shape[-1]))) for layer in layers])
-            edges = np.cumsum([len(some[i]) for i in order])[:-1]
-            found = dict(zip(order.tolist(), np.split(whole, edges, axis=1), strict=True))
-            yield from (found[i] for i in range(len(some)))
-
-    def _inputs(self, rows: Sequence[Sequence[int]]) -> Inputs:
-        """Rows of token ids as the sequences of a batch."""
-        lengths = np.array([len(row) for row in rows], np.int64)
-        return Inputs(
-            ids=np.array([token for row in rows for token in row], np.int32),
-            edges=np.cumsum([0, *lengths]),
-            first=lengths,
-            labels=np.full(len(rows), IGNORED),
-            cut=np.zeros(len(rows), np.int64),
-            pad_id=self.tokenizer.pad_id,
-            limit=self.positions,
-        )
+            yield from np.split(whole, inputs.edges[1:-1], axis=1)
 
 
 def cosine(a: Floats, b: Floats) -> Floats:

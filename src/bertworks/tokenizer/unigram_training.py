@@ -18,7 +18,6 @@ from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma
 
 MAX_WORDS = 500_000  # different words that are learned from, the most frequent ones: some gigabyte
 MAX_WORD, MAX_PIECE = 24, 16  # characters; longer words are cut, lest the product of their chances underflow
@@ -147,6 +146,8 @@ class Trainer:
 
     def train(self, size: int) -> list[tuple[str, float]]:
         """At most `size` pieces with their log probabilities, the likeliest first; every character is one of them."""
+        from scipy.special import digamma  # slow to import, and needed for training alone
+
         pieces, sums = self._seeds()
         vocab = _Vocab.of(pieces, self.letters)
         lattices = _Lattice.all(self.words, self.letters, vocab)

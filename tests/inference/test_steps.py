@@ -1,0 +1,177 @@
+"""Prepare, score, decode: requests that share a forward pass get the answers that each gets alone."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.checkpoint.folder import save_folder
+from bertworks.files import InputError
+from bertworks.inference.predictor import Predictor
+from bertworks.model.heads import build_model
+from support.tiny_task import TINY, tiny_folder
+
+LONG = "good a b c bad film " * 12
+TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+TEXTS = [["a b c"], ["good film", LONG, ""], ["bad , d"]]
+SINGLES = [[(text, None) for text in texts] for texts in TEXTS]
+PAIRS = [[("a b", "c d")], [(LONG, "good"), ("bad", "a b c d")]]
+MIXED = [[("a b", "c d"), (LONG, None)], [("bad", None)]]
+QUESTIONS = [[("a b", LONG)], [("good", "a film , b"), ("film", LONG + "c d")]]
+CHOICES = [[("a film", ["good", "bad b c"])], [("b", ["a", LONG]), ("c d", ["e", "f"])]]
+MASKS = [["a [MASK] film"], ["[MASK] b [MASK] " + "c d " * 8, "good [MASK] ."]]
+KINDS = {  # name: (head, outputs, task, steps, requests)
+    "single": ("classifier", ["one", "two", "three"], {"kind": "single"}, "classifier", SINGLES),
+    "pair": ("classifier", ["one", "two"], {"kind": "pair"}, "classifier", PAIRS),
+    "single and pair": ("classifier", ["one", "two"], {"kind": "single"}, "classifier", MIXED),
+    "multilabel": ("classifier", ["one", "two", "three"], {"kind": "multilabel"}, "classifier", SINGLES),
+    "regression": ("classifier", ["value"], {"kind": "regression"}, "classifier", SINGLES),
+    "choice": ("choice", [], {"kind": "choice"}, "chooser", CHOICES),
+    "tagging": ("tagger", TAGS, {"kind": "tagging"}, "tagger", TEXTS),
+    "characters": ("tagger", TAGS, {"kind": "tagging", "characters": True}, "tagger", TEXTS),
+    "span": ("span", [], {"kind": "span", "doc_stride": 4, "version_2": True}, "answerer", QUESTIONS),
+    "masks": ("mlm", [], None, "mask_filler", MASKS),
+    "embeddings": ("mlm", [], None, "embedder", TEXTS),
+}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("steps") / "model")
+
+
+def predictor_of(pretrained, folder, head, labels, task) -> Predictor:
+    model = build_model(TINY, (head,), labels=len(labels), seed=4)
+    with torch.no_grad():
+        for name, weight in model.heads.named_parameters():
+            weight.mul_(30 if name.endswith("weight") else 1)
+    save_folder(folder, model, pretrained, labels=labels or None, max_length=24, task=task)
+    return Predictor(folder, device="cpu")
+
+
+def decoded(predictor, prepared, scores):
+    """The results, whatever the kind."""
+    return list(prepared.decode(scores, *([predictor.loaded.settings] if predictor.kind else [])))
+
+
+def assert_close(found, expected):
+    """Equal structures, numbers within 1e-5."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        found, expected = list(found.values()), list(expected.values())
+    if isinstance(expected, list):
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            assert_close(a, b)
+    elif isinstance(expected, float | np.ndarray):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_requests_in_one_pass_get_the_answers_of_each_alone(pretrained, tmp_path, kind):
+    head, labels, task, name, requests = KINDS[kind]
+    predictor = predictor_of(pretrained, tmp_path / "m", head, labels, task)
+    steps = predictor.embedder() if name == "embedder" else getattr(predictor, name)
+    prepared = [steps.prepare(rows) for rows in requests]
+    passes = []
+    forward = steps.forward
+    steps.forward = lambda inputs: passes.append(len(inputs.first)) or forward(inputs)
+    together = steps.score(prepared)
+    assert passes == [sum(len(one.inputs.first) for one in prepared)]
+    for one, rows, scores in zip(prepared, requests, together, strict=True):
+        alone = steps.score([one])[0]
+        assert scores.shape == alone.shape
+        np.testing.assert_allclose(scores, alone, atol=1e-4, rtol=1e-5)
+        expected = decoded(predictor, one, alone)
+        assert_close(decoded(predictor, one, scores), expected)
+        assert len(expected) == len(rows) == len(one.tokens) == len(one.cut)
+        again = steps.prepare(rows)  # the same batch gives the same bits
+        assert torch.equal(steps.score([again])[0], alone)
+        assert_equal = decoded(predictor, again, alone)
+        assert str(assert_equal) == str(expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_count_what_the_model_reads(pretrained, tmp_path, kind):
+    head, labels, task, name, requests = KINDS[kind]
+    predictor = predictor_of(pretrained, tmp_path / "m", head, labels, task)
+    steps = predictor.embedder() if name == "embedder" else getattr(predictor, name)
+    for rows in requests:
+        prepared = steps.prepare(rows)
+        assert prepared.tokens.sum() == len(prepared.inputs.ids) and prepared.cut.min() >= 0
+        for row, tokens in zip(rows, prepared.tokens.tolist(), strict=True):
+            if row:  # an empty text among others to tag is no sequence
+                assert steps.prepare([row]).tokens.tolist() == [tokens]
+
+
+def test_results_carry_their_tokens(pretrained, tmp_path):
+    predictor = predictor_of(pretrained, tmp_path / "c", "classifier", ["one", "two"], {"kind": "pair"})
+    found = predictor.classify(["a b", LONG], ["c", "d"])
+    assert [one["tokens"] for one in found] == [6, 24] and found[0]["cut"] == 0 < found[1]["cut"]
+    predictor = predictor_of(pretrained, tmp_path / "w", "classifier", ["one", "two"], {"kind": "single"})
+    assert predictor.classify("a b")["tokens"] == 4 < 24 < predictor.classify(LONG)["tokens"]
+    predictor = predictor_of(pretrained, tmp_path / "s", "span", [], {"kind": "span"})
+    assert predictor.answer("a", "b c")["tokens"] == 6
+    predictor = predictor_of(pretrained, tmp_path / "h", "choice", [], {"kind": "choice"})
+    assert predictor.choose("a", ["b", "c d"])["tokens"] == 11
+
+
+def test_raw_scores_are_those_before_the_softmax(pretrained, tmp_path):
+    predictor = predictor_of(pretrained, tmp_path / "m", "classifier", ["one", "two", "three"], {"kind": "single"})
+    probabilities = predictor.classify("a b", all_scores=True)["scores"]
+    raw = predictor.classify("a b", all_scores=True, raw=True)["scores"]
+    softmax = torch.tensor(list(raw.values())).softmax(0)
+    np.testing.assert_allclose(softmax, list(probabilities.values()), atol=1e-6)
+    assert max(map(abs, raw.values())) > 1
+
+
+def test_words_with_the_probabilities_of_all_tags(pretrained, tmp_path):
+    predictor = predictor_of(pretrained, tmp_path / "m", "tagger", TAGS, {"kind": "tagging"})
+    text = "Good  film , abc"
+    [words] = predictor.tag_words([text])
+    assert [word["text"] for word in words] == ["Good", "film", ",", "abc"]
+    for word in words:
+        assert text[word["start"] : word["end"]] == word["text"] and list(word["scores"]) == TAGS
+        assert sum(word["scores"].values()) == pytest.approx(1, abs=1e-5)
+        assert word["score"] == word["scores"][word["tag"]] == max(word["scores"].values())
+
+
+def test_masks_are_filled_in_batches(pretrained):
+    predictor = Predictor(pretrained)
+    texts = [f"{'a b ' * (i % 7)}[MASK] film {'c [MASK]' * (i % 2)}" for i in range(40)]
+    passes = []
+    encoder = predictor.loaded.network.encoder
+    hook = encoder.register_forward_pre_hook(lambda module, arguments: passes.append(len(arguments[0])))
+    together = predictor.fill_mask(texts, top_k=3)
+    hook.remove()
+    assert sum(passes) == 40 and len(passes) < 5
+    for text, found in zip(texts, together, strict=True):
+        assert_close(found, predictor.fill_mask(text, top_k=3))
+    vocabulary = predictor.tokenizer.vocab
+    assert all(one["token"] == vocabulary[one["id"]] for found in together for mask in found for one in mask)
+
+
+def test_targets_restrict_the_candidates(pretrained):
+    predictor = Predictor(pretrained)
+    [whole] = predictor.fill_mask("a [MASK] film", top_k=1000)
+    [found] = predictor.fill_mask("a [MASK] film", targets=["good", "##s", "bad", "good"])
+    scores = {one["token"]: one["score"] for one in whole}
+    assert {one["token"]: one["score"] for one in found} == pytest.approx(
+        {t: scores[t] for t in ("good", "##s", "bad")}
+    )
+    assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
+    assert len(predictor.fill_mask("a [MASK]", top_k=1, targets=["good", "bad"])[0]) == 1
+    for target in ("good film", "한"):
+        with pytest.raises(InputError, match="expected words of one token"):
+            predictor.fill_mask("a [MASK]", targets=["bad", target])
+
+
+def test_the_predictor_imports_no_statistics_and_no_plots():
+    code = "import sys, bertworks.inference.predictor as p; assert p.Predictor; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"sklearn", "scipy", "matplotlib", "pandas", "pyarrow", "transformers"}
+    assert not heavy & {*done.stdout.split()}

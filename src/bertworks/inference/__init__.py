@@ -4,7 +4,7 @@ In reading order:
 
     model.py            a model folder in memory, shared by all others
     predictor.py        raw text in, predictions out: `Predictor`
-    steps.py            prepare, score, decode: how requests share a forward pass; labels, tags, answers, choices, vectors
+    steps.py            prepare, score, decode: labels, tags, answers, choices, vectors; requests share a pass
     masks.py            the same three steps for masks
     files.py            predictions for every line or row of a file (`bertworks predict`)
     evaluation.py       metrics on labelled rows (`bertworks evaluate`)

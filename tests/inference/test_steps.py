@@ -91,8 +91,7 @@ def test_requests_in_one_pass_get_the_answers_of_each_alone(pretrained, tmp_path
         assert len(expected) == len(rows) == len(one.tokens) == len(one.cut)
         again = steps.prepare(rows)  # the same batch gives the same bits
         assert torch.equal(steps.score([again])[0], alone)
-        assert_equal = decoded(predictor, again, alone)
-        assert str(assert_equal) == str(expected)
+        assert str(decoded(predictor, again, alone)) == str(expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,7 +125,7 @@ def test_raw_scores_are_those_before_the_softmax(pretrained, tmp_path):
     raw = predictor.classify("a b", all_scores=True, raw=True)["scores"]
     softmax = torch.tensor(list(raw.values())).softmax(0)
     np.testing.assert_allclose(softmax, list(probabilities.values()), atol=1e-6)
-    assert max(map(abs, raw.values())) > 1
+    assert min(raw.values()) < 0
 
 
 def test_words_with_the_probabilities_of_all_tags(pretrained, tmp_path):

@@ -12,21 +12,6 @@ from ..files import shorten
 from ..model.config import ModelConfig
 from .names import Family, Settings
 
-
-def _encoder(prefix: str, layer: str, modules: Mapping[str, str]) -> dict[str, str]:
-    """An encoder's modules: embeddings, `modules` in each layer, and modules that only bertworks has."""
-    inside = {**modules, "recurrent": "recurrent"}
-    return {
-        "encoder.embeddings.word": f"{prefix}.embeddings.word_embeddings",
-        "encoder.embeddings.position": f"{prefix}.embeddings.position_embeddings",
-        "encoder.embeddings.token_type": f"{prefix}.embeddings.token_type_embeddings",
-        "encoder.embeddings.norm": f"{prefix}.embeddings.LayerNorm",
-        "encoder.embeddings.projection": f"{prefix}.encoder.embedding_hidden_mapping_in",
-        "encoder.final_norm": f"{prefix}.encoder.final_norm",
-        **{f"encoder.layers.{{}}.{ours}": f"{layer}.{theirs}" for ours, theirs in inside.items()},
-    }
-
-
 _BERT_LAYER = {
     "query": "attention.self.query",
     "key": "attention.self.key",
@@ -57,29 +42,30 @@ _DISTILBERT_LAYER = {
     "output": "ffn.lin2",
     "output_norm": "output_layer_norm",
 }
-_HEADS = {  # as most families call them
-    "heads.nsp": "cls.seq_relationship",
-    "heads.sop": "sop_classifier.classifier",
-    "heads.classifier": "classifier",
-    "heads.choice": "classifier",  # the class of the folder says which of the three it is
-    "heads.tagger": "classifier",
-    "heads.span": "qa_outputs",
-    "top.weighting": "top.weighting",  # bertworks alone has these two
-    "top.bilstm.{}": "top.bilstm.{}",
-}
 
 
-def _parts(mlm: str, pooler: str) -> dict[str, str]:
+def _modules(prefix: str, layer: str, inside: Mapping[str, str], pooler: str, mlm: tuple[str, ...]) -> dict[str, str]:
+    """Our modules: theirs. inside: those of a layer. mlm: dense, norm, decoder, and the module with the head's bias."""
     return {
-        "mlm": mlm,
-        "nsp": "cls.seq_relationship.",
-        "sop": "sop_classifier.",
-        "classifier": "classifier.",
-        "choice": "classifier.",
-        "tagger": "classifier.",
-        "span": "qa_outputs.",
-        "pooler": pooler,
-        "top": "top.",
+        "encoder.embeddings.word": f"{prefix}.embeddings.word_embeddings",
+        "encoder.embeddings.position": f"{prefix}.embeddings.position_embeddings",
+        "encoder.embeddings.token_type": f"{prefix}.embeddings.token_type_embeddings",
+        "encoder.embeddings.norm": f"{prefix}.embeddings.LayerNorm",
+        "encoder.embeddings.projection": f"{prefix}.encoder.embedding_hidden_mapping_in",
+        **{f"encoder.layers.{{}}.{ours}": f"{layer}.{theirs}" for ours, theirs in inside.items()},
+        "encoder.pooler": pooler,
+        **dict(zip(("heads.mlm.dense", "heads.mlm.norm", "heads.mlm.decoder", "heads.mlm"), mlm, strict=True)),
+        "heads.nsp": "cls.seq_relationship",
+        "heads.sop": "sop_classifier.classifier",
+        "heads.classifier": "classifier",
+        "heads.choice": "classifier",  # the class of the folder says which of the three it is
+        "heads.tagger": "classifier",
+        "heads.span": "qa_outputs",
+        # bertworks alone has these
+        "encoder.final_norm": f"{prefix}.encoder.final_norm",
+        "encoder.layers.{}.recurrent": f"{layer}.recurrent",
+        "top.weighting": "top.weighting",
+        "top.bilstm.{}": "top.bilstm.{}",
     }
 
 
@@ -115,10 +101,7 @@ def _read_albert(settings: Settings) -> dict[str, Any]:
             f"num_hidden_groups = {shorten(groups)}, inner_group_num = {shorten(inner)}; expected 1 group "
             f"(all layers share) or {shorten(layers)} (none do), and 1 layer in each"
         )
-    return {
-        "embedding_size": settings.get("embedding_size", 128),
-        "shared_layers": "all" if groups == 1 else "none",
-    }
+    return {"embedding_size": settings.get("embedding_size", 128), "shared_layers": "all" if groups == 1 else "none"}
 
 
 def _write_albert(config: ModelConfig) -> dict[str, Any]:
@@ -143,50 +126,35 @@ def _write_distilbert(config: ModelConfig) -> dict[str, Any]:
 
 # ---- the tables
 
+_CLS = "cls.predictions"
 BERT = Family(
     prefix="bert",
-    modules={
-        **_encoder("bert", "bert.encoder.layer.{}", _BERT_LAYER),
-        "encoder.pooler": "bert.pooler.dense",
-        "heads.mlm.dense": "cls.predictions.transform.dense",
-        "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
-        "heads.mlm.decoder": "cls.predictions.decoder",
-        "heads.mlm": "cls.predictions",  # its bias
-        **_HEADS,
-    },
-    parts=_parts("cls.predictions.", "bert.pooler."),
+    modules=_modules(
+        "bert",
+        "bert.encoder.layer.{}",
+        _BERT_LAYER,
+        pooler="bert.pooler.dense",
+        mlm=(f"{_CLS}.transform.dense", f"{_CLS}.transform.LayerNorm", f"{_CLS}.decoder", _CLS),
+    ),
     classes={
         "BertForPreTraining": {"mlm", "nsp", "pooler"},
         "BertLMHeadModel": {"mlm"},
         "BertForNextSentencePrediction": {"nsp", "pooler"},
         **_classes("Bert"),
     },
-    bare="BertModel",
-    tied={
-        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    },
     causal="BertLMHeadModel",
     write=_write_positions,
 )
 ROBERTA = Family(
     prefix="roberta",
-    modules={
-        **_encoder("roberta", "roberta.encoder.layer.{}", _BERT_LAYER),
-        "encoder.pooler": "roberta.pooler.dense",
-        "heads.mlm.dense": "lm_head.dense",
-        "heads.mlm.norm": "lm_head.layer_norm",
-        "heads.mlm.decoder": "lm_head.decoder",
-        "heads.mlm": "lm_head",
-        **_HEADS,
-    },
-    parts=_parts("lm_head.", "roberta.pooler."),
+    modules=_modules(
+        "roberta",
+        "roberta.encoder.layer.{}",
+        _BERT_LAYER,
+        pooler="roberta.pooler.dense",
+        mlm=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head"),
+    ),
     classes={"RobertaForCausalLM": {"mlm"}, **_classes("Roberta")},
-    bare="RobertaModel",
-    tied={
-        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
-        "lm_head.decoder.bias": "lm_head.bias",
-    },
     causal="RobertaForCausalLM",
     aliases={"xlm-roberta": "XLMRoberta", "camembert": "Camembert"},
     defaults={"vocab_size": 50265, "pad_token_id": 1},
@@ -196,28 +164,19 @@ ROBERTA = Family(
 ROBERTA_CLASSIFIER = replace(  # its head of sequences has a pooler of its own and does not read the encoder's
     ROBERTA,
     modules={**ROBERTA.modules, "encoder.pooler": "classifier.dense", "heads.classifier": "classifier.out_proj"},
-    parts={**ROBERTA.parts, "pooler": "classifier.dense.", "classifier": "classifier.out_proj."},
     unread="roberta.pooler.",
     pooler_of={"classifier"},
 )
 ALBERT = Family(
     prefix="albert",
-    modules={
-        **_encoder("albert", "albert.encoder.albert_layer_groups.{}.albert_layers.0", _ALBERT_LAYER),
-        "encoder.pooler": "albert.pooler",
-        "heads.mlm.dense": "predictions.dense",
-        "heads.mlm.norm": "predictions.LayerNorm",
-        "heads.mlm.decoder": "predictions.decoder",
-        "heads.mlm": "predictions",
-        **_HEADS,
-    },
-    parts=_parts("predictions.", "albert.pooler."),
+    modules=_modules(
+        "albert",
+        "albert.encoder.albert_layer_groups.{}.albert_layers.0",
+        _ALBERT_LAYER,
+        pooler="albert.pooler",
+        mlm=("predictions.dense", "predictions.LayerNorm", "predictions.decoder", "predictions"),
+    ),
     classes={"AlbertForPreTraining": {"mlm", "sop", "pooler"}, **_classes("Albert")},
-    bare="AlbertModel",
-    tied={
-        "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
-        "predictions.decoder.bias": "predictions.bias",
-    },
     keys={"classifier_dropout": "classifier_dropout_prob"},
     defaults={
         "vocab_size": 30000,
@@ -234,19 +193,14 @@ ALBERT = Family(
 )
 DISTILBERT = Family(
     prefix="distilbert",
-    modules={
-        **_encoder("distilbert", "distilbert.transformer.layer.{}", _DISTILBERT_LAYER),
-        "encoder.pooler": "pre_classifier",  # of its heads there
-        "heads.mlm.dense": "vocab_transform",
-        "heads.mlm.norm": "vocab_layer_norm",
-        "heads.mlm.decoder": "vocab_projector",
-        "heads.mlm": "vocab_projector",
-        **_HEADS,
-    },
-    parts=_parts("vocab_", "pre_classifier."),
+    modules=_modules(
+        "distilbert",
+        "distilbert.transformer.layer.{}",
+        _DISTILBERT_LAYER,
+        pooler="pre_classifier",  # its heads have it there
+        mlm=("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector"),
+    ),
     classes=_classes("DistilBert"),
-    bare="DistilBertModel",
-    tied={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
     pooler_of={"classifier", "choice"},
     keys={
         "hidden_size": "dim",

@@ -7,6 +7,7 @@ folder is used exactly once: what is missing, left over or of another shape is a
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar, get_args
 
 from torch import Tensor
@@ -34,10 +35,7 @@ class Family:
 
     prefix: str  # of the encoder's tensors
     modules: Mapping[str, str]  # ours: theirs; {} is the number of a layer
-    parts: Mapping[str, str]  # heads, pooler and top: the beginning of their names
     classes: Mapping[str, set[str]]  # the parts each class of transformers has, beside layers and embeddings
-    bare: str  # the class without a head
-    tied: Mapping[str, str]  # copies that some versions write; accepted where equal to the original
     causal: str | None = None  # the class whose tokens see the left side alone
     unread: str = ""  # beginning of tensors that some folders have, but their class does not read
     pooler_of: Container[str] = ()  # heads whose first matrix is the pooler; without them there is none
@@ -48,6 +46,27 @@ class Family:
     defaults: Settings = field(default_factory=dict)  # of transformers, by field, where they are not BERT's
     read: Callable[[Settings], dict[str, Any]] = _nothing  # more fields from a config.json; ValueError if it cannot be
     write: Callable[[ModelConfig], dict[str, Any]] = _nothing  # more keys of a config.json
+
+    @cached_property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """Heads, pooler and top: how the names of their tensors begin."""
+        parts: dict[str, tuple[str, ...]] = {}
+        for ours, theirs in self.modules.items():
+            if (part := our_part(ours)) != "body":
+                parts[part] = (*parts.get(part, ()), f"{theirs.removesuffix('.{}')}.")
+        return parts
+
+    @cached_property
+    def tied(self) -> dict[str, str]:
+        """Copies that some versions write, by what they must be equal to."""
+        decoder, head = self.modules["heads.mlm.decoder"], self.modules["heads.mlm"]
+        tied = {f"{decoder}.weight": f"{self.modules['encoder.embeddings.word']}.weight"}
+        return tied if decoder == head else {**tied, f"{decoder}.bias": f"{head}.bias"}
+
+    @property
+    def bare(self) -> str:
+        """The class without a head."""
+        return next(name for name, parts in self.classes.items() if not parts)
 
     @property
     def right(self) -> str:
@@ -113,12 +132,11 @@ class Family:
             found.discard("nsp")
         return found | known
 
-    def part_of(self, name: str, wanted: Container[str] | None = None) -> str:
-        """The part, of those `wanted`, that a folder's tensor belongs to; else "body" (the encoder) or "other"."""
-        mine = (part for part, prefix in self.parts.items() if name.startswith(prefix))
-        part = next((part for part in mine if wanted is None or part in wanted), None)
+    def part_of(self, name: str, parts: Container[str]) -> str:
+        """The one of a folder's `parts` that its tensor belongs to; else "body" (the encoder) or "other"."""
+        mine = (part for part, begin in self.parts.items() if part in parts and name.startswith(begin))
         body = name.startswith((f"{self.prefix}.", f"{self.right}.")) and not name.startswith(self.parts["pooler"])
-        return part or ("body" if body else "other")
+        return next(mine, "body" if body else "other")
 
     def match(self, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
         """Our state dict from a folder's tensors (canonical names); `expected` holds our names and shapes.
@@ -166,3 +184,11 @@ def _form(tensor: Tensor) -> str:
 def heads_in(parts: Collection[str]) -> tuple[HeadName, ...]:
     """The heads among `parts`, in the order models are built in."""
     return tuple(head for head in get_args(HeadName) if head in parts)
+
+
+def our_part(name: str) -> str:
+    """The part that one of our parameters or modules belongs to: the name of a head, "pooler", "top" or "body"."""
+    words = name.split(".")
+    if words[0] in ("heads", "top"):
+        return words[1] if words[0] == "heads" else "top"
+    return "pooler" if words[1] == "pooler" else "body"

@@ -18,7 +18,7 @@ from ..model.top import Top, TopConfig
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
 from .locate import CONFIG, find_model
 from .metadata import LABELLED, top_of
-from .names import heads_in
+from .names import heads_in, our_part
 from .weights import read_weights
 
 
@@ -60,11 +60,11 @@ def initial_model(
     wants = parts_in(model)
     part_of = {name: family.part_of(name, contents.parts) for name in tensors}
     used = {name: tensor for name, tensor in tensors.items() if part_of[name] in {"body", *(wants & has)}}
-    expected = {name: t for name, t in model.state_dict().items() if _our_part(name) not in wants - has}
+    expected = {name: t for name, t in model.state_dict().items() if our_part(name) not in wants - has}
     state = family.match(used, expected, str(path))
     if not isinstance(labels, int):
         theirs = contents.labels() or []
-        for name in (name for name in state if _our_part(name) in LABELLED):
+        for name in (name for name in state if our_part(name) in LABELLED):
             state[name] = state[name][[theirs.index(label) for label in labels]]
     model.load_state_dict(contents.in_memory(state), strict=False, assign=True)
     _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
@@ -97,14 +97,6 @@ def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Gene
     for name in heads_in(parts):
         model.heads[name] = build_head(name, config, labels, width if model.top is None else model.top.width)
         initialise(model.heads[name], config.initializer_range, generator)
-
-
-def _our_part(name: str) -> str:
-    """The part that one of our parameters belongs to: the name of a head, "pooler", "top" or "body"."""
-    words = name.split(".")
-    if words[0] in ("heads", "top"):
-        return words[1] if words[0] == "heads" else "top"
-    return "pooler" if words[1] == "pooler" else "body"
 
 
 def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:

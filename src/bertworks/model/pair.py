@@ -1,7 +1,7 @@
 """Two encoders side by side, one that sees the left context and one that sees the right: ELMo's way of being
 bidirectional, which the paper argues against (section 5.1).
 
-Each is trained by itself; the pair is made for fine-tuning (checkpoint/concat.py). Its vectors are theirs, joined.
+Each is trained by itself; the pair is made for fine-tuning (checkpoint/start.py). Its vectors are theirs, joined.
 
 Shapes: B sequences, L positions, T rows of a packed batch, D width of one encoder.
 """

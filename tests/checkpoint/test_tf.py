@@ -45,7 +45,7 @@ def test_checksum_is_the_one_of_the_standard(monkeypatch):
     for size in (1, 2, 3, 4, 5, 15, 16, 17, 513, 1026, 2049, 3000, 17000):
         expected = slowly(data[:size])
         for piece in (1 << 20, 1024):  # in one go, and in pieces, the last of which may be shorter than a state
-            monkeypatch.setattr(checksums, "PIECE", piece)
+            monkeypatch.setattr(checksums, "CHUNK", piece)
             assert crc32c(data[:size]) == expected, size
 
 

@@ -15,7 +15,6 @@ from bertworks.files import (
     InputError,
     atomic_write,
     flush_folder,
-    held,
     parse_json,
     read_json,
     read_lines,
@@ -23,6 +22,7 @@ from bertworks.files import (
     remove_temporaries,
     shorten,
     to_json,
+    try_lock,
     write_json,
     write_text,
 )
@@ -149,12 +149,12 @@ def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
     path = tmp_path / "a.lock"
-    with held(path) as first:
-        with held(path) as second, held(tmp_path / "b.lock") as other:
+    with try_lock(path) as first:
+        with try_lock(path) as second, try_lock(tmp_path / "b.lock") as other:
             assert (first, second, other) == (True, False, True)
-        with held(path) as third:
+        with try_lock(path) as third:
             assert not third  # the failed attempt has not let go of it
-    with held(path) as again:
+    with try_lock(path) as again:
         assert again
 
 
@@ -280,6 +280,6 @@ def test_a_file_system_without_locks_warns_nobody(tmp_path, monkeypatch, recwarn
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     for _ in range(2):
-        with held(tmp_path / "a.lock") as first, held(tmp_path / "a.lock") as second:
+        with try_lock(tmp_path / "a.lock") as first, try_lock(tmp_path / "a.lock") as second:
             assert (first, second) == (True, False)
     assert not recwarn.list

@@ -1,9 +1,9 @@
-"""Writing files so that a killed process never leaves half of one in place, and the one error class for bad input.
+"""Read and write files safely: atomic writing, JSON with limits, locks, and the one error class for bad input.
 
 Every file of a store, a run or a model folder goes through `atomic_write`: temporary name in the same folder, flushed
-to disk, renamed. A reader therefore sees the old file or the new one, nothing between.
+to disk, renamed. A reader therefore sees the old file or the new one, even if the writer is killed.
 
-What is read is not believed: `read_json` and `parse_json` limit size, nesting and numbers, `shorten` keeps a hostile
+Files are not trusted: `read_json` and `parse_json` limit size, nesting and numbers, `shorten` keeps a hostile
 value from filling the screen.
 """
 
@@ -24,7 +24,7 @@ from typing import IO, Any
 import psutil
 
 READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
-PIPE_BYTES = 1 << 26  # the same of what is no file: a pipe, a device without an end
+PIPE_BYTES = 1 << 26  # the same for a pipe or a device, which may have no end
 TABLE_BYTES = 1 << 24  # the largest JSON file of settings
 _DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have fewer than ten
 _DIGITS = 100  # of an integer; tokenizer_config.json may have one of 31
@@ -33,7 +33,7 @@ _MESSAGE = 1_900  # characters of an error message: a screen
 
 
 class InputError(Exception):
-    """What the user gave cannot be used. The message says what was found, what was expected, and what to do.
+    """An input cannot be used. The message says what was found, what was expected, and what to do.
 
     The command line prints the message alone and exits with status 1; library users can catch it. A message of more
     than 1,900 characters is cut in its middle.
@@ -44,7 +44,7 @@ class InputError(Exception):
 
 
 class Diverged(InputError):
-    """A training whose loss or gradient was not finite for so long that it was ended."""
+    """Training was ended because its loss or gradient was not finite for too long."""
 
 
 class OtherRun(InputError):
@@ -52,7 +52,7 @@ class OtherRun(InputError):
 
 
 class NotWritten(InputError):
-    """A file could not be written, for want of room or of rights: nothing that was given is to blame."""
+    """A file could not be written: disk full or permission denied. The input is not at fault."""
 
 
 class NewerVersion(InputError):
@@ -60,7 +60,7 @@ class NewerVersion(InputError):
 
 
 def clip(text: str, limit: int = 80) -> str:
-    """`text` in at most `limit` characters: beginning and end stay, dots stand for what is between them."""
+    """`text` in at most `limit` characters: its beginning and its end, with dots between them if it is longer."""
     half = (limit - 3) // 2
     return text if len(text) <= limit else f"{text[: limit - 3 - half]}...{text[len(text) - half :]}"
 
@@ -114,7 +114,7 @@ def atomic_write(path: Path | str, mode: str = "wb", clean: bool = True) -> Iter
 
 
 def remove_temporaries(folder: Path | str, name: str = "") -> None:
-    """Remove what `atomic_write` left in `folder` when its process was killed: all of it, or that of one file `name`.
+    """Remove the temporary files in `folder` whose `atomic_write` was killed: all, or those of one file `name`.
 
     A temporary file stays while the process whose number is in its name runs, so no lock is needed. Processes of other
     machines are not seen: only one machine at a time may write a file.
@@ -148,8 +148,8 @@ def flush_folder(folder: Path | str) -> None:
 
 
 @contextlib.contextmanager
-def held(path: Path | str) -> Iterator[bool]:
-    """Try to lock the file `path` (made if it is missing), without waiting; gives whether this process has the lock.
+def try_lock(path: Path | str) -> Iterator[bool]:
+    """Try to lock the file `path` (made if it is missing) without waiting; yields whether this process has the lock.
 
     The lock ends with the block, or with the process, however that ends. The file stays: removing it would let two
     processes hold locks of the same name.
@@ -265,7 +265,7 @@ _ALIKE = bytes.maketrans(b"123456789+E", b"0000000000e")
 
 def _decoded(text: str, finite: bool) -> Any:
     """The value of a JSON text, its numbers checked. Raises ValueError, RecursionError or _Refused."""
-    with contextlib.suppress(ValueError):  # which is raised again below; of a huge integer with our words
+    with contextlib.suppress(ValueError):  # raised again below, with our message for a huge integer
         value = _FAST[finite].decode(text)
         if _is_flat(value) or not _may_be_large(text):
             return value
@@ -273,7 +273,7 @@ def _decoded(text: str, finite: bool) -> Any:
 
 
 def _is_flat(value: Any) -> bool:
-    """Whether this is a table of texts and small integers, like most lines: then nothing else needs a look."""
+    """Whether this is a table of texts and small integers, like most lines, which needs no further check."""
     if type(value) is not dict:
         return False
     kinds = {*map(type, value.values())}
@@ -284,7 +284,7 @@ def _is_flat(value: Any) -> bool:
 def _may_be_large(text: str) -> bool:
     """Whether a JSON text may have a number that is refused: more than 100 digits in a row, or an exponent of three.
 
-    A number without either is finite. What only looks like such a number, in a name for example, is found too.
+    A number without either is finite. It also finds what only looks like such a number, in a name for example.
     """
     alike = text.encode("utf-8", "surrogatepass").translate(_ALIKE)
     return b"0" * (_DIGITS + 1) in alike or b"0e000" in alike
@@ -332,7 +332,7 @@ def read_lines(path: Path | str, expected: str, limit: int = READ_BYTES) -> list
 
 
 def checksum(path: Path | str) -> str:
-    """BLAKE2b-128 of a file's bytes, as hex; reads in pieces, so memory stays constant."""
+    """BLAKE2b-128 of a file's bytes, as hex, in constant memory."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 

@@ -57,7 +57,7 @@ def test_unused_entries_first_then_the_end_and_rows_are_means(saved, tmp_path):
     before, after = (model.encoder.embeddings.word.weight for model in (one, other))
     for word, number in places.items():
         pieces = old.ids_of([word])[0]
-        assert done.pieces[number] == pieces and len(pieces) == len(word)
+        assert done.subwords[number] == pieces and len(pieces) == len(word)
         torch.testing.assert_close(after[number], before[pieces].mean(0))
         torch.testing.assert_close(other.heads["mlm"].bias[number], one.heads["mlm"].bias[pieces].mean())
     assert torch.equal(after[3:size], before[3:]) and torch.equal(after[0], before[0])
@@ -118,7 +118,7 @@ def test_the_command_tells_what_it_did_and_skipped(saved, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "skipped the: already in the vocabulary" in printed
     assert "skipped aspirin: given twice" in printed
-    assert "skipped beta-blocker: always split before the vocabulary is asked, into beta - blocker" in printed
+    assert "skipped beta-blocker: always split before the vocabulary is used, into beta - blocker" in printed
     assert "skipped ##ase: always split" in printed and "longer than 200 characters" in printed
     assert "4 words added, 2 of them in place of [unused] entries, 2 behind them" in printed
 
@@ -164,7 +164,7 @@ def test_what_is_refused(saved, tmp_path):
         return str(caught.value)
 
     words, new = tmp_path / "words.txt", tmp_path / "new"
-    assert "is there already, and not empty; give a new folder" in refusal(saved, words, saved)
+    assert "exists and is not empty; give a new folder" in refusal(saved, words, saved)
     assert "nothing.txt: no such file; expected one word a line" in refusal(saved, tmp_path / "nothing.txt", new)
     words.write_text("the\n\n")
     assert "no word to add (the: already in the vocabulary)" in refusal(saved, words, new)

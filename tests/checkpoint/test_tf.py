@@ -265,7 +265,7 @@ BIAS = ARRAYS["bert/pooler/dense/bias"]
         ([(b"", header(1)), (b"a", entry(BIAS, 0, 4))], "24 bytes, but a ends at 28"),
         ([(b"", header(1)), (b"a", entry(BIAS, 0, 2**62))], "but a ends at"),
         ([(b"", header(1)), (b"a", entry(BIAS, 0, 2**64 - 1))], "field 4 is no number"),
-        ([(b"", header(1)), (b"a", entry(BIAS, 5, 0))], "a lies in shard 5; there are 1"),
+        ([(b"", header(1)), (b"a", entry(BIAS, 5, 0))], "a is in shard 5; there are 1"),
         ([(b"", header(1)), (b"a", entry(BIAS, 0, 0, size=20))], "a of shape .6,. and type 1 has 20 bytes"),
         ([(b"", header(1)), (b"a", entry(BIAS, 0, 0)), (b"b", entry(BIAS, 0, 0))], "b overlaps"),
         ([(b"", header(1)), (b"b", entry(BIAS, 0, 0)), (b"a", entry(BIAS, 0, 0))], "not sorted"),

@@ -24,7 +24,7 @@ from bertworks.data.corpus import InputOptions
 from bertworks.data.parts import PartWriter
 from bertworks.data.show import show
 from bertworks.data.store import Store
-from bertworks.files import InputError, held, write_json
+from bertworks.files import InputError, try_lock, write_json
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.tokenizer.bert_rules import BertRules
 
@@ -269,7 +269,7 @@ def test_two_builds_of_one_store(corpus, tokenizer, tmp_path, small_parts):
     store = tmp_path / "store"
     stop(corpus, tokenizer, store)
     before = content(store)
-    with held(store / ".parts" / ".lock") as mine:
+    with try_lock(store / ".parts" / ".lock") as mine:
         assert mine
         with pytest.raises(InputError, match="another process builds this store"):
             run(corpus, tokenizer, store)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, make_dataclass
 import pytest
 
 from bertworks.config import added, to_toml
-from bertworks.files import InputError, NewerVersion, NotWritten, held, remove_temporaries, write_json
+from bertworks.files import InputError, NewerVersion, NotWritten, remove_temporaries, try_lock, write_json
 from bertworks.training.identity import FORMAT, RunIdentity
 from bertworks.training.loop import LoopConfig
 from bertworks.training.run import finished, locked, opened_run, write_results
@@ -34,7 +34,7 @@ def test_a_folder_in_use_is_refused_by_name(tmp_path):
 def test_a_lock_is_free_after_an_error(tmp_path):
     with pytest.raises(ZeroDivisionError), locked(tmp_path):
         raise ZeroDivisionError
-    with held(tmp_path / ".lock") as mine:
+    with try_lock(tmp_path / ".lock") as mine:
         assert mine
 
 

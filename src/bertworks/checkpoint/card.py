@@ -33,7 +33,7 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     """The card as Markdown.
 
     config: the folder's config.json, of an encoder of this `shape`. sizes: parameters of each part. facts: anything the
-    run knows, values or tables of values, told as they are; `title`, `language` and `made` have places of their own.
+    run knows, values or tables of values, written as they are. Its `title`, `language` and `made` go into the heading.
     """
     facts = dict(facts)
     title, language = facts.pop("title", "BERT encoder"), facts.pop("language", None)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Mapping
 from typing import Any
 
 from ..config import from_dict
-from ..files import InputError, clip, shorten
+from ..files import InputError, check_version, clip, shorten
 from ..model.config import ACTIVATIONS, ModelConfig
 from ..model.top import TopConfig
 from .families import FAMILIES, family_of
@@ -117,19 +117,12 @@ def _check_types(settings: Mapping[str, Any], where: str) -> None:
 
 def _check_format(settings: Mapping[str, Any], where: str) -> None:
     """Raises InputError for a folder that a newer bertworks wrote, by its number or by a key that is not known here."""
-    number = settings.get(FORMAT, 0)
-    if type(number) is not int or number < 0:
-        raise InputError(f"{where}: {FORMAT} = {shorten(number)}; expected a whole number")
-    if number > LATEST:
-        raise InputError(
-            f"{where}: written by a newer bertworks (format {shorten(number)}; this version reads up to {LATEST}); "
-            "update bertworks"
-        )
+    check_version(settings.get(FORMAT, 0), range(LATEST + 1), where, "restore the file")
     unknown = [key for key in settings if key.startswith("bertworks_") and key not in _OWN_KEYS]
     if unknown and settings.get("model_type") == "bertworks":
         raise InputError(
             f"{where}: {clip(unknown[0])} is not known to this version, so the model may be computed differently; "
-            "update bertworks"
+            "install a newer bertworks"
         )
 
 

@@ -1,4 +1,4 @@
-"""Where model folders are (`find_model`), and how a new one comes to its place: written beside it, moved when whole."""
+"""Find a model folder; put a new one in place: it is written beside its final path and moved there when complete."""
 
 import contextlib
 import glob
@@ -34,12 +34,13 @@ def run_name(folder: Path) -> str:
 
 @contextlib.contextmanager
 def new_folder(out: Path | str) -> Iterator[Path]:
-    """A folder to write, which becomes `out` when all went well; what killed processes left of it is removed first.
+    """A folder to write, which becomes `out` when the block ends without an error.
 
-    Each process writes a folder of its own. Raises InputError if `out` holds anything, before or after it was written.
+    Each process writes a folder of its own; those of killed processes are removed first. Raises InputError if `out`
+    holds anything, before or after it was written.
     """
     out = Path(os.path.abspath(out))
-    _refuse_taken(out)
+    _refuse_existing(out)
     _remove_abandoned(out)
     work = out.with_name(f".{out.name}.{os.getpid()}.new")
     staging = work / out.name  # beside it, so inside `work`, are its writers' temporary files
@@ -48,16 +49,16 @@ def new_folder(out: Path | str) -> Iterator[Path]:
         try:
             staging.rename(out)  # in one step, and refused if another process has filled `out` meanwhile
         except OSError:
-            _refuse_taken(out)
+            _refuse_existing(out)
             raise
         _flush(out)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _refuse_taken(out: Path) -> None:
+def _refuse_existing(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is there already, and not empty; give a new folder, or remove what is there")
+        raise InputError(f"{out} exists and is not empty; give a new folder, or empty this one")
 
 
 def _remove_abandoned(out: Path) -> None:

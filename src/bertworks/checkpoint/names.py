@@ -84,9 +84,9 @@ class Family:
         return re.sub(f"^{self.prefix}", self.right, name) if right else name
 
     def canonical(self, tensors: Mapping[str, T], where: str) -> dict[str, T]:
-        """The tensors of a folder, or what is known of them, under today's full names.
+        """The tensors of a folder under full names of today. A value may be anything, not only a tensor.
 
-        Constants of old versions are left out, and what `unread_in` tells. Raises InputError if two claim one name.
+        Constants of old versions and the tensors of `unread_in` are left out. Raises InputError if two claim one name.
         """
         out: dict[str, T] = {}
         buffer = re.compile(rf"({self.prefix}\.)?embeddings\.(position_ids|token_type_ids)")

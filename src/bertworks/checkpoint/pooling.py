@@ -1,11 +1,11 @@
 """Sentence-transformers folders: a model folder, and how the vectors of its tokens become one vector of a text.
 
-    modules.json                        Transformer, Pooling, and Normalize or not; where each lies
+    modules.json                        Transformer, Pooling, perhaps Normalize; the folder of each
     sentence_bert_config.json           max_seq_length, do_lower_case
     1_Pooling/config.json               which modes
     config_sentence_transformers.json   a prompt before every text, if there is one
 
-Modules that compute anything else are refused by name. Shapes: B sequences, L positions, D width.
+Any other module is refused by name. Shapes: B sequences, L positions, D width.
 """
 
 from collections.abc import Mapping
@@ -48,14 +48,14 @@ class Pooling:
             raise InputError(f"pooling = {shown}; expected some of {', '.join(MODES)}, each once")
 
     def text(self, text: str) -> str:
-        """What is tokenized in place of `text`."""
+        """The text to tokenize for `text`: with the prompt, and lower-cased if the folder says so."""
         whole = self.prompt + text
         return whole.lower() if self.lower_case else whole
 
     def pool(self, states: Tensor, mask: Tensor) -> Tensor:
         """(B, L, D) of the last layer and (B, L), true for real tokens, to (B, D), or D a mode if there are several.
 
-        Padding stands at the end of a sequence, and every sequence has a token.
+        Padding must be at the end of a sequence, and every sequence must have a token.
         """
         out = torch.cat([_pooled(mode, states, mask.to(states.dtype)[..., None]) for mode in self.modes], -1)
         return torch.nn.functional.normalize(out, dim=-1) if self.normalize else out
@@ -92,21 +92,23 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
             f"{folder / MODULES}: its modules are {clip(', '.join(kinds), 200) or 'none'}; expected "
             f"{', '.join(_MODULES[:2])} and perhaps {_MODULES[2]}; others are not computed here"
         )
-    places = [_inside(folder, module["path"]) for module in modules]
-    modes = _modes(places[1] / "config.json")
-    if len(places) > 2:
-        _check_normalize(places[2] / "config.json")
-    settings = _table(places[0] / _TRANSFORMER)
+    folders = [_inside(folder, module["path"]) for module in modules]
+    modes = _modes(folders[1] / "config.json")
+    if len(folders) > 2:
+        _check_normalize(folders[2] / "config.json")
+    settings = _table(folders[0] / _TRANSFORMER)
     length = settings.get("max_seq_length")
     if length is not None and (type(length) is not int or length < 3):
-        raise InputError(f"{places[0] / _TRANSFORMER}: max_seq_length = {shorten(length)}; expected a number of tokens")
+        raise InputError(
+            f"{folders[0] / _TRANSFORMER}: max_seq_length = {shorten(length)}; expected a number of tokens"
+        )
     lower, prompt = bool(settings.get("do_lower_case")), _prompt(folder / _OTHERS)
-    if prompt and not _table(places[1] / "config.json").get("include_prompt", True):
-        raise InputError(f"{places[1] / 'config.json'}: include_prompt is false, which is not computed here")
+    if prompt and not _table(folders[1] / "config.json").get("include_prompt", True):
+        raise InputError(f"{folders[1] / 'config.json'}: include_prompt is false, which is not computed here")
     try:
-        return places[0], Pooling(modes, len(places) > 2, length, lower, prompt)
+        return folders[0], Pooling(modes, len(folders) > 2, length, lower, prompt)
     except InputError as error:
-        raise InputError(f"{places[1] / 'config.json'}: {error}") from None
+        raise InputError(f"{folders[1] / 'config.json'}: {error}") from None
 
 
 def write_pooling(folder: Path, pooling: Pooling, width: int) -> None:
@@ -150,7 +152,7 @@ def _table(file: Path) -> Mapping[str, Any]:
 
 def _modes(file: Path) -> tuple[str, ...]:
     if not file.exists():
-        raise InputError(f"{file}: no such file; {MODULES} says that it tells how to pool")
+        raise InputError(f"{file}: no such file; {MODULES} says that it has the pooling")
     settings = _table(file)
     newer = settings.get("pooling_mode")
     if newer is not None:

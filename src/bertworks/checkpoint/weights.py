@@ -50,21 +50,22 @@ def read_shards(path: Path, index: str, read: Callable[[Path], dict[str, Tensor]
 
 
 def _shards(path: Path, index: str = INDEX) -> dict[Path, set[str]]:
-    """The files of such a model, and the tensors that each should have."""
-    places = read_table(path / index).get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+    """The files that an index names, and the tensors that each should have."""
+    files = read_table(path / index).get("weight_map")
+    if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
         raise InputError(f"{path / index}: no weight_map from tensors to files; copy or download it again")
     found: dict[Path, set[str]] = {}
-    for tensor, name in sorted(places.items(), key=lambda pair: pair[1]):
+    for tensor, name in sorted(files.items(), key=lambda pair: pair[1]):
         if not _is_name(name) or not (path / name).is_file():
-            told = clip(name)
-            raise InputError(f"{path / index}: names {told}, which is no file of this folder; copy or download it")
+            raise InputError(
+                f"{path / index}: names {clip(name)}, which is no file of this folder; copy or download it"
+            )
         found.setdefault(path / name, set()).add(tensor)
     return found
 
 
 def _is_name(name: str) -> bool:
-    """Whether it is a file's name that this system takes, and no path."""
+    """Whether `name` is a file name that this system accepts, and no path."""
     return Path(name).name == name and "\0" not in name and len(os.fsencode(name)) < 256
 
 
@@ -76,7 +77,7 @@ def weight_files(path: Path) -> list[Path]:
 
 
 def weights_checksum(path: Path) -> str:
-    """What tells a folder's weights from others; empty if it has none."""
+    """A checksum of a folder's weights; empty if it has none."""
     return "".join(map(checksum, weight_files(path)))
 
 

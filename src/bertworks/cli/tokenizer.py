@@ -111,13 +111,13 @@ def extend(argv: list[str]) -> None:
     done = extend_folder(arguments.model, arguments.words, arguments.out)
     for word, why in done.skipped.items():
         print(f"skipped {word}: {why}")
-    vocab, appended = done.tokenizer.vocab, len(done.pieces) - done.slots
-    for number, _ in sorted(done.pieces.items())[:20]:
+    vocab, added = done.tokenizer.vocab, len(done.subwords)
+    for number, _ in sorted(done.subwords.items())[:20]:
         print(f"{number:>8}  {vocab[number]}")
-    if len(done.pieces) > 20:
-        print(f"     ... and {len(done.pieces) - 20:,} more")
+    if added > 20:
+        print(f"     ... and {added - 20:,} more")
     print(
-        f"{arguments.out}: {len(done.pieces):,} words added, {done.slots:,} in place of [unused] entries, {appended:,} "
+        f"{arguments.out}: {added:,} words added, {done.slots:,} in place of [unused] entries, {added - done.slots:,} "
         f"appended; {done.tokenizer.vocab_size:,} tokens in the vocabulary. Each new vector is the mean of the word's "
         "subword vectors: continue pre-training"
     )

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, NotWritten, check_fields, held, read_json, remove_temporaries, write_json
+from ..files import InputError, NotWritten, check_fields, read_json, remove_temporaries, try_lock, write_json
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool
@@ -152,7 +152,7 @@ class _Build:
     def locked(self) -> Iterator[None]:
         """Hold the folder until the block ends. Raises InputError if another process does."""
         self.parts.mkdir(parents=True, exist_ok=True)
-        with held(self.parts / ".lock") as mine:
+        with try_lock(self.parts / ".lock") as mine:
             if not mine:
                 raise InputError(f"{self.out}: another process builds this store; wait for it, or give another --out")
             yield

@@ -22,7 +22,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
-from ..files import Diverged, InputError, NewerVersion, NotWritten, OtherRun, held, write_json
+from ..files import Diverged, InputError, NewerVersion, NotWritten, OtherRun, try_lock, write_json
 from ..reporting.run_files import RESULTS, read_results
 from ..training.machine import World
 
@@ -108,7 +108,7 @@ class Grid:
         """Whether this process may work on the cell; the claim ends with the block, or with the process."""
         lock = self._lock(cell)
         lock.parent.mkdir(parents=True, exist_ok=True)
-        with held(lock) as mine:
+        with try_lock(lock) as mine:
             yield mine
 
     def busy(self, cell: Cell[Any]) -> bool:
@@ -118,7 +118,7 @@ class Grid:
         """
         if not self._lock(cell).exists():
             return False
-        with held(self._lock(cell)) as free:
+        with try_lock(self._lock(cell)) as free:
             return not free
 
     def _lock(self, cell: Cell[Any]) -> Path:

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError, held, read_json, write_json, write_text
+from ..files import InputError, read_json, try_lock, write_json, write_text
 from ..finetuning.job import FinetuneConfig, Job
 from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
@@ -177,7 +177,7 @@ class Search:
             raise InputError(f"no run of the sweep has finished; the first of {len(failed)}: {failed[0]['message']}")
         results = world.ask_first(lambda: _results(self, summaries, failed))
         if world.main:
-            with held(self.grid.folder / "locks" / f"{self.task}-results.lock") as mine:
+            with try_lock(self.grid.folder / "locks" / f"{self.task}-results.lock") as mine:
                 if mine:  # else another process has finished at the same time, and writes the same
                     self._write(results)
         world.wait()

@@ -1,12 +1,12 @@
-"""Which hidden states are taken from an encoder, and how they become one vector a token (paper, section 5.3, table 7).
+"""Which hidden states are chosen from an encoder, and how they become one vector a token (paper, section 5.3, table 7).
 
     last  second-to-last  embeddings     a single one
-    0,5,11  -1,-2,-3,-4  embeddings,0    several, end to end: layers from 0, or from the top as in extract_features.py
-    concat-last-4                        the last four, end to end, the lower ones first; any number may stand there
+    0,5,11  -1,-2,-3,-4  embeddings,0    several, joined: layers from 0, or from the top as in extract_features.py
+    concat-last-4                        the last four, joined, the lower ones first; any number is possible
     sum-all  sum-last-4                  their sum; "all" are the Transformer layers without the embeddings
     weighted-sum  weighted-sum-last-4    their weighted sum, with weights that are learned (WeightedSum)
 
-Shapes: D hidden width, K states taken; hidden states are (..., D), packed (T, D) as well as (B, L, D).
+Shapes: D hidden width, K states chosen; hidden states are (..., D), packed (T, D) as well as (B, L, D).
 """
 
 import re
@@ -50,8 +50,8 @@ class WeightedSum(nn.Module):
 class LayerChoice:
     """The states of one choice. Make it with `parse`."""
 
-    states: tuple[int, ...]  # K places in the hidden states: 0 are the embeddings, i + 1 is layer i
-    how: Literal["concat", "sum", "weighted"]  # what is done with more than one
+    states: tuple[int, ...]  # K indices of the hidden states: 0 is the embeddings, i + 1 is layer i
+    how: Literal["concat", "sum", "weighted"]  # how several become one
 
     @classmethod
     def parse(cls, text: str, num_hidden_layers: int) -> "LayerChoice":
@@ -75,7 +75,7 @@ class LayerChoice:
 
     @property
     def depth(self) -> int:
-        """How many layers must be computed: what stands above the highest one taken need not be."""
+        """How many layers must be computed: the highest one chosen and those below."""
         return max(self.states)
 
     def width(self, D: int) -> int:
@@ -91,21 +91,21 @@ class LayerChoice:
     ) -> Tensor:
         """One (..., width) tensor from the embeddings and the layers' outputs.
 
-        hidden_states: up to `depth` or more of them, or only those at the places `states`. weighting: learned weights
-        of a weighted sum; without them all weigh the same.
+        hidden_states: up to `depth` or more of them, or only those with the indices `states`. weighting: the learned
+        weights of a weighted sum; without it all states weigh the same.
         """
-        taken = [hidden_states[state] for state in self.states]
+        chosen = [hidden_states[state] for state in self.states]
         if self.how == "weighted" and weighting is not None:
-            mixed: Tensor = weighting(taken)
+            mixed: Tensor = weighting(chosen)
             return mixed
-        if len(taken) == 1:
-            return taken[0]
+        if len(chosen) == 1:
+            return chosen[0]
         if self.how == "concat":
-            return torch.cat(taken, -1)
-        total = taken[0] + taken[1]
-        for state in taken[2:]:
+            return torch.cat(chosen, -1)
+        total = chosen[0] + chosen[1]
+        for state in chosen[2:]:
             total += state
-        return total / len(taken) if self.how == "weighted" else total
+        return total / len(chosen) if self.how == "weighted" else total
 
 
 def _last(text: str, count: int, every: tuple[int, ...]) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ def _last(text: str, count: int, every: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _state(part: str, text: str, num_hidden_layers: int) -> int:
-    """The place of one item of a list."""
+    """The index in the hidden states of one item of a list."""
     if part == "embeddings":
         return 0
     if not re.fullmatch(r"-?[0-9]+", part):

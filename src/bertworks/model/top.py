@@ -25,7 +25,7 @@ class TopConfig:
     bilstm_layers: int = 0  # recurrent layers on top of these; the paper has 2
     bilstm_width: int = 768  # of each of their two directions
     cell: str = "lstm"  # lstm, or gru
-    pooler: bool = True  # dense and tanh on the token that stands for the whole text; false: the token itself, as GPT
+    pooler: bool = True  # read the pooler (dense, tanh) of the first token; false: the token itself, as GPT
 
     def __post_init__(self) -> None:
         if self.cell not in CELLS:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, NotWritten, OtherRun, check_version, held, remove_temporaries, write_json
+from ..files import InputError, NotWritten, OtherRun, check_version, remove_temporaries, try_lock, write_json
 from ..reporting.run_files import RESULTS, read_results
 from .identity import FORMAT, RunIdentity
 from .machine import World
@@ -85,7 +85,7 @@ def locked(out: Path) -> Iterator[None]:
         raise NotWritten(f"{out}: could not make the run folder ({error.strerror}); give another --out") from None
     with contextlib.ExitStack() as stack:
         try:
-            mine = stack.enter_context(held(out / LOCK))
+            mine = stack.enter_context(try_lock(out / LOCK))
         except OSError as error:
             raise NotWritten(f"{out / LOCK}: could not be locked ({error.strerror}); give another --out") from None
         if not mine:

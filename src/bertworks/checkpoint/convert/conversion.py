@@ -1,7 +1,7 @@
 """A model of any known kind to a model folder (`bertworks convert`): mapped, written, read back and compared.
 
-The folder is made beside its place and put there only when it has passed: every tensor of the source is in it, as it
-was, and both compute the same.
+The folder is written beside its final path and moved there only after a check: every tensor of the source is in it,
+unchanged, and both models compute the same.
 """
 
 from collections.abc import Callable
@@ -28,12 +28,12 @@ LENGTH = 16  # tokens of the text they are compared on
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """What shall be other than in the source."""
+    """What to change, and what the source does not say."""
 
     to: Literal["folder", "sentence-transformers"] = "folder"  # sentence-transformers: the encoder alone, with pooling
     drop_heads: bool = False  # write the encoder alone
-    positions: int = 0  # longest input: position table cut, or gone through again (tiled); 0: as it is
-    do_lower_case: bool | None = None  # of a vocab.txt that does not say it: --do-lower-case or --cased
+    positions: int = 0  # longest input: position table cut, or repeated from its start; 0: unchanged
+    do_lower_case: bool | None = None  # for a vocab.txt that does not say it: --do-lower-case or --cased
     hidden_act: Literal["gelu", "gelu_new"] | None = None  # of a TensorFlow checkpoint older than February 2019: gelu
     pooling: str | None = None  # for sentence-transformers: cls, max, mean, ...; left out: the source's, or mean
     normalize: bool | None = None  # for sentence-transformers: vectors of length 1; left out: as in the source, or not
@@ -50,12 +50,12 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Converted:
-    """What was done, for the reader."""
+    """The report of a conversion."""
 
     what: str  # the source
     mapping: list[Row]
     ignored: dict[str, str]  # name in the source: why
-    notes: list[str]  # warnings, and what became other than it was
+    notes: list[str]  # warnings and changes
     tensor_difference: float  # largest, between a tensor of the source and the same one read back
     output_difference: float  # largest, between what both compute from one text
 
@@ -73,7 +73,7 @@ def convert(source: Path | str, out: Path | str, options: ConvertOptions | None 
 
 
 def _converted(source: Path | str, staging: Path, out: Path, options: ConvertOptions) -> Converted:
-    """The model is in `staging`, to be moved to `out`. Raises InputError if what is read back differs."""
+    """Write the model to `staging`, which will be moved to `out`. Raises InputError if it reads back differently."""
     found = read_source(source, options.do_lower_case, options.hidden_act, options.allow_pickle)
     check_finite({found.names[name]: tensor for name, tensor in found.tensors.items()}, found.folder)
     model = assemble(found.config, found.settings, found.tensors, found.folder, finite=False)
@@ -83,7 +83,7 @@ def _converted(source: Path | str, staging: Path, out: Path, options: ConvertOpt
     if converted.tensor_difference > 0 or converted.output_difference > TOLERANCE:
         raise InputError(
             f"{out}: not written: read back, tensors differ by {converted.tensor_difference:.2g} and outputs by "
-            f"{converted.output_difference:.2g}; this is an error of bertworks or of the disk"
+            f"{converted.output_difference:.2g}; this is a bug of bertworks or a fault of the disk"
         )
     return converted
 
@@ -108,13 +108,13 @@ def _copies(found: Source, canonical: dict[str, str]) -> dict[str, str]:
 
 
 def _dropped(found: Source, canonical: dict[str, str], back: Model) -> dict[str, str]:
-    """Tensors that the model written has no place for."""
+    """Tensors of heads that the new model does not have."""
     left = sorted(canonical.keys() - back.state_dict().keys())
     return {found.names[canonical[ours]]: "part of a head that was left out" for ours in left}
 
 
 def _changed(model: Model, found: Source, options: ConvertOptions) -> tuple[Model, list[str]]:
-    """The model that is written, and what is to be said about it."""
+    """The model to write, and the notes about it."""
     notes = []
     kinds = {str(t.dtype).removeprefix("torch.") for t in found.tensors.values()} - {"float32"}
     if kinds:
@@ -143,7 +143,7 @@ def _changed(model: Model, found: Source, options: ConvertOptions) -> tuple[Mode
 
 
 def _write(folder: Path, model: Model, found: Source, options: ConvertOptions) -> None:
-    """Everything of the new folder."""
+    """Write every file of the new folder."""
     metadata = metadata_of(found.folder, found.settings, model)
     if options.positions:
         metadata["max_length"] = options.positions

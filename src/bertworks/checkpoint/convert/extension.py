@@ -1,7 +1,7 @@
 """New words for a WordPiece vocabulary, and rows for them in the model's tables (`bertworks tokenizer extend`).
 
-A word takes the place of an [unused] entry while there is one, as the original's authors advise, then ids at the end.
-Its row is the mean of the rows of the pieces it had before: a better start than chance, still to be trained.
+A word replaces an [unused] entry while there is one, as the original's authors advise; later words get new ids at the
+end. A word's row is the mean of the rows of its former subwords: a better start than chance, still to be trained.
 """
 
 import json
@@ -27,9 +27,9 @@ class Extended:
     """A vocabulary with new words."""
 
     tokenizer: Tokenizer
-    pieces: dict[int, list[int]]  # id of each new word: the ids of the pieces it had before
+    subwords: dict[int, list[int]]  # id of each new word: the ids of the subwords it had before
     slots: int  # how many of these ids were [unused] entries
-    skipped: dict[str, str]  # words that were not taken: why
+    skipped: dict[str, str]  # words that were not added: why
 
 
 def extend_folder(folder: Path | str, words: Path | str, out: Path | str) -> Extended:
@@ -48,11 +48,11 @@ def _extended(folder: Path, words: Path, out: Path) -> Extended:
     if not (folder / CONFIG).exists():
         found.tokenizer.save(out)
         return found
-    model = with_rows(load_model(folder), found.pieces)
+    model = with_rows(load_model(folder), found.subwords)
     _, settings = read_config(folder)
     facts = {"title": "Encoder with an extended vocabulary", "made": "whose vocabulary bertworks extended"}
     save_folder(
-        out, model, found.tokenizer, facts | {"new words": len(found.pieces)}, **metadata_of(folder, settings, model)
+        out, model, found.tokenizer, facts | {"new words": len(found.subwords)}, **metadata_of(folder, settings, model)
     )
     if pooling:
         write_pooling(out, pooling, model.encoder.width)
@@ -87,29 +87,29 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], where: str) -> Extended:
     if not added:
         shown = "; ".join(f"{word}: {why}" for word, why in list(skipped.items())[:5]) or "there are none"
         raise InputError(f"{where}: no word to add ({shown})")
-    slots = _place(parts, [*added])
+    slots = _add_words(parts, [*added])
     new = Tokenizer(json.dumps(parts, ensure_ascii=False), where)
-    pieces = {parts["model"]["vocab"][word]: ids for word, ids in added.items()}
-    return Extended(new, pieces, slots, skipped)
+    subwords = {parts["model"]["vocab"][word]: ids for word, ids in added.items()}
+    return Extended(new, subwords, slots, skipped)
 
 
 def _obstacle(tokenizer: Tokenizer, word: str, model: Mapping[str, Any]) -> str:
     """Why a word cannot be added; empty if it can."""
     split = tokenizer.split(word)
     if split != [word]:
-        return f"always split before the vocabulary is asked, into {' '.join(split) or 'nothing'}"
+        return f"always split before the vocabulary is used, into {' '.join(split) or 'nothing'}"
     if word in model["vocab"]:
         return "already in the vocabulary"
     limit = model["max_input_chars_per_word"]
     return f"longer than {limit} characters" if len(word) > limit else ""
 
 
-def _place(parts: dict[str, Any], words: list[str]) -> int:
-    """Write the words into a pipeline; how many took an [unused] entry."""
+def _add_words(parts: dict[str, Any], words: list[str]) -> int:
+    """Add the words to a pipeline's vocabulary; returns how many replaced an [unused] entry."""
     vocab: dict[str, int] = parts["model"]["vocab"]
     special = {token["content"] for token in parts["added_tokens"]}
     size = len(vocab.keys() | special)
-    free = sorted((i, piece) for piece, i in vocab.items() if _UNUSED.fullmatch(piece) and piece not in special)
+    free = sorted((i, entry) for entry, i in vocab.items() if _UNUSED.fullmatch(entry) and entry not in special)
     for word, (number, slot) in zip(words, free, strict=False):
         del vocab[slot]
         vocab[word] = number

@@ -1,4 +1,4 @@
-"""Models made anew from another's weights: fewer or more positions, a longer vocabulary, without heads.
+"""Models made from another one's weights: fewer or more positions, a longer vocabulary, no heads.
 
 Shapes: P positions, V vocabulary, E width of the embedding tables.
 """
@@ -41,9 +41,9 @@ def without_heads(model: Model) -> Model:
 
 
 def with_positions(model: Model, length: int) -> Model:
-    """The same for inputs of up to `length` tokens: the table cut, or gone through again from its first position.
+    """The model for inputs of up to `length` tokens: its position table cut, or repeated from its first position.
 
-    Tiled positions are a start for training on longer texts: at first a token cannot be told from one P before it.
+    Repeated positions are a start for training on longer texts: at first a token cannot be told from one P before it.
     Raises InputError if the model has no learned position table.
     """
     config, offset = model.config, model.config.position_offset
@@ -57,17 +57,17 @@ def with_positions(model: Model, length: int) -> Model:
     return rebuilt(model, replace(config, max_position_embeddings=length + offset), changed)
 
 
-def with_rows(model: Model, pieces: Mapping[int, Sequence[int]]) -> Model:
-    """The same with a changed or longer vocabulary: row i becomes the mean of the old rows `pieces[i]`.
+def with_rows(model: Model, subwords: Mapping[int, Sequence[int]]) -> Model:
+    """The model with a changed or longer vocabulary: row i becomes the mean of the old rows `subwords[i]`.
 
-    So do the entries of the masked-LM head's bias, and the rows of a decoder of its own. New ids follow the old ones.
+    So does entry i of the masked-LM head's bias, and row i of an untied decoder. New ids follow the old ones.
     """
-    size = max(model.config.vocab_size, *(number + 1 for number in pieces))
+    size = max(model.config.vocab_size, *(number + 1 for number in subwords))
     changed = {}
     for name, table in model.state_dict().items():
         if _WORDS.fullmatch(name):
             new = torch.cat([table, table.new_zeros(size - len(table), *table.shape[1:])])  # (V, E) or (V,)
-            for number, old in pieces.items():
+            for number, old in subwords.items():
                 new[number] = table[list(old)].mean(0)
             changed[name] = new
     return rebuilt(model, replace(model.config, vocab_size=size), changed)

@@ -1,6 +1,6 @@
 """What can be converted: a Hugging Face folder, one with a pytorch_model.bin, an original TensorFlow checkpoint.
 
-Each becomes a `Source`: settings and tensors under Hugging Face's full names, and how the source calls them.
+Each becomes a `Source`: settings and tensors under Hugging Face's full names, and their names in the source.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 class Source:
     """A model as it was found."""
 
-    what: str  # for the reader of a report
+    what: str  # the kind of source, for the report
     folder: Path
     config: ModelConfig
     family: Family
@@ -47,7 +47,7 @@ def read_source(
 ) -> Source:
     """The model that `path` means: a model, run or sentence-transformers folder, or a TensorFlow checkpoint.
 
-    do_lower_case: of a vocab.txt that does not say it. hidden_act: see `tf.read_original`. allow_pickle: read a
+    do_lower_case: of a vocab.txt that does not say it. hidden_act: see `read_original`. allow_pickle: read a
     pytorch_model.bin or its shards, by torch's restricted loader. Raises InputError if it is none of these, or damaged.
     """
     folder, pooling = read_pooling(find_model(path))
@@ -90,7 +90,7 @@ def _original(path: Path | str, do_lower_case: bool | None, hidden_act: str | No
 
 
 def _weights(folder: Path, allow_pickle: bool) -> tuple[str, Mapping[str, Tensor]]:
-    """What kind of folder it is, and its tensors by their own names."""
+    """The kind of folder, and its tensors by their own names."""
     found = next((name for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (folder / name).exists()), None)
     if found not in (PICKLE, PICKLE_INDEX):
         return f"folder with {found}", read_weights(folder)
@@ -112,7 +112,7 @@ def read_pickle(file: Path) -> dict[str, Tensor]:
         found = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
-    except Exception as error:  # a damaged one ends in whatever the loader trips over: IndexError, struct.error, ...
+    except Exception as error:  # a damaged file makes the loader raise anything: IndexError, struct.error, ...
         why = clip(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
         raise InputError(f"{file}: not tensors alone, or damaged; nothing in it was executed ({why})") from None
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):

@@ -1,7 +1,7 @@
 """Checkpoints of google-research/bert and google-research/albert under Hugging Face's names.
 
-One table of scopes a family leads from their names to the ones that `hf` knows; from there on a checkpoint is read like
-any folder. Kernels are [in, out] there and are turned here. `gelu` of both programs is the tanh form, `gelu_new` here:
+One table of scopes a family turns their names into Hugging Face's; from there on a checkpoint is read like any folder.
+Their kernels are [in, out] and are transposed here. `gelu` of both programs is the tanh form, `gelu_new` here:
 that of BERT since February 2019; the checkpoints it published before were trained with the exact form.
 """
 
@@ -83,17 +83,17 @@ _IGNORED = {
 
 @dataclass(frozen=True)
 class OriginalCheckpoint:
-    """A checkpoint in Hugging Face's words."""
+    """A checkpoint under Hugging Face's names."""
 
     prefix: Path
     settings: dict[str, Any]  # as a config.json has them
-    tensors: dict[str, Tensor]  # by Hugging Face's names, kernels turned, of the type they are stored in
+    tensors: dict[str, Tensor]  # by Hugging Face's names, kernels transposed, of the type they are stored in
     names: dict[str, str]  # Hugging Face's name: the original's
     ignored: dict[str, str]  # the original's name: why it is no part of a model
 
 
 def read_original(path: Path | str, hidden_act: str | None = None) -> OriginalCheckpoint:
-    """The checkpoint that `path` means (`tf_files.find_prefix`) with the config file beside it.
+    """The checkpoint that `path` means (`tensorflow_files.find_prefix`) with the config file beside it.
 
     hidden_act: in place of what the config file says, for checkpoints older than the tanh form. Raises InputError if
     anything is missing or damaged, or a tensor has a name that neither program gives.
@@ -117,7 +117,7 @@ def read_original(path: Path | str, hidden_act: str | None = None) -> OriginalCh
         )
     known = {theirs: name for name in sorted(names) if (theirs := names[name]) is not None}
     if len(known) < len(names):
-        raise InputError(f"{prefix}: two variables stand for one tensor, with and without module/ before their names")
+        raise InputError(f"{prefix}: two variables for one tensor, with and without module/ before their names")
     return OriginalCheckpoint(prefix, settings, _tensors(bundle, known), known, ignored)
 
 
@@ -151,7 +151,7 @@ def hf_name(name: str, family: str) -> str | None:
 
 
 def _tensors(bundle: Bundle, names: Mapping[str, str]) -> dict[str, Tensor]:
-    """The named variables, kernels turned to [out, in]."""
+    """The named variables, kernels transposed to [out, in]."""
     out = {}
     for theirs, name in names.items():
         array = bundle.read(name)

@@ -1,12 +1,12 @@
 """TensorFlow's checkpoint files (format V2), read without TensorFlow: an index and shards of raw tensors.
 
-    bert_model.ckpt.index                   names, types, shapes, places, checksums
+    bert_model.ckpt.index                   names, types, shapes, offsets, checksums
     bert_model.ckpt.data-00000-of-00001     little-endian values, one tensor after another
 
 The index is a sorted table as LevelDB writes it (blocks, each with a checksum), its values are protocol buffers:
 BundleHeaderProto under the empty name, a BundleEntryProto under each other one (tensor_bundle.proto). Nothing is
-believed: every length and offset is held against the size of its file before it is used, every block and every tensor
-against its checksum. So a damaged file costs no more memory than its size, and ends in one InputError that names it.
+trusted: every length and offset is compared with the size of its file before it is used, every block and every tensor
+with its checksum. So a damaged file costs no more memory than its size, and raises one InputError that names it.
 """
 
 import itertools
@@ -38,7 +38,7 @@ class _Damaged(Exception):
 
 @dataclass(frozen=True)
 class Variable:
-    """Where a tensor lies, as the index says."""
+    """An entry of the index: where a tensor is stored, and its type, shape and checksum."""
 
     dtype: int  # number in types.proto: 1 float32, 9 int64, 14 bfloat16, 19 float16
     shape: tuple[int, ...]
@@ -50,9 +50,9 @@ class Variable:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A checkpoint whose index has been read and held against the sizes of its shards."""
+    """A checkpoint whose index has been read and compared with the sizes of its shards."""
 
-    prefix: Path  # what stands before .index
+    prefix: Path  # the path without .index
     shards: tuple[Path, ...]
     variables: Mapping[str, Variable]
 
@@ -119,18 +119,18 @@ def open_bundle(prefix: Path) -> Bundle:
     for shard in shards:
         if not shard.exists():
             raise InputError(f"{shard}: no such file; {index.name} says that there are {count} of them")
-    _check_places(index, shards, variables)
+    _check_offsets(index, shards, variables)
     return Bundle(prefix, shards, variables)
 
 
-def _check_places(index: Path, shards: tuple[Path, ...], variables: Mapping[str, Variable]) -> None:
+def _check_offsets(index: Path, shards: tuple[Path, ...], variables: Mapping[str, Variable]) -> None:
     """Raises InputError for a tensor outside its shard, two that claim the same bytes, or bytes behind the last."""
     ends = [0] * len(shards)
     sizes = [shard.stat().st_size for shard in shards]
-    by_place = sorted(variables.items(), key=lambda item: (item[1].shard, item[1].offset, item[1].size))
-    for name, v in by_place:
+    by_offset = sorted(variables.items(), key=lambda item: (item[1].shard, item[1].offset, item[1].size))
+    for name, v in by_offset:
         if v.shard >= len(shards):
-            raise InputError(f"{index}: {name} lies in shard {v.shard}; there are {len(shards)}")
+            raise InputError(f"{index}: {name} is in shard {v.shard}; there are {len(shards)}")
         if v.offset + v.size > sizes[v.shard]:
             raise InputError(
                 f"{shards[v.shard]}: {sizes[v.shard]:,} bytes, but {name} ends at {v.offset + v.size:,}; copy it again"
@@ -159,9 +159,9 @@ def _entries(data: bytes) -> dict[bytes, bytes]:
     _block(body, meta)
     rows: dict[bytes, bytes] = {}
     last, count = -1, 0
-    for _, place in _pairs(_block(body, top)):
-        handle, end = _handle(place, 0)
-        if end != len(place) or handle[0] <= last:
+    for _, value in _pairs(_block(body, top)):
+        handle, end = _handle(value, 0)
+        if end != len(value) or handle[0] <= last:
             raise _Damaged("its blocks do not follow one another")
         last = handle[0]
         pairs = list(itertools.islice(_pairs(_block(body, handle)), NAMES + 1))
@@ -192,7 +192,7 @@ def _pairs(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
-        raise _Damaged("a block ends before its own table of places")
+        raise _Damaged("a block ends before its own table of offsets")
     at, key = 0, b""
     while at < end:
         shared, at = _varint(block, at)

@@ -9,8 +9,7 @@ import time
 import psutil
 import pytest
 
-from bertworks import files
-from bertworks.cli import main
+from bertworks import cli, files
 from bertworks.files import (
     InputError,
     atomic_write,
@@ -113,9 +112,9 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch, ca
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    monkeypatch.setitem(main.__globals__["VERBS"], "plot", lambda _: write_json(tmp_path / "a.json", {}))
+    monkeypatch.setattr(cli, "function_of", lambda _: lambda _: write_json(tmp_path / "a.json", {}))
     with pytest.raises(SystemExit):
-        main(["plot"])
+        cli.main(["plot"])
     assert capsys.readouterr().err == f"bertworks: {tmp_path / 'a.json'}: No space left on device\n"
     assert not [*tmp_path.iterdir()]
 
@@ -130,9 +129,9 @@ def test_a_full_pipe_or_disk_behind_the_output_is_told(monkeypatch, capsys):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setitem(main.__globals__["VERBS"], "plot", full)
+    monkeypatch.setattr(cli, "function_of", lambda _: full)
     with pytest.raises(SystemExit):
-        main(["plot"])
+        cli.main(["plot"])
     assert capsys.readouterr().err == "bertworks: standard output: No space left on device\n"
 
 

@@ -517,7 +517,7 @@ def test_a_padded_table_is_said(tmp_path):
 def test_a_place_that_is_taken_is_left_alone(saved, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match="there already, and not empty"):
+    with pytest.raises(InputError, match="exists and is not empty"):
         convert(saved, tmp_path / "out")
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["thesis.txt"]
     (tmp_path / "out" / "thesis.txt").unlink()
@@ -526,7 +526,7 @@ def test_a_place_that_is_taken_is_left_alone(saved, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_of_two_processes_that_make_one_folder_the_first_wins(tmp_path):
-    with pytest.raises(InputError, match="there already, and not empty"), new_folder(tmp_path / "out") as mine:
+    with pytest.raises(InputError, match="exists and is not empty"), new_folder(tmp_path / "out") as mine:
         mine.mkdir(parents=True)
         (mine / "config.json").write_text("mine")
         if (child := os.fork()) == 0:

@@ -120,7 +120,7 @@ def test_the_command_tells_what_it_did_and_skipped(saved, tmp_path, capsys):
     assert "skipped aspirin: given twice" in printed
     assert "skipped beta-blocker: always split before the vocabulary is used, into beta - blocker" in printed
     assert "skipped ##ase: always split" in printed and "longer than 200 characters" in printed
-    assert "4 words added, 2 of them in place of [unused] entries, 2 behind them" in printed
+    assert "4 words added, 2 in place of [unused] entries, 2 appended" in printed
 
 
 def test_a_tokenizer_alone(tmp_path):

@@ -62,7 +62,8 @@ def test_the_pictures_of_probes_cut_nothing(tmp_path, monkeypatch, word):
     layers = ["static", "emb.", *"123456"]
     pictures.lines(layers, {f"{word!r} in the two sentences": [0.5] * 8}, {"random": [0.2] * 8}, "cosine", tmp_path)
     title = f"{word!r} at layer 4, random words 0.39"
-    pictures.heat_map(np.eye(3), ["1: a", "2: b", "3: c"], list("123"), title, tmp_path)
+    found = pictures.HeatMap(np.eye(3), ["1: a", "2: b", "3: c"], list("123"), title, (0.0, 1.0))
+    pictures.draw_heat_map(found, tmp_path)
     for figure in figures:
         with fonts.plain_texts(figure):
             figure.draw_without_rendering()

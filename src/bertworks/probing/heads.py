@@ -27,7 +27,7 @@ from ..reporting.log import duration
 from ..tasks.base import Judged, Task
 from ..training.machine import facts
 from .model import check_attention
-from .pictures import heat_map
+from .pictures import HeatMap, draw_heat_map
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,5 @@ def plot(results: dict[str, Any], out: Path) -> list[Path]:
     change = _points(results)
     rows, columns = (tuple(f"{i + 1}" for i in range(size)) for size in change.shape)
     title = f"{results['task']}: {results['metric']} without each head, points from {100 * results['whole']:.1f}"
-    return heat_map(
-        change, [f"layer {row}" for row in rows], columns, title, out, diverging=True, form="{:+.1f}", xlabel="head"
-    )
+    layers = [f"layer {row}" for row in rows]
+    return draw_heat_map(HeatMap(change, layers, columns, title, form="{:+.1f}", xlabel="head"), out)

@@ -23,7 +23,7 @@ from ..model.pair import Pair
 from ..reporting.tables import ResultTable
 from ..training.machine import facts
 from .model import Floats, ProbedModel, cosine
-from .pictures import heat_map, lines
+from .pictures import HeatMap, draw_heat_map, lines
 from .words import Span
 
 MOST = 200  # sentences of the baseline: their vectors of all layers are in memory
@@ -191,5 +191,6 @@ def plot(results: dict[str, Any], out: Path) -> list[Path]:
     numbers = [f"{i + 1}: {text}" for i, text in enumerate(shown)]
     values = np.array(results["similarity"][layer + 1])
     short = [str(i + 1) for i in range(len(numbers))]
-    title = f"{results['word']!r} at layer {layer}, random words {results['baseline'][layer + 1]:.2f}"
-    return heat_map(values, numbers, short, title, out, low=results["baseline"][layer + 1], high=1.0)
+    baseline = results["baseline"][layer + 1]
+    title = f"{results['word']!r} at layer {layer}, random words {baseline:.2f}"
+    return draw_heat_map(HeatMap(values, numbers, short, title, (baseline, 1.0)), out)

@@ -478,9 +478,9 @@ def test_check_warns_of_misfits(tmp_path: Path) -> None:
         path = write_vocab(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, *pieces.split()])
         return " ".join(check(Tokenizer.load(path, lowercase), [text]).warnings)
 
-    assert "decomposed to jamo, but 2 pieces" in warnings("한 국 A", True, "한")
-    assert "stays in syllables, but 2 pieces" in warnings("\u1112 ##\u1161", False, "한")
-    assert "3 pieces have capitals" in warnings("A B C d", True, "a")
+    assert "decomposed to jamo, but 2 subwords" in warnings("한 국 A", True, "한")
+    assert "stays in syllables, but 2 subwords" in warnings("\u1112 ##\u1161", False, "한")
+    assert "3 subwords have capitals" in warnings("A B C d", True, "a")
     assert "this is an uncased vocabulary" in warnings("a b c", False, "A")
     assert "decomposed Hangul (NFD" in warnings("한 국", False, NFD_KOREAN)
     assert not warnings("한 국 a", True, "한 국 A")
@@ -559,8 +559,8 @@ REPLACE = ("normalizer", "normalizers", 0, "pattern")
         (("model", "type"), {"a": 1}, "its model is"),
         (("model", "vocab"), {"[PAD]": -1}, "cannot read"),
         (("model", "vocab"), {"[PAD]": 2**70}, "has the id 11805"),
-        (("model", "vocab", "e"), 77777, "the piece 'e' has the id 77777; expected at most"),
-        (("model", "vocab", "e"), 2**32 - 1, "the piece 'e' has the id 4294967295"),
+        (("model", "vocab", "e"), 77777, "the token 'e' has the id 77777; expected at most"),
+        (("model", "vocab", "e"), 2**32 - 1, "the token 'e' has the id 4294967295"),
         (("model", "vocab", "e"), 7, "do not have the ids 0 to"),
         (("model", "max_input_chars_per_word"), "many", "cannot read"),
         (("normalizer",), {"type": "Nonsense"}, "cannot read"),
@@ -620,7 +620,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert Tokenizer.load(tmp_path / "vocab").lowercase is False
     main(["tokenizer", "check", str(tmp_path / "vocab/vocab.txt"), str(text), "--uncased"])
     printed = capsys.readouterr().out
-    assert "pieces have capitals" in " ".join(printed.split())
+    assert "subwords have capitals" in " ".join(printed.split())
     assert printed.splitlines()[-1].startswith("verdict: does not fit: ")
     with pytest.raises(SystemExit) as stop:
         main(["tokenizer", "check", str(tmp_path / "none"), str(text)])

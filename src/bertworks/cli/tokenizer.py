@@ -80,7 +80,7 @@ def check(argv: list[str]) -> None:
     for name in ("words", "subwords per word", "[UNK]"):
         table.add_column(escape(name), justify="right")
     for row in [*report.scripts, report.total]:
-        shares = (f"{row.pieces / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
+        shares = (f"{row.subwords / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
         table.add_row(row.script, f"{row.words:,}", *shares)
     show(table, *(f"[bold yellow]warning:[/] {escape(warning)}" for warning in report.warnings), sep="\n")
     print(f"verdict: {report.verdict}")

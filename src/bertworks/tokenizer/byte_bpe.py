@@ -21,20 +21,20 @@ Merges = list[tuple[str, str]]
 
 
 def read_files(folder: Path) -> tuple[dict[str, int], Merges]:
-    """vocab.json and merges.txt of a folder. Raises InputError that names file, and line or piece."""
+    """vocab.json and merges.txt of a folder. Raises InputError that names file, and line or token."""
     path = folder / "vocab.json"
     vocab = read_json(path)
     if not isinstance(vocab, dict) or not vocab or not all(type(number) is int for number in vocab.values()):
-        raise InputError(f"{path}: expected a JSON object of pieces and their ids")
+        raise InputError(f"{path}: expected a JSON object of tokens and their ids")
     ordered(vocab, str(path))
-    strange = next((piece for piece in vocab if not BYTES.issuperset(piece) and not _is_special(piece)), None)
+    strange = next((token for token in vocab if not BYTES.issuperset(token) and not _is_special(token)), None)
     if strange is not None:
-        raise InputError(f"{path}: the piece {strange!r} is not written in bytes; is it another kind of vocabulary?")
+        raise InputError(f"{path}: the token {strange!r} is not written in bytes; is it another kind of vocabulary?")
     return vocab, _read_merges(folder / "merges.txt", vocab)
 
 
-def _is_special(piece: str) -> bool:
-    return piece[:1] == "<" and piece[-1:] == ">"
+def _is_special(token: str) -> bool:
+    return token[:1] == "<" and token[-1:] == ">"
 
 
 def _read_merges(path: Path, vocab: dict[str, int]) -> Merges:
@@ -45,13 +45,13 @@ def _read_merges(path: Path, vocab: dict[str, int]) -> Merges:
             continue
         first, _, second = line.partition(" ")
         if not first or not second or " " in second:
-            raise InputError(f"{path}: line {number} is {line!r}; expected two pieces with a space between them")
-        unknown = next((piece for piece in (first, second, first + second) if piece not in vocab), None)
+            raise InputError(f"{path}: line {number} is {line!r}; expected two tokens with a space between them")
+        unknown = next((token for token in (first, second, first + second) if token not in vocab), None)
         if unknown is not None:
-            raise InputError(f"{path}: line {number} needs the piece {unknown!r}, which vocab.json lacks")
+            raise InputError(f"{path}: line {number} needs the token {unknown!r}, which vocab.json lacks")
         merges.append((first, second))
     if not merges:
-        raise InputError(f"{path}: no merge in it; expected two pieces a line")
+        raise InputError(f"{path}: no merge in it; expected two tokens a line")
     return merges
 
 
@@ -71,7 +71,7 @@ def pipeline_of(
         trim_offsets=True,
         add_prefix_space=add_prefix_space,
     )
-    # As in fairseq's fill_mask the mask takes the space before it, since a word's first piece would have it.
+    # As in fairseq's fill_mask the mask takes the space before it, since a word's first token would have it.
     tokens = [AddedToken(text, lstrip=role == "mask", normalized=False, special=True) for role, text in roles.items()]
     library.add_special_tokens(tokens)
     return library.to_str()
@@ -86,7 +86,7 @@ def _lower() -> normalizers.Normalizer:
 def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
     """The tokenizer.json of a vocabulary trained on `texts`. Raises InputError if there is no text.
 
-    The library counts words, and breaks ties between pairs by the ids of their pieces: the same text gives the same
+    The library counts words, and breaks ties between pairs by the ids of their tokens: the same text gives the same
     vocabulary. All 256 bytes are in it. As in RoBERTa's, the mask comes last.
     """
     lines = sample_lines(texts, config.max_chars)

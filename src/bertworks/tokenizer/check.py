@@ -24,12 +24,12 @@ _KANA = ("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA")
 class ScriptCount:
     """Words of one script. A word is what WordPiece looks up: whitespace, punctuation and Han characters end it.
 
-    With other vocabularies whitespace alone ends it: their pieces may hold both a word and the comma behind it.
+    With other vocabularies whitespace alone ends it: their subwords may hold both a word and the comma after it.
     """
 
     script: str
     words: int = 0
-    pieces: int = 0
+    subwords: int = 0
     unknown: int = 0  # words that became [UNK], or with other vocabularies have a part that did
 
 
@@ -45,7 +45,7 @@ class CheckReport:
 
     @property
     def total(self) -> ScriptCount:
-        sums = (sum(getattr(row, name) for row in self.scripts) for name in ("words", "pieces", "unknown"))
+        sums = (sum(getattr(row, name) for row in self.scripts) for name in ("words", "subwords", "unknown"))
         return ScriptCount("all", *sums)
 
     @property
@@ -55,7 +55,7 @@ class CheckReport:
         if not total.words:
             return "no verdict: there is no text to check"
         figures = (
-            f"{total.pieces / total.words:.2f} subwords per word, {total.unknown / total.words:.2%} of words [UNK]"
+            f"{total.subwords / total.words:.2f} subwords per word, {total.unknown / total.words:.2%} of words [UNK]"
         )
         more = f" and {len(self.missing) - 10:,} more" if len(self.missing) > 10 else ""
         lacking = f"; missing characters: {' '.join(self.missing[:10])}{more}" if self.missing else ""
@@ -64,7 +64,7 @@ class CheckReport:
 
 def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS) -> CheckReport:
     """Tokenize the first `max_chars` characters of `texts` and judge the vocabulary against them and its normaliser."""
-    chunks: collections.Counter[str] = collections.Counter()  # pieces never cross whitespace, so each is looked at once
+    chunks: collections.Counter[str] = collections.Counter()  # subwords never cross white space: one look each
     chars = 0
     for line in itertools.chain.from_iterable(text.split("\n") for text in texts):
         chunks.update(line.split())
@@ -73,10 +73,10 @@ def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS
             break
     rows: dict[str, ScriptCount] = {}
     for chunk, count, encoding in _encoded(tokenizer, chunks):
-        for start, pieces, unknown in _words(tokenizer, encoding):
+        for start, subwords, unknown in _words(tokenizer, encoding):
             row = rows.setdefault(name := script(chunk[start:]), ScriptCount(name))
             row.words += count
-            row.pieces += count * pieces
+            row.subwords += count * subwords
             row.unknown += count * unknown
     scripts = sorted(rows.values(), key=lambda row: -row.words)
     misfits = _misfits(tokenizer)
@@ -114,7 +114,7 @@ def _encoded(tokenizer: Tokenizer, chunks: dict[str, int]) -> Iterator[tuple[str
 
 
 def _words(tokenizer: Tokenizer, encoding: Encoding) -> Iterator[tuple[int, int, bool]]:
-    """(start in the chunk, number of pieces, whether unknown) of each word."""
+    """(start in the chunk, number of subwords, whether unknown) of each word."""
     inner = range(1, len(encoding.ids) - 1)  # without [CLS] and [SEP]
     if tokenizer.kind != "wordpiece":
         if inner:
@@ -129,8 +129,8 @@ def _reasons(total: ScriptCount, misfits: list[str], letters: int) -> Iterator[s
     """Why a vocabulary does not fit. letters: characters of the text without white space."""
     if total.unknown > MAX_UNKNOWN * total.words:
         yield f"more than {MAX_UNKNOWN:.0%} of the words are [UNK]"
-    if total.pieces > MAX_SUBWORDS * total.words and letters < MIN_LETTERS * total.pieces:
-        yield f"words are spelled in subwords of {letters / total.pieces:.1f} characters"
+    if total.subwords > MAX_SUBWORDS * total.words and letters < MIN_LETTERS * total.subwords:
+        yield f"words are spelled in subwords of {letters / total.subwords:.1f} characters"
     if misfits:
         yield "vocabulary and normaliser contradict each other, see the warnings"
 
@@ -146,38 +146,40 @@ def _missing(tokenizer: Tokenizer, chunks: dict[str, int]) -> list[str]:
 
 
 def _misfits(tokenizer: Tokenizer) -> list[str]:
-    """Warnings about pieces that the tokenizer's own normaliser keeps it from ever producing."""
-    pieces = [tokenizer.readable(i) for i, p in enumerate(tokenizer.vocab) if not re.fullmatch(r"\[.+\]|<.+>", p)]
-    pieces = [piece for piece in pieces if "\ufffd" not in piece]  # parts of characters
-    dead = [piece for piece in pieces if tokenizer.normalize(piece).strip() != piece]
+    """Warnings about subwords that the tokenizer's own normaliser keeps it from ever producing."""
+    subwords = [tokenizer.readable(i) for i, p in enumerate(tokenizer.vocab) if not re.fullmatch(r"\[.+\]|<.+>", p)]
+    subwords = [subword for subword in subwords if "\ufffd" not in subword]  # parts of characters
+    dead = [subword for subword in subwords if tokenizer.normalize(subword).strip() != subword]
     out, decomposes = [], bool(JAMO.search(tokenizer.normalize("한")))
-    syllables, jamo = (sum(bool(kind.search(piece)) for piece in pieces) for kind in (SYLLABLE, JAMO))
+    syllables, jamo = (sum(bool(kind.search(subword)) for subword in subwords) for kind in (SYLLABLE, JAMO))
     if decomposes and syllables > jamo:
         out.append(
-            f"Hangul is decomposed to jamo, but {syllables:,} pieces have whole syllables and can never match: Korean "
-            "becomes [UNK]. Load it as cased (lowercase=False), or train a vocabulary with `bertworks tokenizer train`."
+            f"Hangul is decomposed to jamo, but {syllables:,} subwords have whole syllables and can never match: "
+            "Korean becomes [UNK]. Load it as cased (lowercase=False), or train a vocabulary with "
+            "`bertworks tokenizer train`."
         )
     if not decomposes and jamo > syllables:
         out.append(
-            f"Hangul stays in syllables, but {jamo:,} pieces are made of jamo and {syllables:,} of syllables: Korean "
-            "becomes [UNK]. Load it as uncased (lowercase=True), which decomposes Hangul as the original code does."
+            f"Hangul stays in syllables, but {jamo:,} subwords are made of jamo and {syllables:,} of syllables: "
+            "Korean becomes [UNK]. Load it as uncased (lowercase=True), which decomposes Hangul as the original "
+            "code does."
         )
-    capitals = [piece for piece in dead if piece != piece.lower()]
-    if tokenizer.lowercase and len(capitals) > len(pieces) // 100:
+    capitals = [subword for subword in dead if subword != subword.lower()]
+    if tokenizer.lowercase and len(capitals) > len(subwords) // 100:
         out.append(
-            f"text is lower-cased, but {len(capitals):,} pieces have capitals and can never match "
+            f"text is lower-cased, but {len(capitals):,} subwords have capitals and can never match "
             f"({', '.join(capitals[:5])}): this is a cased vocabulary, load it with lowercase=False."
         )
-    others = [piece for piece in dead if piece == piece.lower() and not SYLLABLE.search(piece)]
-    if len(others) > len(pieces) // 100:
+    others = [subword for subword in dead if subword == subword.lower() and not SYLLABLE.search(subword)]
+    if len(others) > len(subwords) // 100:
         out.append(
-            f"{len(others):,} more pieces can never match, the normaliser changes them ({', '.join(others[:5])})."
+            f"{len(others):,} more subwords can never match, the normaliser changes them ({', '.join(others[:5])})."
         )
     return out
 
 
 def _text_warnings(tokenizer: Tokenizer, chunks: dict[str, int], scripts: list[ScriptCount]) -> list[str]:
-    """Warnings about what this text meets in this vocabulary."""
+    """Warnings about this text with this vocabulary."""
     if not scripts:
         return ["there is no text to check."]
     out = []
@@ -187,8 +189,10 @@ def _text_warnings(tokenizer: Tokenizer, chunks: dict[str, int], scripts: list[S
             out.append(f"{row.unknown / row.words:.0%} of the {row.script} words are [UNK]: the vocabulary lacks them.")
     cased = sum(count for chunk, count in chunks.items() if chunk != chunk.lower())
     special = {*tokenizer.roles.values()}
-    pieces = map(tokenizer.readable, range(tokenizer.vocab_size))
-    no_capitals = all(piece == piece.lower() for piece in pieces if piece[:1] != "[" and piece not in special)
+    subwords = map(tokenizer.readable, range(tokenizer.vocab_size))
+    no_capitals = all(
+        subword == subword.lower() for subword in subwords if subword[:1] != "[" and subword not in special
+    )
     if cased and no_capitals and not tokenizer.lowercase:
         out.append(
             f"{cased:,} words of the text have capitals, the vocabulary has none and text is not lower-cased: "

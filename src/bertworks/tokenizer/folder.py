@@ -39,9 +39,9 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path]:
         return unigram.pipeline_of_model(read_model(path), str(path), lowercase, keep_accents), path
     if lowercase is None:
         raise InputError(f"{path}: a vocab.txt does not say whether it is uncased; say lowercase=True or False")
-    pieces = read_vocab(path)
-    compose = lowercase and evidently_syllables(pieces)
-    return pipeline_of(pieces, BertRules(lowercase, compose, settings.get("strip_accents"))), path
+    tokens = read_vocab(path)
+    compose = lowercase and evidently_syllables(tokens)
+    return pipeline_of(tokens, BertRules(lowercase, compose, settings.get("strip_accents"))), path
 
 
 def _file_in(folder: Path) -> Path:
@@ -81,10 +81,10 @@ def write_files(
     kind = parts["model"]["type"]
     write_text(folder / "tokenizer.json", pipeline + "\n")
     if kind == "WordPiece":
-        write_text(folder / "vocab.txt", "".join(piece + "\n" for piece in vocab))
+        write_text(folder / "vocab.txt", "".join(token + "\n" for token in vocab))
     elif kind == "BPE":
         merges = "".join(f"{first} {second}\n" for first, second in byte_bpe.merges_of(parts))
-        write_json(folder / "vocab.json", {piece: i for i, piece in enumerate(vocab)})
+        write_json(folder / "vocab.json", {token: i for i, token in enumerate(vocab)})
         write_text(folder / "merges.txt", "#version: 0.2\n" + merges)
     write_json(folder / "tokenizer_config.json", _settings(parts, vocab, roles, layout, model_max_length))
 

@@ -27,7 +27,7 @@ def normalize(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
     """
     if len(text) <= MAX_MARKS or text.isascii():
         return unicodedata.normalize(form, text)
-    cuts = [place for run in _LONG_RUN.finditer(text) for place in _cuts(text, *run.span())]
+    cuts = [offset for run in _LONG_RUN.finditer(text) for offset in _cuts(text, *run.span())]
     edges = itertools.pairwise([0, *cuts, len(text)])
     return "".join(unicodedata.normalize(form, text[start:end]) for start, end in edges)
 
@@ -35,10 +35,10 @@ def normalize(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
 def _cuts(text: str, start: int, end: int) -> Iterator[int]:
     """Offsets in text[start:end] before which a block of MAX_MARKS combining marks is full."""
     marks = 0
-    for place in range(start, end):
-        marks = marks + 1 if unicodedata.combining(text[place]) else 0
+    for offset in range(start, end):
+        marks = marks + 1 if unicodedata.combining(text[offset]) else 0
         if marks > MAX_MARKS:
-            yield place
+            yield offset
             marks = 1
 
 
@@ -71,24 +71,24 @@ def compose(text: str) -> Composed:
     parts: list[str] = []
     begin: list[int] = []
     end: list[int] = []
-    place = 0
+    offset = 0
     for segment in _segments(text):
         part = normalize("NFC", segment)
-        surplus = len(segment) - len(part)  # the first character takes it in; the marks behind it keep their places
-        begin += [place, *(place + max(0, surplus + i) for i in range(1, len(part)))]
-        end += [place + max(1, surplus + i) for i in range(1, len(part) + 1)]
+        surplus = len(segment) - len(part)  # the first character takes it in; the marks after it keep their places
+        begin += [offset, *(offset + max(0, surplus + i) for i in range(1, len(part)))]
+        end += [offset + max(1, surplus + i) for i in range(1, len(part) + 1)]
         parts.append(part)
-        place += len(segment)
-    return Composed("".join(parts), np.array([*begin, place]), np.array([*end, place]))
+        offset += len(segment)
+    return Composed("".join(parts), np.array([*begin, offset]), np.array([*end, offset]))
 
 
 def _segments(text: str) -> Iterator[str]:
     """The text cut before every character that neither joins nor moves across what is before it."""
     start = 0
-    for place, character in enumerate(text):
-        if place and (character.isascii() or not (_moves(character) or _joins(text[start:place], character))):
-            yield text[start:place]
-            start = place
+    for offset, character in enumerate(text):
+        if offset and (character.isascii() or not (_moves(character) or _joins(text[start:offset], character))):
+            yield text[start:offset]
+            start = offset
     yield text[start:]
 
 

@@ -22,15 +22,15 @@ ROLES = {  # the texts a special token goes by, BERT's first
     "sep": ("[SEP]", "</s>"),
     "mask": ("[MASK]", "<mask>"),
 }
-SPACE, METASPACE = "\u0120", "\u2581"  # how a piece begins if there is a space before it: byte-level BPE, Unigram
+SPACE, METASPACE = "\u0120", "\u2581"  # how a token begins if there is a space before it: byte-level BPE, Unigram
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How one or two texts stand between special tokens."""
+    """How one or two texts are framed by special tokens."""
 
-    pair_separators: int = 1  # separators between the two: BERT's and ALBERT's one, RoBERTa's two
-    segments: bool = True  # whether the second text has type ids 1
+    pair_separators: int = 1  # separators between the two texts: one for BERT and ALBERT, two for RoBERTa
+    segments: bool = True  # whether the second text has type id 1
 
 
 BERT_LAYOUT = Layout()
@@ -56,19 +56,19 @@ def check_pipeline(pipeline: str, where: str) -> str:
     if parts["model"].get("dropout"):
         raise InputError(f"{where}: its BPE leaves out merges by chance (model.dropout); expected null")
     if kind == "Unigram" and parts["model"]["unk_id"] is None:
-        raise InputError(f"{where}: its model.unk_id is null; expected the id of the unknown piece")
+        raise InputError(f"{where}: its model.unk_id is null; expected the id of the unknown token")
     return read
 
 
 def _check_ids(parts: Mapping[str, Any], where: str) -> None:
-    """Raise InputError if a piece has an id far above the others: the library counts from 0 to it, for minutes."""
+    """Raise InputError if a token has an id far above the others: the library counts from 0 to it, for minutes."""
     vocab, added = parts["model"].get("vocab"), parts.get("added_tokens")
     if not isinstance(vocab, dict):
         return  # Unigram's is a list
     highest = len(vocab) + (len(added) if isinstance(added, list) else 0) - 1
-    for piece, number in vocab.items():
+    for token, number in vocab.items():
         if isinstance(number, int) and number > highest:
-            raise InputError(f"{where}: the piece {piece!r} has the id {number}; expected at most {highest}")
+            raise InputError(f"{where}: the token {token!r} has the id {number}; expected at most {highest}")
 
 
 def library_of(pipeline: str, where: str) -> tokenizers.Tokenizer:
@@ -85,8 +85,8 @@ def library_of(pipeline: str, where: str) -> tokenizers.Tokenizer:
 
 
 @contextlib.contextmanager
-def panics_named(where: str) -> Iterator[None]:
-    """Turns a panic of the library over a text into an InputError: a regular expression of the file cannot be used."""
+def library_panics_named(where: str) -> Iterator[None]:
+    """Turns a panic of the library while it reads a text into an InputError: a regular expression in the file fails."""
     try:
         yield
     except BaseException as error:
@@ -119,7 +119,7 @@ def lowercases(parts: Mapping[str, Any]) -> bool:
 def ordered(ids: dict[str, int], where: str) -> list[str]:
     """Pieces in the order of their ids. Raises InputError if an id is missing or used twice."""
     if sorted(ids.values()) != list(range(len(ids))):
-        raise InputError(f"{where}: the {len(ids)} pieces do not have the ids 0 to {len(ids) - 1}, each once")
+        raise InputError(f"{where}: the {len(ids)} tokens do not have the ids 0 to {len(ids) - 1}, each once")
     return sorted(ids, key=ids.__getitem__)
 
 
@@ -161,12 +161,12 @@ def _layout_of_template(pair: list[dict[str, Any]], where: str) -> Layout:
 def without_controls(parts: Mapping[str, Any]) -> str:
     """The pipeline for plain text, in which nothing written can become a special token.
 
-    WordPiece and BPE never spell one out of a text. A Unigram model would: its special tokens are pieces with the best
+    WordPiece and BPE never spell one out of a text. A Unigram model would: its special tokens are tokens with the best
     score of all. SentencePiece never takes them from a text, so here they get names with a line break, which text
     between white space cannot have.
     """
     special = {token["content"] for token in parts["added_tokens"] if token["special"]}
-    vocab = [[f"\n{piece}" if piece in special else piece, score] for piece, score in parts["model"]["vocab"]]
+    vocab = [[f"\n{token}" if token in special else token, score] for token, score in parts["model"]["vocab"]]
     added = [token for token in parts["added_tokens"] if not token["special"]]
     model = {**parts["model"], "vocab": vocab}
     return json.dumps({**parts, "added_tokens": added, "post_processor": None, "model": model})

@@ -27,7 +27,7 @@ MODELS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    """What a .model says."""
+    """The content of a .model file."""
 
     pieces: list[tuple[str, float]]  # with their scores, in the order of their ids
     types: list[int]  # NORMAL, UNKNOWN, ...
@@ -50,16 +50,16 @@ def read_model(path: Path) -> SentencePieceModel:
     try:
         found = _Proto(read_bytes(path, "a SentencePiece model", MAX_BYTES)).model()
     except _Damage as damage:
-        raise InputError(f"{path}: byte {damage.place}: {damage.args[0]}; not a whole SentencePiece model") from None
+        raise InputError(f"{path}: byte {damage.offset}: {damage.args[0]}; not a whole SentencePiece model") from None
     except _Unsupported as reason:
         raise InputError(f"{path}: {reason}; only Unigram models of SentencePiece's usual kind are supported") from None
     return found
 
 
 class _Damage(Exception):
-    def __init__(self, message: str, place: int):
+    def __init__(self, message: str, offset: int):
         super().__init__(message)
-        self.place = place
+        self.offset = offset
 
 
 class _Unsupported(Exception):
@@ -145,7 +145,7 @@ class _Proto:
             raise _Unsupported(f"piece {unused} ({pieces[unused][0]!r}) is switched off (type UNUSED)")
         wide = next((p for (p, _), kind in zip(pieces, types, strict=True) if kind == NORMAL and "\u2581" in p[1:]), "")
         if wide.strip("\u2581"):
-            raise _Unsupported(f"the piece {wide!r} goes on over a space (split_by_whitespace is false)")
+            raise _Unsupported(f"the piece {wide!r} continues over a space (split_by_whitespace is false)")
 
     def message(self, field: _Field) -> tuple[int, int]:
         """Where the bytes of a field with a length begin and end."""
@@ -155,35 +155,35 @@ class _Proto:
 
     def fields(self, start: int, stop: int) -> Iterator[_Field]:
         """The fields between two bytes."""
-        place = start
-        while place < stop:
-            key, place = self.varint(place, stop)
+        offset = start
+        while offset < stop:
+            key, offset = self.varint(offset, stop)
             number, wire = key >> 3, key & 7
-            value, begin = 0, place
+            value, begin = 0, offset
             if wire == 0:
-                value, place = self.varint(place, stop)
+                value, offset = self.varint(offset, stop)
             elif wire == 2:
-                length, begin = self.varint(place, stop)
-                place = begin + length
+                length, begin = self.varint(offset, stop)
+                offset = begin + length
             elif wire in (1, 5):
-                place += 8 if wire == 1 else 4
+                offset += 8 if wire == 1 else 4
             else:
                 raise _Damage(f"wire type {wire}", begin)
-            if place > stop or not number:
-                raise _Damage(f"field {number} ends at byte {place}, what it is in at byte {stop}", begin)
-            yield _Field(number, wire, value, begin, place)
+            if offset > stop or not number:
+                raise _Damage(f"field {number} ends at byte {offset}, what it is in at byte {stop}", begin)
+            yield _Field(number, wire, value, begin, offset)
 
-    def varint(self, place: int, stop: int) -> tuple[int, int]:
+    def varint(self, offset: int, stop: int) -> tuple[int, int]:
         """A number of seven bits a byte, at most 64 in all, and where it ends."""
         value = 0
         for shift in range(0, 70, 7):
-            if place + shift // 7 >= stop:
+            if offset + shift // 7 >= stop:
                 raise _Damage("the file ends inside a number", stop)
-            byte = self.data[place + shift // 7]
+            byte = self.data[offset + shift // 7]
             value |= (byte & 127) << shift
             if byte < 128:
-                return value, place + shift // 7 + 1
-        raise _Damage("a number of more than ten bytes", place)
+                return value, offset + shift // 7 + 1
+        raise _Damage("a number of more than ten bytes", offset)
 
 
 def _check_settings(settings: dict[str, int]) -> None:
@@ -202,8 +202,9 @@ def _check_settings(settings: dict[str, int]) -> None:
 def check_charsmap(data: bytes, damage: Callable[[str], Exception]) -> None:
     """Raise damage(what) unless every step through the trie stays inside it and ends at a text.
 
-    The map is the length of the trie, the trie (32-bit units; a unit's label is the byte that leads to it, its offset
-    leads on, XORed with the next byte), then texts that end with a zero byte. A unit with a leaf has a text's place.
+    The map is the length of the trie, the trie, and texts that end with a zero byte. The trie has 32-bit units. The
+    label of a unit is the byte that leads to it. Its offset, XORed with the next byte, leads on. A leaf has the offset
+    of a text.
     """
     size = int.from_bytes(data[:4], "little")
     if len(data) < 4 or size % 1024 or not 0 < size <= len(data) - 4:
@@ -214,14 +215,14 @@ def check_charsmap(data: bytes, damage: Callable[[str], Exception]) -> None:
         texts.decode("utf-8")
     except UnicodeDecodeError as error:
         raise damage(f"its texts are not UTF-8 ({error.reason})") from None
-    places = _leaves(units, damage)
+    offsets = _leaves(units, damage)
     inside = np.append(np.frombuffer(texts, np.uint8), 0)
-    if texts[-1:] != b"\0" or (places >= len(texts)).any() or ((inside[places] & 0xC0) == 0x80).any():
+    if texts[-1:] != b"\0" or (offsets >= len(texts)).any() or ((inside[offsets] & 0xC0) == 0x80).any():
         raise damage("a leaf points beside the texts")
 
 
 def _leaves(units: NDArray[Any], damage: Callable[[str], Exception]) -> NDArray[np.int64]:
-    """What the leaves of all units that can be reached say."""
+    """The text offsets in the leaves of all units that can be reached."""
     seen = np.zeros(len(units), bool)
     level, found = np.zeros(1, np.int64), [np.empty(0, np.int64)]
     letters = np.arange(1, 256)

@@ -22,7 +22,6 @@ from ..files import InputError
 from . import byte_bpe, unigram, wordpiece
 from .bert_rules import BertRules
 from .folder import read_pipeline, write_files
-from .known_words import KnownWords, splits_like_bert
 from .pipeline import (
     KINDS,
     METASPACE,
@@ -31,15 +30,15 @@ from .pipeline import (
     check_pipeline,
     layout_of,
     library_of,
+    library_panics_named,
     lowercases,
     ordered,
-    panics_named,
     roles_of,
     steps,
     without_controls,
 )
 from .training import TokenizerConfig
-from .wordpiece import SPECIAL_TOKENS
+from .wordpiece import SPECIAL_TOKENS, KnownWords, splits_like_bert
 
 __all__ = ["SPECIAL_TOKENS", "Encoding", "Tokenizer", "TokenizerConfig"]
 
@@ -50,9 +49,9 @@ _CONTINUES = re.compile("[^\\w\\s\\x00-\\x7f]|[\u1160-\u11ff\ud7b0-\ud7fb]")  # 
 class Encoding(NamedTuple):
     """One input as the encoder takes it. Offsets: (start, end) in the caller's string, (0, 0) for [CLS] and [SEP].
 
-    A piece's offsets take in every character of which it has a part, and the accents of its last letter that the rules
-    strip. So the bytes of one character, where byte-level BPE cuts it into several pieces, have all the same offsets;
-    the space that a piece begins with is left out.
+    A token's offsets include every character of which it has a part, and the accents of its last letter that the rules
+    strip. So where byte-level BPE cuts one character into several tokens, all have the same offsets. The space that a
+    token begins with is left out.
     """
 
     ids: list[int]
@@ -70,7 +69,7 @@ class Tokenizer:
         self._json, self._where = check_pipeline(pipeline, where), where
         parts = json.loads(self._json)
         self.kind = KINDS[parts["model"]["type"]]
-        # Two views of one pipeline: the original splits "[MASK]" in a text like any other text, fill-mask wants its id.
+        # Two views of one pipeline: the original splits "[MASK]" in a text like any text; fill-mask needs its id.
         self._special = library_of(self._json, where)
         plain = without_controls(parts) if self.kind == "unigram" else self._json
         self._plain = library_of(plain, where)
@@ -83,7 +82,7 @@ class Tokenizer:
         self.layout = layout_of(parts, self.kind, where)
         self.lowercase = lowercases(parts)
         self.continuation = self._continuation()
-        # Byte-level BPE keeps the space before a word in the word's first piece; a text's first word has none.
+        # Byte-level BPE keeps the space before a word in the word's first token; a text's first word has no space.
         self.leading_space = any(
             step["type"] == "ByteLevel" and not step["add_prefix_space"] for step in steps(parts, "pre_tokenizer")
         )
@@ -138,19 +137,19 @@ class Tokenizer:
     # ---- using one
 
     def tokenize(self, text: str) -> list[str]:
-        """The pieces of `text`, no special tokens added; a literal "[MASK]" is split as the original splits it."""
-        with panics_named(self._where):
+        """The tokens of `text`, no special tokens added; a literal "[MASK]" is split as the original splits it."""
+        with library_panics_named(self._where):
             return [self.vocab[i] for i in self._plain.encode(text, add_special_tokens=False).ids]
 
     def ids_of(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of `tokenize(text)` for each text, quickly: what the corpus store is built with."""
-        with panics_named(self._where):
+        with library_panics_named(self._where):
             if self._known is not None:
                 return self._known.ids_of(texts)
             return [encoding.ids for encoding in self._plain.encode_batch_fast(texts, add_special_tokens=False)]
 
     def inside(self, text: str) -> str:
-        """`text` as it has to be written to be tokenized like a text that has another one and a space before it."""
+        """`text` as it is tokenized after other text and a space: with a leading space if the vocabulary needs it."""
         return " " + text if self.leading_space else text
 
     def encode(
@@ -174,23 +173,23 @@ class Tokenizer:
         """`encode` for many texts, on every core. Raises ValueError if `pairs` has another length than `texts`."""
         library = self._special if specials else self._plain
         sides = [texts] if pairs is None else [texts, pairs]
-        with panics_named(self._where):
+        with library_panics_named(self._where):
             found = [zip(side, library.encode_batch(side, add_special_tokens=False), strict=True) for side in sides]
         return [self._frame(parts, max_length) for parts in zip(*found, strict=True)]
 
     def decode(self, ids: Iterable[int], skip_specials: bool = True) -> str:
-        """Text for `ids`: pieces joined, [CLS], [SEP], [PAD], [MASK] left out unless told otherwise."""
+        """Text for `ids`: tokens joined, [CLS], [SEP], [PAD], [MASK] left out if `skip_specials`."""
         return self._special.decode([int(i) for i in ids], skip_special_tokens=skip_specials)
 
     def normalize(self, text: str) -> str:
         """The text as the vocabulary sees it, before it is split into words."""
-        with panics_named(self._where):
+        with library_panics_named(self._where):
             return self._plain.normalizer.normalize_str(text) if self._plain.normalizer else text
 
     def split(self, text: str) -> list[str]:
-        """The words of a normalised text, before the vocabulary is asked for their pieces."""
+        """The words of a normalised text, before they are cut into subwords."""
         split = self._plain.pre_tokenizer
-        with panics_named(self._where):
+        with library_panics_named(self._where):
             return [word for word, _ in split.pre_tokenize_str(text)] if split else [text]
 
     @property
@@ -214,37 +213,37 @@ class Tokenizer:
         parts = {key: pipeline[key] for key in keys}
         return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
-    def readable(self, piece: int) -> str:
-        """A piece as text, without the mark that it continues or begins a word; "\ufffd" for parts of characters."""
-        text = self.vocab[piece]
+    def readable(self, token: int) -> str:
+        """A token as text, without the mark that it continues or begins a word; "\ufffd" for parts of characters."""
+        text = self.vocab[token]
         if text in self.roles.values():
             return text
         if self.kind == "wordpiece":
             return text.removeprefix("##")
-        return self._special.decode([piece], skip_special_tokens=False).strip(" ") or text
+        return self._special.decode([token], skip_special_tokens=False).strip(" ") or text
 
-    def joined(self, before: str, piece: int) -> str:
-        """`before` with a piece behind it: with a space between them if the piece begins a word."""
-        if self.continuation[piece]:
-            return before.rstrip() + self.readable(piece)
+    def joined(self, before: str, token: int) -> str:
+        """`before` and the text of a token after it, with a space between them if the token begins a word."""
+        if self.continuation[token]:
+            return before.rstrip() + self.readable(token)
         apart = " " if self.kind != "wordpiece" and before.strip() and not before[-1:].isspace() else ""
-        return before + apart + self.readable(piece)
+        return before + apart + self.readable(token)
 
     # ---- inside
 
     def _continuation(self) -> NDArray[np.bool_]:
-        """(V,) pieces that continue a word: ## pieces, or those that do not begin with the mark for a space.
+        """(V,) which tokens continue a word: "##" tokens, or tokens that do not begin with the mark for a space.
 
-        By these marks a comma continues the word before it. Special tokens continue nothing.
+        So a comma continues the word before it. Special tokens continue nothing.
         """
         if self.kind == "wordpiece":
-            return np.array([piece.startswith("##") for piece in self.vocab])
+            return np.array([token.startswith("##") for token in self.vocab])
         mark = SPACE if self.kind == "bpe" else METASPACE
         special = {*self.roles.values()}
-        return np.array([piece[:1] != mark and piece not in special for piece in self.vocab])
+        return np.array([token[:1] != mark and token not in special for token in self.vocab])
 
     def _frame(self, parts: Sequence[tuple[str, tokenizers.Encoding]], max_length: int | None) -> Encoding:
-        """Add [CLS] and [SEP] round the encodings of one or two texts and cut them to size."""
+        """Add [CLS] and [SEP] around the encodings of one or two texts and cut them to size."""
         lengths = [len(part.ids) for _, part in parts]
         between = [self.sep_id] * self.layout.pair_separators
         specials = 2 + len(between) * (len(parts) - 1)
@@ -266,13 +265,13 @@ class Tokenizer:
 def continues_letter(char: str) -> bool:
     """Whether a character is part of the letter before it: a combining mark, a vowel or final consonant of Hangul.
 
-    The library counts marks that it strips, and letters that it puts together (Hangul from jamo), to no piece.
+    The library gives no token to marks that it strips, nor to letters that it composes (Hangul from jamo).
     """
     return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
 
 
 def _with_whole_letters(text: str, offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Offsets whose ends take in all that continues a piece's last letter, up to the next piece."""
+    """Offsets whose ends include all that continues a token's last letter, up to the next token."""
     if not offsets or not _CONTINUES.search(text):
         return offsets
     out = []

@@ -14,7 +14,7 @@ from ..files import InputError
 from .normalization import normalize
 
 VocabModel = Literal["wordpiece", "bpe", "unigram"]
-# In the order of their ids: BERT's, RoBERTa's (where <mask> comes last of all pieces), ALBERT's.
+# In the order of their ids: BERT's, RoBERTa's (where <mask> has the last id), ALBERT's.
 LAYOUTS: dict[str, tuple[str, ...]] = {
     "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "bpe": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
@@ -29,10 +29,10 @@ class TokenizerConfig:
     """What a vocabulary is trained with."""
 
     algorithm: VocabModel = "wordpiece"  # as in BERT; bpe: byte-level BPE (RoBERTa); unigram: SentencePiece (ALBERT)
-    vocab_size: int = 30_000  # pieces in all, special tokens included (the paper's "30,000 token vocabulary")
+    vocab_size: int = 30_000  # tokens in all, special tokens included (the paper's "30,000 token vocabulary")
     lowercase: bool | None = None  # lower-case, strip accents, leave Hangul whole; left out: yes, but no for bpe
     max_chars: int = 200_000_000  # characters of text to train on; of more text an even sample of its lines is taken
-    min_frequency: int = 2  # a pair of pieces seen less often is not merged; unigram merges nothing
+    min_frequency: int = 2  # a pair of subwords seen less often is not merged; unigram merges nothing
     character_coverage: float = 0.9999  # printable ASCII and the characters that cover this share; bpe has all bytes
     limit_alphabet: int = 0  # at most so many single characters, ASCII first if it fits; 0: a quarter of vocab_size
     special_tokens: tuple[str, ...] = ()  # ids 0, 1, ... in order, but bpe's <mask> last; left out: the model's five

@@ -1,7 +1,7 @@
 """Unigram vocabularies (SentencePiece; ALBERT): the tokenizer.json that applies one, and its training.
 
-Of all ways to cut a word into pieces the most probable one is taken. A word begins with \u2581, which stands for the
-space before it; what no piece spells is unknown.
+A word is cut into subwords in the most probable way. It begins with \u2581, which stands for the space before it.
+Characters that no subword spells are unknown.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from .training import TokenizerConfig, alphabet_of, no_text, sample_lines
 from .unigram_training import Trainer
 from .wordpiece import evidently_syllables
 
-# Pieces learned here are of letters, or digits, or one mark, each perhaps with the space before it. So no piece holds
+# Subwords learned here have only letters, only digits or one mark, each perhaps with the space before. So none holds
 # both the end of a word and the comma behind it, as in SentencePiece's split_by_unicode_script and split_by_number.
 _LEARNED_FROM = Regex("\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2581]|\u2581")
 
@@ -30,7 +30,7 @@ def pipeline_of_model(model: SentencePieceModel, where: str, lowercase: bool | N
     capitals has its own character map alone.
     """
     controls = set(model.controls)
-    texts = [piece for piece, _ in model.pieces if piece not in controls]
+    texts = [subword for subword, _ in model.pieces if subword not in controls]
     lowercase = not any(text != text.lower() for text in texts) if lowercase is None else lowercase
     steps: list[Any] = []
     if lowercase:
@@ -45,11 +45,11 @@ def pipeline_of_model(model: SentencePieceModel, where: str, lowercase: bool | N
 
 
 def _pipeline(
-    pieces: list[tuple[str, float]], steps: list[Any], controls: list[str], where: str, byte_fallback: bool = False
+    subwords: list[tuple[str, float]], steps: list[Any], controls: list[str], where: str, byte_fallback: bool = False
 ) -> str:
-    ids = {piece: i for i, (piece, _) in enumerate(pieces)}
+    ids = {subword: i for i, (subword, _) in enumerate(subwords)}
     roles = roles_of(ids, where)
-    library = tokenizers.Tokenizer(models.Unigram(pieces, ids[roles["unk"]], byte_fallback))
+    library = tokenizers.Tokenizer(models.Unigram(subwords, ids[roles["unk"]], byte_fallback))
     library.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
     library.pre_tokenizer = _words()  # type: ignore[assignment]
     library.decoder = decoders.Metaspace()  # type: ignore[assignment]
@@ -96,7 +96,7 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
 
 
 def _count_words(lines: list[str], library: tokenizers.Tokenizer) -> dict[str, int]:
-    """How often each word stands in the lines. Raises InputError if there is none."""
+    """How often each word occurs in the lines. Raises InputError if there is none."""
     counts: dict[str, int] = {}
     normalize, split = library.normalizer, library.pre_tokenizer
     assert normalize is not None and split is not None

@@ -1,14 +1,14 @@
 """Training of Unigram vocabularies (Kudo 2018, as in SentencePiece's unigram_model_trainer.cc).
 
-Many substrings of the words are taken as pieces at first. Expectation-maximisation finds their probabilities; then
-those are dropped without which the words would lose the least probability, a quarter at a time, until few enough are
-left.
+At first many substrings of the words are subwords. Expectation-maximisation finds their probabilities. Then the trainer
+drops those whose loss lowers the probability of the text least, a quarter at a time, until few enough are left.
 
-This is our own because the `tokenizers` library's trainer gave the same text other scores and another order in every
-process. Here all words of one length are a rectangle, and the sums over all their segmentations run in NumPy, always
-in the same order.
+The trainer is our own because the same text must give the same bytes. The `tokenizers` library's trainer gives other
+scores and another order in every process, sentencepiece's depend on the number of threads, and neither gives held-out
+text a higher likelihood (docs/log.md). Here all words of one length are a rectangle, and the sums over all their
+segmentations run in NumPy, always in the same order.
 
-Shapes: W words of one length n, V pieces. In an edge of a lattice number V stands for "no such piece".
+Shapes: W words of one length n, V subwords. In an edge of a lattice, number V means "no such subword".
 """
 
 import re
@@ -19,10 +19,13 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_WORDS = 500_000  # different words that are learned from, the most frequent ones: some gigabyte
-MAX_WORD, MAX_PIECE = 24, 16  # characters; longer words are cut, lest the product of their chances underflow
-SEEDS = 400_000  # pieces to begin with
-KEEP, ROUNDS = 0.75, 2  # share of the pieces that a pruning leaves; EM steps before it
+MAX_WORDS = 500_000  # learn from so many different words, the most frequent ones; they need about a gigabyte
+MAX_WORD, MAX_SUBWORD = (
+    24,
+    16,
+)  # characters; longer words are cut, or products of probabilities could underflow
+SEEDS = 400_000  # subwords to begin with
+KEEP, ROUNDS = 0.75, 2  # share of the subwords that a pruning leaves; EM steps before it
 FACTOR = np.uint64(0x9E3779B97F4A7C15)  # of the hash of a substring
 
 Ids = NDArray[np.int32]
@@ -32,25 +35,25 @@ Hashes = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class _Vocab:
-    """Pieces, found by their hashes."""
+    """Subwords, found by their hashes."""
 
-    pieces: list[str]
+    subwords: list[str]
     hashes: Hashes  # sorted
-    order: Ids  # the number of the piece of each hash
+    order: Ids  # the number of the subword of each hash
 
     @classmethod
-    def of(cls, pieces: list[str], letters: dict[str, int]) -> "_Vocab":
-        hashes = np.empty(len(pieces), np.uint64)
-        for places, codes in _by_length(pieces, letters):
-            hashes[places] = _extend(np.zeros(len(codes), np.uint64), *codes.T)
+    def of(cls, subwords: list[str], letters: dict[str, int]) -> "_Vocab":
+        hashes = np.empty(len(subwords), np.uint64)
+        for indices, codes in _by_length(subwords, letters):
+            hashes[indices] = _extend(np.zeros(len(codes), np.uint64), *codes.T)
         order = np.argsort(hashes, kind="stable").astype(np.int32)
-        return cls(pieces, hashes[order], order)
+        return cls(subwords, hashes[order], order)
 
     def find(self, hashes: Hashes) -> Ids:
-        """The piece of each hash, V if there is none."""
-        place = np.searchsorted(self.hashes, hashes)
-        place[place == len(self.hashes)] = 0
-        found: Ids = np.where(self.hashes[place] == hashes, self.order[place], np.int32(len(self.pieces)))
+        """The subword of each hash, V if there is none."""
+        slot = np.searchsorted(self.hashes, hashes)
+        slot[slot == len(self.hashes)] = 0
+        found: Ids = np.where(self.hashes[slot] == hashes, self.order[slot], np.int32(len(self.subwords)))
         return found
 
 
@@ -61,48 +64,48 @@ def _extend(hashes: Hashes, *columns: NDArray[np.uint64]) -> Hashes:
 
 
 def _by_length(words: list[str], letters: dict[str, int]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
-    """(W,) places of the words of each length, and (W, n) their characters as numbers from 1."""
+    """(W,) indices of the words of each length, and (W, n) their characters as numbers from 1."""
     order = sorted(range(len(words)), key=lambda i: len(words[i]))
     for length, group in groupby(order, key=lambda i: len(words[i])):
-        places = list(group)
-        codes = np.array([[letters[char] for char in words[i]] for i in places], np.uint64)
-        yield np.array(places), codes.reshape(len(places), length)
+        indices = list(group)
+        codes = np.array([[letters[char] for char in words[i]] for i in indices], np.uint64)
+        yield np.array(indices), codes.reshape(len(indices), length)
 
 
 @dataclass
 class _Lattice:
-    """All ways to cut the words of one length: the piece between each two places."""
+    """All ways to cut the words of one length: the subword between each two positions."""
 
     length: int  # n
-    places: NDArray[np.int64]  # (W,) of the words in the list that they come from
-    edges: dict[tuple[int, int], Ids]  # (start, end): (W,) pieces
+    indices: NDArray[np.int64]  # (W,) of the words in the list that they come from
+    edges: dict[tuple[int, int], Ids]  # (start, end): (W,) subwords
 
     @classmethod
     def all(cls, words: list[str], letters: dict[str, int], vocab: _Vocab, whole: bool = True) -> "list[_Lattice]":
-        """The lattices of some words; `whole`: a word may be a piece itself."""
+        """The lattices of some words; `whole`: a word may be a subword itself."""
         return [cls.of(*group, vocab, whole) for group in _by_length(words, letters)]
 
     @classmethod
-    def of(cls, places: NDArray[np.int64], codes: NDArray[np.uint64], vocab: _Vocab, whole: bool) -> "_Lattice":
+    def of(cls, indices: NDArray[np.int64], codes: NDArray[np.uint64], vocab: _Vocab, whole: bool) -> "_Lattice":
         edges = {}
         length = codes.shape[1]
         for start in range(length):
             hashes = np.zeros(len(codes), np.uint64)
-            for end in range(start + 1, min(start + MAX_PIECE, length) + 1):
+            for end in range(start + 1, min(start + MAX_SUBWORD, length) + 1):
                 hashes = _extend(hashes, codes[:, end - 1])
                 found = vocab.find(hashes)
-                if (whole or end - start < length) and (found < len(vocab.pieces)).any():
+                if (whole or end - start < length) and (found < len(vocab.subwords)).any():
                     edges[start, end] = found
-        return cls(length, places, edges)
+        return cls(length, indices, edges)
 
     def renumber(self, numbers: Ids) -> None:
-        """numbers (V + 1,): the new number of each piece, V's own last."""
+        """numbers (V + 1,): the new number of each subword, V's own last."""
         renumbered = {key: numbers[ids] for key, ids in self.edges.items()}
         self.edges = {key: ids for key, ids in renumbered.items() if (ids < numbers[-1]).any()}
 
     def expected(self, chance: Floats, counts: Floats) -> Floats:
-        """(V + 1,) how often each piece is used, over all segmentations. chance (V + 1,), 0 last; counts (W,)."""
-        W, n = len(self.places), self.length
+        """(V + 1,) how often each subword is used, over all segmentations. chance (V + 1,), 0 last; counts (W,)."""
+        W, n = len(self.indices), self.length
         before, after = np.zeros((n + 1, W)), np.zeros((n + 1, W))
         before[0] = after[n] = 1
         for (start, end), ids in sorted(self.edges.items(), key=lambda item: item[0][1]):
@@ -116,23 +119,23 @@ class _Lattice:
         return sums
 
     def best(self, scores: Floats) -> Iterator[Ids]:
-        """(W,) last, last but one, ... piece of each word's best segmentation; V where no more is left."""
-        W, n = len(self.places), self.length
+        """(W,) last, last but one, ... subword of each word's best segmentation; V where no more is left."""
+        W, n = len(self.indices), self.length
         best = np.full((n + 1, W), -np.inf)
-        origin, piece = np.zeros((n + 1, W), np.int64), np.full((n + 1, W), len(scores) - 1, np.int32)
+        origin, subword = np.zeros((n + 1, W), np.int64), np.full((n + 1, W), len(scores) - 1, np.int32)
         best[0] = 0
         for (start, end), ids in sorted(self.edges.items(), key=lambda item: item[0][1]):
             value = best[start] + scores[ids]
             better = value > best[end]
-            best[end][better], origin[end][better], piece[end][better] = value[better], start, ids[better]
+            best[end][better], origin[end][better], subword[end][better] = value[better], start, ids[better]
         at, row = np.full(W, n), np.arange(W)
         while at.any():
-            yield piece[at, row]
+            yield subword[at, row]
             at = origin[at, row]
 
 
 class Trainer:
-    """Learns pieces from words with their counts; characters outside the alphabet stay unknown."""
+    """Learns subwords from words with their counts; characters outside the alphabet stay unknown."""
 
     def __init__(self, counts: dict[str, int], alphabet: set[str]):
         self.letters = {char: i for i, char in enumerate(sorted(alphabet), 1)}
@@ -145,108 +148,108 @@ class Trainer:
         self.counts = np.array([parts[word] for word in self.words], np.float64)
 
     def train(self, size: int) -> list[tuple[str, float]]:
-        """At most `size` pieces with their log probabilities, the likeliest first; every character is one of them."""
+        """At most `size` subwords with their log probabilities, the likeliest first; every character is one of them."""
         from scipy.special import digamma  # slow to import, and needed for training alone
 
-        pieces, sums = self._seeds()
-        vocab = _Vocab.of(pieces, self.letters)
+        subwords, sums = self._seeds()
+        vocab = _Vocab.of(subwords, self.letters)
         lattices = _Lattice.all(self.words, self.letters, vocab)
         wanted = max(int(1.1 * size), len(self.letters))
         scores = _log_share(sums)
         while True:
             for _ in range(ROUNDS):
                 sums = self._expected(lattices, scores)
-                # As in the original a piece used less than half a time goes, and the digamma function favours few ones.
-                keep = np.array([len(piece) == 1 for piece in pieces]) | (sums >= 0.5)
-                pieces, sums = self._keep(lattices, pieces, sums, keep)
+                # As in the original: a subword used less than half a time goes, and digamma favours few subwords.
+                keep = np.array([len(subword) == 1 for subword in subwords]) | (sums >= 0.5)
+                subwords, sums = self._keep(lattices, subwords, sums, keep)
                 scores = _log_share(digamma(np.maximum(sums, 0.5)), logs=True)
-            if len(pieces) <= wanted:
-                return self._final(pieces, scores, size)
-            losses = self._losses(lattices, pieces, scores)
-            best = np.argsort(-losses, kind="stable")[: max(wanted, int(KEEP * len(pieces)))]
-            keep = np.zeros(len(pieces), bool)
+            if len(subwords) <= wanted:
+                return self._final(subwords, scores, size)
+            losses = self._losses(lattices, subwords, scores)
+            best = np.argsort(-losses, kind="stable")[: max(wanted, int(KEEP * len(subwords)))]
+            keep = np.zeros(len(subwords), bool)
             keep[best] = True
-            pieces, scores = self._keep(lattices, pieces, scores, keep & (losses > -np.inf))
+            subwords, scores = self._keep(lattices, subwords, scores, keep & (losses > -np.inf))
 
     def _seeds(self) -> tuple[list[str], Floats]:
         """All characters, and the substrings with most characters in all that stand in the text more than once."""
         totals: dict[str, float] = dict.fromkeys(self.letters, 1.0)
         found: list[tuple[Hashes, Floats, NDArray[np.int64], NDArray[np.int64]]] = []
-        for places, codes in _by_length(self.words, self.letters):
-            counts = self.counts[places]
+        for indices, codes in _by_length(self.words, self.letters):
+            counts = self.counts[indices]
             for start in range(codes.shape[1]):
                 hashes = np.zeros(len(codes), np.uint64)
-                for end in range(start + 1, min(start + MAX_PIECE, codes.shape[1]) + 1):
+                for end in range(start + 1, min(start + MAX_SUBWORD, codes.shape[1]) + 1):
                     hashes = _extend(hashes, codes[:, end - 1])
-                    found.append(_summed(hashes, counts, places, np.full(len(codes), start << 8 | end)))
+                    found.append(_summed(hashes, counts, indices, np.full(len(codes), start << 8 | end)))
             found = [_summed(*(np.concatenate(part) for part in zip(*found, strict=True)))]
-        _, sums, places, spans = found[0]
+        _, sums, indices, spans = found[0]
         lengths = (spans & 255) - (spans >> 8)
         for i in np.flatnonzero(lengths == 1).tolist():
-            totals[self.words[places[i]][spans[i] >> 8]] = sums[i]
+            totals[self.words[indices[i]][spans[i] >> 8]] = sums[i]
         more = np.flatnonzero((lengths > 1) & (sums > 1))
         ranked = more[np.argsort(-(sums * lengths)[more], kind="stable")][:SEEDS]
         for i in ranked.tolist():
-            totals[self.words[places[i]][spans[i] >> 8 : spans[i] & 255]] = sums[i]
+            totals[self.words[indices[i]][spans[i] >> 8 : spans[i] & 255]] = sums[i]
         return list(totals), np.array(list(totals.values()))
 
     def _expected(self, lattices: Iterable[_Lattice], scores: Floats) -> Floats:
         chance = np.append(np.exp(scores), 0.0)
-        return np.sum([one.expected(chance, self.counts[one.places]) for one in lattices], 0)[:-1]
+        return np.sum([one.expected(chance, self.counts[one.indices]) for one in lattices], 0)[:-1]
 
     def _keep(
-        self, lattices: Iterable[_Lattice], pieces: list[str], values: Floats, keep: NDArray[np.bool_]
+        self, lattices: Iterable[_Lattice], subwords: list[str], values: Floats, keep: NDArray[np.bool_]
     ) -> tuple[list[str], Floats]:
-        """The pieces to keep and their values; the lattices are renumbered."""
-        numbers = np.full(len(pieces) + 1, keep.sum(), np.int32)
+        """The subwords to keep and their values; the lattices are renumbered."""
+        numbers = np.full(len(subwords) + 1, keep.sum(), np.int32)
         numbers[:-1][keep] = np.arange(keep.sum())
         for lattice in lattices:
             lattice.renumber(numbers)
-        return [piece for piece, kept in zip(pieces, keep.tolist(), strict=True) if kept], values[keep]
+        return [subword for subword, kept in zip(subwords, keep.tolist(), strict=True) if kept], values[keep]
 
-    def _losses(self, lattices: list[_Lattice], pieces: list[str], scores: Floats) -> Floats:
-        """(V,) log probability that the text loses without each piece; inf for characters, -inf for what is not used.
+    def _losses(self, lattices: list[_Lattice], subwords: list[str], scores: Floats) -> Floats:
+        """(V,) log probability that the text loses without each subword; inf for characters, -inf for what is not used.
 
-        A piece's place is taken by its own second best segmentation. Segmentations of the text are the best ones here.
+        A subword's second best segmentation replaces it. Here the text has its best segmentation only.
         """
-        V = len(pieces)
+        V = len(subwords)
         wide = np.append(scores, -np.inf)
         used = np.zeros(V + 1)
         for lattice in lattices:
             for ids in lattice.best(wide):
-                used += np.bincount(ids, self.counts[lattice.places], V + 1)
+                used += np.bincount(ids, self.counts[lattice.indices], V + 1)
         used, total = used[:V], used[:V].sum()
         logs, number = np.zeros(V), np.zeros(V)
-        vocab = _Vocab.of(pieces, self.letters)
-        for lattice in _Lattice.all(pieces, self.letters, vocab, whole=False):
+        vocab = _Vocab.of(subwords, self.letters)
+        for lattice in _Lattice.all(subwords, self.letters, vocab, whole=False):
             for ids in lattice.best(wide):
                 there = np.flatnonzero(ids < V)
-                where = lattice.places[there]
+                where = lattice.indices[there]
                 logs[where] += np.log(np.maximum(used[ids[there]] + used[where], 1e-300))
                 number[where] += 1
         with np.errstate(divide="ignore", invalid="ignore"):
             without = logs - number * np.log(total + used * (number - 1))
             losses: Floats = used / total * (np.log(used) - np.log(total) - without)
         losses[used == 0] = -np.inf
-        losses[[len(piece) == 1 for piece in pieces]] = np.inf
+        losses[[len(subword) == 1 for subword in subwords]] = np.inf
         return losses
 
-    def _final(self, pieces: list[str], scores: Floats, size: int) -> list[tuple[str, float]]:
-        """All characters, and the likeliest other pieces. Scores are rounded: their last digits mean nothing."""
+    def _final(self, subwords: list[str], scores: Floats, size: int) -> list[tuple[str, float]]:
+        """All characters, and the likeliest other subwords. Scores are rounded: their last digits mean nothing."""
         rounded = scores.round(6).tolist()
-        ranked = sorted(zip(pieces, rounded, strict=True), key=lambda item: (-item[1], item[0]))
-        single = sum(len(piece) == 1 for piece in pieces)
-        others = [piece for piece, _ in ranked if len(piece) > 1][: size - single]
+        ranked = sorted(zip(subwords, rounded, strict=True), key=lambda item: (-item[1], item[0]))
+        single = sum(len(subword) == 1 for subword in subwords)
+        others = [subword for subword, _ in ranked if len(subword) > 1][: size - single]
         kept = {*others, *self.letters}
         return [item for item in ranked if item[0] in kept]
 
 
 def _summed(
-    hashes: Hashes, sums: Floats, places: NDArray[np.int64], spans: NDArray[np.int64]
+    hashes: Hashes, sums: Floats, indices: NDArray[np.int64], spans: NDArray[np.int64]
 ) -> tuple[Hashes, Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Equal hashes once, their sums added, with the place and span of the first."""
+    """Equal hashes once, their sums added, with the word and span of the first."""
     unique, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-    return unique, np.bincount(inverse, sums).astype(np.float64), places[first], spans[first]
+    return unique, np.bincount(inverse, sums).astype(np.float64), indices[first], spans[first]
 
 
 def _log_share(values: Floats, logs: bool = False) -> Floats:

@@ -1,13 +1,15 @@
-"""WordPiece vocabularies: their training, and the tokenizer.json pipeline that applies one by the original's rules.
+"""WordPiece vocabularies: training, the tokenizer.json that applies one by the original's rules, and a shortcut to ids.
 
 The program that made the published vocabularies was never released. The `tokenizers` library's trainer
-stands in for it; it merges the most frequent pair of pieces, not the pair that raises the likelihood most.
+stands in for it; it merges the most frequent pair of tokens, not the pair that raises the likelihood most.
 """
 
+import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, processors, trainers
@@ -25,7 +27,7 @@ SYLLABLE, JAMO = re.compile("[\uac00-\ud7a3]"), re.compile("[\u1100-\u11ff]")  #
 def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
     """The tokenizer.json of a vocabulary trained on `texts`. Raises InputError if there is no text.
 
-    The library's trainer merges the most frequent pair. It breaks ties by the pieces' ids, and gives "##" characters
+    The library's trainer merges the most frequent pair. It breaks ties by the tokens' ids, and gives "##" characters
     ids in the order of a hash table that differs from run to run: so the alphabet is chosen and ordered here.
     """
     lines = sample_lines(texts, config.max_chars)
@@ -49,7 +51,7 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
 
 def pipeline_of(vocab: list[str], rules: BertRules) -> str:
     """The tokenizer.json of a WordPiece vocabulary."""
-    ids = {piece: i for i, piece in enumerate(vocab)}
+    ids = {token: i for i, token in enumerate(vocab)}
     model = models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=MAX_INPUT_CHARS_PER_WORD)
     library = tokenizers.Tokenizer(model)
     library.decoder = decoders.WordPiece(prefix="##")  # type: ignore[assignment]
@@ -64,22 +66,80 @@ def pipeline_of(vocab: list[str], rules: BertRules) -> str:
 
 
 def read_vocab(path: Path) -> list[str]:
-    """The pieces of a vocab.txt, a line each, stripped as in the original. Raises InputError with the line."""
+    """The tokens of a vocab.txt, a line each, stripped as in the original. Raises InputError with the line."""
     vocab = [line.strip() for line in read_lines(path, "a folder, a tokenizer.json or a vocab.txt, in UTF-8")]
     seen: dict[str, int] = {}
-    for number, piece in enumerate(vocab, 1):
-        if not piece:
+    for number, token in enumerate(vocab, 1):
+        if not token:
             raise InputError(
                 f"{path}: line {number} is empty; every line is an id, so remove or fill it where it was made"
             )
-        if piece in seen:
-            raise InputError(f"{path}: line {number} repeats line {seen[piece]} ({piece!r}); every piece has one id")
-        seen[piece] = number
+        if token in seen:
+            raise InputError(f"{path}: line {number} repeats line {seen[token]} ({token!r}); every token has one id")
+        seen[token] = number
     return vocab
 
 
 def evidently_syllables(vocab: Iterable[str]) -> bool:
     """Whether a vocabulary was made of lower-cased whole Hangul (published uncased ones have jamo)."""
-    pieces = [piece for piece in vocab if not (piece[:1] == "[" and piece[-1:] == "]")]
-    text = " ".join(pieces)
+    tokens = [token for token in vocab if not (token[:1] == "[" and token[-1:] == "]")]
+    text = " ".join(tokens)
     return bool(SYLLABLE.search(text)) and not JAMO.search(text) and text == text.lower()
+
+
+# ---- ids of known words, quickly
+
+KNOWN_WORDS = 1 << 18  # words whose ids a process that calls ids_of keeps: some 50 MB
+
+_ASCII_WORDS = re.compile("[A-Za-z0-9]+|[^ A-Za-z0-9]")
+# In mixed text: first all between two spaces if there is a character beyond ASCII in it, then as above. Looking ahead
+# for that character makes it quadratic in the length of a chunk without spaces, so it is for short texts only.
+_MIXED_WORDS = re.compile("[^ ]*[^\\x00-\\x7f][^ ]*|[A-Za-z0-9]+|[^ A-Za-z0-9]")
+
+
+class KnownWords(dict[str, tuple[int, ...]]):
+    """Ids of words already met; the first `KNOWN_WORDS` stay, among them nearly all frequent ones.
+
+    Tuples, because the garbage collector would walk through that many lists again and again.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer, lowercase: bool):
+        self._library, self._lowercase = library, lowercase
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        ids = tuple(self._library.encode(word, add_special_tokens=False).ids)
+        if len(self) < KNOWN_WORDS and len(word) < 40:
+            self[word] = ids
+        return ids
+
+    def ids_of(self, texts: Sequence[str]) -> list[list[int]]:
+        """What the library gives for each text.
+
+        In printable text what stands between two spaces is tokenized by itself, and in ASCII every character that is no
+        letter or digit is a word. So a regular expression finds the words, and a dictionary has the ids of most. Other
+        text goes to the library: control characters, or not mostly ASCII (there, words repeat too seldom to gain).
+        """
+        known, join = self.__getitem__, itertools.chain.from_iterable
+        out: list[list[int]] = [[]] * len(texts)
+        rest = []
+        for i, text in enumerate(texts):
+            if text.isprintable() and text.isascii():
+                words = _ASCII_WORDS.findall(text.lower() if self._lowercase else text)
+                out[i] = list(join(map(known, words)))
+            elif text.isprintable() and len(text) < 10_000 and 8 * len(text.encode()) < 9 * len(text):
+                out[i] = list(join(map(known, _MIXED_WORDS.findall(text))))
+            else:
+                rest.append(i)
+        encodings = self._library.encode_batch_fast([texts[i] for i in rest], add_special_tokens=False)
+        for i, encoding in zip(rest, encodings, strict=True):
+            out[i] = encoding.ids
+        return out
+
+
+def splits_like_bert(parts: Mapping[str, Any]) -> bool:
+    """Whether a pipeline is one that `KnownWords.ids_of` can shortcut."""
+    return (
+        BertRules.of(parts) is not None
+        and parts["model"]["type"] == "WordPiece"
+        and all(token["special"] for token in parts["added_tokens"])
+    )

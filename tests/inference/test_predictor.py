@@ -23,7 +23,7 @@ from bertworks.tasks.base import Data, Example, Limits, Task
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.classification import prepare_windows
 from bertworks.tasks.rows import in_chunks
-from bertworks.tasks.tagging import from_texts
+from bertworks.tasks.sentences import from_texts
 from bertworks.tasks.tags import chunks
 from bertworks.tokenizer import Tokenizer
 from support.tiny_task import TINY, VOCAB, tiny_folder

@@ -19,7 +19,8 @@ from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import load_data, with_labels
-from bertworks.tasks.tagging import TAGGING, Tagged, TagRows, from_texts, labels, prepare, read
+from bertworks.tasks.sentences import Tagged, from_texts, read
+from bertworks.tasks.tagging import TAGGING, TagRows, labels, prepare
 from bertworks.tasks.tags import chunks, evaluate
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import needs_shared, shared

@@ -29,8 +29,8 @@ from ..tasks.choice import Choice
 from ..tasks.inputs import Inputs
 from ..tasks.kinds import KINDS
 from ..tasks.questions import Question
+from ..tasks.sentences import from_texts
 from ..tasks.sequences import Integers
-from ..tasks.tagging import from_texts
 from .features import Extractor
 from .model import LoadedModel
 

@@ -18,8 +18,8 @@ from ..files import InputError
 from ..tasks.base import Limits, Task
 from ..tasks.inputs import Inputs
 from ..tasks.kinds import KINDS, read_rows, with_labels
-from ..tasks.sentences import by_character, read_sentences
-from ..tasks.tagging import Tagged, TagRows
+from ..tasks.sentences import Tagged, by_character, read_sentences
+from ..tasks.tagging import TagRows
 from ..tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tokenizer import Tokenizer, compose, continues_letter
+from ..tokenizer import Tokenizer, compose
 from .base import Limits
 from .contexts import Contexts
 from .sequences import Integers, Windows
@@ -141,7 +141,7 @@ class Decoder:
     def _told(self, context: int, found: Candidates, best: dict[str, int], null: tuple[float, float]) -> list[Answer]:
         """The chosen candidates with their places and probabilities."""
         logits = [(float(found.start_logit[i]), float(found.end_logit[i])) if i >= 0 else null for i in best.values()]
-        places = [self._place(context, found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
+        places = [self._characters(found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
         shares = softmax([start + end for start, end in logits])
         return [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, places, shares, logits, strict=True)]
 
@@ -151,7 +151,7 @@ class Decoder:
             words = self._words_as_text(first, last)
             composed = compose(words)
             return words[slice(*composed.span(*final(self._tokens_as_text(first, last), composed.text)))]
-        return " ".join(self.contexts.texts[context][slice(*self._place(context, first, last))].split())
+        return " ".join(self.contexts.texts[context][slice(*self._characters(first, last))].split())
 
     def _tokens_as_text(self, first: int, last: int) -> str:
         pieces = " ".join([self.tokenizer.vocab[i] for i in self.contexts.ids[first : last + 1].tolist()])
@@ -161,17 +161,9 @@ class Decoder:
         word = self.contexts.word
         return " ".join(self.contexts.words[word[first] : word[last] + 1])
 
-    def _place(self, context: int, first: int, last: int) -> tuple[int, int]:
-        """Characters from the beginning of one piece to the end of another, with what belongs to its last letter.
-
-        Marks and jamo of its last letter are taken in, up to the next piece.
-        """
-        text, begin, end = self.contexts.texts[context], int(self.contexts.begin[first]), int(self.contexts.end[last])
-        is_last = last + 1 == self.contexts.edges[context + 1]
-        limit = len(text) if is_last else int(self.contexts.begin[last + 1])
-        while end < limit and continues_letter(text[end]):
-            end += 1
-        return begin, end
+    def _characters(self, first: int, last: int) -> tuple[int, int]:
+        """Characters from the beginning of one token to the end of another."""
+        return int(self.contexts.begin[first]), int(self.contexts.end[last])
 
 
 def softmax(totals: list[float]) -> list[float]:

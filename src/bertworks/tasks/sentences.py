@@ -1,4 +1,4 @@
-"""Files of tagged sentences, read as words and tags just as they are written.
+"""Rows of a tagging task, from files of tagged sentences and from raw texts.
 
     eng.train, .conll, .txt ...  CoNLL columns: a word a line, word first and tag last, or as `Task.header` says; a
                                  blank line between sentences, a line -DOCSTART- before each document
@@ -13,16 +13,22 @@ of its own.
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from tokenizers import pre_tokenizers
+
 from ..files import InputError, shorten
+from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
 from .table import as_list, decoded, place, read_table
-from .tags import check_scheme, check_tag
+from .tags import check_scheme, check_tag, to_iob2
 
 DOCUMENT = "-DOCSTART-"
+_SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+_INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided
 _CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occur inside words
 
 
@@ -153,3 +159,67 @@ def _units(cell: str, characters: bool = False) -> list[str]:
     if found is None:
         found = list(cell) if characters else cell.split()
     return found
+
+
+# ---- rows of a tagging task
+
+
+class Tagged(NamedTuple):
+    """A sentence, or any text to predict for."""
+
+    text: str
+    units: tuple[tuple[int, int], ...]  # where each word or character begins and ends in `text`
+    tags: tuple[str, ...] | None = None  # one a unit, in IOB2; None: not known
+    line: int = 0  # where it begins in its file, counted from 1; the row's number in a Parquet file
+    document: int = 0  # rows of one document follow each other and share windows
+
+
+def read(task: Task, path: Path, labelled: bool = True) -> list[Tagged]:
+    """The sentences of one file, tags of any scheme turned into IOB2.
+
+    Raises InputError with file and line if the file is damaged or a tag is none.
+    """
+    characters = by_character(task)
+    return [_row(sentence, "" if characters else " ") for sentence in read_sentences(task, path, labelled)]
+
+
+def _row(sentence: Sentence, between: str) -> Tagged:
+    edges = itertools.accumulate((len(word) + len(between) for word in sentence.words), initial=0)
+    units = tuple((start, start + len(word)) for word, start in zip(sentence.words, edges, strict=False))
+    tags = None if sentence.tags is None else tuple(to_iob2(sentence.tags))
+    return Tagged(between.join(sentence.words), units, tags, sentence.line, sentence.document)
+
+
+def from_texts(tokenizer: Tokenizer, texts: Sequence[str], characters: bool = False) -> list[Tagged]:
+    """Rows to predict for, each text a document. Units: words, or characters."""
+    if characters:
+        return [Tagged(text, tuple((i, i + 1) for i in range(len(text))), document=n) for n, text in enumerate(texts)]
+    composed = [compose(text) for text in texts]
+    encodings = tokenizer.encode_batch([one.text for one in composed])
+    rows = []
+    for number, (text, one, encoding) in enumerate(zip(texts, composed, encodings, strict=True)):
+        units = np.array(_words_of(tokenizer, one.text, encoding), np.int64).reshape(-1, 2)
+        rows.append(Tagged(text, tuple(map(tuple, one.spans(units).tolist())), document=number))
+    return rows
+
+
+def _words_of(tokenizer: Tokenizer, text: str, encoding: Encoding) -> list[tuple[int, int]]:
+    """Where each word begins and ends; punctuation is a word by itself, but not inside a word like Jean-Pierre.
+
+    Tokens other than WordPiece's may hold both a word and its comma: there white space and punctuation divide words.
+    """
+    parts: Iterable[tuple[tuple[int, int], bool]] = ((span, False) for _, span in _SPLIT(text))
+    if tokenizer.kind == "wordpiece":
+        parts = zip(encoding.offsets[1:-1], tokenizer.continuation[encoding.ids[1:-1]].tolist(), strict=True)
+    units: list[tuple[int, int]] = []
+    for (start, end), continues in parts:
+        inner = _inside_word(text, start) or _inside_word(text, start - 1)
+        if units and (continues or (inner and units[-1][1] == start)):
+            start = units.pop()[0]
+        units.append((start, end))
+    return units
+
+
+def _inside_word(text: str, i: int) -> bool:
+    """Whether character i is a mark between two letters or digits of one word."""
+    return 0 < i < len(text) - 1 and text[i] in _INNER and text[i - 1].isalnum() and text[i + 1].isalnum()

@@ -1,33 +1,31 @@
 """A tag for every word or character of a text, such as named entities (paper, section 5.3).
 
-The first word piece of a unit answers for it, the others are not looked at. A document's sentences lie end to end in
-windows of max_seq_length ("the maximal document context provided by the data"), whole sentences as long as they fit; a
-longer sentence has overlapping windows, and each of its units counts where it stands deepest inside one. Texts are
-composed (NFC) before they are tokenized; units and entities count characters of the text as it was given.
+Units are words or characters. The first token of a unit is labelled; the others are ignored. A document's sentences lie
+end to end in windows of max_seq_length ("the maximal document context provided by the data"), whole sentences as long
+as they fit. A longer sentence has overlapping windows, and each of its units counts where it has most context. Texts
+are composed (NFC) before they are tokenized; units and entities count characters of the text as it was given.
 
-Shapes: N rows, U units of all rows, P word pieces of all rows, W windows, T tokens of all windows, K tags.
+Shapes: N rows, U units of all rows, P tokens of all rows, W windows, T tokens of all windows, K tags.
 """
 
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import pre_tokenizers
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..files import InputError, shorten
-from ..tokenizer import Encoding, Tokenizer, compose, continues_letter
+from ..tokenizer import Tokenizer, compose
 from ..training.objectives import TaggingObjective
 from .base import Judged, Kind, Limits, Task
 from .inputs import Inputs
-from .sentences import Sentence, by_character, read_sentences
+from .sentences import Tagged, by_character, read
 from .sequences import (
     CHUNK,
     Frames,
@@ -41,20 +39,7 @@ from .sequences import (
     ranges,
     tokens_of_rows,
 )
-from .tags import OUTSIDE, check_tag, chunks, evaluate, to_iob2
-
-_SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-_INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided
-
-
-class Tagged(NamedTuple):
-    """A sentence, or any text to predict for."""
-
-    text: str
-    units: tuple[tuple[int, int], ...]  # where each word or character begins and ends in `text`
-    tags: tuple[str, ...] | None = None  # one a unit, in IOB2; None: not known
-    line: int = 0  # where it begins in its file, counted from 1; the row's number in a Parquet file
-    document: int = 0  # rows of one document, which stand together, see each other
+from .tags import OUTSIDE, check_tag, chunks, evaluate
 
 
 class Entity(TypedDict):
@@ -76,71 +61,6 @@ class Unit(TypedDict):
     text: str
     score: float  # probability of the tag, 0 to 1
     scores: dict[str, float]  # probabilities of all tags; {}: the unit has no token
-
-
-# ---- rows
-
-
-def read(task: Task, path: Path, labelled: bool = True) -> list[Tagged]:
-    """The sentences of one file (forms: sentences.py), tags of any scheme turned into IOB2.
-
-    Raises InputError with file and line if the file is damaged or a tag is none.
-    """
-    characters = by_character(task)
-    return [_row(sentence, "" if characters else " ") for sentence in read_sentences(task, path, labelled)]
-
-
-def _row(sentence: Sentence, between: str) -> Tagged:
-    edges = itertools.accumulate((len(word) + len(between) for word in sentence.words), initial=0)
-    units = tuple((start, start + len(word)) for word, start in zip(sentence.words, edges, strict=False))
-    tags = None if sentence.tags is None else tuple(to_iob2(sentence.tags))
-    return Tagged(between.join(sentence.words), units, tags, sentence.line, sentence.document)
-
-
-def from_texts(tokenizer: Tokenizer, texts: Sequence[str], characters: bool = False) -> list[Tagged]:
-    """Rows to predict for, each text a document. Units: words, or characters."""
-    if characters:
-        return [Tagged(text, tuple((i, i + 1) for i in range(len(text))), document=n) for n, text in enumerate(texts)]
-    composed = [compose(text) for text in texts]
-    encodings = tokenizer.encode_batch([one.text for one in composed])
-    rows = []
-    for number, (text, one, encoding) in enumerate(zip(texts, composed, encodings, strict=True)):
-        units = np.array(_words_of(tokenizer, one.text, encoding), np.int64).reshape(-1, 2)
-        rows.append(Tagged(text, tuple(map(tuple, one.spans(units).tolist())), document=number))
-    return rows
-
-
-def _words_of(tokenizer: Tokenizer, text: str, encoding: Encoding) -> list[tuple[int, int]]:
-    """Where each word begins and ends; punctuation stands by itself, but not inside a word like Jean-Pierre."""
-    if tokenizer.kind != "wordpiece":
-        return _joined_inside(text, [span for _, span in _SPLIT(text)])
-    units: list[tuple[int, int]] = []
-    offsets = encoding.offsets[1:-1]
-    for i, (piece, (start, end)) in enumerate(zip(encoding.ids[1:-1], offsets, strict=True)):
-        limit = offsets[i + 1][0] if i + 1 < len(offsets) else len(text)
-        while end < limit and continues_letter(text[end]):  # what the tokenizer has dropped or put together
-            end += 1
-        if units and (tokenizer.continuation[piece] or _inside(text, start) or _inside(text, start - 1)):
-            start = units.pop()[0]
-        units.append((start, end))
-    return units
-
-
-def _joined_inside(text: str, words: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Words by white space and punctuation alone, for vocabularies whose pieces may hold both a word and its comma."""
-    units: list[tuple[int, int]] = []
-    for start, end in words:
-        if units and units[-1][1] == start and (_inside(text, start) or _inside(text, start - 1)):
-            start = units.pop()[0]
-        units.append((start, end))
-    return units
-
-
-def _inside(text: str, place: int) -> bool:
-    """Whether there stands a mark between two letters or digits of one word."""
-    if not 0 < place < len(text) - 1 or text[place] not in _INNER:
-        return False
-    return text[place - 1].isalnum() and text[place + 1].isalnum()
 
 
 def labels(task: Task, rows: Sequence[Tagged]) -> tuple[str, ...]:
@@ -212,9 +132,6 @@ def _first_tokens(units: Integers, offsets: Integers, text: str) -> Integers:
     offsets = np.concatenate([offsets, [[beyond, beyond]]])
     token = np.searchsorted(offsets[:, 1], units[:, 0], "right")
     token[offsets[token, 0] >= units[:, 1]] = -1
-    for i in np.flatnonzero(token[1:] < 0) + 1:  # a dropped accent that is a unit goes with the letter before it
-        if units[i, 0] == units[i - 1, 1] and continues_letter(text[units[i, 0]]):
-            token[i] = token[i - 1]
     return token
 
 
@@ -290,7 +207,7 @@ class TagRows:
         return [(words[a:b], probabilities[a:b]) for a, b in itertools.pairwise(self.edges.tolist())]
 
     def _fill(self, tags: Integers, values: NDArray[np.float32]) -> None:
-        """Tags and probabilities for the units without a piece, in place."""
+        """Tags and probabilities for the units without a token, in place."""
         U, names, number = len(tags), self.task.labels, np.arange(len(tags))
         has, outside = self.position >= 0, names.index(OUTSIDE)
         before = np.maximum.accumulate(np.where(has, number, -1))

@@ -26,7 +26,7 @@ import torch
 
 import common
 from bertworks.files import read_json, write_json
-from bertworks.finetuning.job import FinetuneConfig
+from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import load_data

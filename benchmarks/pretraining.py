@@ -30,11 +30,13 @@ from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.model.config import ModelConfig
 from bertworks.model.presets import PRESETS
-from bertworks.pretraining.run import Phase, PretrainConfig, Run, prepare, start_model, useful_flops
+from bertworks.pretraining.recipe import Phase, PretrainConfig
+from bertworks.pretraining.run import StoreTraining, start_model, useful_flops
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import machine
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
+from bertworks.training.run import Run, make_loop
 
 LENGTH, BATCH = 128, 32
 SIDES = ("ours", "peer", "ours without dropout", "peer without dropout")
@@ -100,8 +102,8 @@ def ours(store: Store, sizes: Sizes, dropout: float) -> float:
     world, clock = dataclasses.replace(machine.join_world(), device=device), Clock(sizes.skip, device)
     config, tokenizer = sizes.recipe(store.vocab_size, dropout), Tokenizer.load(store.tokenizer_folder)
     with tempfile.TemporaryDirectory() as out:
-        run = Run(config, store, tokenizer, Path(out), world, config.identity(store), quiet=True)
-        loop = prepare(run, start_model(config, None), config.predicts)
+        run = Run(Path(out), config.identity(store), world, quiet=True)
+        training = StoreTraining(config, store, tokenizer).training(run, start_model(config, None), config.learns)
         before = 0
 
         def count(step: int) -> None:
@@ -109,7 +111,7 @@ def ours(store: Store, sizes: Sizes, dropout: float) -> float:
             clock.step(loop.progress.tokens - before, step == steps)
             before = loop.progress.tokens
 
-        loop.evaluate, loop.after_step = None, count
+        loop = make_loop(run, dataclasses.replace(training, evaluate=None, after_step=count))
         loop.run()
     return clock.rate()
 

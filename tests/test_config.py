@@ -22,9 +22,8 @@ from bertworks.config import (
     to_toml,
 )
 from bertworks.files import InputError
-from bertworks.finetuning.job import FinetuneConfig
-from bertworks.pretraining.distill import DistillConfig
-from bertworks.pretraining.run import PretrainConfig
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.pretraining.recipe import DistillConfig, PretrainConfig
 
 FIRST_FIELDS = {  # hashes of their names
     PretrainConfig: "bc4f517ca12df604",

@@ -6,7 +6,8 @@ import torch
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.model.prepare import compile_layers
-from bertworks.pretraining.run import Phase, PretrainConfig, pretrain
+from bertworks.pretraining.recipe import Phase, PretrainConfig
+from bertworks.pretraining.run import pretrain
 from bertworks.training.loop import LoopConfig
 from bertworks.training.objectives import PretrainingObjective
 

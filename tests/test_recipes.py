@@ -7,9 +7,9 @@ import pytest
 from bertworks.config import RECIPES, from_dict, load_recipe, to_toml
 
 KINDS = {
-    "pretrain": ("bertworks.pretraining.run", "PretrainConfig"),
-    "distill": ("bertworks.pretraining.distill", "DistillConfig"),
-    "finetune": ("bertworks.finetuning.run", "FinetuneConfig"),
+    "pretrain": ("bertworks.pretraining.recipe", "PretrainConfig"),
+    "distill": ("bertworks.pretraining.recipe", "DistillConfig"),
+    "finetune": ("bertworks.finetuning.recipe", "FinetuneConfig"),
     "study": ("bertworks.experiments.recipe", "Study"),
 }
 
@@ -35,7 +35,7 @@ def test_the_papers_recipes(name, million):
     import torch
 
     from bertworks.model.heads import build_model
-    from bertworks.pretraining.run import PretrainConfig
+    from bertworks.pretraining.recipe import PretrainConfig
 
     recipe = load_recipe(RECIPES / "pretrain" / f"{name}.toml", PretrainConfig)
     with torch.device("meta"):
@@ -50,7 +50,7 @@ def test_the_papers_recipes(name, million):
 @pytest.mark.parametrize("name, preset", [("roberta", "roberta-base"), ("albert", "albert-base"), ("gpt", "gpt")])
 def test_the_relatives_recipes_have_the_published_shapes(name, preset):
     from bertworks.model.presets import PRESETS
-    from bertworks.pretraining.run import PretrainConfig
+    from bertworks.pretraining.recipe import PretrainConfig
 
     recipe = load_recipe(RECIPES / "pretrain" / f"{name}.toml", PretrainConfig)
     assert recipe.model == PRESETS[preset]
@@ -64,14 +64,15 @@ def test_the_relatives_recipes_have_the_published_shapes(name, preset):
 
 def test_the_modern_recipe_has_the_shape_of_its_preset():
     from bertworks.model.presets import PRESETS
-    from bertworks.pretraining.run import PretrainConfig
+    from bertworks.pretraining.recipe import PretrainConfig
 
     assert load_recipe(RECIPES / "pretrain" / "modern.toml", PretrainConfig).model == PRESETS["modern"]
 
 
 def test_distilberts_recipe():
     from bertworks.model.presets import PRESETS
-    from bertworks.pretraining.distill import DistillConfig, every_second, student_config
+    from bertworks.pretraining.distill import every_second, student_config
+    from bertworks.pretraining.recipe import DistillConfig
 
     recipe = load_recipe(RECIPES / "distill" / "distilbert.toml", DistillConfig)
     assert recipe.layers == every_second(12) and list(recipe.weights.values()) == [5.0, 2.0, 1.0]

@@ -22,9 +22,8 @@ from bertworks.cli.arguments import ALIASES, DevRows
 from bertworks.cli.ending import EXIT_STATUSES
 from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
-from bertworks.finetuning.job import FinetuneConfig
-from bertworks.pretraining.distill import DistillConfig
-from bertworks.pretraining.run import PretrainConfig
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.pretraining.recipe import DistillConfig, PretrainConfig
 from bertworks.pretraining.static import StaticConfig
 from bertworks.reporting import run_files
 from bertworks.tokenizer import TokenizerConfig

@@ -461,11 +461,11 @@ def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp
         Store.open(tmp_path / "store")
     run(path, tokenizer, tmp_path / "store", allow_unknown=True)
     store = Store.open(tmp_path / "store")
-    assert store.unknown_share() > 0.5
-    store.check_unknown()
+    assert store.unknown_share(store.load_tokenizer()) > 0.5
+    store.check_unknown(store.load_tokenizer())
     del store.manifest["unknown allowed"]
     with pytest.raises(InputError, match=r"\d\d% of the tokens are \[UNK\]"):
-        store.check_unknown()
+        store.check_unknown(store.load_tokenizer())
     show(tmp_path / "store")
     assert "of the training tokens" in capsys.readouterr().out
 

@@ -35,9 +35,9 @@ from bertworks.experiments.recipe import load_study
 from bertworks.experiments.report import paired, parameters, tables
 from bertworks.experiments.study import Options, run_study
 from bertworks.files import Diverged, InputError, NotWritten, read_json, write_json
-from bertworks.finetuning.job import FinetuneConfig
+from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.model.config import ModelConfig
-from bertworks.pretraining.run import PretrainConfig
+from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.training import machine
 from bertworks.training.identity import without_intervals
 from conftest import WORDS

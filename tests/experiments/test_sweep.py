@@ -18,7 +18,8 @@ from bertworks.experiments.suite import PAPER, find_folders, run_suite, table
 from bertworks.experiments.sweep import SWEEPS, Setting, run_sweep
 from bertworks.files import Diverged, InputError, OtherRun, read_json
 from bertworks.finetuning import run as finetuning
-from bertworks.finetuning.job import ExampleFeed, FinetuneConfig
+from bertworks.finetuning.job import ExampleFeed
+from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune, joined_job
 from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.catalogue import find_task

@@ -20,7 +20,8 @@ from bertworks.cli import main
 from bertworks.cli.finetune import _parse
 from bertworks.config import RECIPES, load_recipe, to_toml
 from bertworks.files import Diverged, InputError, read_json
-from bertworks.finetuning.job import ExampleFeed, FinetuneConfig, Job, begin_anew
+from bertworks.finetuning.job import ExampleFeed, Job, reinitialise_top
+from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import Forecast, finetune, joined_job
 from bertworks.inference.evaluation import evaluate
 from bertworks.model.dropout import DropoutKey
@@ -236,14 +237,14 @@ def test_random_init_takes_only_the_shape(place, table, tmp_path):
     assert dataclasses.replace(ours.config, hidden_dropout_prob=0.1) == start.config
 
 
-def test_top_layers_begin_anew(place):
+def test_top_layers_get_fresh_weights(place):
     """Pooler and the top layers by the run's seed; what is below stays, and without the option everything does."""
     start = load_model(place / "model").state_dict()
     model = {}
     for layers, seed in ((0, 1), (1, 1), (1, 2), (2, 1)):
         fresh = load_model(place / "model")
-        told = begin_anew(fresh, layers, seed)
-        assert told == [*["layers.1", "layers.0"][:layers], *["pooler"][:layers]]
+        parts = reinitialise_top(fresh, layers, seed)
+        assert parts == [*["layers.1", "layers.0"][:layers], *["pooler"][:layers]]
         model[layers, seed] = fresh.state_dict()
         changed = {name for name in start if not torch.equal(start[name], model[layers, seed][name])}
         below = ("encoder.layers.1.", "encoder.layers.0.")[:layers] + ("encoder.pooler.",)[:layers]
@@ -399,7 +400,7 @@ def test_a_run_says_what_it_will_do_and_how_long_it_takes(place, table, tmp_path
     assert "accuracy of guessing: 0.5" in lines[1]
     now, said = [0.0], []
     monkeypatch.setattr("bertworks.finetuning.run.time.perf_counter", lambda: now[0])
-    forecast = Forecast(100, 10, said.append)  # resumed at step 10
+    forecast = Forecast(100, said.append)  # resumed at step 10
     for step in range(11, 31):
         now[0] += 2.0
         forecast(step)

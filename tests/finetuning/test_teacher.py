@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.finetuning.job import ExampleFeed, FinetuneConfig, Job
+from bertworks.finetuning.job import ExampleFeed, Job
+from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.finetuning.teacher import ask_teacher
 from bertworks.model.heads import build_model

@@ -19,7 +19,8 @@ from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.pretraining import distill as distilling
-from bertworks.pretraining.distill import DistillConfig, every_second, start_student, student_config
+from bertworks.pretraining.distill import every_second, start_student, student_config
+from bertworks.pretraining.recipe import DistillConfig
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import machine, vocabulary_loss
@@ -383,7 +384,7 @@ def refused(capsys, argv):
 
 
 def test_a_store_of_unknown_words_is_refused(tiny_store, teacher, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Store, "unknown_share", lambda store: 0.7)
+    monkeypatch.setattr(Store, "unknown_share", lambda *_: 0.7)
     assert "70% of the tokens are [UNK]" in refused(capsys, line(tmp_path, tiny_store, teacher))
     assert not (tmp_path / "run").exists()
 

@@ -19,11 +19,12 @@ from bertworks.data.instances import Position
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.files import InputError
-from bertworks.finetuning.job import FinetuneConfig
+from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.model.heads import build_model
 from bertworks.pretraining import estimate as estimating
 from bertworks.pretraining.estimate import estimate
-from bertworks.pretraining.run import PretrainConfig, PretrainingFeed, plateau, pretrain, useful_flops
+from bertworks.pretraining.recipe import PretrainConfig
+from bertworks.pretraining.run import PretrainingFeed, plateau, pretrain, useful_flops
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import machine
@@ -82,7 +83,7 @@ def test_the_levels_of_having_learned_nothing():
 def test_init_says_what_it_leaves_out(tiny_store, trained, tmp_path, capsys):
     recipe = write_recipe(tmp_path, steps=2)
     main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained / "model"), "--objective", "mlm"))
-    assert f"in {trained / 'model'}, left out: nsp, pooler\n" in capsys.readouterr().err
+    assert f"in {trained / 'model'}, not used: nsp, pooler\n" in capsys.readouterr().err
 
 
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
@@ -501,7 +502,7 @@ def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):
 
 
 def test_a_store_of_unknown_words_is_refused(tiny_store, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Store, "unknown_share", lambda store: 0.7)
+    monkeypatch.setattr(Store, "unknown_share", lambda *_: 0.7)
     with pytest.raises(SystemExit):
         main(line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run"))
     assert "70% of the tokens are [UNK]" in (said := capsys.readouterr().err) and "--allow-unknown" in said

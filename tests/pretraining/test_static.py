@@ -91,7 +91,7 @@ def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
 
 
 def test_word2vec_of_a_store_of_unknown_words_is_refused(tiny_store, tmp_path, monkeypatch):
-    monkeypatch.setattr(Store, "unknown_share", lambda store: 0.7)
+    monkeypatch.setattr(Store, "unknown_share", lambda *_: 0.7)
     with pytest.raises(InputError, match=r"70% of the tokens are \[UNK\]"):
         train_static(tiny_store.path, tmp_path / "out")
     assert not (tmp_path / "out").exists()

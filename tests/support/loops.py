@@ -7,7 +7,7 @@ from bertworks.training.loop import Group, Loop, LoopConfig
 from bertworks.training.machine import World
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.optim import OptimConfig, Optimizer
-from bertworks.training.state import Progress
+from bertworks.training.state import Progress, load_state
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -36,20 +36,32 @@ class Feed:
         return Group(made, (0, 0, progress.step + 1))
 
 
-def loop_of(model, groups, folder, optim=None, objective=None, progress=None, evaluate=None, **config):
-    """A Loop over `groups`, in float32, silent, with a record a step."""
+def loop_of(model, groups, folder, optim=None, objective=None, evaluate=None, world=ALONE, resumed=False, **config):
+    """A Loop over `groups`, in float32, silent, with a record a step; `resumed`: from the state in `folder`."""
     settings = {"precision": "float32", "log_every": 1, "eval_every": 0, "save_every": 0, "seed": 3} | config
     folder.mkdir(parents=True, exist_ok=True)
+    optimizer = Optimizer(model, optim or OptimConfig())
     return Loop(
         model,
         objective or PretrainingObjective(),
         groups if callable(groups) else Feed(groups),
-        Optimizer(model, optim or OptimConfig()),
-        ALONE,
+        optimizer,
+        world,
         LoopConfig(**settings),
         folder,
         IDENTITY.hash,
-        progress or Progress(),
-        evaluate=evaluate,
+        load_state(folder / "state", model, optimizer, IDENTITY) if resumed else Progress(),
+        evaluate=evaluate and (lambda progress: evaluate()),
         quiet=True,
     )
+
+
+def stopped_before(step, groups):
+    """A feed that raises KeyboardInterrupt instead of giving the group of this step."""
+
+    def feed(progress, share):
+        if progress.step == step:
+            raise KeyboardInterrupt
+        return Feed(groups)(progress, share)
+
+    return feed

@@ -10,7 +10,8 @@ import torch
 
 from bertworks.checkpoint.folder import load_tokenizer, read_config
 from bertworks.files import InputError, read_json
-from bertworks.finetuning.run import FinetuneConfig, finetune
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.choice import CHOICE, Choice

@@ -11,7 +11,8 @@ import torch
 
 from bertworks.checkpoint.folder import load_tokenizer, read_config, save_folder
 from bertworks.files import InputError
-from bertworks.finetuning.run import FinetuneConfig, finetune
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Limits, Task

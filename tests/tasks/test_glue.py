@@ -7,7 +7,7 @@ import pytest
 
 from bertworks.config import from_dict
 from bertworks.files import InputError
-from bertworks.finetuning.run import FinetuneConfig
+from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.tasks.base import Example
 from bertworks.tasks.catalogue import TASKS, find_task
 from bertworks.tasks.kinds import kind_of, load_data, read_rows

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +17,8 @@ from bertworks.data.store import Store
 from bertworks.files import Diverged, InputError, NotWritten
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
-from bertworks.pretraining.run import Phase, PretrainConfig, PretrainingFeed
+from bertworks.pretraining.recipe import Phase, PretrainConfig
+from bertworks.pretraining.run import PretrainingFeed
 from bertworks.reporting.log import read_log
 from bertworks.training import loop as loop_module
 from bertworks.training import machine
@@ -26,7 +26,7 @@ from bertworks.training.loop import LoopConfig
 from bertworks.training.objectives import PretrainingObjective, Term
 from bertworks.training.optim import OptimConfig
 from bertworks.training.state import Progress, load_state
-from support.loops import ALONE, IDENTITY, Feed, loop_of
+from support.loops import ALONE, IDENTITY, loop_of, stopped_before
 
 TINY = dict(
     vocab_size=100, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
@@ -133,14 +133,14 @@ class Sick(PretrainingObjective):
 def test_an_update_that_is_not_finite_is_not_made(tiny_store, tmp_path, value):
     groups = batches(tiny_store)
     sick = loop_of(model_of(), groups, tmp_path / "sick", objective=Sick({2, 3, 5}, value), steps=8, max_skipped=2)
-    snapshots, update = [], sick._update
+    snapshots, update = [], sick.step
 
     def watch(*arguments):
         result = update(*arguments)
         snapshots.append(torch.cat([p.detach().flatten().clone() for p in sick.model.parameters()]))
         return result
 
-    sick._update = watch
+    sick.step = watch
     assert sick.run()
     assert [torch.equal(a, b) for a, b in pairwise(snapshots)] == [
         False, True, True, False, True, False, False,
@@ -230,11 +230,10 @@ def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     model = model_of()
-    loop = loop_of(model, groups, tmp_path, steps=8, save_every=2)
-    loop.progress = load_state(tmp_path / "state", model, loop.optimizer, IDENTITY)
+    loop = loop_of(model, groups, tmp_path, steps=8, save_every=2, resumed=True)
     if call == "fsync":
-        step = loop._update
-        loop._update = lambda *a: (monkeypatch.setattr(os, "fsync", full), step(*a))[1]
+        step = loop.step
+        loop.step = lambda *a: (monkeypatch.setattr(os, "fsync", full), step(*a))[1]
     else:
         monkeypatch.setattr("bertworks.training.state.atomic_write", full)
     with pytest.raises(NotWritten, match=r"state\.safetensors: could not be written \(No space left on device\)"):
@@ -246,18 +245,16 @@ def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkey
 
 
 def test_a_log_that_cannot_be_written_is_said(tiny_store, tmp_path):
+    def fill(step):
+        if step == 2:
+            (tmp_path / "log.jsonl").rename(tmp_path / "kept.jsonl")
+            (tmp_path / "log.jsonl").symlink_to("/dev/full")
+
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=4)
-    feed = loop.feed
-
-    def fill(progress, share):
-        if progress.step == 2:
-            loop.reporter.path = Path("/dev/full")
-        return feed(progress, share)
-
-    loop.feed = fill
+    loop.after_step = fill
     with pytest.raises(NotWritten, match=r"could not be written \(No space left on device\)"):
         loop.run()
-    assert len(read_log(tmp_path)) == 2
+    assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 1
 
 
 def test_resuming_in_the_middle_gives_the_same_weights(tiny_store, tmp_path):
@@ -266,16 +263,10 @@ def test_resuming_in_the_middle_gives_the_same_weights(tiny_store, tmp_path):
     assert whole.run()
     first = loop_of(model_of(0.1), groups, tmp_path / "parts", optim, steps=9, save_every=4)
 
-    def stop(progress, share):
-        if progress.step == 6:  # after the state of step 4 was saved
-            raise KeyboardInterrupt
-        return Feed(groups)(progress, share)
-
-    first.feed = stop
+    first.feed = stopped_before(6, groups)  # after the state of step 4 was saved
     with pytest.raises(KeyboardInterrupt):
         first.run()
-    second = loop_of(model_of(0.1, seed=2), groups, tmp_path / "parts", optim, steps=9)
-    second.progress = load_state(tmp_path / "parts" / "state", second.model, second.optimizer, IDENTITY)
+    second = loop_of(model_of(0.1, seed=2), groups, tmp_path / "parts", optim, steps=9, resumed=True)
     assert second.progress.step == 4 and second.run()
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, second.model.state_dict()[name]), name
@@ -350,7 +341,7 @@ def test_an_infinite_loss_with_a_finite_gradient_is_no_update(tiny_store, tmp_pa
     assert "Infinity" not in text and "NaN" not in text
     records = read_log(tmp_path / "run")
     assert [r["skipped"] for r in records] == [2, 2]
-    one = loop_of(model_of(), groups, tmp_path / "one", steps=1, log_every=1)  # the window's only update
+    one = loop_of(model_of(), groups, tmp_path / "one", steps=1, log_every=1)  # the only update of that record
     assert one.run() and records[0]["mlm_loss"] == read_log(tmp_path / "one")[0]["mlm_loss"]
 
 
@@ -369,16 +360,10 @@ def test_means_of_a_resumed_run_are_those_of_a_run_left_alone(tiny_store, tmp_pa
     assert loop_of(model_of(), groups, tmp_path / "whole", optim, steps=9, log_every=5).run()
     first = loop_of(model_of(), groups, tmp_path / "parts", optim, steps=9, log_every=5, save_every=3)
 
-    def stop(progress, share):
-        if progress.step == 4:  # after the state of step 3 was saved
-            raise KeyboardInterrupt
-        return Feed(groups)(progress, share)
-
-    first.feed = stop
+    first.feed = stopped_before(4, groups)  # after the state of step 3 was saved
     with pytest.raises(KeyboardInterrupt):
         first.run()
-    second = loop_of(model_of(seed=2), groups, tmp_path / "parts", optim, steps=9, log_every=5)
-    second.progress = load_state(tmp_path / "parts" / "state", second.model, second.optimizer, IDENTITY)
+    second = loop_of(model_of(seed=2), groups, tmp_path / "parts", optim, steps=9, log_every=5, resumed=True)
     assert second.run()
     keys = ("step", "mlm_loss", "nsp_loss", "lr", "grad_norm", "tokens")
     found = [[[r[key] for key in keys] for r in read_log(tmp_path / name)] for name in ("whole", "parts")]
@@ -422,8 +407,8 @@ def test_damaged_best_weights_are_refused_by_name(tiny_store, tmp_path):
     best = tmp_path / "state" / loop_module.BEST
     evaluate = loop._evaluate
 
-    def damage():
-        metrics = evaluate()
+    def damage(reporter):
+        metrics = evaluate(reporter)
         best.write_bytes(best.read_bytes()[:50])
         return metrics
 
@@ -454,8 +439,7 @@ def test_a_stop_in_the_last_step_does_not_wait_for_the_last_evaluation(tiny_stor
 
     assert not stopped_at(4, loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4)).run()
     assert not judged
-    again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4)
-    again.progress = load_state(tmp_path / "state", again.model, again.optimizer, IDENTITY)
+    again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, resumed=True)
     assert again.run() and judged == [True]
     assert [(r["kind"], r["step"]) for r in read_log(tmp_path)] == [*(("train", i) for i in range(1, 5)), ("eval", 4)]
 
@@ -492,14 +476,13 @@ def test_a_stop_at_the_very_end_comes_at_once_and_leaves_one_record(tiny_store, 
 
     loop = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, eval_every=2)
     if during:
-        loop.evaluate = lambda: judge() if loop.progress.step == 4 else {"f1": 0.1}
+        loop.evaluate = lambda progress: judge() if progress.step == 4 else {"f1": 0.1}
         with pytest.raises(KeyboardInterrupt):
             loop.run()
         assert judged == ["asked"]
     else:
         assert loop.run()
-    again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, eval_every=2)
-    again.progress = load_state(tmp_path / "state", again.model, again.optimizer, IDENTITY)
+    again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, eval_every=2, resumed=True)
     assert again.run()
     kinds = [(r["kind"], r["step"]) for r in read_log(tmp_path)]
     assert kinds == [("train", 1), ("train", 2), ("eval", 2), ("train", 3), ("train", 4), ("eval", 4)]

@@ -31,7 +31,7 @@ def trained(steps=3):
 def test_everything_comes_back(tmp_path):
     model, optimizer = trained()
     sums = {"loss_sums": {"mlm": 0.1}, "loss_counts": {"mlm": 7}, "lr": 1e-3}
-    where = dict(step=5, updates=3, phase=1, window=7, offset=11, tokens=99)
+    where = dict(step=5, updates=3, phase=1, group=7, offset=11, tokens=99)
     progress = Progress(**where, seconds=1.5, skipped=2, best=0.25, **sums)
     save_state(tmp_path / "state", model, optimizer, progress, ABC.hash)
     other, fresh = trained(0)
@@ -124,7 +124,7 @@ def test_a_state_of_an_older_version_is_taken(tmp_path):
     """It says nothing of the losses since the last record."""
     model, optimizer = trained()
     save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), ABC.hash)
-    known = ("step", "updates", "phase", "window", "offset", "tokens", "instances", "seconds", "skipped", "best")
+    known = ("step", "updates", "phase", "group", "offset", "tokens", "instances", "seconds", "skipped", "best")
     older = {name: vars(Progress(step=3, updates=3))[name] for name in known}
     alter(tmp_path / "state.safetensors", progress=json.dumps(older))
     assert load_state(tmp_path, *trained(0), ABC) == Progress(step=3, updates=3)

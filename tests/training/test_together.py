@@ -10,7 +10,8 @@ import torch
 from bertworks.config import load_recipe
 from bertworks.files import Diverged, InputError
 from bertworks.pretraining.estimate import estimate
-from bertworks.pretraining.run import PretrainConfig, PretrainingFeed, pretrain
+from bertworks.pretraining.recipe import PretrainConfig
+from bertworks.pretraining.run import PretrainingFeed, pretrain
 from bertworks.training import loop as loop_module
 from bertworks.training import machine
 from bertworks.training.objectives import Term
@@ -57,9 +58,8 @@ def train_with_a_slow_disk(rank, folder):
         model = linear()
         loop = loop_of(
             model, [batch()], folder, objective=Pull(), steps=3, eval_every=1, keep_best="accuracy",
-            evaluate=lambda: {"accuracy": next(scores)},
+            evaluate=lambda: {"accuracy": next(scores)}, world=world,
         )  # fmt: skip
-        loop.world = world
         assert loop.run()
         return model.weight.tolist()
 
@@ -72,8 +72,7 @@ def test_the_best_weights_are_equal_in_all_processes(tmp_path):
 def lose_one_update(rank, folder):
     with machine.joined_world() as world:
         model = linear()
-        loop = loop_of(model, [batch()], folder, objective=Pull(sick=rank == 1), steps=9, max_skipped=2)
-        loop.world = world
+        loop = loop_of(model, [batch()], folder, objective=Pull(sick=rank == 1), steps=9, max_skipped=2, world=world)
         with pytest.raises(Diverged):
             loop.run()
         return loop.progress.step, loop.progress.updates, torch.equal(model.weight, linear().weight)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from ..pretraining.distill import DistillConfig
 from ..pretraining.distill import distill as run_distillation
+from ..pretraining.recipe import DistillConfig
 from .arguments import parse_recipe
 from .ending import run_to_its_end
 from .pretrain import draw_curves

@@ -13,7 +13,7 @@ from ..config import find_recipe, load_recipe
 from ..experiments import suite as suites
 from ..experiments import sweep as sweeps
 from ..files import InputError
-from ..finetuning.job import OWN_TABLE_STEPS, FinetuneConfig
+from ..finetuning.recipe import OWN_TABLE_STEPS, FinetuneConfig
 from ..finetuning.run import finetune as run_finetuning
 from ..finetuning.run import joined_job
 from ..tasks.base import Data, Task

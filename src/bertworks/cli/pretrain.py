@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from ..pretraining.estimate import estimate
-from ..pretraining.run import PretrainConfig
+from ..pretraining.recipe import PretrainConfig
 from ..pretraining.run import pretrain as run_pretraining
 from .arguments import parse_recipe
 from .ending import run_to_its_end

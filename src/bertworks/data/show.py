@@ -56,7 +56,7 @@ def _source(store: Store) -> Table:
     table.add_row(
         "means", f"{sentences / documents:.1f} sentences a document, {tokens / sentences:.1f} tokens a sentence"
     )
-    table.add_row("[UNK]", f"{store.unknown_share():.2%} of the training tokens")
+    table.add_row("[UNK]", f"{store.unknown_share(store.load_tokenizer()):.2%} of the training tokens")
     table.add_row("tokenizer", f"{tokenizer['vocab_size']:,} tokens, fingerprint {tokenizer['fingerprint']}")
     table.add_row("made with", ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
     return table

@@ -130,14 +130,17 @@ class Store:
             raise InputError(f"{self.tokenizer_folder}: {found}; {REBUILD}")
         return tokenizer
 
-    def unknown_share(self) -> float:
-        """Share of [UNK] among the tokens of the training split."""
-        return unknown_share(self.load_tokenizer(), self.unigram_counts())
+    def unknown_share(self, tokenizer: Tokenizer) -> float:
+        """Share of [UNK] among the tokens of the training split; `tokenizer` is the store's own."""
+        return unknown_share(tokenizer, self.unigram_counts())
 
-    def check_unknown(self) -> None:
-        """Raise InputError if the tokens are mostly [UNK], unless the build allowed that (`allow_unknown`)."""
+    def check_unknown(self, tokenizer: Tokenizer) -> None:
+        """Raise InputError if the tokens are mostly [UNK], unless the build allowed that (`allow_unknown`).
+
+        tokenizer: the store's own.
+        """
         if not self.manifest.get("unknown allowed"):
-            refuse_unknown(self.unknown_share(), str(self.folder))
+            refuse_unknown(self.unknown_share(tokenizer), str(self.folder))
 
     @property
     def vocab_size(self) -> int:

@@ -18,11 +18,11 @@ from ..data.batches import PretrainingData, Vocabulary
 from ..data.store import Store
 from ..experiments.engine import Cell, Engine, Grid
 from ..files import InputError, write_json
-from ..finetuning.job import FinetuneConfig
+from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import finetune
 from ..inference.evaluation import evaluate as evaluate_finetuned
 from ..inference.predictor import Predictor
-from ..pretraining.run import PretrainConfig
+from ..pretraining.recipe import PretrainConfig
 from ..reporting.run_files import read_results
 from ..tasks.base import Data, Example, Task
 from ..tokenizer import Tokenizer

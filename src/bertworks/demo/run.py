@@ -19,8 +19,9 @@ from ..config import load_recipe
 from ..data.build import BuildConfig, build
 from ..data.store import Store
 from ..files import InputError, write_json, write_text
-from ..finetuning.job import FinetuneConfig
-from ..pretraining.run import PretrainConfig, pretrain
+from ..finetuning.recipe import FinetuneConfig
+from ..pretraining.recipe import PretrainConfig
+from ..pretraining.run import pretrain
 from ..reporting.figures import plot_groups, plot_runs
 from ..reporting.progress import Progress
 from ..reporting.run_files import read_results

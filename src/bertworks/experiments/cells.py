@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 from ..checkpoint.weights import weight_files
 from ..config import SCHEMA, from_dict, to_toml
 from ..files import InputError, checksum, write_json
-from ..finetuning.job import FinetuneConfig
-from ..pretraining.run import Phase, PretrainConfig
+from ..finetuning.recipe import FinetuneConfig
+from ..pretraining.recipe import Phase, PretrainConfig
 from ..reporting.run_files import METRICS, read_results
 from ..tasks.base import Task
 from ..training.identity import RunIdentity, without_intervals

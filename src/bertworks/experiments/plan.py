@@ -15,10 +15,10 @@ from ..checkpoint.folder import find_model, read_config
 from ..config import from_dict, load_recipe
 from ..data.store import Store
 from ..files import InputError, checksum
-from ..finetuning.job import FinetuneConfig
+from ..finetuning.recipe import FinetuneConfig
 from ..model.config import ModelConfig
 from ..model.layer_choice import LayerChoice
-from ..pretraining.run import Phase, PretrainConfig
+from ..pretraining.recipe import Phase, PretrainConfig
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.kinds import load_data

@@ -19,7 +19,8 @@ from ..checkpoint.folder import find_model
 from ..checkpoint.start import concatenate
 from ..files import InputError, write_json, write_text
 from ..finetuning.run import finetune
-from ..pretraining.run import PretrainConfig, pretrain, useful_flops
+from ..pretraining.recipe import PretrainConfig
+from ..pretraining.run import pretrain, useful_flops
 from ..reporting.log import duration
 from ..reporting.run_files import LOG, read_log, read_results
 from ..reporting.tables import ResultTable

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..files import InputError, OtherRun, write_json, write_text
-from ..finetuning.job import FinetuneConfig, Job
+from ..finetuning.job import Job
+from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import check_folder, joined_job
 from ..reporting.tables import ResultTable, points
 from ..tasks.base import Task

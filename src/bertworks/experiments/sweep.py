@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, try_lock, write_json, write_text
-from ..finetuning.job import FinetuneConfig, Job
+from ..finetuning.job import Job
+from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
 from ..reporting.tables import ResultTable, points

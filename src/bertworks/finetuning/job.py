@@ -3,11 +3,10 @@
 The paper's settings are in sections 3.2, 4.1 and A.3; runs themselves are in run.py.
 """
 
-import functools
 import json
 import math
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,104 +17,27 @@ from torch import Tensor
 from ..checkpoint.folder import find_model, load_tokenizer, parts_in, read_config
 from ..checkpoint.start import initial_model
 from ..checkpoint.weights import weights_checksum
-from ..config import added, check_seed, from_dict, identities
+from ..config import identities
 from ..files import Diverged, InputError, read_json
 from ..model.encoder import build_layer
-from ..model.heads import NO_TOP, Model, build_model
+from ..model.heads import Model, build_model
 from ..model.layer_choice import LayerChoice
 from ..model.prepare import initialise
-from ..model.top import TopConfig
-from ..tasks.base import Data, Judged, Kind, Limits, Prepared, Task
+from ..tasks.base import Data, Judged, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
 from ..tokenizer import Tokenizer, unknown_share
 from ..training import machine
 from ..training.identity import RunIdentity
-from ..training.loop import Group, LoopConfig
+from ..training.loop import Group
 from ..training.objectives import Objective, TaughtObjective
-from ..training.optim import OptimConfig
 from ..training.state import Progress
+from .recipe import FinetuneConfig
 from .teacher import Taught, ask_teacher
 
-OWN_TABLE_STEPS = 100  # `min_steps` of tables of one's own
 DIVERGED = "the model cannot be judged on the development rows"
 GENTLER = "begin again with a lower optim.lr or a longer optim.warmup, and another --out"
 MOSTLY_UNKNOWN = 0.5  # share of [UNK] above which a note becomes a warning
-TIMES_JUDGED = 10  # evaluations of a run whose number of updates `min_steps` has set
-
-
-@dataclass(frozen=True)
-class FinetuneConfig(Limits):
-    """A fine-tuning recipe. The defaults are the original code's for GLUE."""
-
-    optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))
-    epochs: float = 3.0  # passes over the training rows, unless loop.steps, tokens or hours says otherwise
-    batch_size: int = 32  # rows an update, over all processes and micro-batches
-    micro_batch_size: int = 0  # rows a forward pass; 0: as many as the process has of the batch
-    dropout: float = 0.1  # in encoder and classifier, whatever the folder was pre-trained with
-    length_window: int = 16  # batches that are put in order of length before they are drawn; 1: none
-    random_init: bool = False  # fresh weights in the folder's shape: what pre-training bought is the difference
-    frozen: bool = False  # the encoder is left as it is, its vectors are features (section 5.3); all above it learns
-    top: TopConfig = NO_TOP  # what stands between encoder and head: other layers than the last, a BiLSTM
-    reinit_layers: int = 0  # top layers whose weights begin anew, with the pooler's (Zhang et al., 2021)
-    # fine-tuned folder whose scores are learned beside the labels (classes and regression)
-    teacher: str = added("", since=1, before="")
-    # of teacher's and student's softmax where the teacher's scores are learned
-    temperature: float = added(2.0, since=1, before=2.0)
-    soft_share: float = added(0.5, since=1, before=0.5)  # of the loss that is the teacher's, the rest is the labels'
-    # least number of updates, whatever epochs says; 0: none. Tables of your own have 100, unless epochs or a budget of
-    # the loop is given: a few dozen rows would else be seen in a handful of updates, too few to learn from
-    min_steps: int = added(0, since=1, before=0)
-    seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batch_size < 1 or not 0 < self.epochs < math.inf or self.reinit_layers < 0:
-            raise ValueError("expected batch_size of 1 or more, finite epochs above 0, reinit_layers of 0 or more")
-        if self.min_steps < 0:
-            raise ValueError(f"min_steps = {self.min_steps}; expected 0 or more")
-        if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
-        check_seed(*self.seeds)
-        if self.temperature <= 0 or not 0 <= self.soft_share <= 1:
-            raise ValueError("expected a temperature above 0 and a soft_share from 0 to 1")
-
-    @classmethod
-    def for_task(cls, task: Task) -> "FinetuneConfig":
-        """The defaults, with what the task has different."""
-        table: dict[str, Any] = {}
-        for key, value in task.defaults.items():
-            *path, name = key.split(".")
-            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = value
-        return from_dict(cls, table, f"defaults of {task.name}")
-
-    def resolved(self, examples: int, seed: int) -> "FinetuneConfig":
-        """The recipe of one run: its seed and its number of steps."""
-        loop, rhythm = self.loop, max(1, round(examples / self.batch_size))
-        steps = loop.steps
-        if not (loop.steps or loop.tokens or loop.hours):
-            steps = self.steps_of(examples)
-            if steps < self.min_steps:  # of many tiny epochs not each is judged and saved
-                steps, rhythm = self.min_steps, max(rhythm, self.min_steps // TIMES_JUDGED)
-        evals, saves = loop.eval_every or rhythm, loop.save_every or rhythm
-        loop = replace(loop, seed=seed, steps=steps, eval_every=evals, save_every=saves)
-        return replace(self, seeds=(), min_steps=0, loop=loop)
-
-    def steps_of(self, examples: int) -> int:
-        """Updates in `epochs` passes over so many rows, as run_classifier.py counts them."""
-        return max(1, int(examples / self.batch_size * self.epochs))
-
-    @property
-    def whole_warmup(self) -> OptimConfig:
-        """`optim` with a warm-up of whole updates, int(steps * warmup) as in run_classifier.py; below one it is none.
-
-        The first update of a warm-up has the rate 0, there too: a run of few updates must not begin with one.
-        """
-        steps = self.loop.steps
-        if not steps or self.loop.tokens or self.loop.hours:
-            return self.optim
-        return replace(self.optim, warmup=int(steps * self.optim.warmup) / steps)
 
 
 class ExampleFeed:
@@ -213,7 +135,7 @@ class Job:
             fresh = ["encoder", *sorted(parts_in(model))]
         else:
             model, fresh, _ = initial_model(self.folder, (head,), self.task.labels, seed, rate, top)
-            fresh = fresh + begin_anew(model, config.reinit_layers, seed)
+            fresh = fresh + reinitialise_top(model, config.reinit_layers, seed)
         model.freeze_unused_layers()
         if config.frozen:
             model.freeze()
@@ -283,7 +205,7 @@ def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
         raise InputError(f"loop.keep_best = {best!r}; expected one of {', '.join(task.metrics)} for {task.name}")
 
 
-def begin_anew(model: Model, layers: int, seed: int) -> list[str]:
+def reinitialise_top(model: Model, layers: int, seed: int) -> list[str]:
     """Fresh weights for the pooler and that many top layers; returns the parts. Zhang et al. (2021)."""
     encoder, shape = model.encoder, model.config
     generator = torch.Generator().manual_seed(int(np.random.default_rng((seed, 2)).integers(2**62)))

@@ -6,7 +6,6 @@ of its own inside, and results.json has means and standard deviations. Whole gri
 """
 
 import contextlib
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -18,17 +17,15 @@ from ..checkpoint.folder import find_model, save_folder
 from ..config import to_toml
 from ..files import InputError, check_fields, check_version, to_json, write_json, write_text
 from ..model.heads import Model
-from ..model.prepare import compile_layers
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
 from ..tasks.base import Data, Judged, Limits, Task
 from ..training import machine
-from ..training.identity import FORMAT, RECIPE, RunIdentity
+from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop
-from ..training.optim import Optimizer
-from ..training.run import ANEW, STATE_FOLDER, opened_run, write_results
-from ..training.state import resume
-from .job import OWN_TABLE_STEPS, ExampleFeed, FinetuneConfig, Job
+from ..training.run import ANEW, Run, Training, run_facts, train_in_folder, write_results
+from .job import ExampleFeed, Job
+from .recipe import OWN_TABLE_STEPS, FinetuneConfig
 
 FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a shorter time left is not printed
 
@@ -91,19 +88,33 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
             f"{out} is not UTF-8; safetensors reads no files in such a folder, so give another --out"
         ) from None
     config = job.config.resolved(len(job.train), seed)
-    identity = job.identity(config)
-    with opened_run(out, identity, job.world, keep_state=False) as results:
-        if results is not None:
-            check_fields(results, _finished(job), str(out / RESULTS), ANEW)
-            job.say(f"{out} is finished; see {out / RESULTS}")
-            return results
-        model, fresh = job.start_model(config)
-        job.say(opening(job, config))
-        loop = _loop(job, config, model.to(job.world.device), identity, out)
-        if not loop.run():
-            job.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
-            return None
-        return _finish(job, config, loop, model, fresh)
+    run = Run(out, job.identity(config), job.world, job.quiet)
+    fresh: list[str] = []
+
+    def begin() -> Training:
+        model, parts = job.start_model(config)
+        fresh.extend(parts)
+        return training(job, config, model)
+
+    results = train_in_folder(run, begin, lambda loop: _save(job, config, run, loop, fresh), keep_state=False)
+    if results is not None:
+        check_fields(results, _result_fields(job), str(out / RESULTS), ANEW)
+    return results
+
+
+def training(job: Job, config: FinetuneConfig, model: Model) -> Training:
+    """What a run trains."""
+    return Training(
+        model,
+        job.objective,
+        ExampleFeed(job.train, config, job.world, None if job.taught is None else job.taught.scores),
+        config.whole_warmup,
+        config.loop,
+        lambda progress: job.judge(model).metrics,
+        Forecast(config.loop.steps, job.say),
+        job.weights,
+        opening=lambda loop: [opening(job, config)],
+    )
 
 
 def opening(job: Job, config: FinetuneConfig) -> str:
@@ -127,21 +138,21 @@ def opening(job: Job, config: FinetuneConfig) -> str:
 class Forecast:
     """Says how long a run will take, once, after a few of its updates."""
 
-    def __init__(self, steps: int, step: int, say: Callable[[str], None]):
-        self.steps, self.say, self.first = steps, say, step + 1
-        self.began, self.told = 0.0, not steps
+    def __init__(self, steps: int, say: Callable[[str], None]):
+        self.steps, self.say, self.done = steps, say, not steps
+        self.first, self.began = 0, 0.0
 
     def __call__(self, step: int) -> None:
         """To be called after each update with its number, counted from 1. The first one, a warm-up, is not counted."""
-        if self.told:
+        if self.done:
             return
-        if step <= self.first:
-            self.began = time.perf_counter()
+        if not self.first:
+            self.first, self.began = step, time.perf_counter()
             return
-        spent, done = time.perf_counter() - self.began, step - self.first
-        if spent > FORECAST_AFTER or done >= 20:
-            self.told = True
-            left = spent / done * (self.steps - step)
+        spent, updates = time.perf_counter() - self.began, step - self.first
+        if spent > FORECAST_AFTER or updates >= 20:
+            self.done = True
+            left = spent / updates * (self.steps - step)
             if left > FORECAST_AFTER:
                 self.say(f"about {duration(left)} of training to go")
 
@@ -156,40 +167,16 @@ def _failure(judged: Judged, steps: int) -> str:
     return f"{what}. Try another seed, more --epochs, or another optim.lr (large encoders: lower, small: higher)"
 
 
-def _finished(job: Job) -> dict[str, Any]:
+def _result_fields(job: Job) -> dict[str, Any]:
     """The form of a finished run's results, as far as seeds, sweeps and suites read them."""
     metrics = [f"{key}{end}" for end in ("", *(f"_{name}" for name in job.more)) for key in ("loss", *job.task.metrics)]
     return {"metrics": dict.fromkeys(metrics, float), "collapsed": bool, "seconds": float}
 
 
-def _loop(job: Job, config: FinetuneConfig, model: Model, identity: RunIdentity, out: Path) -> Loop:
-    """The loop of a run, at the step where an earlier run segment left it."""
-    optimizer = Optimizer(model, config.whole_warmup)
-    progress = resume(out / STATE_FOLDER, model, optimizer, identity, job.world)
-    if job.world.main:
-        write_text(out / RECIPE, to_toml(config))
-    if machine.should_compile(config.loop.compile, job.world.device):
-        compile_layers(model.encoder)
-    return Loop(
-        model,
-        job.objective,
-        ExampleFeed(job.train, config, job.world, None if job.taught is None else job.taught.scores),
-        optimizer,
-        job.world,
-        config.loop,
-        out,
-        identity.hash,
-        progress,
-        evaluate=lambda: job.judge(model).metrics,
-        after_step=Forecast(config.loop.steps, progress.step, job.say),
-        weights=job.weights,
-        quiet=job.quiet,
-    )
-
-
-def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: list[str]) -> dict[str, Any]:
-    """Judge in float32, write the model folder, then results.json, which marks the run as finished; drop the state."""
-    progress, out = loop.progress, loop.run_folder
+def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:
+    """Judge in float32 and write the model folder and the predictions on dev; returns what results.json has."""
+    model = loop.model
+    assert isinstance(model, Model)
     judged = job.judge(model)
     more = {name: job.judge_rows(model, rows, judged.settings) for name, rows in job.more.items()}
     results = {
@@ -210,19 +197,10 @@ def _finish(job: Job, config: FinetuneConfig, loop: Loop, model: Model, fresh: l
         "model": str(job.folder),
         "random_init": config.random_init,
         "fresh": fresh,
-        "steps": progress.step,
-        "tokens": progress.tokens,
-        "seconds": progress.seconds,
-        "seed": config.loop.seed,
-        "processes": job.world.size,
-        "recipe": loop.recipe,
-        "machine": machine.facts(),
+        **run_facts(run, loop),
     }
     if job.world.main:
-        _write(job, config, results, judged, model, out)
-    results = write_results(out, results, job.world)
-    if job.world.main:
-        shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
+        _write(job, config, results, judged, model, run.out)
     return results
 
 

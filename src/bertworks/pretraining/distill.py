@@ -10,20 +10,18 @@ import re
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..batch import Batch, to_device
-from ..checkpoint.folder import find_model, load_model, load_tokenizer, run_name
+from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
 from ..checkpoint.weights import weights_checksum
 from ..data.batches import Vocabulary
-from ..data.instances import InstanceConfig
-from ..data.masking import MaskingConfig
 from ..data.store import Store
 from ..files import InputError, checksum
 from ..model.config import ModelConfig
@@ -31,57 +29,13 @@ from ..model.heads import Model, build_model
 from ..model.prepare import compile_layers, for_inference
 from ..tokenizer import Tokenizer
 from ..training import machine
-from ..training.loop import LoopConfig, autocast, evaluate
+from ..training.loop import Loop, LoopConfig, autocast, evaluate
 from ..training.objectives import DistillationObjective, PretrainingObjective
-from ..training.optim import OptimConfig
-from ..training.run import is_finished, opened_run
-from .run import Phase, PretrainConfig, Run, finish, left_alone, prepare, run_identity, summary, train
+from ..training.run import Run, Training, is_finished, train_in_folder
+from .recipe import DistillConfig, run_identity
+from .run import StoreTraining
 
 METRICS = ("soft_loss", "mlm_loss", "mlm_accuracy", "cosine_loss")  # of an evaluation
-
-
-@dataclass(frozen=True)
-class DistillConfig:
-    """A recipe of distillation. The defaults are DistilBERT's."""
-
-    layers: tuple[int, ...] = ()  # the teacher's layers, from 0, that the student begins with; none: every second one
-    from_teacher: bool = True  # false: the student begins with random weights, in the same shape
-    temperature: float = 2.0  # of both softmaxes where the teacher's whole distribution is learned
-    soft_targets: Literal["masked", "all"] = "masked"  # where it is: at masked positions alone, or at every token
-    soft_weight: float = 5.0  # of that divergence in the loss
-    mlm_weight: float = 2.0  # of the masked LM
-    cosine_weight: float = 1.0  # of one minus the cosine of the last layers' vectors, at every token
-    instances: InstanceConfig = field(default_factory=lambda: InstanceConfig(0.0, 0, "full-sentences"))
-    masking: MaskingConfig = field(default_factory=MaskingConfig)
-    optim: OptimConfig = field(
-        default_factory=lambda: OptimConfig(
-            5e-4, "adamw", (0.9, 0.98), weight_decay=0.0, max_grad_norm=5.0, warmup=0.05, schedule="hf"
-        )
-    )
-    loop: LoopConfig = field(default_factory=LoopConfig)
-    phases: tuple[Phase, ...] = (Phase(),)
-    eval_batches: int = 40  # held-out batches an evaluation
-
-    def __post_init__(self) -> None:
-        weights = self.weights.values()
-        if self.temperature <= 0 or min(weights) < 0 or not any(weights):
-            raise ValueError(
-                f"temperature = {self.temperature}, weights {', '.join(map(str, weights))}; expected a temperature "
-                "above 0 and weights of 0 or more, not all of them 0"
-            )
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """Of the terms of the loss."""
-        return {"soft": self.soft_weight, "mlm": self.mlm_weight, "cosine": self.cosine_weight}
-
-    def pretraining(self, student: ModelConfig) -> PretrainConfig:
-        """The run as one of pre-training. Raises InputError if the recipe does not fit the student."""
-        same = ("instances", "masking", "optim", "loop", "phases", "eval_batches")
-        try:
-            return PretrainConfig("mlm", student, **{name: getattr(self, name) for name in same})
-        except ValueError as error:
-            raise InputError(str(error)) from None
 
 
 def every_second(layers: int) -> tuple[int, ...]:
@@ -120,8 +74,8 @@ def start_student(teacher: Model, shape: ModelConfig, layers: tuple[int, ...]) -
     model, theirs = build_model(shape, ("mlm",), pooler=False), teacher.state_dict()
 
     def source(name: str) -> Tensor:
-        taken = theirs[re.sub(r"(?<=^encoder\.layers\.)\d+", lambda number: str(layers[int(number[0])]), name)]
-        return taken.clone()
+        weight = theirs[re.sub(r"(?<=^encoder\.layers\.)\d+", lambda number: str(layers[int(number[0])]), name)]
+        return weight.clone()
 
     state = {name: source(name) for name in model.state_dict()}
     segments = teacher.encoder.embeddings.token_type
@@ -138,34 +92,33 @@ class Teacher:
     folder: Path
     model: Model
     tokenizer: Tokenizer
-    layers: tuple[int, ...]  # that the student begins with
+    layers: tuple[int, ...]  # that the student starts with
     student: ModelConfig
 
     @classmethod
-    def load(cls, path: Path | str, config: DistillConfig) -> "Teacher":
-        """Raises InputError if folder or recipe do not fit the task."""
-        folder = find_model(path)
-        model = load_model(folder).requires_grad_(False)
+    def load(cls, folder: Path, config: DistillConfig, store: Store) -> "Teacher":
+        """Raises InputError if teacher, recipe and store do not fit together."""
+        model, tokenizer = load_model(folder).requires_grad_(False), load_tokenizer(folder)
         if "mlm" not in model.heads:
             heads = ", ".join(model.heads) or "no head"
             raise InputError(
                 f"{folder} has {heads}; expected a teacher with a masked-LM head, as pre-training makes it"
             )
-        layers = config.layers or every_second(model.config.num_hidden_layers)
-        return cls(folder, model, load_tokenizer(folder), layers, student_config(model.config, layers, str(folder)))
-
-    def check(self, store: Store) -> None:
-        """Raises InputError if the store was built with another tokenizer."""
-        if self.tokenizer.fingerprint != store.manifest["tokenizer"]["fingerprint"]:
+        if tokenizer.fingerprint != store.manifest["tokenizer"]["fingerprint"]:
             raise InputError(
-                f"the tokenizer of {self.folder} is not the one that {store.folder} was built with: the same ids would "
-                f"mean other pieces. Build the corpus with it: bertworks corpus build ... --tokenizer {self.folder}"
+                f"the tokenizer of {folder} is not the one that {store.folder} was built with: the same ids would mean "
+                f"other subwords. Build the corpus with it: bertworks corpus build ... --tokenizer {folder}"
             )
+        layers = config.layers or every_second(model.config.num_hidden_layers)
+        return cls(folder, model, tokenizer, layers, student_config(model.config, layers, str(folder)))
 
-    def fingerprint(self) -> str:
-        return checksum(self.folder / "config.json") + weights_checksum(self.folder)
+    def new_student(self, config: DistillConfig) -> Model:
+        """The student before training."""
+        if config.from_teacher:
+            return start_student(self.model, self.student, self.layers)
+        return build_model(self.student, ("mlm",), seed=config.loop.seed)
 
-    def asked(self, config: LoopConfig, device: torch.device) -> Model:
+    def for_evaluation(self, config: LoopConfig, device: torch.device) -> Model:
         """The model in evaluation mode on this device, as fast as it can be there."""
         model = self.model.to(device).eval()
         if machine.should_compile(config.compile, device):
@@ -182,51 +135,74 @@ def distill(
     """
     config.loop.check(METRICS)
     machine.prepare_process()
-    known, store = Teacher.load(teacher, config), Store.open(corpus, verify=not is_finished(out))
-    store.check_unknown()
-    known.check(store)
-    pretraining = config.pretraining(known.student)
-    identity = run_identity(config, store.fingerprint, known.fingerprint())
-    if config.from_teacher:
-        student = start_student(known.model, known.student, known.layers)
-    else:
-        student = build_model(known.student, ("mlm",), seed=config.loop.seed)
-    with machine.joined_world() as world, opened_run(out, identity, world) as results:
-        run = Run(pretraining, store, known.tokenizer, out, world, identity, quiet)
-        if results is not None:
-            return left_alone(run, results)
-        asked = known.asked(config.loop, world.device)
-        objective = DistillationObjective(asked, config.temperature, config.soft_targets == "all")
-        loop = prepare(run, student, objective, config)
-        loop.weights = config.weights
-        if not train(run, loop):
-            return None
-        results = summary("distill", run, loop) | {"title": f"A student of {run_name(known.folder)}"}
-        return finish(run, loop, results | compare(known, asked, run, student, results["metrics"]))
+    folder, store = find_model(teacher), Store.open(corpus, verify=not is_finished(out))
+    read_config(folder)  # refuses what is no model folder
+    identity = run_identity(config, store.fingerprint, checksum(folder / "config.json") + weights_checksum(folder))
+    job = None if is_finished(out) else Distillation.load(config, folder, store)  # a finished run needs no teacher
+    with machine.joined_world() as world:
+        run = Run(out, identity, world, quiet)
+
+        def begin() -> Training:
+            nonlocal job
+            job = job or Distillation.load(config, folder, store)
+            return job.training(run)
+
+        def save(loop: Loop) -> dict[str, Any]:
+            assert job is not None
+            return job.save(run, loop)
+
+        return train_in_folder(run, begin, save)
 
 
-# ---- the report
+@dataclass(frozen=True)
+class Distillation:
+    """A teacher, its new student, and the store on which the student is trained."""
 
+    config: DistillConfig
+    teacher: Teacher
+    student: Model
+    source: StoreTraining
 
-def compare(
-    known: Teacher, asked: Model, run: Run, student: Model, metrics: Mapping[str, float]
-) -> dict[str, dict[str, Any]]:
-    """Teacher and student side by side: size, speed, masked LM on the held-out split."""
-    config, device = run.config, run.world.device
-    data, train_data = (
-        config.data(run.store, split, Vocabulary.of(run.tokenizer), config.phases[-1].length)
-        for split in ("validation", "train")
-    )
-    judged = evaluate(asked, PretrainingObjective(None), data.batches(64, config.eval_batches), run.world)
-    with autocast(machine.compute_dtype(config.loop.precision, device), device):
-        batches = [*data.batches(32, 4)] or [*train_data.batches(32, 4)]  # a store may hold nothing out
-        speeds = measure({"teacher": asked, "student": student}, batches, device)
-    named = {"name": run_name(known.folder), "weights": weights_checksum(known.folder)}
-    one = {**named, **_size(asked), **judged, **speeds["teacher"]}
-    other = {"layers of the teacher": list(known.layers), **_size(student), **{key: metrics[key] for key in judged}}
-    other |= speeds["student"]
-    ratio = {key: other[key] / one[key] for key in ("parameters", "tokens_per_second")}
-    return {"teacher": one, "student": other, "ratio": ratio}
+    @classmethod
+    def load(cls, config: DistillConfig, folder: Path, store: Store) -> "Distillation":
+        """Raises InputError if teacher, recipe and store do not fit together."""
+        teacher = Teacher.load(folder, config, store)
+        store.check_unknown(teacher.tokenizer)
+        source = StoreTraining(config.pretraining(teacher.student), store, teacher.tokenizer)
+        return cls(config, teacher, teacher.new_student(config), source)
+
+    def training(self, run: Run) -> Training:
+        """What the run trains."""
+        config = self.config
+        model = self.teacher.for_evaluation(config.loop, run.world.device)
+        objective = DistillationObjective(model, config.temperature, config.soft_targets == "all")
+        return self.source.training(run, self.student, objective, config.weights)
+
+    def save(self, run: Run, loop: Loop) -> dict[str, Any]:
+        """Compare student and teacher, write the student's folder, and return what results.json has."""
+        results = self.source.results("distill", run, loop)
+        results |= {"title": f"A student of {run_name(self.teacher.folder)}"}
+        return self.source.save(run, loop, results | self.compare(run, loop, results["metrics"]))
+
+    def compare(self, run: Run, loop: Loop, metrics: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+        """Teacher and student side by side: size, speed, masked LM on the held-out split."""
+        assert isinstance(loop.objective, DistillationObjective)
+        config, device, teacher = self.source.config, run.world.device, loop.objective.teacher
+        data, train_data = (
+            config.data(self.source.store, split, Vocabulary.of(self.source.tokenizer), config.phases[-1].length)
+            for split in ("validation", "train")
+        )
+        scores = evaluate(teacher, PretrainingObjective(None), data.batches(64, config.eval_batches), run.world)
+        with autocast(machine.compute_dtype(config.loop.precision, device), device):
+            batches = [*data.batches(32, 4)] or [*train_data.batches(32, 4)]  # a store may hold nothing out
+            speeds = measure({"teacher": teacher, "student": self.student}, batches, device)
+        folder = self.teacher.folder
+        one: dict[str, Any] = {"name": run_name(folder), "weights": weights_checksum(folder), **_size(teacher)}
+        one |= {**scores, **speeds["teacher"]}
+        other: dict[str, Any] = {"layers of the teacher": list(self.teacher.layers), **_size(self.student)}
+        other |= {**{key: metrics[key] for key in scores}, **speeds["student"]}
+        ratio = {key: other[key] / one[key] for key in ("parameters", "tokens_per_second")}
+        return {"teacher": one, "student": other, "ratio": ratio}
 
 
 def _size(model: Model) -> dict[str, int]:

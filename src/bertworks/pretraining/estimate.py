@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ..reporting.run_files import read_log
 from ..training.machine import joined_world
-from .run import Phase, PretrainConfig, pretrain
+from .recipe import Phase, PretrainConfig
+from .run import pretrain
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ class StaticConfig:
 def train_static(corpus: Path | str, out: Path | str, config: StaticConfig = StaticConfig()) -> dict[str, Any]:
     """word2vec on the pieces of a store; returns what the model card tells. Raises InputError if there is no store."""
     store = Store.open(corpus)
-    store.check_unknown()
     tokenizer = store.load_tokenizer()
+    store.check_unknown(tokenizer)
     found = _word2vec(_Sentences(store), config)
     rows = {int(name): found[name] for name in found.index_to_key}
     facts = {"vectors": "word2vec, skip-gram", "corpus": store.fingerprint, "epochs": config.epochs}

@@ -1,8 +1,9 @@
-"""The one training loop: pre-training, fine-tuning and whatever comes later run through it.
+"""The one training loop, which pre-training, distillation and fine-tuning share.
 
-It is handed a model, an objective, a feed of batches and an optimizer, and knows nothing of text or tasks. A step is:
-fetch the whole accumulation group, count its predictions over all processes, divide every loss by those counts, sum
-gradients, clip, update. Budgets are steps, tokens or hours; whichever is used up first ends the run.
+It is given a model, an objective, a feed of batches and an optimizer, and knows nothing of text or tasks. `Loop.step`
+is one training step: count the predictions of the whole accumulation group over all processes, divide every loss by
+those counts, sum the gradients, clip, update. Budgets are steps, tokens or hours; the first that is used up ends the
+run.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from .objectives import DropoutKey, Objective
 from .optim import Optimizer
 from .signals import Stop, caught_signals
 from .state import Progress, check_tensors, damaged, save_state
-from .totals import Window
+from .totals import Totals
 
 BEST = "best.safetensors"
 
@@ -80,7 +81,7 @@ class Group:
     """What one update reads: this process's micro-batches, each with its first row in the global batch."""
 
     micro_batches: list[tuple[Batch, int]]
-    after: tuple[int, int, int]  # phase, window, offset of the next instance
+    after: tuple[int, int, int]  # phase, group of blocks, offset of the next instance
 
 
 class Feed(Protocol):
@@ -88,8 +89,8 @@ class Feed(Protocol):
         """The group that comes next at `progress`, `share` of the budget being used."""
 
 
-class Step(nn.Module):
-    """One micro-batch forward, as a module, so that processes can be joined around it."""
+class Losses(nn.Module):
+    """The losses of one micro-batch, as a module, so that DistributedDataParallel can wrap it."""
 
     def __init__(self, model: nn.Module, objective: Objective):
         super().__init__()
@@ -101,9 +102,9 @@ class Step(nn.Module):
 
 @dataclass
 class Loop:
-    """`Loop(...).run()` trains until the budget is used or a signal comes, and says whether it finished.
+    """`Loop(...).run()` trains until the budget is used or a signal comes.
 
-    A signal after the last update, when all is saved, raises KeyboardInterrupt. `metrics` are of the last weights.
+    A signal after the last update, when all is saved, raises KeyboardInterrupt.
     """
 
     model: nn.Module
@@ -113,69 +114,76 @@ class Loop:
     world: World
     config: LoopConfig
     run_folder: Path
-    recipe: str  # hash of the settings that a resumed run must share
+    recipe: str  # hash of the run's identity, which the state records
     progress: Progress = field(default_factory=Progress)
-    evaluate: Callable[[], dict[str, float]] | None = None  # held-out metrics
-    after_step: Callable[[int], None] | None = None  # handed the number of each finished step
-    weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 if nothing is said
+    evaluate: Callable[[Progress], dict[str, float]] | None = None  # metrics on held-out data
+    after_step: Callable[[int], None] | None = None  # called with the number of each finished step
+    weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
     flops_per_token: float = 0.0  # useful operations, forward and backward
     matmul_peak: float = 0.0  # operations a second that the machine can do at best
     quiet: bool = False
+    dtype: torch.dtype = field(init=False)  # of matrix products
+    losses: nn.Module = field(init=False)
+    totals: Totals = field(init=False)
+    metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the last weights, when the run has ended
 
-    def run(self) -> bool:
+    def __post_init__(self) -> None:
         self.config.check()
         self.dtype = compute_dtype(self.config.precision, self.world.device)
-        step = Step(self.model, self.objective)
-        self.step: nn.Module = DistributedDataParallel(step) if self.world.size > 1 else step
+        losses = Losses(self.model, self.objective)
+        self.losses = DistributedDataParallel(losses) if self.world.size > 1 else losses
+        self.totals = Totals.of(self.progress, self.world)
+
+    def run(self) -> bool:
+        """Train until the budget is used; False if a signal stopped the run before, when all is saved."""
         over = self.config.share(self.progress) >= 1
-        self.reporter = Reporter(self.run_folder, self.progress.step, self.quiet, self.world.main, over)
-        self.window = Window.of(self.progress, self.world)
+        reporter = Reporter(self.run_folder, self.progress.step, self.quiet, self.world.main, over)
         try:
             with caught_signals() as stop:
-                return self._train(stop)
+                return self._train(stop, reporter)
         finally:
-            self.reporter.close()
+            reporter.close()
 
-    def _train(self, stop: Stop) -> bool:
+    def _train(self, stop: Stop, reporter: Reporter) -> bool:
         config, progress = self.config, self.progress
         self.model.train()
         while (share := config.share(progress)) < 1:
             start = time.perf_counter()
             group = self.feed(progress, share)
-            stopped = self._update(group, share, stop.caught)
+            stopped = self.step(group, share, stop.caught)
             progress.step += 1
-            progress.phase, progress.window, progress.offset = group.after
+            progress.phase, progress.group, progress.offset = group.after
             progress.seconds += self._seconds_since(start)
             now = config.share(progress)
             if self.after_step:
                 self.after_step(progress.step)
-            self.reporter.progress(now, f"step {progress.step:,}")
+            reporter.progress(now, f"step {progress.step:,}")
             if (config.log_every and progress.step % config.log_every == 0) or now >= 1:
-                self._log(now)
+                self._log(reporter, now)
             if config.eval_every and progress.step % config.eval_every == 0 and now < 1:
-                self._evaluate()
+                self._evaluate(reporter)
             if stopped or (config.save_every and progress.step % config.save_every == 0) or now >= 1:
                 self.save()
             if stopped:
                 return False
         stop.at_once()  # all is saved: nobody has to wait for the last evaluation
-        self.metrics = self._evaluate()
+        self.metrics = self._evaluate(reporter)
         if config.keep_best and progress.best is not None:
             self.world.ask_first(self._load_best)
             self.world.spread(self.model.state_dict().values())
         return True
 
-    def _update(self, group: Group, share: float, stop: bool) -> bool:
-        """One optimizer step over all micro-batches of all processes; returns whether any process was told to stop."""
+    def step(self, group: Group, share: float, stop: bool) -> bool:
+        """One optimizer step over all micro-batches of all processes; returns whether any process is to stop."""
         counts = self._counts(group, stop)
         progress, terms = self.progress, []
         for i, (batch, row) in enumerate(group.micro_batches):
             batch = to_device(batch, self.world.device)
             last = i == len(group.micro_batches) - 1
-            quiet = contextlib.nullcontext() if last or self.world.size == 1 else self.step.no_sync()  # type: ignore[operator]
+            quiet = contextlib.nullcontext() if last or self.world.size == 1 else self.losses.no_sync()  # type: ignore[operator]
             with quiet:
                 with autocast(self.dtype, self.world.device):
-                    losses = self.step(batch, self._dropout_key(row))
+                    losses = self.losses(batch, self._dropout_key(row))
                     # processes average their gradients, so each gives `size` times its part of the sum
                     size, weigh = self.world.size, self.weights
                     loss = sum(losses[n] * (weigh.get(n, 1.0) * size / max(counts[n], 1.0)) for n in losses)
@@ -187,13 +195,13 @@ class Loop:
         progress.instances += int(counts["instances"])
         made = bool(torch.isfinite(norm))
         if made:
-            self.window.lr = self.optimizer.step(progress.updates, share)
+            self.totals.lr = self.optimizer.step(progress.updates, share)
             progress.updates, progress.skipped = progress.updates + 1, 0
         else:
             self._skip()
         names = [name for name in counts if name not in ("tokens", "instances", "stop")]
-        self.window.add(terms if made else [], {name: counts[name] if made else 0 for name in names})
-        self.window.norm, self.window.tokens = float(norm), self.window.tokens + counts["tokens"]
+        self.totals.add(terms if made else [], {name: counts[name] if made else 0 for name in names})
+        self.totals.norm, self.totals.tokens = float(norm), self.totals.tokens + counts["tokens"]
         return counts["stop"] > 0
 
     def _counts(self, group: Group, stop: bool) -> dict[str, float]:
@@ -233,14 +241,14 @@ class Loop:
                 "lower optim.lr, a longer optim.warmup, or loop.precision = 'float32'"
             )
 
-    def _log(self, share: float) -> None:
+    def _log(self, reporter: Reporter, share: float) -> None:
         progress = self.progress
-        rate = self.window.rate()
+        rate = self.totals.rate()
         left = progress.seconds * (1 - share) / share if share else 0.0
-        record: dict[str, Any] = {"step": progress.step, **self.window.means(self.world)}
+        record: dict[str, Any] = {"step": progress.step, **self.totals.means(self.world)}
         record |= {
-            "lr": self.window.lr,
-            "grad_norm": self.window.norm,
+            "lr": self.totals.lr,
+            "grad_norm": self.totals.norm,
             "tokens": progress.tokens,
             "tokens_per_second": rate,
         }
@@ -249,21 +257,21 @@ class Loop:
         if self.matmul_peak:
             record["share_of_peak"] = rate * self.flops_per_token / self.matmul_peak / self.world.size
         record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
-        self.window = Window(lr=self.window.lr)
+        self.totals = Totals(lr=self.totals.lr)
         return_memory()
         if self.world.main:
-            self.reporter.record("train", record)
+            reporter.record("train", record)
 
-    def _evaluate(self) -> dict[str, float]:
+    def _evaluate(self, reporter: Reporter) -> dict[str, float]:
         """Judge in float32, whatever training uses, so that scores are those of the model that is kept."""
         if not self.evaluate:
             return {}
-        metrics, best = self.evaluate(), self.config.keep_best
+        metrics, best = self.evaluate(self.progress), self.config.keep_best
         self.model.train()
         return_memory()
-        self.window.pause()
+        self.totals.pause()
         if self.world.main:
-            self.reporter.record("eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
+            reporter.record("eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
         self.config.check([*metrics])
         if best and self._is_better(metrics[best]):
             self.progress.best = metrics[best]
@@ -292,11 +300,11 @@ class Loop:
     def save(self) -> None:
         """Save the state (the first process; the others wait)."""
         start = time.perf_counter()
-        self.window.note(self.progress, self.world)
+        self.totals.store(self.progress, self.world)
         if self.world.main:
             save_state(self.run_folder / "state", self.model, self.optimizer, self.progress, self.recipe)
         self.world.wait()
-        self.window.start += time.perf_counter() - start
+        self.totals.start += time.perf_counter() - start
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), C c
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ..batch import IGNORED, Batch
 from ..model.dropout import DropoutKey as DropoutKey  # the loop takes it from here: it imports no model
-from ..model.heads import Model
+from ..model.heads import HeadName, Model
 from .vocabulary_loss import Scorer, Term, linear_cross_entropy, linear_divergence
 
 PairName = Literal["nsp", "sop"]
@@ -35,6 +35,17 @@ class PretrainingObjective:
     """
 
     pair: PairName | None = "nsp"
+    direction: ClassVar[str] = "both"  # what a token of the encoder sees
+    masked: ClassVar[bool] = True  # whether the batches are masked
+
+    @property
+    def heads(self) -> tuple[HeadName, ...]:
+        """The model's heads, each of which gives the term of its name."""
+        return ("mlm", self.pair) if self.pair else ("mlm",)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return self.heads
 
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
@@ -59,7 +70,14 @@ class LanguageModelObjective:
     The encoder must see that side alone. The head is that of the masked LM, so that nothing else differs.
     """
 
-    direction: Literal["left", "right"]  # the side that is seen
+    direction: Literal["left", "right"]  # the side that a token sees
+    pair: ClassVar[None] = None
+    masked: ClassVar[bool] = False
+    heads: ClassVar[tuple[HeadName, ...]] = ("mlm",)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return (self.name,)
 
     @property
     def name(self) -> str:
@@ -71,9 +89,20 @@ class LanguageModelObjective:
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out, ids = model.encode(batch, dropout), batch["input_ids"]
         left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
-        seen, told = (left, left + 1) if self.direction == "left" else (left + 1, left)
+        seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
         used = out.packed.index_select(0, out.packing.rows(seen))  # (M, D)
-        return {self.name: _word_loss(model, used, ids.flatten()[told])}
+        return {self.name: _word_loss(model, used, ids.flatten()[predicted])}
+
+
+ObjectiveName = Literal["mlm+nsp", "mlm+sop", "mlm", "ltr", "rtl"]
+# what a recipe of pre-training may name as its objective
+PRETRAINING: dict[ObjectiveName, PretrainingObjective | LanguageModelObjective] = {
+    "mlm+nsp": PretrainingObjective("nsp"),
+    "mlm+sop": PretrainingObjective("sop"),
+    "mlm": PretrainingObjective(None),
+    "ltr": LanguageModelObjective("left"),
+    "rtl": LanguageModelObjective("right"),
+}
 
 
 def _neighbours(batch: Batch) -> Tensor:

@@ -1,22 +1,144 @@
-"""The run folder of a training job: one job at a time, and what an earlier, killed one left behind.
+"""A run in its folder: open it, train or resume, save, write the results.
 
-Pre-training, distillation and fine-tuning all open their folder here.
+Pre-training, distillation and fine-tuning share this. Each says what is trained and how its model is saved; this file
+has the folder's lock, the temporary files of killed processes, the state, and results.json, which marks a finished run.
 """
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, NotWritten, OtherRun, check_version, remove_temporaries, try_lock, write_json
+from ..config import to_toml
+from ..files import (
+    InputError,
+    NotWritten,
+    OtherRun,
+    check_version,
+    remove_temporaries,
+    try_lock,
+    write_json,
+    write_text,
+)
+from ..model.heads import Model
+from ..model.prepare import compile_layers
 from ..reporting.run_files import RESULTS, read_results
-from .identity import FORMAT, RunIdentity
+from . import machine
+from .identity import FORMAT, RECIPE, RunIdentity
+from .loop import Feed, Loop, LoopConfig
 from .machine import World
+from .objectives import Objective
+from .optim import OptimConfig, Optimizer
+from .state import Progress, resume
 
 LOCK = ".lock"
 STATE_FOLDER = "state"
 ANEW = "restore the file, or remove the folder to run it again"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of this process: its folder, what it is, and who takes part."""
+
+    out: Path
+    identity: RunIdentity
+    world: World
+    quiet: bool = False
+
+    def say(self, text: str) -> None:
+        """Print a line to stderr, once for all processes."""
+        if not self.quiet and self.world.main:
+            print(text, file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a run trains, and how."""
+
+    model: Model
+    objective: Objective
+    feed: Feed
+    optim: OptimConfig
+    loop: LoopConfig
+    evaluate: Callable[[Progress], dict[str, float]] | None = None  # metrics on held-out data
+    after_step: Callable[[int], None] | None = None  # called with the number of each finished step
+    weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
+    flops_per_token: float = 0.0  # useful operations, forward and backward; 0: the log has no share of the peak
+    opening: Callable[[Loop], Sequence[str]] = lambda loop: ()  # lines to print before training
+
+
+def train_in_folder(
+    run: Run, begin: Callable[[], Training], save: Callable[[Loop], dict[str, Any]], keep_state: bool = True
+) -> dict[str, Any] | None:
+    """The results of the run, which is trained or resumed if it is not finished; None if a signal stopped it.
+
+    begin: makes what is trained; not called for a finished run. save: evaluates, writes the model folder, and returns
+    what results.json is to have. keep_state: whether state/ stays when the run is finished.
+    Raises InputError if the folder is in use or belongs to another run.
+    """
+    with opened_run(run.out, run.identity, run.world, keep_state) as results:
+        if results is not None:
+            run.say(f"{run.out} is finished; see {run.out / RESULTS}")
+            return results
+        training = begin()
+        loop = make_loop(run, training)
+        for line in training.opening(loop):
+            run.say(line)
+        if not loop.run():
+            run.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
+            return None
+        results = write_results(run.out, save(loop), run.world)
+        if run.world.main and not keep_state:
+            shutil.rmtree(run.out / STATE_FOLDER, ignore_errors=True)
+        return results
+
+
+def make_loop(run: Run, training: Training) -> Loop:
+    """The loop of a run, at the step where an earlier run segment left it; writes recipe.toml."""
+    device, config = run.world.device, training.loop
+    optimizer = Optimizer(training.model.to(device), training.optim)
+    progress = resume(run.out / STATE_FOLDER, training.model, optimizer, run.identity, run.world)
+    if run.world.main:
+        write_text(run.out / RECIPE, to_toml(run.identity.recipe))
+    if machine.should_compile(config.compile, device):
+        compile_layers(training.model.encoder)
+    peak = 0.0
+    if training.flops_per_token:
+        peak = machine.matmul_peak(device, machine.compute_dtype(config.precision, device))
+    return Loop(
+        training.model,
+        training.objective,
+        training.feed,
+        optimizer,
+        run.world,
+        config,
+        run.out,
+        run.identity.hash,
+        progress,
+        training.evaluate,
+        training.after_step,
+        training.weights,
+        training.flops_per_token,
+        peak,
+        run.quiet,
+    )
+
+
+def run_facts(run: Run, loop: Loop) -> dict[str, Any]:
+    """What the results of every run have: progress, seed, processes, the identity's hash, the machine."""
+    progress = loop.progress
+    return {
+        "steps": progress.step,
+        "tokens": progress.tokens,
+        "seconds": progress.seconds,
+        "seed": loop.config.seed,
+        "processes": run.world.size,
+        "recipe": loop.recipe,
+        "machine": machine.facts(),
+    }
 
 
 @contextlib.contextmanager

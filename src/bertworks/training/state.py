@@ -27,12 +27,12 @@ BEFORE_VERSIONS = "0.1.0"  # of bertworks, which wrote the states without a vers
 
 @dataclass
 class Progress:
-    """Where a run stands. `phase`, `window` and `offset` say which training instance comes next."""
+    """How far a run has come. `phase`, `group` and `offset` say which training instance comes next."""
 
     step: int = 0  # updates tried
     updates: int = 0  # updates made: fewer than steps if some were skipped as not finite
     phase: int = 0
-    window: int = 0
+    group: int = 0  # of the plan's blocks, counted over all epochs
     offset: int = 0
     tokens: int = 0  # real tokens read
     instances: int = 0

@@ -1,4 +1,4 @@
-"""What is summed up between two records of the log: losses, predictions, tokens and time."""
+"""Sums between two records of the log: losses, predictions, tokens and time."""
 
 import math
 import time
@@ -11,8 +11,8 @@ from .machine import World
 from .state import Progress
 
 
-class Window:
-    """Sums since the last record. Losses are of the updates that were made; those of skipped ones are left out."""
+class Totals:
+    """Sums since the last record of the log. Losses of skipped updates are left out."""
 
     def __init__(self, lr: float = 0.0) -> None:
         self.losses: dict[str, Tensor | float] = {}  # of this process
@@ -21,14 +21,14 @@ class Window:
         self.start = time.perf_counter()
 
     @classmethod
-    def of(cls, progress: Progress, world: World) -> "Window":
-        """As `note` left it; its sums over all processes go to the first one."""
-        window = cls(progress.lr)
-        window.losses, window.counts = dict(progress.loss_sums) if world.main else {}, dict(progress.loss_counts)
-        return window
+    def of(cls, progress: Progress, world: World) -> "Totals":
+        """The sums that `store` put into the progress; the first process gets those of all processes."""
+        totals = cls(progress.lr)
+        totals.losses, totals.counts = dict(progress.loss_sums) if world.main else {}, dict(progress.loss_counts)
+        return totals
 
-    def note(self, progress: Progress, world: World) -> None:
-        """Put the sums into what is saved, so that a resumed run logs the means of an undisturbed one."""
+    def store(self, progress: Progress, world: World) -> None:
+        """Put the sums into the progress, which is saved: so a resumed run logs the means of an undisturbed one."""
         progress.loss_sums, progress.loss_counts, progress.lr = self._sums(world), dict(self.counts), self.lr
 
     def add(self, losses: Sequence[Mapping[str, Tensor]], counts: Mapping[str, float]) -> None:
@@ -44,7 +44,7 @@ class Window:
         return self.tokens / max(time.perf_counter() - self.start, 1e-9)
 
     def pause(self) -> None:
-        """Begin to measure the rate anew: what ran since the last record was not only training."""
+        """Restart the measurement of the rate, because something other than training ran since the last record."""
         self.tokens, self.start = 0.0, time.perf_counter()
 
     def means(self, world: World) -> dict[str, float]:

@@ -1,0 +1,161 @@
+"""Recipes of pre-training (paper 3.1, A.2; its comparators, 5.1) and of distillation (Sanh et al. 2019)."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ..checkpoint.folder import find_model
+from ..checkpoint.weights import weights_checksum
+from ..config import check_least, identities
+from ..data.batches import PretrainingData, Vocabulary
+from ..data.instances import InstanceConfig
+from ..data.masking import MaskingConfig
+from ..data.store import Store
+from ..files import InputError
+from ..model.config import ModelConfig
+from ..model.heads import HeadName
+from ..training.identity import RunIdentity
+from ..training.loop import LoopConfig
+from ..training.objectives import PRETRAINING, LanguageModelObjective, ObjectiveName, PretrainingObjective
+from ..training.optim import OptimConfig
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the run at one sequence length."""
+
+    length: int = 128  # tokens of an instance, [CLS] and both [SEP] included
+    share: float = 1.0  # of the budget
+    batch_size: int = 256  # instances an update, over all processes and micro-batches
+    micro_batch_size: int = 0  # instances a forward pass; 0: as many as the process has of the batch
+
+    def __post_init__(self) -> None:
+        check_least(self, ("share",), 0)
+        check_least(self, ("batch_size",), 1)
+        check_least(self, ("micro_batch_size",), 0, "as many as the process has of the batch")
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """A pre-training recipe."""
+
+    objective: ObjectiveName = "mlm+nsp"  # ltr, rtl: every token is a prediction
+    model: ModelConfig = field(default_factory=ModelConfig)
+    instances: InstanceConfig = field(default_factory=InstanceConfig)
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    phases: tuple[Phase, ...] = (Phase(),)
+    eval_batches: int = 40  # held-out batches an evaluation
+    snapshots: tuple[int, ...] = ()  # steps after which the model is kept as a folder: snapshots/step-N
+
+    def __post_init__(self) -> None:
+        check_least(self, ("eval_batches",), 1)
+        side = self.learns.direction
+        if self.model.direction != side:
+            raise ValueError(
+                f"objective = {self.objective!r} with model.direction = {self.model.direction!r}; expected {side!r}"
+            )
+        if self.learns.pair and not self.instances.has_pairs:
+            raise ValueError(
+                f"objective = {self.objective!r} with instances.input_format = {self.instances.input_format!r}, which "
+                "has no second segment; expected 'mlm', or a format of pairs"
+            )
+        if self.instances.sentence_order and self.learns.pair != "sop":
+            raise ValueError(f"instances.sentence_order with objective = {self.objective!r}; expected 'mlm+sop'")
+        if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
+            raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
+        if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):
+            last = self.loop.steps or "its end"
+            raise ValueError(
+                f"snapshots = {list(self.snapshots)}; expected steps of the run, 1 to {last}; give --snapshots with "
+                "steps of your own, or --snapshots without a number for none"
+            )
+        for phase in self.phases:
+            if not 5 <= phase.length <= self.model.max_length:
+                raise ValueError(
+                    f"phase of length {phase.length}; expected 5 to {self.model.max_length}, the longest that the "
+                    "model's positions allow"
+                )
+
+    @property
+    def learns(self) -> PretrainingObjective | LanguageModelObjective:
+        """The objective itself."""
+        return PRETRAINING[self.objective]
+
+    @property
+    def heads(self) -> tuple[HeadName, ...]:
+        return self.learns.heads
+
+    @property
+    def metrics(self) -> list[str]:
+        """What an evaluation measures."""
+        return [f"{term}_{measure}" for term in self.learns.terms for measure in ("loss", "accuracy")]
+
+    def data(self, store: Store, split: str, vocabulary: Vocabulary, length: int) -> PretrainingData:
+        """The instances of one split at one length; without masks for a language model.
+
+        Held-out text is always masked the paper's way, so that the losses of runs with other masks can be compared.
+        """
+        masking: MaskingConfig | None = self.masking if split == "train" else MaskingConfig()
+        if not self.learns.masked:
+            masking = None
+        instances = dataclasses.replace(self.instances, sentence_order=self.learns.pair == "sop")
+        return PretrainingData(store, split, vocabulary, length, instances, masking, self.loop.seed)
+
+    def identity(self, store: Store, init: Path | None = None) -> RunIdentity:
+        """What determines the outcome of a run: settings, store, weights to continue from."""
+        begun = () if init is None else (weights_checksum(find_model(init)),)
+        return run_identity(self, store.fingerprint, *begun)
+
+
+@dataclass(frozen=True)
+class DistillConfig:
+    """A recipe of distillation. The defaults are DistilBERT's."""
+
+    layers: tuple[int, ...] = ()  # the teacher's layers, from 0, that the student begins with; none: every second one
+    from_teacher: bool = True  # false: the student begins with random weights, in the same shape
+    temperature: float = 2.0  # of both softmaxes where the teacher's whole distribution is learned
+    soft_targets: Literal["masked", "all"] = "masked"  # where it is: at masked positions alone, or at every token
+    soft_weight: float = 5.0  # of that divergence in the loss
+    mlm_weight: float = 2.0  # of the masked LM
+    cosine_weight: float = 1.0  # of one minus the cosine of the last layers' vectors, at every token
+    instances: InstanceConfig = field(default_factory=lambda: InstanceConfig(0.0, 0, "full-sentences"))
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+    optim: OptimConfig = field(
+        default_factory=lambda: OptimConfig(
+            5e-4, "adamw", (0.9, 0.98), weight_decay=0.0, max_grad_norm=5.0, warmup=0.05, schedule="hf"
+        )
+    )
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    phases: tuple[Phase, ...] = (Phase(),)
+    eval_batches: int = 40  # held-out batches an evaluation
+
+    def __post_init__(self) -> None:
+        weights = self.weights.values()
+        if self.temperature <= 0 or min(weights) < 0 or not any(weights):
+            raise ValueError(
+                f"temperature = {self.temperature}, weights {', '.join(map(str, weights))}; expected a temperature "
+                "above 0 and weights of 0 or more, not all of them 0"
+            )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Of the terms of the loss."""
+        return {"soft": self.soft_weight, "mlm": self.mlm_weight, "cosine": self.cosine_weight}
+
+    def pretraining(self, student: ModelConfig) -> PretrainConfig:
+        """The run as one of pre-training. Raises InputError if the recipe does not fit the student."""
+        same = ("instances", "masking", "optim", "loop", "phases", "eval_batches")
+        try:
+            return PretrainConfig("mlm", student, **{name: getattr(self, name) for name in same})
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+
+def run_identity(config: Any, *reads: str) -> RunIdentity:
+    """The identity of a run with this recipe, which reads what has these checksums."""
+    rhythm = dataclasses.replace(config.loop, log_every=0, eval_every=0, save_every=0)
+    fixed = dataclasses.replace(config, loop=rhythm, **({"snapshots": ()} if hasattr(config, "snapshots") else {}))
+    return RunIdentity(config, reads, before_schemas="".join([identities(fixed).get(1, ""), *reads]))

@@ -577,7 +577,7 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
             ["finetune", "--model", "m", "--out", "o", "--task", "mrcp", "--data", "d"],
             "no task 'mrcp'; did you mean mrpc",
         ),
-        (["finetune", "--model", "m", "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
+        (["finetune", "--model", "m", "--out", "o", "--task", "sst2", "--data", "nowhere"], "nowhere: no such folder"),
         (
             ["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"],
             "none.toml: no such file, and no recipe",
@@ -588,9 +588,12 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
         (["finetune", "--model", "m", "--out", "o", "--seeds", "1", "1"], "seeds that differ"),
         (
             ["finetune", "--model", "m", "--out", "o", "--task", "rte", "--data", "d", "--train", "t.csv"],
-            "--task cannot stand beside --train",
+            "--task cannot be combined with --train",
         ),
-        (["evaluate", "--model", "m", "--task", "rte", "--data", "d", "--dev", "t.csv"], "cannot stand beside --dev"),
+        (
+            ["evaluate", "--model", "m", "--task", "rte", "--data", "d", "--dev", "t.csv"],
+            "cannot be combined with --dev",
+        ),
         ([*NO_EFFECT, "--sweep", "glue", "--epochs", "1"], "--epochs would have no effect: --sweep glue sets"),
         ([*NO_EFFECT, "--sweep", "paper", "--optim.lr=1e-4", "--batch_size", "8"], "--batch-size, --optim.lr would"),
         (

@@ -281,7 +281,10 @@ def test_a_line_without_recipe_says_where_recipes_are(verb, capsys):
     said = refused(
         capsys, [verb, "--corpus", "store", "--out", "run", *(["--teacher", "t"] if verb == "distill" else [])]
     )
-    assert f"no RECIPE, and no budget; write `bertworks {verb} RECIPE ...` (`bertworks recipes` lists them)" in said
+    assert (
+        f"no recipe and no training budget; write `bertworks {verb} RECIPE ...` (`bertworks recipes` lists them)"
+        in said
+    )
 
 
 def test_a_damaged_state_is_refused(tiny_store, trained, tmp_path, capsys):

@@ -1,4 +1,19 @@
-"""Text to ids and back: WordPiece, byte-level BPE and Unigram vocabularies, loaded or trained."""
+"""Text to ids and back: WordPiece, byte-level BPE and Unigram vocabularies, loaded or trained. In reading order:
+
+tokenizer.py          `Tokenizer`: load, train, encode, decode
+pipeline.py           a tokenizer.json as data: its kind, special tokens and layout of pairs
+bert_rules.py         the original BERT's text rules as steps of a tokenizer.json
+unicode14.py          the classes of characters that these rules use
+normalization.py      Unicode normalization in linear time, and composing with a way back to the given text
+training.py           settings of a training, and the sample of text it uses
+wordpiece.py          WordPiece vocabularies (BERT), and a shortcut to the ids of known words
+byte_bpe.py           byte-level BPE vocabularies (RoBERTa)
+unigram.py            Unigram vocabularies (ALBERT)
+unigram_training.py   how a Unigram vocabulary is learned
+spiece.py             reads SentencePiece's .model files
+folder.py             reads and writes the files of a tokenizer
+check.py              does a vocabulary fit a text?
+"""
 
 from .check import unknown_share
 from .normalization import Composed, compose, normalize

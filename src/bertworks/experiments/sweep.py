@@ -1,12 +1,12 @@
 """The paper's search as one command: a grid of settings, each with several seeds, chosen on dev alone (4.1, A.3).
 
-    OUT/b16-lr5e-05-e2/seed-1/    a run folder as finetuning/run.py makes it; model/ goes once another run is better
+    OUT/b16-lr5e-05-e2/seed-1/    a run folder of finetuning/run.py; model/ is removed once another run is better
     OUT/b16-lr5e-05-e2/           results.json of the setting: mean and standard deviation over its seeds
     OUT/model/, best.json         a copy of the best run's model, and which run that is
     OUT/results.json, sweep.md    the settings side by side, and the chosen one
 
-The setting is chosen by the mean over its seeds, collapsed ones included; the best single run, which is what the paper
-took for LARGE, stands beside it. Rows are read and featurised once. The runs are cells of the engine (engine.py): rerun
+The setting is chosen by the mean over its seeds, collapsed ones included. The best single run, which the paper took
+for LARGE, is listed too. Rows are read and featurised once. The runs are cells of the engine (engine.py): rerun
 the command to resume, or start it in several processes to share the runs. A run that fails does not end the others.
 """
 

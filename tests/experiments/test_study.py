@@ -759,7 +759,7 @@ def test_a_study_that_cannot_be_drawn_says_why(finished, tmp_path, capsys):
             main(["plot", *map(str, arguments)])
         return capsys.readouterr().err
 
-    assert "is one picture" in said(out, next(out.glob("cells/pretrain-*")), "--out", tmp_path / "x.png")
+    assert "is one figure" in said(out, next(out.glob("cells/pretrain-*")), "--out", tmp_path / "x.png")
     (tmp_path / "results.json").write_text(json.dumps(results | {"format": 2}))
     assert "format 2; this program reads format 1" in said(tmp_path)
     unknown = [e | {"values": {}, "n": 0, "difference": None, "mean": None} for e in results["measured"]]

@@ -396,3 +396,9 @@ def test_the_docs_name_the_flags_of_each_verb(capsys, monkeypatch):
         shown = set(re.findall(r"(?<![\w`-])--[a-z]+(?![\w.-])", text))
         assert named <= shown, verb
         assert shown & {"--model", "--out", "--data", "--recipe", "--corpus", "--teacher"} <= named, verb
+
+
+def test_none_is_no_value_but_a_path_may_be_called_so(monkeypatch):
+    found = parsed("finetune m --out o --optim.layer-decay none --data none --train None", monkeypatch)
+    assert found.config.optim.layer_decay is None and found.data == Path("none") and found.train is None
+    assert parsed("finetune m --out o --optim.layer-decay 0.8 --seeds 1 2", monkeypatch).config.seeds == (1, 2)

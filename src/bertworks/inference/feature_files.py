@@ -26,7 +26,7 @@ from .features import Chunk, Extractor, Text
 from .files import Columns, read_inputs
 
 Write = Callable[[Chunk, list[int]], None]  # a chunk, and the line of each of its texts
-Facts = dict[str, str]  # what the file tells about itself
+Facts = dict[str, str]  # metadata in the file
 
 
 class Written(NamedTuple):
@@ -50,16 +50,16 @@ def write_features(extractor: Extractor, file: str, columns: Columns, out: Path,
         raise InputError(f"{len(columns.text)} text columns; expected one, or two for pairs")
     if file != "-" and Path(file).suffix not in TABLES and not Path(file).is_file():
         raise InputError(f"{file}: no such file")
-    lines: deque[int] = deque()  # of the texts that are under way
+    lines: deque[int] = deque()  # of the texts that were read but not yet written
 
     def texts() -> Iterator[Text]:
         for given in read_inputs(file, "", columns):
             lines.append(given.name["line"])
             yield given.texts[0] if len(given.texts) == 1 else (given.texts[0], given.texts[1])
 
-    told = {name: str(value) for name, value in vars(extractor.config).items() if value not in (None, False)}
+    settings = {name: str(value) for name, value in vars(extractor.config).items() if value not in (None, False)}
     total = np.zeros(3, np.int64)
-    with writer(out, extractor, len(columns.text) == 2, told | (facts or {})) as write:
+    with writer(out, extractor, len(columns.text) == 2, settings | (facts or {})) as write:
         for chunk in extractor.chunks(texts()):
             N = len(chunk.edges) - 1
             write(chunk, [lines.popleft() for _ in range(N)])

@@ -1,7 +1,7 @@
 """Vectors of raw texts from the layers of an encoder (paper, section 5.3; original code extract_features.py).
 
 `extract` gives arrays, a text after the other; an `Extractor` also what each vector stands for; `feature_files.py`
-writes files. A text is [CLS] pieces [SEP], a pair [CLS] pieces [SEP] pieces [SEP]. What is longer than the window is
+writes files. A text is [CLS] tokens [SEP], a pair [CLS] tokens [SEP] tokens [SEP]. What is longer than the window is
 read through several, which overlap by a quarter or more, and each token's vector is taken where it has most context.
 
 Shapes: N texts, C parts a text (2 of a pair), F tokens of all texts, S windows, T tokens of all windows, R vectors, W
@@ -72,7 +72,7 @@ class Features(NamedTuple):
     offsets: NDArray[np.int32] | None  # (R, 2) the characters of its text; (0, 0) for [CLS] and [SEP]
     words: NDArray[np.int32] | None  # (R,) number of the word in its text, -1 for [CLS] and [SEP]
     segments: NDArray[np.uint8] | None  # (R,) 0, and 1 for the second text of a pair
-    ids: NDArray[np.int32] | None  # (R,) the piece in the vocabulary; None if a vector is a word's
+    ids: NDArray[np.int32] | None  # (R,) the token in the vocabulary; None if a vector is a word's
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def extract(
 ) -> Iterator[NDArray[np.float32]]:
     """The vectors of any number of texts or (text, text) pairs, in constant memory, in their order.
 
-    model: model folder, run folder, or an encoder with its tokenizer. Each text gives (pieces, W) float32; with `words`
+    model: model folder, run folder, or an encoder with its tokenizer. Each text gives (tokens, W) float32; with `words`
     (words, W), words being what stands between blanks; with `pool` (W,). layers: model/layer_choice.py. For places,
     word numbers and float16 use an Extractor. Raises InputError if the model has no such layers.
     """

@@ -4,9 +4,9 @@ Of every window the `n_best_size` best starts and ends are combined; what is no 
 another window sees more of what is around, or is longer than `max_answer_length`, is dropped. The rest is ranked by
 start + end over all windows of a question. Ties stay in the order in which the original meets them.
 
-Each answer is told twice: as the text that the official files want, put together from words with single spaces between
-them, and as the place of its pieces in the context as the caller wrote it. The two say the same, except where the text
-could not be aligned with its words: there the original, and so the text, falls back to the whole words.
+Each answer is given twice: as the text that the official files want, put together from words with single spaces between
+them, and as the offsets of its tokens in the caller's context. The two agree, except where the text cannot be aligned
+with its words: there the original, and so the text, falls back to the whole words.
 
 Shapes: W windows, T scores of all windows, n candidates of a question.
 """
@@ -61,7 +61,7 @@ class Answers(NamedTuple):
 class Candidates(NamedTuple):
     """Spans of a context, in the order in which the original meets them."""
 
-    first: Integers  # (n,) pieces, counted through all contexts
+    first: Integers  # (n,) tokens, counted through all contexts
     last: Integers
     start_logit: Scores
     end_logit: Scores
@@ -132,21 +132,21 @@ class Decoder:
             else:
                 best.setdefault(self._text(context, found.first[i], found.last[i], final), i)
         if null is None:
-            return Answers(self._told(context, found, best, (0.0, 0.0)) or [Answer("empty")], None)
+            return Answers(self._ranked(context, found, best, (0.0, 0.0)) or [Answer("empty")], None)
         best.setdefault("", -1)
-        answers = self._told(context, found, best, null)
+        answers = self._ranked(context, found, best, null)
         top = next((answer for answer in answers if answer.text), None)
         return Answers(answers, sum(null) - top.start_logit - top.end_logit if top else NOTHING_FOUND)
 
-    def _told(self, context: int, found: Candidates, best: dict[str, int], null: tuple[float, float]) -> list[Answer]:
-        """The chosen candidates with their places and probabilities."""
+    def _ranked(self, context: int, found: Candidates, best: dict[str, int], null: tuple[float, float]) -> list[Answer]:
+        """The chosen candidates with their offsets and probabilities."""
         logits = [(float(found.start_logit[i]), float(found.end_logit[i])) if i >= 0 else null for i in best.values()]
         places = [self._characters(found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
         shares = softmax([start + end for start, end in logits])
         return [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, places, shares, logits, strict=True)]
 
     def _text(self, context: int, first: int, last: int, final: Callable[[str, str], tuple[int, int]]) -> str:
-        """A candidate as the original tells it, by aligning word pieces; with other vocabularies as it stands there."""
+        """A candidate as the original gives it, by aligning subwords; with other vocabularies as the context has it."""
         if self.tokenizer.kind == "wordpiece":
             words = self._words_as_text(first, last)
             composed = compose(words)
@@ -189,7 +189,7 @@ class PlainWords(dict[str, str]):
 
 
 def final_text(predicted: str, original: str, plain: PlainWords) -> str:
-    """The part of `original` that `predicted`, a text of word pieces, stands for; all of it if they do not align."""
+    """The part of `original` that `predicted`, a text of subwords, stands for; all of it if they do not align."""
     return original[slice(*final_span(predicted, original, plain))]
 
 

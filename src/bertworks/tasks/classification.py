@@ -1,7 +1,7 @@
 """Classification of single texts and of pairs, regression, and several labels at once (paper, section 4.1).
 
 Featurising is run_classifier.py's: [CLS] A [SEP] or [CLS] A [SEP] B [SEP], the longer text cut from its end; a second
-text without a single word piece counts as none. What was cut is counted. Texts are composed (NFC) first.
+text without a token counts as none. What was cut is counted. Texts are composed (NFC) first.
 
 Shapes: N examples, K labels.
 """
@@ -241,11 +241,11 @@ class ClassRows:
         true, task = self.inputs.labels, self.task
         predicted = predictions(scores, task)
         metrics = {name: METRICS[name](true, predicted) for name in task.metrics}
-        told, gold = (labels_told(numbers, task) for numbers in (predicted, true))
-        rows = zip(self.lines, gold, told, strict=True)
-        counts = Counter(told) if task.kind in ("single", "pair") else Counter[Any]()
+        shown, gold = (labels_told(numbers, task) for numbers in (predicted, true))
+        rows = zip(self.lines, gold, shown, strict=True)
+        counts = Counter(shown) if task.kind in ("single", "pair") else Counter[Any]()
         if task.kind == "multilabel":
-            counts = Counter(name for cell in told for name in cell.split(SEPARATOR) if name)
+            counts = Counter(name for cell in shown for name in cell.split(SEPARATOR) if name)
         same, differ = _all_same(predicted), not bool((true == true[:1]).all())
         spread = float(predicted.std()) / max(float(true.std()), 1e-12) if task.kind == "regression" else 1.0
         return Judged(

@@ -227,11 +227,12 @@ class TagRows:
         if len(gold) < len(self.rows):
             raise ValueError("rows without tags cannot be judged")
         predicted = [tags for tags, _ in self.tags(scores)]
-        told = evaluate(gold, predicted)
-        whole = told.entities
+        found = evaluate(gold, predicted)
+        whole = found.entities
         loss = F.cross_entropy(scores.float(), torch.from_numpy(self.inputs.labels), ignore_index=IGNORED)
         each = {
-            kind: vars(n) | {"precision": n.precision, "recall": n.recall, "f1": n.f1} for kind, n in told.types.items()
+            kind: vars(n) | {"precision": n.precision, "recall": n.recall, "f1": n.f1}
+            for kind, n in found.types.items()
         }
         rows = zip(self.rows, predicted, strict=True)
         return Judged(
@@ -240,10 +241,10 @@ class TagRows:
                 "f1": whole.f1,
                 "precision": whole.precision,
                 "recall": whole.recall,
-                "accuracy": told.accuracy,
+                "accuracy": found.accuracy,
             },
             predicted={OUTSIDE: sum(tags.count(OUTSIDE) for tags in predicted)}
-            | {k: n.found for k, n in told.types.items()},
+            | {k: n.found for k, n in found.types.items()},
             collapsed=whole.found == 0 < whole.gold,
             settings={"characters": by_character(self.task)},
             files={

@@ -177,3 +177,34 @@ def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path):
     done = python(DRIVER, folder, timeout=300)
     last = re.findall(r"^(?:\$|>>>) .*", done.stdout, re.MULTILINE)[-1:]
     assert done.returncode == 0, f"{last}\n{done.stderr[-2000:]}"
+
+
+def headings(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY", "CHANGELOG"))])
+def test_links_lead_to_files_and_headings(page):
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith("http"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in headings(target), f"{page.name}: {link}"
+
+
+def test_readme_names_every_room_and_the_functions_of_a_step():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    tree = re.search(r"^    src/bertworks/\n((?:^      .*\n)+)", text, re.MULTILINE)[1]
+    rooms = {
+        path.name for path in (ROOT / "src/bertworks").iterdir() if path.is_dir() and not path.name.startswith("_")
+    }
+    assert set(re.findall(r"^      (\w+)/", tree, re.MULTILINE)) == rooms
+    step = re.findall(r"^\d\. \[`(\w+)\.(\w+)`\]\((.*?)\)", text, re.MULTILINE)
+    assert len(step) == 5
+    for name, method, file in step:
+        code = (ROOT / file).read_text(encoding="utf-8")
+        assert re.search(rf"^class {name}\b.*?^    def {method}\(", code, re.MULTILINE | re.DOTALL), (name, method)

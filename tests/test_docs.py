@@ -208,3 +208,22 @@ def test_readme_names_every_room_and_the_functions_of_a_step():
     for name, method, file in step:
         code = (ROOT / file).read_text(encoding="utf-8")
         assert re.search(rf"^class {name}\b.*?^    def {method}\(", code, re.MULTILINE | re.DOTALL), (name, method)
+
+
+def test_files_of_code_that_pages_name_exist():
+    for page in [*PAGES, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY"))]:
+        if page.name in ("log.md", "results.md"):  # what was true when it was written
+            continue
+        for name in set(re.findall(r"(?<![\w./])(?:[a-z_]+/)+[a-z_0-9]+\.py\b", page.read_text(encoding="utf-8"))):
+            assert (ROOT / "src/bertworks" / name).exists() or (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+@pytest.mark.parametrize(
+    "room", [p.parent for p in (ROOT / "src/bertworks").glob("*/__init__.py")], ids=lambda p: p.name
+)
+def test_a_rooms_docstring_lists_its_files(room):
+    named = set(re.findall(r"^ *(\w+(?:\.py|/))(?=  )", (room / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE))
+    files = {path.name for path in room.glob("*.py")} - {"__init__.py", "__main__.py"}
+    folders = {f"{path.parent.name}/" for path in room.glob("*/__init__.py")}
+    if room.name != "cli":  # there the table of verbs lists the files
+        assert named == files | folders

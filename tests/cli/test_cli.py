@@ -378,3 +378,27 @@ def test_model_out_data_and_recipe_are_what_they_are_in_every_verb(capsys, monke
         for flag in ("--model", "--out", "--data", "--recipe", "--corpus", "--teacher"):
             shown = re.findall(rf"{flag} (?!\()([^ │,)]*)", text)
             assert set(shown) <= {flag.removeprefix("--").upper(), "PATH", "TEXT", "DIR"}, f"{verb}: {flag} {shown}"
+
+
+def test_the_docs_list_every_verb_and_every_alias():
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z -]+)` \| (.+) \| (.+) \|$", page, re.M)
+    assert [verb for verb, *_ in rows if verb in VERBS][: len(VERBS)] == list(VERBS)
+    aliases = [(verb, flag, new) for verb, table in ALIASES.items() for flag, new in table.items()]
+    assert [(verb, flag.strip("`"), new.strip("`")) for verb, flag, new in rows[len(VERBS) :]] == aliases
+
+
+def test_the_docs_name_the_flags_of_each_verb(capsys, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    rows = {verb: line for verb, line in re.findall(r"^\| `([a-z -]+)` (\|.*)$", page.partition("Some flags")[0], re.M)}
+    for verb, text in every_help(capsys, 300, monkeypatch):
+        named = set(re.findall(r"--[a-z]+", rows[verb]))
+        shown = set(re.findall(r"(?<![\w`-])--[a-z]+(?![\w.-])", text))
+        assert named <= shown, verb
+        assert shown & {"--model", "--out", "--data", "--recipe", "--corpus", "--teacher"} <= named, verb
+
+
+def test_none_is_no_value_but_a_path_may_be_called_so(monkeypatch):
+    found = parsed("finetune m --out o --optim.layer-decay none --data none --train None", monkeypatch)
+    assert found.config.optim.layer_decay is None and found.data == Path("none") and found.train is None
+    assert parsed("finetune m --out o --optim.layer-decay 0.8 --seeds 1 2", monkeypatch).config.seeds == (1, 2)

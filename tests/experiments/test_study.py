@@ -619,27 +619,28 @@ def test_a_paired_difference():
 # ---- what is refused
 
 
-@pytest.mark.parametrize(
-    "old, new, said",
-    [
-        ('base = "both"', 'base = "bth"', "base = 'bth' is no variant"),
-        ("frozen = true", "frozn = true", "unknown key frozn; did you mean frozen?"),
-        ('objective = "ltr"', 'objective = "ltl"', "variant 'left': "),
-        ('task = "sst2"', 'task = "sst"', "no task 'sst'; did you mean sst2"),
-        ("glue/SST-2", "glue/SST", "glue/SST: no such folder"),
-        ('metric = "accuracy"', 'metric = "f1"', "metric = 'f1'; sst2 has accuracy"),
-        ("snapshots = [2]", "snapshots = [3]", "step 3 is none of the recipe's snapshots [2, 4]"),
-        ("concat-last-2", "concat-last-9", "variant 'frozen', column 'SST-2'"),
-        ('["left", "right"]', '["left", "middle"]', "concat = 'middle' is no variant"),
-        ('"left" = { SST-2', '"lefd" = { SST-2', "paper: 'lefd' is no variant"),
-        ("SST-2 = 92.1", "SST = 92.1", "paper: 'left' has 'SST'"),
-        ('"pretrain.toml"', '"none.toml"', "none.toml: no such file"),
-        ("seeds = [1, 2]", "seeds = [1, 1]", "seeds that differ"),
-        ('name = "right"', 'name = "left"', "names that differ"),
-        ("mlm_perplexity", "mlm_perplexty", "pretrain = 'mlm_perplexty'; expected "),
-    ],
-)
-def test_a_study_with_a_mistake_is_refused(tiny_store, tiny_data, tmp_path, capsys, old, new, said):
+MISTAKES = {  # message: what is written in the study, and the mistake
+    "base = 'bth' is no variant": ('base = "both"', 'base = "bth"'),
+    "unknown key frozn; did you mean frozen?": ("frozen = true", "frozn = true"),
+    "variant 'left': ": ('objective = "ltr"', 'objective = "ltl"'),
+    "no task 'sst'; did you mean sst2": ('task = "sst2"', 'task = "sst"'),
+    "glue/SST: no such folder": ("glue/SST-2", "glue/SST"),
+    "metric = 'f1'; sst2 has accuracy": ('metric = "accuracy"', 'metric = "f1"'),
+    "step 3 is none of the recipe's snapshots [2, 4]": ("snapshots = [2]", "snapshots = [3]"),
+    "variant 'frozen', column 'SST-2'": ("concat-last-2", "concat-last-9"),
+    "concat = 'middle' is no variant": ('["left", "right"]', '["left", "middle"]'),
+    "paper: 'lefd' is no variant": ('"left" = { SST-2', '"lefd" = { SST-2'),
+    "paper: 'left' has 'SST'": ("SST-2 = 92.1", "SST = 92.1"),
+    "none.toml: no such file": ('"pretrain.toml"', '"none.toml"'),
+    "seeds that differ": ("seeds = [1, 2]", "seeds = [1, 1]"),
+    "names that differ": ('name = "right"', 'name = "left"'),
+    "pretrain = 'mlm_perplexty'; expected ": ("mlm_perplexity", "mlm_perplexty"),
+}
+
+
+@pytest.mark.parametrize("said", MISTAKES)
+def test_a_study_with_a_mistake_is_refused(tiny_store, tiny_data, tmp_path, capsys, said):
+    old, new = MISTAKES[said]
     assert old in BASE
     recipe = write_study(tmp_path, BASE.replace(old, new))
     with pytest.raises(SystemExit) as end:
@@ -758,7 +759,7 @@ def test_a_study_that_cannot_be_drawn_says_why(finished, tmp_path, capsys):
             main(["plot", *map(str, arguments)])
         return capsys.readouterr().err
 
-    assert "is one picture" in said(out, next(out.glob("cells/pretrain-*")), "--out", tmp_path / "x.png")
+    assert "is one figure" in said(out, next(out.glob("cells/pretrain-*")), "--out", tmp_path / "x.png")
     (tmp_path / "results.json").write_text(json.dumps(results | {"format": 2}))
     assert "format 2; this program reads format 1" in said(tmp_path)
     unknown = [e | {"values": {}, "n": 0, "difference": None, "mean": None} for e in results["measured"]]

@@ -140,7 +140,7 @@ def test_what_is_missing_is_said_and_can_be_filled(glue, runs, tmp_path, capsys)
     line = ["submit", *map(str, runs[:-1]), "--data", str(glue), "--out", str(tmp_path / "s.zip")]
     main(line)
     said = capsys.readouterr()
-    assert "9 of 11 files; 9 inputs were cut" in said.out
+    assert "9 of 11 files; 9 inputs were truncated" in said.out
     assert "missing WNLI.tsv: no run on wnli was given" in said.err and "complete submissions only" in said.err
     assert "missing QQP.tsv: no test file" in said.err and "QQP/test.tsv" in said.err
     main([*line, "--fill", "majority"])

@@ -167,9 +167,10 @@ def _readable_types() -> ConstructorRegistry:
         spec = inner(info, kinds[0])
         if not isinstance(spec, PrimitiveConstructorSpec):  # a dataclass, for example
             return None
+        absent = [["None"]] if kinds[0] in (str, Path) else [["None"], ["none"]]  # a file may have the name "none"
         return dataclasses.replace(
             spec,
-            instance_from_str=lambda words: None if words in (["None"], ["none"]) else spec.instance_from_str(words),
+            instance_from_str=lambda words: None if words in absent else spec.instance_from_str(words),
             is_instance=lambda value: value is None or spec.is_instance(value),
             str_from_instance=lambda value: ["none"] if value is None else spec.str_from_instance(value),
             choices=spec.choices and (*spec.choices, "None", "none"),

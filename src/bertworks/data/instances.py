@@ -48,9 +48,9 @@ class InstanceConfig:
     """How spans are cut from documents."""
 
     short_seq_prob: float = 0.1  # share of documents, in each pass, that aim at shorter segment pairs
-    dupe_factor: int = 10  # different plans and maskings before they repeat; 0: never repeat
-    input_format: InputFormat = "segment-pair"  # the paper's, two sentences, or one segment of whole sentences
-    # a wrong pair is swapped, not random; objective "mlm+sop" sets it
+    dupe_factor: int = 10  # number of different instances and maskings of the corpus before they repeat; 0: never
+    input_format: InputFormat = "segment-pair"  # the paper's pairs, two sentences, or one segment of sentences
+    # swap the segments for negative pairs, instead of a random second segment; objective "mlm+sop" sets it
     sentence_order: bool = added(False, since=1, before=False)
 
     def __post_init__(self) -> None:

@@ -123,7 +123,7 @@ class Comparison:
         return Grid(self.out / "finetune")
 
     def run(self, say: Callable[[str], object]) -> dict[str, Any] | None:
-        """Run what is missing; returns the comparison, None if it was stopped. `say` is told of each side's result."""
+        """Run what is missing; returns the comparison, None if it was stopped. `say` gets a line for each side."""
         steps, sides = self.steps(), {}
         for side in SIDES:
             cells = [Run(side, rate, self.seeds[0]).cell for rate in self.rates]

@@ -47,20 +47,20 @@ FEWEST_FILES = 1500  # to read, however slowly: of fewer the task could not be m
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """What the demo does."""
+    """Settings of the demo."""
 
-    minutes: float = 5.0  # of pre-training; the rest takes two or three more, on a busy machine up to this a stage
+    minutes: float = 5.0  # minutes of pre-training; the other stages take two or three more
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
     finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
     collect: CollectConfig = field(default_factory=CollectConfig)
-    held_out: float = 0.2  # share of the names whose documents pre-training does not see
-    labels: int = 8  # classes: the packages with most documents
+    held_out: float = 0.2  # share of the documents, by package name, that are held out from pre-training
+    labels: int = 8  # number of classes: the packages with the most documents
     train_examples: int = 200  # labelled documents to fine-tune on, over all classes
-    dev_examples: int = 320  # to choose the learning rate on
-    test_examples: int = 1000  # to report on; fewer if there are not so many
-    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)  # each side is shown at its best of these
-    seeds: tuple[int, ...] = (1, 2, 3)  # of fine-tuning; the first chooses the rate
-    workers: int = 0  # processes that read and tokenize; 0: one a core
+    dev_examples: int = 320  # labelled documents that select the learning rate
+    test_examples: int = 1000  # labelled documents to report on, at most
+    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)  # learning rates to try; each side is shown at its best
+    seeds: tuple[int, ...] = (1, 2, 3)  # seeds of fine-tuning; the first selects the learning rate
+    workers: int = 0  # worker processes that read and tokenize; 0: one for each core
 
     def __post_init__(self) -> None:
         if not (self.minutes > 0 and self.rates and self.seeds and self.labels > 1 and 0 < self.held_out < 1):

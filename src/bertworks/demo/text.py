@@ -56,7 +56,7 @@ class Document(NamedTuple):
 class CollectConfig:
     """Which docstrings become documents."""
 
-    max_files: int = 12_000  # source files to read at most, an even sample of all
+    max_files: int = 12_000  # largest number of source files to read, sampled evenly
     max_chars: int = 60_000_000  # characters of prose to keep at most
     min_document_chars: int = 200  # shorter documents have no two sentences to predict one from the other
 

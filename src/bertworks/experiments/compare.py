@@ -92,7 +92,7 @@ def read_run(folder: Path) -> Outcome:
     """A finished run. Raises InputError if it is none."""
     path = folder / "results.json"
     if not path.exists():
-        raise InputError(f"{folder} is not finished (no results.json); type the line with which it began again")
+        raise InputError(f"{folder} is not finished (no results.json); rerun its command")
     results = read_results(path, {"kind?": str})
     if results.get("kind") == "sweep":
         check_fields(results, {"chosen": str}, str(path))
@@ -109,8 +109,8 @@ def _shared_seeds(sides: list[dict[int | None, Outcome]]) -> list[Any]:
         raise InputError("one is a single run, the other has several seeds; give two of a kind (RUN/seed-1, say)")
     seeds = [seed for seed in one if seed in other]
     if not seeds:
-        told = " and ".join(", ".join(map(str, side)) for side in sides)
-        raise InputError(f"no seed in common ({told}); give runs with the same seeds, or two single runs")
+        seeds_of = " and ".join(", ".join(map(str, side)) for side in sides)
+        raise InputError(f"no seed in common ({seeds_of}); give runs with the same seeds, or two single runs")
     return seeds
 
 
@@ -201,8 +201,8 @@ def _labels(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
 
 
 def _same_labels(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
-    true, told = np.hsplit(rows, 2)
-    return np.asarray((true == told).all(1))
+    true, predicted = np.hsplit(rows, 2)
+    return np.asarray((true == predicted).all(1))
 
 
 def _answers(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:

@@ -108,28 +108,28 @@ def _draw_column(axes: Axes, results: dict[str, Any], column: dict[str, Any], na
     entries = {entry["row"]: entry for entry in _of(results, column["name"])}
     scale = 100 if column["percent"] else 1
     axes.axvline(0, color=GREY, linewidth=1)
-    told: set[str] = set()
+    used: set[str] = set()
 
     def once(label: str) -> str | None:
-        fresh = label not in told
-        told.add(label)
+        fresh = label not in used
+        used.add(label)
         return label if fresh else None
 
-    for place, name in enumerate(names):
+    for y, name in enumerate(names):
         entry = entries[name]
         base = entries[entry["against"]]["values"]
         if found := entry["difference"]:
             mean, ends = scale * found["mean"], found["interval"]
             if ends:
                 reach = [scale * end for end in ends]
-                axes.plot(reach, [place] * 2, color=COLOURS[0], linewidth=2, label=once("95 % interval"))
-            axes.plot(mean, place, "o", color=COLOURS[0], markersize=7, label=once("ours, mean"))
+                axes.plot(reach, [y] * 2, color=COLOURS[0], linewidth=2, label=once("95 % interval"))
+            axes.plot(mean, y, "o", color=COLOURS[0], markersize=7, label=once("ours, mean"))
             seeds = [scale * (value - base[s]) for s, value in entry["values"].items() if s in base]
             if len(seeds) > 1:
-                axes.plot(seeds, [place] * len(seeds), "|", color="black", markersize=9, label=once("ours, each seed"))
+                axes.plot(seeds, [y] * len(seeds), "|", color="black", markersize=9, label=once("ours, each seed"))
         if entry["paper_difference"] is not None:
             axes.plot(
-                entry["paper_difference"], place, "D", markerfacecolor="none", color=COLOURS[1], markersize=7,
+                entry["paper_difference"], y, "D", markerfacecolor="none", color=COLOURS[1], markersize=7,
                 label=once("paper"),
             )  # fmt: skip
     axes.set(yticks=range(len(names)), ylim=(len(names) - 0.5, -0.5), title=column["name"])
@@ -175,11 +175,11 @@ def _draw_line(axes: Axes, results: dict[str, Any], column: dict[str, Any], line
     entries = {entry["row"]: entry for entry in _of(results, column["name"])}
     means = []
     for row in results["rows"]:
-        place = row["x"] if row["x"] is not None else row["steps"]
-        if row["line"] != line or not entries[row["name"]]["n"] or place is None:
+        x = row["x"] if row["x"] is not None else row["steps"]
+        if row["line"] != line or not entries[row["name"]]["n"] or x is None:
             continue
         values = [scale * value for value in entries[row["name"]]["values"].values()]
-        axes.plot([place] * len(values), values, "o", color=colour, alpha=0.35, markersize=4)
-        means.append((place, scale * entries[row["name"]]["mean"]))
+        axes.plot([x] * len(values), values, "o", color=colour, alpha=0.35, markersize=4)
+        means.append((x, scale * entries[row["name"]]["mean"]))
     if means:
         axes.plot(*zip(*sorted(means), strict=True), "-o", color=colour, markersize=5, label=line)

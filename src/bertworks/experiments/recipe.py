@@ -6,9 +6,9 @@
     seeds = [1, 2, 3]                       of fine-tuning; a variant is pre-trained once, with the seed of its recipe
     [[variants]] name = "100/0/0"           a row: dotted keys of both recipes, pretrain.masking.mask_share = 1.0
     [[columns]] name = "MNLI", task = "mnli", data = "glue/MNLI"
-    [paper."100/0/0"] MNLI = 84.3           what stands beside our figure
+    [paper."100/0/0"] MNLI = 84.3           the figure shown beside ours
 
-plan.py makes cells of it, study.py works through them, report.py and figures.py show what came out.
+plan.py expands it to cells, study.py runs them, report.py and figures.py show the results.
 """
 
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Variant:
     model: str = ""  # no pre-training of its own: this model folder
     row: bool = True  # false: no row of its own, only made for others to be put side by side
     line: str = ""  # of a study with an axis: the curve that this row is a point of
-    x: float | None = None  # its place on the axis; of snapshots the step
+    x: float | None = None  # its value on the axis; of snapshots the step
 
     def __post_init__(self) -> None:
         given = [name for name in ("pretrain", "concat", "model") if getattr(self, name)]
@@ -86,7 +86,7 @@ class Study:
     columns: tuple[Column, ...]
     finetune: str  # file of the fine-tuning recipe
     pretrain: str = ""  # file of the pre-training recipe; none: every variant has a model of its own
-    name: str = ""  # of the file, if nothing is said
+    name: str = ""  # none: that of the file
     size: Literal["cpu", "paper"] = "cpu"  # hours on two cores, or what the paper did
     seeds: tuple[int, ...] = (1, 2, 3)  # of fine-tuning
     source: str = ""  # which table of which paper
@@ -114,7 +114,7 @@ class Study:
         self._check_paper()
 
     def _check_paper(self) -> None:
-        """Raises ValueError if a figure of the paper has no place."""
+        """Raises ValueError if a figure of the paper belongs to no row or column."""
         rows = {variant.name for variant in self.variants} | {variant.line for variant in self.variants}
         for row, figures in self.paper.items():
             if row not in rows or not isinstance(figures, dict):

@@ -216,13 +216,13 @@ def _paper_curves(results: dict[str, Any]) -> list[ResultTable]:
     """The paper's curves, a table for each column."""
     sheets = []
     for column, curves in results["paper_curves"].items():
-        places = sorted({x for pairs in curves.values() for x, _ in pairs})
+        axis = sorted({x for pairs in curves.values() for x, _ in pairs})
         rows = [
-            (line, *(next((f"{y:.1f}" for x, y in pairs if x == place), "-") for place in places))
+            (line, *(next((f"{y:.1f}" for x, y in pairs if x == at), "-") for at in axis))
             for line, pairs in curves.items()
         ]
         title = f"{column} in {results['source']}, by {results['paper_axis'] or results['axis']}"
-        sheets.append(ResultTable(title, ("", *(f"{x:g}" for x in places)), rows))
+        sheets.append(ResultTable(title, ("", *(f"{x:g}" for x in axis)), rows))
     return sheets
 
 
@@ -282,9 +282,9 @@ def _notes(results: dict[str, Any]) -> list[str]:
     seeds, measured = results["seeds"], results["measured"]
     notes = ["Made with --minute: this shows that the study runs; its figures mean nothing."] * results["minute"]
     if any("" not in entry["values"] and entry["n"] for entry in measured):
-        told = ", ".join(map(str, seeds))
+        names = ", ".join(map(str, seeds))
         notes.append(
-            f"Mean ± standard deviation over {len(seeds)} seeds of fine-tuning ({told}), on development data. A "
+            f"Mean ± standard deviation over {len(seeds)} seeds of fine-tuning ({names}), on development data. A "
             "variant is pre-trained once: what another seed of pre-training would change is in no interval."
         )
     if any(entry["paper"] is not None for entry in measured):

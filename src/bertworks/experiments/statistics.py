@@ -62,15 +62,15 @@ def matthews(draws: Floats, rows: Floats) -> Floats:
     """The coefficient of any number of classes (Gorodkin, 2004); 0 if one side has one class only."""
     n, right = draws.sum(1), draws @ (rows[:, 0] == rows[:, 1])
     classes = np.unique(rows)
-    true, told = (draws @ (rows[:, [side]] == classes).astype(np.float64) for side in (0, 1))  # (R, K)
-    spread = (n**2 - (true**2).sum(1)) * (n**2 - (told**2).sum(1))
-    return np.divide(n * right - (true * told).sum(1), np.sqrt(spread), out=np.zeros_like(n), where=spread > 0)
+    true, predicted = (draws @ (rows[:, [side]] == classes).astype(np.float64) for side in (0, 1))  # (R, K)
+    spread = (n**2 - (true**2).sum(1)) * (n**2 - (predicted**2).sum(1))
+    return np.divide(n * right - (true * predicted).sum(1), np.sqrt(spread), out=np.zeros_like(n), where=spread > 0)
 
 
-def _f1_of(draws: Floats, true: NDArray[np.bool_], told: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def _f1_of(draws: Floats, true: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """F1, and how many are true."""
     there = draws @ true
-    return ratio(2 * (draws @ (true & told)), there + draws @ told), there
+    return ratio(2 * (draws @ (true & predicted)), there + draws @ predicted), there
 
 
 def _mean_of_present(pairs: list[tuple[Floats, Floats]]) -> Floats:
@@ -82,19 +82,19 @@ def _mean_of_present(pairs: list[tuple[Floats, Floats]]) -> Floats:
 
 
 def micro_f1(draws: Floats, rows: Floats) -> Floats:
-    true, told = np.hsplit(rows, 2)
-    return ratio(2 * (draws @ (true * told).sum(1)), draws @ (true + told).sum(1))
+    true, predicted = np.hsplit(rows, 2)
+    return ratio(2 * (draws @ (true * predicted).sum(1)), draws @ (true + predicted).sum(1))
 
 
 def label_macro_f1(draws: Floats, rows: Floats) -> Floats:
     """Mean over the labels that a resample has."""
-    true, told = np.hsplit(rows > 0, 2)
-    return _mean_of_present([_f1_of(draws, true[:, k], told[:, k]) for k in range(true.shape[1])])
+    true, predicted = np.hsplit(rows > 0, 2)
+    return _mean_of_present([_f1_of(draws, true[:, k], predicted[:, k]) for k in range(true.shape[1])])
 
 
 def exact_match(draws: Floats, rows: Floats) -> Floats:
-    true, told = np.hsplit(rows, 2)
-    return ratio(draws @ (true == told).all(1), draws.sum(1))
+    true, predicted = np.hsplit(rows, 2)
+    return ratio(draws @ (true == predicted).all(1), draws.sum(1))
 
 
 # ---- values: a row is (true, predicted)

@@ -114,23 +114,25 @@ def _load(run: Path, task: Task) -> LoadedModel:
 
 
 def answer(loaded: LoadedModel, task: Task, test: Path) -> tuple[str, dict[str, Any]]:
-    """The file for the leaderboard as text, and what is told of it."""
+    """The file for the leaderboard as text, and facts about it."""
     rows, indices = _read(task, test)
     task = replace(task, labels=loaded.labels, written=())
     inputs = prepare(loaded.tokenizer, rows, task, loaded.limits).inputs
-    told = labels_told(predictions(loaded.scores(inputs), task), task)
+    predicted = labels_told(predictions(loaded.scores(inputs), task), task)
     facts = {"rows": len(rows), "cut": inputs.truncation()["examples"], "from": str(loaded.folder)}
-    return _text(task.name, indices, told), facts
+    return _text(task.name, indices, predicted), facts
 
 
 def guess(task: Task, folder: Path, test: Path) -> tuple[str, dict[str, Any]]:
     """The same with one answer everywhere: the most frequent label of the training file, of a regression the mean."""
     rows, indices = _read(task, test)
     labels = [row.label for row in read_rows(task, folder / task.train)]
-    told = statistics.fmean(map(float, labels)) if task.kind == "regression" else Counter(labels).most_common(1)[0][0]
-    shown = f"{told:.3f}" if task.kind == "regression" else told
+    predicted = (
+        statistics.fmean(map(float, labels)) if task.kind == "regression" else Counter(labels).most_common(1)[0][0]
+    )
+    shown = f"{predicted:.3f}" if task.kind == "regression" else predicted
     facts = {"rows": len(rows), "cut": 0, "from": f"the training file alone: {shown} everywhere"}
-    return _text(task.name, indices, [told] * len(rows)), facts
+    return _text(task.name, indices, [predicted] * len(rows)), facts
 
 
 def _read(task: Task, test: Path) -> tuple[Sequence[Example], list[str]]:
@@ -143,14 +145,14 @@ def _read(task: Task, test: Path) -> tuple[Sequence[Example], list[str]]:
     return rows, indices
 
 
-def _text(name: str, indices: Sequence[str], told: Sequence[Any]) -> str:
+def _text(name: str, indices: Sequence[str], predicted: Sequence[Any]) -> str:
     """index<TAB>prediction, a line each."""
     task = TASKS[name]
     if task.kind == "regression":
-        cells = [f"{min(max(value, 0.0), 5.0):.3f}" for value in told]
+        cells = [f"{min(max(value, 0.0), 5.0):.3f}" for value in predicted]
     else:
         written = dict(zip(task.labels, task.written or task.labels, strict=True))
-        cells = [written[label] for label in told]
+        cells = [written[label] for label in predicted]
     lines = (f"{index}\t{cell}\n" for index, cell in zip(indices, cells, strict=True))
     return "index\tprediction\n" + "".join(lines)
 

@@ -29,8 +29,6 @@ from .sweep import (
     failure_notes,
     failures,
     run_cell,
-    seed_cells,
-    summarise_cells,
     with_seeds,
 )
 
@@ -101,25 +99,18 @@ class SuiteRuns:
     sweep: str
     world: machine.World
     stack: contextlib.ExitStack  # closes the task that is open
-    cells: dict[str, list[Cell[SeedRun]]] = field(default_factory=dict)  # by task
     searches: dict[str, Search] = field(default_factory=dict)  # by task
     errors: dict[str, str] = field(default_factory=dict)  # of tasks that cannot be run
     job: Job | None = None  # of the task that is open
 
     def add(self, task: Task, config_of: Callable[[Task], FinetuneConfig]) -> None:
         """The cells of a task; a recipe or a folder that does not fit is an error of this task alone."""
-        name, out = task.name, self.grid.folder / task.name
         try:
-            config = with_seeds(config_of(task))
-            if self.sweep:
-                search = Search(self.sweep, name, task.metrics[0], config, self.grid, name)
-                search.check()
-                self.searches[name], self.cells[name] = search, search.cells
-            else:
-                check_folder(out, {"kind": "finetune", "recipe": None})
-                self.cells[name] = seed_cells(name, name, name, config)
+            search = Search(self.sweep, task.name, task.metrics[0], with_seeds(config_of(task)), self.grid, task.name)
+            search.check()
+            self.searches[task.name] = search
         except InputError as error:
-            self._refuse(name, error)
+            self._refuse(task.name, error)
 
     def _refuse(self, name: str, error: InputError) -> None:
         self.errors[name] = str(error)
@@ -128,14 +119,19 @@ class SuiteRuns:
 
     def work(self) -> bool:
         """Run what is missing; False if stopped, or if other processes still work on it."""
-        cells = [cell for found in self.cells.values() for cell in found]
+        cells = [cell for search in self.searches.values() for cell in search.cells]
         if self.world.main:
             self.grid.retry(cells)
-        engine = Engine(cells, self.grid, self._run, self._verify, self._prune, self._wanted, self.world)
+        engine = Engine(
+            cells,
+            self.grid,
+            self._run,
+            self._verify,
+            after=lambda cell: self.searches[cell.work.task].prune(),
+            wanted=lambda cell: cell.work.task not in self.errors,
+            world=self.world,
+        )
         return engine.work() and not engine.others_work()
-
-    def _wanted(self, cell: Cell[SeedRun]) -> bool:
-        return cell.work.task not in self.errors
 
     def _run(self, cell: Cell[SeedRun]) -> dict[str, Any] | None:
         return run_cell(self._job(cell.work), cell, self.grid)
@@ -149,10 +145,6 @@ class SuiteRuns:
                 raise
             except InputError as error:
                 self._refuse(cell.work.task, error)
-
-    def _prune(self, cell: Cell[SeedRun]) -> None:
-        if cell.work.task in self.searches:
-            self.searches[cell.work.task].prune()
 
     def _job(self, run: SeedRun) -> Job:
         """What the runs of a task share. Raises InputError if its files are damaged."""
@@ -168,14 +160,9 @@ class SuiteRuns:
         """What a task came to, or why it could not be run."""
         if name in self.errors:
             return {"error": self.errors[name]}
-        cells = self.cells[name]
-        failed = self.world.ask_first(lambda: failures(cells, self.grid))
-        if len(failed) == len(cells):
-            return {"error": failed[0]["message"]}
-        if name in self.searches:
-            return self.searches[name].finish(self.world)
-        found = summarise_cells(cells, self.grid, self.grid.folder / name, self.world)
-        return {**(found or {}), **({"failed": failed} if failed else {})}
+        search = self.searches[name]
+        failed = self.world.ask_first(lambda: failures(search.cells, self.grid))
+        return {"error": failed[0]["message"]} if len(failed) == len(search.cells) else search.finish(self.world)
 
 
 def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:

@@ -1,12 +1,12 @@
 """The paper's search as one command: a grid of settings, each with several seeds, chosen on dev alone (4.1, A.3).
 
-    OUT/b16-lr5e-05-e2/seed-1/    a run folder as finetuning/run.py makes it; model/ goes once another run is better
+    OUT/b16-lr5e-05-e2/seed-1/    a run folder of finetuning/run.py; model/ is removed once another run is better
     OUT/b16-lr5e-05-e2/           results.json of the setting: mean and standard deviation over its seeds
     OUT/model/, best.json         a copy of the best run's model, and which run that is
     OUT/results.json, sweep.md    the settings side by side, and the chosen one
 
-The setting is chosen by the mean over its seeds, collapsed ones included; the best single run, which is what the paper
-took for LARGE, stands beside it. Rows are read and featurised once. The runs are cells of the engine (engine.py): rerun
+The setting is chosen by the mean over its seeds, collapsed ones included. The best single run, which the paper took
+for LARGE, is listed too. Rows are read and featurised once. The runs are cells of the engine (engine.py): rerun
 the command to resume, or start it in several processes to share the runs. A run that fails does not end the others.
 """
 
@@ -107,9 +107,9 @@ def run_sweep(job: Job, out: Path | str, name: str = "paper", keep_all: bool = F
 
 @dataclass(frozen=True)
 class Search:
-    """A grid of settings on one task, in a folder of its own."""
+    """A grid of settings on one task, in a folder of its own; or the settings of the recipe alone, for a suite."""
 
-    name: str  # of the grid
+    name: str  # of the grid; "": the settings of the recipe alone
     task: str
     metric: str  # to choose by
     config: FinetuneConfig  # with its seeds
@@ -127,16 +127,21 @@ class Search:
         start = f"{self.task}: " if self.folder else ""
         return {
             one: seed_cells(self.task, f"{self.folder}/{one.name}".lstrip("/"), start + one.name, one.of(self.config))
-            for one in SWEEPS.get(self.name, ())
+            for one in SWEEPS[self.name]
         }
 
     @property
     def cells(self) -> list[Cell[SeedRun]]:
+        if not self.name:
+            return seed_cells(self.task, self.folder, self.task, self.config)
         return [cell for cells in self.settings.values() for cell in cells]
 
     def check(self) -> None:
-        """Raises InputError if there is no such grid, the recipe does not fit it, or `out` holds anything else."""
-        if not self.settings:
+        """Raises InputError for an unknown grid, a recipe that does not fit it, or if `out` holds anything else."""
+        if not self.name:
+            check_folder(self.out, {"kind": "finetune", "recipe": None})
+            return
+        if self.name not in SWEEPS:
             raise InputError(f"no sweep {self.name!r}; expected one of {', '.join(SWEEPS)}")
         loop = self.config.loop
         if (loop.steps or loop.tokens or loop.hours) and len({setting.epochs for setting in self.settings}) > 1:
@@ -158,8 +163,8 @@ class Search:
 
         Any number of processes may do so at any time: the run that is the best in the end is the best from its end on.
         """
-        best = self.best()
-        if self.keep_all or best is None:
+        best = self.best() if self.name and not self.keep_all else None
+        if best is None:
             return
         for cell in self.cells:
             path = self.grid.path(cell)
@@ -168,12 +173,15 @@ class Search:
 
     def finish(self, world: World) -> dict[str, Any]:
         """Write the results of all settings, the table, and the best run's model; returns the results."""
+        failed = world.ask_first(lambda: failures(self.cells, self.grid))
+        if not self.name:
+            alone = summarise_cells(self.cells, self.grid, self.out, world) or {}
+            return {**alone, **({"failed": failed} if failed else {})}
         summaries = {
             setting: summary
             for setting, cells in self.settings.items()
             if (summary := summarise_cells(cells, self.grid, self.out / setting.name, world))
         }
-        failed = world.ask_first(lambda: failures(self.cells, self.grid))
         if not summaries:
             raise InputError(f"no run of the sweep has finished; the first of {len(failed)}: {failed[0]['message']}")
         results = world.ask_first(lambda: _results(self, summaries, failed))

@@ -1,0 +1,12 @@
+"""Fine-tuning: a model folder and the rows of a task become a model for the task.
+
+In reading order:
+
+    recipe.py   the recipe
+    job.py      what the runs of several seeds share: rows, labels, the model to start from
+    run.py      one run, runs with several seeds, their mean and standard deviation
+    teacher.py  scores of a fine-tuned teacher, which a student learns
+"""
+
+from .recipe import FinetuneConfig as FinetuneConfig
+from .run import finetune as finetune

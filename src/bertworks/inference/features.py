@@ -47,12 +47,12 @@ class FeatureConfig:
     """Which vectors are taken from a text."""
 
     layers: str = "last"  # or second-to-last, embeddings, concat-last-4, sum-last-4, sum-all, weighted-sum; 0,5; -1,-2
-    pool: Literal["mean", "cls", "max"] | None = None  # one vector a text; left out: one a token
-    words: Literal["first", "mean"] | None = None  # one vector a word: of its first piece, or the mean over its pieces
-    specials: bool = False  # [CLS] and [SEP] count among the tokens
-    dtype: Literal["float32", "float16"] = "float32"  # of the result
-    precision: Literal["float32", "bfloat16"] = "float32"  # of matrix products
-    max_length: int | None = None  # tokens of a window; left out: what the folder's model is made for
+    pool: Literal["mean", "cls", "max"] | None = None  # one vector for each text; none: one for each token
+    words: Literal["first", "mean"] | None = None  # a vector for each word: its first subword's, or its subwords' mean
+    specials: bool = False  # also write the vectors of [CLS] and [SEP]
+    dtype: Literal["float32", "float16"] = "float32"  # number type of the written vectors
+    precision: Literal["float32", "bfloat16"] = "float32"  # number type of matrix products
+    max_length: int | None = None  # tokens in a window of a long text; none: the model's longest input
 
     def __post_init__(self) -> None:
         for name, allowed in (("pool", (None, "mean", "cls", "max")), ("words", (None, "first", "mean"))):

@@ -22,9 +22,9 @@ class TopConfig:
     """What a head reads. With the defaults it reads BERT's last layer and pooler."""
 
     layers: str = "last"  # as in `bertworks features --layers`: second-to-last, concat-last-4, weighted-sum, ...
-    bilstm_layers: int = 0  # recurrent layers on top of these; the paper has 2
-    bilstm_width: int = 768  # of each of their two directions
-    cell: str = "lstm"  # lstm, or gru
+    bilstm_layers: int = 0  # number of BiLSTM layers between encoder and head; the paper has 2
+    bilstm_width: int = 768  # width of the BiLSTM in each direction
+    cell: str = "lstm"  # recurrent cell: lstm or gru
     pooler: bool = True  # read the pooler (dense, tanh) of the first token; false: the token itself, as GPT
 
     def __post_init__(self) -> None:

@@ -1,0 +1,15 @@
+"""Pre-training: a corpus store becomes an encoder.
+
+In reading order:
+
+    recipe.py    the recipes of pre-training and distillation
+    run.py       pre-training: checks, the feed of batches, evaluation, the model folder
+    distill.py   a smaller student of a pre-trained teacher
+    estimate.py  how long a recipe takes, and how much memory it needs
+    static.py    word2vec on a store, to compare with
+"""
+
+from .recipe import DistillConfig as DistillConfig
+from .recipe import PretrainConfig as PretrainConfig
+from .run import pretrain as pretrain
+from .static import train_static as train_static

@@ -28,13 +28,13 @@ Vectors = NDArray[np.float32]
 class StaticConfig:
     """How word2vec is trained; the defaults are gensim's, but for width and the direction of prediction."""
 
-    width: int = 256  # of a vector
-    window: int = 5  # pieces at either side that a piece predicts
-    negative: int = 5  # noise pieces a prediction
-    epochs: int = 5  # passes over the store
-    min_count: int = 5  # rarer pieces get no vector
-    seed: int = 1  # one thread gives the same vectors again, several do not
-    threads: int = 1  # threads of training
+    width: int = 256  # width of a vector
+    window: int = 5  # number of tokens on each side that a token predicts
+    negative: int = 5  # number of negative samples for each prediction
+    epochs: int = 5  # passes over the corpus store
+    min_count: int = 5  # tokens that occur less often get no vector
+    seed: int = 1  # random seed; only one thread gives the same vectors again
+    threads: int = 1  # number of training threads
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

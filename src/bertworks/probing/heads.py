@@ -35,8 +35,8 @@ class HeadsConfig:
     """How `bertworks probe heads` measures."""
 
     examples: int = 1000  # development rows to evaluate on, drawn at random; 0: all
-    seed: int = 1  # of that draw
-    batch_size: int = 64  # rows a forward pass
+    seed: int = 1  # seed of the random choice of rows
+    batch_size: int = 64  # rows in each forward pass
 
     def __post_init__(self) -> None:
         if min(self.examples, self.seed) < 0 or self.batch_size < 1:

@@ -36,10 +36,10 @@ class LayersConfig:
     train_items: int = 5000  # labelled items (texts, or words of whole sentences) to train on, drawn at random; 0: all
     dev_items: int = 2000  # labelled items to evaluate on, drawn at random; 0: all
     pool: Literal["mean", "cls"] = "mean"  # a text's vector: the mean over its tokens, or that of [CLS]
-    seeds: int = 3  # probes a layer; each leaves out a random tenth of the training items and draws its own control
+    seeds: int = 3  # probes of each layer; each leaves out a random tenth of the items and draws its own control
     first_seed: int = 1  # seed of the first probe; the next probes count up from it
-    l2: float = 100.0  # penalty: half of it times the squared weights, beside the loss summed over the items
-    steps: int = 300  # steps of L-BFGS, at most
+    l2: float = 100.0  # L2 penalty: half of it times the squared weights is added to the summed loss
+    steps: int = 300  # largest number of L-BFGS steps
     max_seq_length: int = 128  # tokens of an input; longer texts are cut, longer sentences are read in windows
 
     def __post_init__(self) -> None:

@@ -29,8 +29,8 @@ class NeighbourConfig:
     """How `bertworks probe neighbours` searches."""
 
     sentence: str = ""  # a sentence with the word in the wanted meaning; default: the word alone
-    layer: int = -2  # 1 to L, 0 the embeddings, -1 the last, -2 the second to last
-    top: int = 10  # contexts to print
+    layer: int = -2  # layer of the vectors: 1 to L, 0 the embeddings, -1 the last, -2 the second to last
+    top: int = 10  # number of contexts to print
     limit: int = 10_000  # occurrences of the word to embed; reading ends there
     beginning: bool = False  # also find longer words that begin with the word (Korean nouns with particles)
     language: str = "en"  # language of the rules that split texts into sentences

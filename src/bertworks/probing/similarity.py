@@ -36,7 +36,7 @@ class WordConfig:
     layer: int = -2  # for the matrix of more than two sentences: 1 to L, 0 the embeddings, -1 the last
     beginning: bool = False  # also find longer words that begin with the word (Korean nouns with particles)
     pairs: int = 10_000  # pairs of different words for the baseline, at most; drawn at random
-    seed: int = 1  # of that draw
+    seed: int = 1  # seed of the random choice of pairs
 
     def __post_init__(self) -> None:
         if self.pairs < 1 or self.seed < 0:

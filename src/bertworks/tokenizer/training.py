@@ -28,14 +28,14 @@ ASCII = "".join(map(chr, range(33, 127)))  # printable, without the space
 class TokenizerConfig:
     """What a vocabulary is trained with."""
 
-    algorithm: VocabModel = "wordpiece"  # as in BERT; bpe: byte-level BPE (RoBERTa); unigram: SentencePiece (ALBERT)
+    algorithm: VocabModel = "wordpiece"  # wordpiece (BERT), byte-level bpe (RoBERTa) or unigram (ALBERT)
     vocab_size: int = 30_000  # tokens in all, special tokens included (the paper's "30,000 token vocabulary")
-    lowercase: bool | None = None  # lower-case, strip accents, leave Hangul whole; left out: yes, but no for bpe
-    max_chars: int = 200_000_000  # characters of text to train on; of more text an even sample of its lines is taken
+    lowercase: bool | None = None  # lower-case and strip accents; none: yes, but no for bpe
+    max_chars: int = 200_000_000  # characters of text to train on; longer text is sampled evenly, by lines
     min_frequency: int = 2  # a pair of subwords seen less often is not merged; unigram merges nothing
-    character_coverage: float = 0.9999  # printable ASCII and the characters that cover this share; bpe has all bytes
-    limit_alphabet: int = 0  # at most so many single characters, ASCII first if it fits; 0: a quarter of vocab_size
-    special_tokens: tuple[str, ...] = ()  # ids 0, 1, ... in order, but bpe's <mask> last; left out: the model's five
+    character_coverage: float = 0.9999  # share of the text's characters that get a token; no effect on bpe
+    limit_alphabet: int = 0  # largest number of single characters; 0: a quarter of vocab_size
+    special_tokens: tuple[str, ...] = ()  # special tokens in order of ids (bpe's <mask> last); none: the usual five
 
     def __post_init__(self) -> None:
         if self.algorithm not in get_args(VocabModel):

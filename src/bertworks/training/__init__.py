@@ -1,0 +1,24 @@
+"""Training: objectives, the loop, the optimizer, and runs that resume exactly. It knows nothing of text or tasks.
+
+In reading order:
+
+    objectives.py       what a model is trained to do, as sums and counts
+    vocabulary_loss.py  cross entropy over the vocabulary, in blocks
+    loop.py             the one training loop; `Loop.step` is one training step
+    optim.py            Adam and LAMB, the learning rate
+    run.py              a run in its folder: open or resume, train, save, write the results
+    identity.py         which run a folder belongs to, in all versions of bertworks
+    state.py            the resumable state
+    totals.py           sums between two records of the log
+    machine.py          device, threads, precision, processes
+    signals.py          SIGTERM and Ctrl-C
+"""
+
+from .identity import RunIdentity as RunIdentity
+from .loop import Loop as Loop
+from .loop import LoopConfig as LoopConfig
+from .optim import OptimConfig as OptimConfig
+from .optim import Optimizer as Optimizer
+from .run import Run as Run
+from .run import Training as Training
+from .run import train_in_folder as train_in_folder

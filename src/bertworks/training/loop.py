@@ -36,23 +36,23 @@ BEST = "best.safetensors"
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """Budget, rhythm and precision of a run."""
+    """Training budget, intervals and precision of a run."""
 
-    steps: int = 0  # budget in optimizer steps; 0: no such limit
-    tokens: int = 0  # budget in real tokens; 0: no such limit
-    hours: float = 0.0  # budget in hours of training, summed over the run segments; 0: no such limit
-    seed: int = 12345  # of everything random: initial weights, order, masks, dropout; 0 to 2^63 - 1
-    # number type of matrix products in training; weights are always float32, and so is every evaluation
+    steps: int = 0  # training budget in optimizer steps; 0: no limit in steps
+    tokens: int = 0  # training budget in tokens, padding not counted; 0: no limit in tokens
+    hours: float = 0.0  # training budget in hours, summed over all run segments; 0: no limit in hours
+    seed: int = 12345  # seed of initial weights, order, masks and dropout; 0 to 2^63 - 1
+    # number type of matrix products in training; weights and evaluation are always float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     # whether torch.compile is used; auto: on a GPU where a compiler is installed
     compile: Literal["auto", "on", "off"] = "auto"
-    log_every: int = 50  # steps between records in log.jsonl; 0: only at the end
-    # steps between evaluations on held-out data; 0: only at the end, in fine-tuning once an epoch
+    log_every: int = 50  # steps between two records in log.jsonl; 0: only at the end
+    # steps between two evaluations; 0: at the end, in fine-tuning also after each epoch
     eval_every: int = 500
-    # steps between saved states; 0: only at the end and when stopped, in fine-tuning once an epoch too
+    # steps between two checkpoints; 0: at the end and when stopped, in fine-tuning also after each epoch
     save_every: int = 500
-    max_skipped: int = 10  # updates in a row that may be skipped because loss or gradient is not finite
-    keep_best: str = ""  # evaluation metric whose best weights are kept instead of the last; of a loss the lowest
+    max_skipped: int = 10  # number of consecutive updates that may be skipped because loss or gradient is not finite
+    keep_best: str = ""  # evaluation metric that selects the weights to keep (a loss: the lowest); empty: the last
 
     def __post_init__(self) -> None:
         check_seed(self.seed)

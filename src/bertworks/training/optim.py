@@ -20,18 +20,18 @@ from ..config import check_least
 
 @dataclass(frozen=True)
 class OptimConfig:
-    """How weights are updated."""
+    """Optimizer and learning rate."""
 
-    lr: float = 1e-4  # highest learning rate
-    # Adam without or with bias correction; LAMB with or without it
+    lr: float = 1e-4  # peak learning rate
+    # optimizer: Adam without (bert_adam) or with bias correction (adamw); LAMB with or without it (albert_lamb)
     rule: Literal["bert_adam", "adamw", "lamb", "albert_lamb"] = "bert_adam"
-    betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two moments
-    eps: float = 1e-6  # added to the root of the second moment
-    weight_decay: float = 0.01  # for matrices and embeddings; biases and LayerNorm are never decayed
-    max_grad_norm: float = 1.0  # clip to this global norm; 0: do not clip
-    warmup: float = 0.01  # share of the run in which the rate rises (the paper: 10,000 of 1,000,000 steps)
-    schedule: Literal["google", "hf", "constant"] = "google"  # linear decay from 0 or from the end of warm-up; none
-    layer_decay: float | None = None  # each layer's rate as a share of that of the layer above it; none: one rate
+    betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
+    eps: float = 1e-6  # added to the square root of the second moment, against division by zero
+    weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
+    max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
+    warmup: float = 0.01  # warm-up, as a share of the run (the paper: 10,000 of 1,000,000 steps)
+    schedule: Literal["google", "hf", "constant"] = "google"  # linear decay from step 0 or the warm-up's end
+    layer_decay: float | None = None  # learning rate of a layer divided by that of the layer above; none: equal rates
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or not 0 <= self.warmup < 1:

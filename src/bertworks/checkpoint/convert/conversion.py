@@ -30,14 +30,14 @@ LENGTH = 16  # tokens of the text they are compared on
 class ConvertOptions:
     """What to change, and what the source does not say."""
 
-    to: Literal["folder", "sentence-transformers"] = "folder"  # sentence-transformers: the encoder alone, with pooling
-    drop_heads: bool = False  # write the encoder alone
+    to: Literal["folder", "sentence-transformers"] = "folder"  # sentence-transformers: encoder and pooling
+    drop_heads: bool = False  # leave out all heads and write the encoder alone
     positions: int = 0  # longest input: position table cut, or repeated from its start; 0: unchanged
     do_lower_case: bool | None = None  # for a vocab.txt that does not say it: --do-lower-case or --cased
-    hidden_act: Literal["gelu", "gelu_new"] | None = None  # of a TensorFlow checkpoint older than February 2019: gelu
-    pooling: str | None = None  # for sentence-transformers: cls, max, mean, ...; left out: the source's, or mean
-    normalize: bool | None = None  # for sentence-transformers: vectors of length 1; left out: as in the source, or not
-    allow_pickle: bool = False  # read a pytorch_model.bin or its shards, by torch's restricted loader
+    hidden_act: Literal["gelu", "gelu_new"] | None = None  # of TensorFlow checkpoints before February 2019: gelu
+    pooling: str | None = None  # for sentence-transformers: cls, max, mean, ...; none: the source's, or mean
+    normalize: bool | None = None  # for sentence-transformers: scale vectors to length 1; none: as the source
+    allow_pickle: bool = False  # allow reading pytorch_model.bin, by torch's restricted loader
 
 
 class Row(NamedTuple):

@@ -222,7 +222,8 @@ def test_files_of_code_that_pages_name_exist():
     "room", [p.parent for p in (ROOT / "src/bertworks").glob("*/__init__.py")], ids=lambda p: p.name
 )
 def test_a_rooms_docstring_lists_its_files(room):
-    named = set(re.findall(r"^ *(\w+(?:\.py|/))(?=  )", (room / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE))
+    listed = (room / "__init__.py").read_text(encoding="utf-8")
+    named = set(re.findall(r"^ *(\w+(?:\.py|/))(?=  )", listed, re.MULTILINE))
     files = {path.name for path in room.glob("*.py")} - {"__init__.py", "__main__.py"}
     folders = {f"{path.parent.name}/" for path in room.glob("*/__init__.py")}
     if room.name != "cli":  # there the table of verbs lists the files

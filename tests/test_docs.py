@@ -223,8 +223,8 @@ def test_files_of_code_that_pages_name_exist():
 )
 def test_a_rooms_docstring_lists_its_files(room):
     listed = (room / "__init__.py").read_text(encoding="utf-8")
-    named = set(re.findall(r"^ *(\w+(?:\.py|/))(?=  )", listed, re.MULTILINE))
-    files = {path.name for path in room.glob("*.py")} - {"__init__.py", "__main__.py"}
-    folders = {f"{path.parent.name}/" for path in room.glob("*/__init__.py")}
+    named = set(re.findall(r"^ *(\w+)(?:\.py|/)?(?=  )", listed, re.MULTILINE))
+    files = {path.stem for path in room.glob("*.py")} - {"__init__", "__main__"}
+    folders = {path.parent.name for path in room.glob("*/__init__.py")}
     if room.name != "cli":  # there the table of verbs lists the files
         assert named == files | folders

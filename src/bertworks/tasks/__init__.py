@@ -1,18 +1,25 @@
 """Tasks: what they are, how their rows become sequences of tokens, and how scores become predictions and metrics.
 
-Reading order:
-    base            what a task, its limits, its data, and a kind of task are
-    catalogue       every known task as a literal
-    kinds           the kinds of tasks by name; reading a task's data
-    sequences       framing, overlapping windows, flat arrays
-    inputs          examples as a model takes them, batches of them, the scores of a head
-    classification  one or two texts: classes, values, several labels
-    choice          multiple choice
-    tagging         a tag for every word or character; sentences reads the files, tags knows the schemes and scores
-    span            answers in contexts; questions reads files, contexts tokenizes, answers ranks, squad_scores scores
-    table           CSV, TSV, JSON lines and Parquet, row by row
-    rows            rows that a caller hands over in Python, checked
-    metrics         metrics of classes, values and label sets
+In reading order:
+
+    base.py            what a task, its limits, its data, and a kind of task are
+    catalogue.py       every known task as a literal
+    kinds.py           the kinds of tasks by name; reading a task's data
+    sequences.py       framing, overlapping windows, flat arrays
+    inputs.py          examples as a model takes them, batches of them, the scores of a head
+    classification.py  one or two texts: classes, values, several labels
+    choice.py          multiple choice
+    tagging.py         a tag for every word or character
+    sentences.py       files of tagged sentences
+    tags.py            tag schemes, entities and their scores
+    span.py            answers in contexts
+    questions.py       files of questions
+    contexts.py        contexts as tokens, and where answers are in them
+    answers.py         the n best answers from scores of starts and ends
+    squad_scores.py    the official scores of answers
+    table.py           CSV, TSV, JSON lines and Parquet, row by row
+    rows.py            rows that a caller hands over in Python, checked
+    metrics.py         metrics of classes, values and label sets
 """
 
 from .base import Data, Example, Limits, Task

@@ -32,10 +32,10 @@ from bertworks.files import (
     [
         ("[" * 100_000 + "]" * 100_000, "more than 100 lists and tables inside each other"),
         ('{"a":' * 500 + "1" + "}" * 500, "more than 100 lists and tables inside each other"),
-        ('{"a": ' + "9" * 5_000 + "}", "an integer of 5,000 digits"),
-        ('{"a": NaN}', "the value NaN is not JSON"),
-        ('{"a": -Infinity}', "the value -Infinity is not JSON"),
-        ('{"a": 1e999}', "the number 1e999 is too large"),
+        ('{"a": ' + "9" * 5_000 + "}", "an integer of more than 100 digits"),
+        ('{"a": NaN}', "a number that is not finite"),
+        ('{"a": -Infinity}', "a number that is not finite"),
+        ('{"a": 1e999}', "a number that is not finite"),
         ("{", "not valid JSON"),
         ('{"a": "\udc80"}', "not valid JSON"),
     ],
@@ -98,8 +98,8 @@ def test_values_of_any_kind_in_messages():
     for _ in range(100_000):
         deep = [deep]
     assert shorten(deep) == "[[[[[...]]]]]" and shorten(0.5) == "0.5" and shorten(None) == "None"
-    assert shorten(10**5000) == "an integer of 16,610 bits" and len(shorten([10**5000])) < 80
-    assert shorten("begin" + "x" * 1000 + "end", 20) == "'beginxxx...xxxxend'"
+    assert shorten(10**5000) == "a value of type int" and len(shorten([10**5000])) < 80
+    assert shorten("begin" + "x" * 1000 + "end", 20) == "'beginxx...xxxxxend'"
 
 
 def test_no_message_fills_the_screen():
@@ -249,7 +249,9 @@ def test_text_that_utf8_cannot_hold(tmp_path):
     ],
 )
 def test_large_numbers_are_found_wherever_they_are(text):
-    with pytest.raises(InputError, match=r"^here: (an integer of 10\d digits|the number \S+ is too large); expected"):
+    with pytest.raises(
+        InputError, match=r"^here: (an integer of more than 100 digits|a number that is not finite).*; expected"
+    ):
         parse_json(text, "here")
 
 

@@ -249,10 +249,8 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
             near = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(names)}"
             raise InputError(f"{where}: unknown key {prefix}{name}; {hint}")
-    makers = ((f.name, f.default_factory) for f in dataclasses.fields(cls))
-    starts = (
-        {name: make() for name, make in makers if make is not dataclasses.MISSING} if start is None else vars(start)
-    )
+    made = {f.name: f.default_factory for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}
+    starts = {name: make() for name, make in made.items()} if start is None else vars(start)
     filled = {n: _convert(kinds[n], item, where, prefix + n, starts.get(n)) for n, item in value.items()}
     try:
         return cls(**filled) if start is None else dataclasses.replace(start, **filled)

@@ -29,6 +29,8 @@ TABLE_BYTES = 1 << 24  # the largest JSON file of settings
 _DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have fewer than ten
 _DIGITS = 100  # of an integer; tokenizer_config.json may have one of 31
 _LARGE = 10**_DIGITS
+_LONG = f"an integer of more than {_DIGITS} digits; expected fewer"
+_DEEP = f"more than {_DEPTH} lists and tables inside each other; expected fewer"
 _MESSAGE = 1_900  # characters of an error message: a screen
 
 
@@ -67,18 +69,13 @@ def clip(text: str, limit: int = 80) -> str:
 
 def shorten(value: object, limit: int = 80) -> str:
     """`repr(value)` in at most `limit` characters, for error messages; works for values of any size and nesting."""
-    if isinstance(value, str):  # repr first would copy a text of any length
-        whole = repr(value if len(value) <= limit else value[:limit] + value[-limit:])
-        return whole if len(value) <= limit and len(whole) <= limit else clip(whole, limit)
-    if isinstance(value, int) and value.bit_length() > 256:
-        return f"an integer of {value.bit_length():,} bits"
     short = reprlib.Repr()
-    short.maxlevel, short.maxstring, short.maxother = 4, limit, limit
+    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 4, limit, limit, limit
     short.maxdict = short.maxlist = short.maxtuple = 8
     try:
         return clip(short.repr(value), limit)
-    except ValueError:  # a huge integer inside a list
-        return f"a {type(value).__name__}"
+    except ValueError:  # an integer of thousands of digits
+        return f"a value of type {type(value).__name__}"
 
 
 @contextlib.contextmanager
@@ -217,88 +214,40 @@ def read_table(path: Path | str) -> dict[str, Any]:
 def parse_json(data: bytes | str, where: str, finite: bool = True) -> Any:
     """The value of a JSON text. `where`, a file or file:line, opens every error message.
 
-    Raises InputError if it is not JSON, has NaN or Infinity (allowed with `finite=False`, for files from before they
-    were refused), an integer of more than 100 digits, or more than 100 lists and tables inside each other.
+    Raises InputError if it is not JSON, has a number that is not finite (NaN and Infinity are allowed with
+    `finite=False`, for files from before they were refused), an integer of more than 100 digits, or more than 100
+    lists and tables inside each other.
     """
     try:
-        text = data if isinstance(data, str) else data.decode("utf-8")
-        value = _decoded(text, finite)
-        if _is_flat(value) or text.count("[") + text.count("{") <= _DEPTH or not _deeper_than(_DEPTH, value):
-            return value
-    except _Refused as error:
-        raise InputError(f"{where}: {error}") from None
-    except ValueError as error:  # of JSON, or of UTF-8
-        raise InputError(f"{where}: not valid JSON ({error})") from None
+        value = json.loads(data if isinstance(data, str) else data.decode("utf-8"))
+        problem = _refused(value, finite)
     except RecursionError:
-        pass
-    raise InputError(f"{where}: more than {_DEPTH} lists and tables inside each other; expected fewer")
-
-
-class _Refused(Exception):
-    """A number that JSON or we do not allow."""
-
-
-def _integer(text: str) -> int:
-    if (digits := len(text.removeprefix("-"))) > _DIGITS:
-        raise _Refused(f"an integer of {digits:,} digits; expected at most {_DIGITS}")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise _Refused(f"the number {clip(text, 40)} is too large; expected a 64-bit floating-point number")
+        problem = _DEEP
+    except ValueError as error:  # of JSON, of UTF-8, or of an integer of thousands of digits
+        problem = _LONG if "digits" in str(error) else f"not valid JSON ({error})"
+    if problem:
+        raise InputError(f"{where}: {problem}")
     return value
 
 
-def _constant(text: str) -> float:
-    raise _Refused(f"the value {text} is not JSON; expected a finite number or null")
-
-
-# By `finite`. A Python call for each number takes several times as long as the rest.
-_FAST = {True: json.JSONDecoder(parse_constant=_constant), False: json.JSONDecoder()}
-_CHECKED = {
-    True: json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_constant),
-    False: json.JSONDecoder(parse_int=_integer),
-}
-_ALIKE = bytes.maketrans(b"123456789+E", b"0000000000e")
-
-
-def _decoded(text: str, finite: bool) -> Any:
-    """The value of a JSON text, its numbers checked. Raises ValueError, RecursionError or _Refused."""
-    with contextlib.suppress(ValueError):  # raised again below, with our message for a huge integer
-        value = _FAST[finite].decode(text)
-        if _is_flat(value) or not _may_be_large(text):
-            return value
-    return _CHECKED[finite].decode(text)
-
-
-def _is_flat(value: Any) -> bool:
-    """Whether this is a table of texts and small integers, like most lines, which needs no further check."""
-    if type(value) is not dict:
-        return False
-    kinds = {*map(type, value.values())}
-    small = int not in kinds or all(abs(item) < _LARGE for item in value.values() if type(item) is int)
-    return small and kinds <= {str, int, bool, type(None)}
-
-
-def _may_be_large(text: str) -> bool:
-    """Whether a JSON text may have a number that is refused: more than 100 digits in a row, or an exponent of three.
-
-    A number without either is finite. It also finds what only looks like such a number, in a name for example.
-    """
-    alike = text.encode("utf-8", "surrogatepass").translate(_ALIKE)
-    return b"0" * (_DIGITS + 1) in alike or b"0e000" in alike
-
-
-def _deeper_than(depth: int, value: Any) -> bool:
-    """Whether lists and tables are nested deeper than `depth`; walks level by level, never by recursion."""
+def _refused(value: Any, finite: bool) -> str:
+    """What in a JSON value is refused, in words; "" if nothing is. Goes level by level, since recursion has a limit."""
     level = [value]
-    for _ in range(depth + 1):
-        if not level:
-            return False
-        level = [item for item in level if isinstance(item, dict | list)]
-        level = [item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer)]
-    return bool(level)
+    for _ in range(_DEPTH + 1):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+            elif isinstance(item, int) and not -_LARGE < item < _LARGE:
+                return _LONG
+            elif finite and isinstance(item, float) and not math.isfinite(item):
+                return "a number that is not finite (NaN, Infinity, or too large); expected a finite number or null"
+        if not inner:
+            return ""
+        level = inner
+    return _DEEP
 
 
 def read_bytes(path: Path | str, expected: str, limit: int) -> bytes:
@@ -337,7 +286,7 @@ def checksum(path: Path | str) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-_KINDS = {float: "a number", int: "an integer", str: "a text", bool: "true or false", dict: "a table", list: "a list"}
+_WORDS = {float: "a number", int: "an integer", str: "a text", bool: "true or false", dict: "a table", list: "a list"}
 
 
 def check_fields(value: Any, form: Any, where: str, advice: str = "restore the file") -> None:
@@ -359,7 +308,7 @@ def _misfit(value: Any, form: Any, field: str) -> str:
     kind = int if isinstance(form, range) else type(form) if isinstance(form, dict | list) else form
     found = f"field {field} is {shorten(value)}" if field else f"found {shorten(value)}"
     if not _is_kind(value, kind):
-        return f"{found}; expected {_KINDS.get(kind, 'null')}"
+        return f"{found}; expected {_WORDS.get(kind, 'null')}"
     if isinstance(form, range):
         return "" if value in form else f"{found}; expected {form[0]:,} to {form[-1]:,}"
     if isinstance(form, list):

@@ -276,7 +276,11 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
         ),
         ("a.csv", "PK\x03\x04...", r"a\.csv: a zip archive, a spreadsheet"),
         ("a.jsonl", b"\x1f\x8b\x08\x00", r"a\.jsonl: a compressed file; .*; unpack it"),
-        ("a.jsonl", '{"text": "a", "label": ' + "9" * 5000 + "}\n", r"a\.jsonl, line 1: an integer of 5,000 digits"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": ' + "9" * 5000 + "}\n",
+            r"a\.jsonl, line 1: an integer of more than 100 digits",
+        ),
         ("a.jsonl", '{"text": "a", "label": NaN}\n', r"a\.jsonl, line 1: 'label' is nan; expected a text or a finite"),
         ("a.jsonl", '{"text": {"a": 1}, "label": "yes"}\n', r"a\.jsonl, line 1: 'text' is a dict"),
     ],

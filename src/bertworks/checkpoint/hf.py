@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Mapping
 from typing import Any
 
 from ..config import from_dict
-from ..files import InputError, check_version, clip, shorten
+from ..files import InputError, check_fields, check_version, clip, shorten
 from ..model.config import ACTIVATIONS, ModelConfig
 from ..model.top import TopConfig
 from .families import FAMILIES, family_of
@@ -47,6 +47,7 @@ def own_key(name: str) -> str:
     return f"bertworks_{_SHORT.get(name, name)}"
 
 
+_FORM = {"architectures?": ([str], None), "problem_type?": (str, None), f"{TASK}?": (dict, None)}
 _OWN_KEYS = {FORMAT, TASK, TOP, *(own_key(f.name) for f in dataclasses.fields(ModelConfig))}
 
 
@@ -78,7 +79,7 @@ def check_pooling(parts: Container[str], settings: Mapping[str, Any], where: str
 
 def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     """ModelConfig from the keys of a config.json. Raises InputError for anything that would be computed differently."""
-    _check_types(settings, where)
+    check_fields(settings, _FORM, where)
     _check_format(settings, where)
     kind = settings.get("model_type", "bert" if "hidden_size" in settings else None)
     name = settings.get(own_key("family"), "bert") if kind == "bertworks" else kind
@@ -103,16 +104,6 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
         values["direction"] = "left"
     ours = {f.name: settings.get(own_key(f.name)) for f in dataclasses.fields(ModelConfig)}
     return from_dict(ModelConfig, values | {name: value for name, value in ours.items() if value is not None}, where)
-
-
-def _check_types(settings: Mapping[str, Any], where: str) -> None:
-    """Raises InputError for keys beside the encoder's shape that have the wrong type."""
-    for key, kind in (("architectures", list), ("problem_type", str), (TASK, dict)):
-        value = settings.get(key)
-        if value is not None and not isinstance(value, kind):
-            raise InputError(f"{where}: {key} = {shorten(value)}; expected a {kind.__name__}")
-    if not all(isinstance(name, str) for name in settings.get("architectures") or ()):
-        raise InputError(f"{where}: architectures = {shorten(settings['architectures'])}; expected names of classes")
 
 
 def _check_format(settings: Mapping[str, Any], where: str) -> None:

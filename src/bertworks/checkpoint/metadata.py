@@ -1,12 +1,11 @@
 """What a model folder says beside its encoder and weights: labels, task, top, the longest input."""
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
 from ..config import from_dict
-from ..files import InputError, read_table, shorten
+from ..files import InputError, check_fields, read_table, shorten
 from ..model.heads import Model
 from ..model.top import TopConfig
 from .locate import CONFIG
@@ -91,23 +90,17 @@ def label_settings(labels: list[str], classifier: bool, task: Mapping[str, Any] 
 # ---- the task
 
 
-@dataclasses.dataclass(frozen=True)
-class _TaskSettings:
-    """The settings of a task that are read again, and their types."""
-
-    name: str = ""
-    version_2: bool = False
-    null_score_diff_threshold: float = 0.0
-    characters: bool = False
-    doc_stride: int = 1
-    max_query_length: int = 1
-    n_best_size: int = 1
-    max_answer_length: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("doc_stride", "max_query_length", "n_best_size", "max_answer_length"):
-            if not 1 <= getattr(self, name) < 1 << 31:
-                raise ValueError(f"{name} = {shorten(getattr(self, name))}; expected 1 or more")
+_COUNT = range(1, 1 << 31)
+_TASK_FORM = {  # the settings of a task that are read again
+    "name?": str,
+    "version_2?": bool,
+    "null_score_diff_threshold?": float,
+    "characters?": bool,
+    "doc_stride?": _COUNT,
+    "max_query_length?": _COUNT,
+    "n_best_size?": _COUNT,
+    "max_answer_length?": _COUNT,
+}
 
 
 def task_of(settings: Mapping[str, Any], head: str, where: str = CONFIG) -> dict[str, Any]:
@@ -123,6 +116,5 @@ def task_of(settings: Mapping[str, Any], head: str, where: str = CONFIG) -> dict
     if task["kind"] not in _KINDS[head]:
         expected = ", ".join(_KINDS[head])
         raise InputError(f"{where}: {TASK}.kind = {shorten(task['kind'])} of a {head}; expected {expected}")
-    known = vars(_TaskSettings())
-    from_dict(_TaskSettings, {key: value for key, value in task.items() if key in known}, f"{where}: {TASK}")
+    check_fields(task, _TASK_FORM, f"{where}: {TASK}")
     return task

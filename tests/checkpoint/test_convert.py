@@ -14,10 +14,10 @@ import torch
 
 from bertworks.checkpoint.convert import conversion as module
 from bertworks.checkpoint.convert.conversion import ConvertOptions, convert
-from bertworks.checkpoint.convert.sources import read_pickle
 from bertworks.checkpoint.convert.tensorflow import read_original
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
 from bertworks.checkpoint.locate import new_folder
+from bertworks.checkpoint.weights import read_pickle
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
@@ -159,7 +159,7 @@ def test_an_old_pickle_in_several_files(tmp_path):
         torch.save({name: tensor for name, tensor in tensors.items() if places[name] == file}, folder / file)
     index = folder / "pytorch_model.bin.index.json"
     index.write_text(json.dumps({"weight_map": places}))
-    assert f"only {index.name}, a pickle; --allow-pickle reads it" in refusal(folder, out)
+    assert f"only {index.name}, which is not read here; a pickle can run code" in refusal(folder, out)
     with pytest.raises(InputError, match="a pickle can run code; bertworks convert"):
         load_model(folder)
     convert(folder, out, ConvertOptions(allow_pickle=True, do_lower_case=False))

@@ -69,7 +69,7 @@ def test_every_variable_of_the_original_to_the_bit(name):
     bundle = open_bundle(find_prefix(folder))
     assert bundle.variables.keys() == {variable["name"] for variable in record}
     for variable in record:
-        array = bundle.read(variable["name"])
+        array = bundle.read(variable["name"]).numpy()
         assert list(array.shape) == variable["shape"] and array.dtype.name == variable["dtype"]
         assert hashlib.sha256(array.tobytes()).hexdigest() == variable["sha256"]
     slots = {name for name in bundle.variables if "adam" in name or name == "global_step"}
@@ -80,11 +80,12 @@ def test_what_is_written_is_read(prefix):
     bundle = open_bundle(prefix)
     assert bundle.variables.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
-        np.testing.assert_array_equal(bundle.read(name), array)
-        assert bundle.read(name).dtype == array.dtype
+        found = bundle.read(name).numpy()
+        np.testing.assert_array_equal(found, array)
+        assert found.dtype == array.dtype
 
 
-def test_bfloat16_becomes_float32(tmp_path):
+def test_bfloat16_is_read(tmp_path):
     values = np.array([1.5, -0.25, 96.0], np.float32)
     bits = (values.view(np.uint32) >> 16).astype(np.uint16)
     array = bits.view(np.float16)  # two bytes each; the type is said by hand
@@ -92,7 +93,7 @@ def test_bfloat16_becomes_float32(tmp_path):
     (tmp_path / "m.index").write_bytes(table(rows))
     (tmp_path / "m.data-00000-of-00001").write_bytes(array.tobytes())
     found = open_bundle(tmp_path / "m").read("x")
-    assert found.dtype == np.float32 and (found == values).all()
+    assert found.dtype == torch.bfloat16 and found.tolist() == values.tolist()
 
 
 def test_an_empty_tensor_of_an_impossible_shape_is_refused(tmp_path):
@@ -200,7 +201,7 @@ def outcome(prefix) -> dict | str:
     """What is read, or the message."""
     try:
         bundle = open_bundle(prefix)
-        return {name: bundle.read(name).tobytes() for name in bundle.variables}
+        return {name: bundle.read(name).numpy().tobytes() for name in bundle.variables}
     except InputError as error:
         assert str(prefix.parent) in str(error)
         return str(error)
@@ -273,7 +274,7 @@ BIAS = ARRAYS["bert/pooler/dense/bias"]
         ([(b"", header(1)), (b"a", entry(BIAS, 0, 0, dtype=7))], "a has type 7 of types.proto"),
         ([(b"", header(1)), (b"a", entry(BIAS, 0, 0) + field(7, b""))], "a is stored in slices"),
         ([(b"", header(1)), (b"a" * 2000, entry(BIAS, 0, 0))], "endless name"),
-        ([(b"", header(1)), (b"\xff", entry(BIAS, 0, 0))], "not UTF-8"),
+        ([(b"", header(1)), (b"\xff", entry(BIAS, 0, 0))], "utf-8"),
         ([(b"", header(1)), (b"a", b"\xff" * 30)], "a number does not end"),
     ],
 )

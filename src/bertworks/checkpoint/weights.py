@@ -1,7 +1,7 @@
-"""The files of a folder that hold its weights: model.safetensors, or several that an index names; never a pickle."""
+"""The files of a folder that hold its weights: model.safetensors, or several that an index names."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import safetensors
@@ -17,39 +17,37 @@ PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 _FOREIGN = (PICKLE, PICKLE_INDEX, "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of model.safetensors, or of the files that model.safetensors.index.json names.
+def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
+    """The tensors of a folder, from one file or from those that an index names.
 
+    allow_pickle: read pytorch_model.bin or its shards where there is no safetensors file, by torch's restricted loader.
     Raises InputError if a file is missing or damaged, or holds other tensors than the index says.
     """
-    file = path / WEIGHTS
-    if not file.exists() and (path / INDEX).exists():
-        return read_shards(path, INDEX, _read_safetensors)
-    if not file.exists():
+    name = weights_name(path)
+    if not name or (name in (PICKLE, PICKLE_INDEX) and not allow_pickle):
         foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), None)
-        if foreign:
-            raise InputError(
-                f"{path}: no {WEIGHTS}, only {foreign}, which is not read here; {_way_to_read(foreign, path)}"
-            )
-        raise InputError(f"{path}: no {WEIGHTS} in this folder")
-    return _read_safetensors(file)
-
-
-def read_shards(path: Path, index: str, read: Callable[[Path], dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The tensors of a model that was written in several files, which `index` names and `read` reads.
-
-    Raises InputError if a file is missing, or holds other tensors than the index says.
-    """
+        way = (
+            f", only {foreign}, which is not read here; {_way_to_read(foreign, path)}" if foreign else " in this folder"
+        )
+        raise InputError(f"{path}: no {WEIGHTS}{way}")
+    read = read_pickle if name in (PICKLE, PICKLE_INDEX) else _read_safetensors
+    if name in (WEIGHTS, PICKLE):
+        return read(path / name)
     tensors: dict[str, Tensor] = {}
-    for file, names in _shards(path, index).items():
+    for file, names in _shards(path, name).items():
         shard = read(file)
         if wrong := sorted(shard.keys() ^ names):
-            raise InputError(f"{file}: it and {index} do not agree on {clip(wrong[0])}; copy or download both again")
+            raise InputError(f"{file}: it and {name} do not agree on {clip(wrong[0])}; copy or download both again")
         tensors |= shard
     return tensors
 
 
-def _shards(path: Path, index: str = INDEX) -> dict[Path, set[str]]:
+def weights_name(path: Path) -> str | None:
+    """The file of a folder that holds its weights, or the index of several; None if there is none."""
+    return next((name for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (path / name).exists()), None)
+
+
+def _shards(path: Path, index: str) -> dict[Path, set[str]]:
     """The files that an index names, and the tensors that each should have."""
     files = read_table(path / index).get("weight_map")
     if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
@@ -71,9 +69,8 @@ def _is_name(name: str) -> bool:
 
 def weight_files(path: Path) -> list[Path]:
     """The files that hold a folder's weights, in order; none if they are not there."""
-    if (path / WEIGHTS).exists():
-        return [path / WEIGHTS]
-    return [*_shards(path)] if (path / INDEX).exists() else []
+    name = weights_name(path)
+    return [path / WEIGHTS] if name == WEIGHTS else [*_shards(path, INDEX)] if name == INDEX else []
 
 
 def weights_checksum(path: Path) -> str:
@@ -94,6 +91,18 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
     except (safetensors.SafetensorError, ValueError, KeyError, OSError) as error:
         why = clip(str(error), 200)
         raise InputError(f"{file}: damaged or not a safetensors file ({why}); copy or download it again") from None
+
+
+def read_pickle(file: Path) -> dict[str, Tensor]:
+    """The tensors of a file that torch.save wrote; nothing but tensors is made, and no code runs."""
+    try:
+        found = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file makes the loader raise anything: IndexError, struct.error, ...
+        why = clip(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
+        raise InputError(f"{file}: not tensors alone, or damaged; nothing in it was executed ({why})") from None
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise InputError(f"{file}: found a {type(found).__name__}; expected tensors by their names (a state dict)")
+    return {str(name): tensor for name, tensor in found.items()}
 
 
 def _way_to_read(foreign: str, path: Path) -> str:

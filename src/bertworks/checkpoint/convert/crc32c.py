@@ -15,13 +15,13 @@ Words = NDArray[np.uint32]
 CHUNK = 1 << 20  # bytes that are cut into lanes at once
 
 
-def masked_crc32c(data: bytes | memoryview) -> int:
+def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
     """The CRC-32C as TensorFlow and LevelDB store it: rotated by 15 bits, plus a constant."""
     crc = crc32c(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def crc32c(data: bytes | memoryview) -> int:
+def crc32c(data: bytes | bytearray | memoryview) -> int:
     """The CRC-32C of `data`: 0xE3069283 of b"123456789"."""
     state, view = 0xFFFFFFFF, memoryview(data).cast("B")
     for start in range(0, len(view), CHUNK):

@@ -3,15 +3,13 @@
 Each becomes a `Source`: settings and tensors under Hugging Face's full names, and their names in the source.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ...files import InputError, clip
+from ...files import InputError
 from ...model.config import ModelConfig
 from ...tokenizer import Tokenizer
 from .. import hf
@@ -19,7 +17,7 @@ from ..families import family_in
 from ..folder import CONFIG, check_size, find_model, read_config
 from ..names import Family
 from ..pooling import Pooling, read_pooling
-from ..weights import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS, read_shards, read_weights
+from ..weights import read_weights, weights_name
 from .tensorflow import read_original
 from .tensorflow_files import prefixes
 
@@ -56,7 +54,7 @@ def read_source(
     if hidden_act is not None:
         raise InputError(f"{folder}: {CONFIG} says which activation was trained; leave --hidden-act out")
     config, settings = read_config(folder)
-    what, raw = _weights(folder, allow_pickle)
+    what, raw = f"folder with {weights_name(folder)}", read_weights(folder, allow_pickle)
     family = family_in(config.family, raw, settings)
     every = family.canonical({name: name for name in raw}, str(folder))
     names = every if config.tie_word_embeddings else family.untied(every)
@@ -87,37 +85,6 @@ def _original(path: Path | str, do_lower_case: bool | None, hidden_act: str | No
         tokenizer=_tokenizer(folder, config, do_lower_case),
         pooling=None,
     )
-
-
-def _weights(folder: Path, allow_pickle: bool) -> tuple[str, Mapping[str, Tensor]]:
-    """The kind of folder, and its tensors by their own names."""
-    found = next((name for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (folder / name).exists()), None)
-    if found not in (PICKLE, PICKLE_INDEX):
-        return f"folder with {found}", read_weights(folder)
-    if not allow_pickle:
-        raise InputError(
-            f"{folder}: no {WEIGHTS}, only {found}, a pickle; --allow-pickle reads it by torch's restricted loader, "
-            "which makes tensors and executes nothing else"
-        )
-    whole = read_pickle(folder / PICKLE) if found == PICKLE else read_shards(folder, PICKLE_INDEX, read_pickle)
-    return f"folder with {found}", whole
-
-
-def read_pickle(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file that torch.save wrote; nothing but tensors is made, and no code runs.
-
-    Raises InputError if it is damaged or holds anything else.
-    """
-    try:
-        found = torch.load(file, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file") from None
-    except Exception as error:  # a damaged file makes the loader raise anything: IndexError, struct.error, ...
-        why = clip(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
-        raise InputError(f"{file}: not tensors alone, or damaged; nothing in it was executed ({why})") from None
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise InputError(f"{file}: found a {type(found).__name__}; expected tensors by their names (a state dict)")
-    return {str(name): tensor for name, tensor in found.items()}
 
 
 def _tokenizer(folder: Path, config: ModelConfig, do_lower_case: bool | None) -> Tokenizer | None:

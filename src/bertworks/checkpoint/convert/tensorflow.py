@@ -6,18 +6,15 @@ that of BERT since February 2019; the checkpoints it published before were train
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from ...files import InputError, read_table
 from ..names import listed
-from .tensorflow_files import BFLOAT16, Bundle, find_prefix, open_bundle
+from .tensorflow_files import Bundle, find_prefix, open_bundle
 
 CONFIGS = {"bert_config.json": "bert", "albert_config.json": "albert"}  # file beside a checkpoint: its family
 _HEADS = {  # whole variables, by their names in run_classifier.py and run_squad.py
@@ -118,7 +115,8 @@ def read_original(path: Path | str, hidden_act: str | None = None) -> OriginalCh
     known = {theirs: name for name in sorted(names) if (theirs := names[name]) is not None}
     if len(known) < len(names):
         raise InputError(f"{prefix}: two variables for one tensor, with and without module/ before their names")
-    return OriginalCheckpoint(prefix, settings, _tensors(bundle, known), known, ignored)
+    tensors = {theirs: _read(bundle, name) for theirs, name in known.items()}
+    return OriginalCheckpoint(prefix, settings, tensors, known, ignored)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -150,13 +148,7 @@ def hf_name(name: str, family: str) -> str | None:
     return f"{scopes[pattern].format(number and number[0])}.{KINDS[kind]}"
 
 
-def _tensors(bundle: Bundle, names: Mapping[str, str]) -> dict[str, Tensor]:
-    """The named variables, kernels transposed to [out, in]."""
-    out = {}
-    for theirs, name in names.items():
-        array = bundle.read(name)
-        if name.endswith("/kernel"):
-            array = array.T
-        tensor = torch.from_numpy(np.array(array, order="C"))  # a copy: what was read may not be written
-        out[theirs] = tensor.bfloat16() if bundle.variables[name].dtype == BFLOAT16 else tensor
-    return out
+def _read(bundle: Bundle, name: str) -> Tensor:
+    """A variable; kernels are transposed to [out, in]."""
+    tensor = bundle.read(name)
+    return tensor.T.contiguous() if name.endswith("/kernel") else tensor

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from ...files import InputError
 from .crc32c import masked_crc32c
@@ -25,11 +25,19 @@ INDEX_BYTES = 1 << 22  # the largest index that is read; BERT-LARGE's has some 5
 NAMES, NAME_BYTES = 20_000, 1_000  # the most tensors, and bytes of a name; BERT-LARGE with optimizer slots has 1,200
 MAGIC = 0xDB4775248B80FB57
 FOOTER, TRAILER = 48, 5  # bytes at the end of the file; behind each block: how it is compressed, and its checksum
-DTYPES = {  # numbers of types.proto that are read: bfloat16 has no numpy type, its bits come as uint16
-    **{1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17: "<u2", 19: "<f2"},
-    14: "<u2",
+DTYPES = {  # the numbers of types.proto that are read
+    1: torch.float32,
+    2: torch.float64,
+    3: torch.int32,
+    4: torch.uint8,
+    5: torch.int16,
+    6: torch.int8,
+    9: torch.int64,
+    10: torch.bool,
+    14: torch.bfloat16,
+    17: torch.uint16,
+    19: torch.float16,
 }
-BFLOAT16 = 14
 
 
 class _Damaged(Exception):
@@ -56,23 +64,22 @@ class Bundle:
     shards: tuple[Path, ...]
     variables: Mapping[str, Variable]
 
-    def read(self, name: str) -> NDArray[np.generic]:
-        """A tensor, float32 if it is bfloat16. Raises InputError if it is damaged or of a type without numbers."""
+    def read(self, name: str) -> Tensor:
+        """A tensor of the type it is stored in. Raises InputError if it is damaged or of a type without numbers."""
         variable = self.variables[name]
         shard = self.shards[variable.shard]
         if variable.dtype not in DTYPES:
             raise InputError(f"{self.prefix}: {name} has type {variable.dtype} of types.proto, which is not read")
         with open(shard, "rb") as file:
             file.seek(variable.offset)
-            data = file.read(variable.size)
+            data = bytearray(file.read(variable.size))  # torch takes memory that may be written
         if len(data) != variable.size or masked_crc32c(data) != variable.checksum:
             raise InputError(
                 f"{shard}: damaged: the bytes of {name} do not have the checksum that the index states; copy it again"
             )
-        array = np.frombuffer(data, DTYPES[variable.dtype])
-        if variable.dtype == BFLOAT16:
-            array = (array.astype(np.uint32) << 16).view(np.float32)
-        return array.reshape(variable.shape)
+        dtype = DTYPES[variable.dtype]
+        flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        return flat.reshape(variable.shape)
 
 
 def find_prefix(path: Path | str) -> Path:
@@ -112,8 +119,8 @@ def open_bundle(prefix: Path) -> Bundle:
     try:
         rows = _entries(index.read_bytes())
         count = _header(rows.pop(b"", b""))
-        variables = {_text(name): _variable(value, _text(name)) for name, value in rows.items()}
-    except _Damaged as error:
+        variables = {name.decode(): _variable(value, name.decode()) for name, value in rows.items()}
+    except (_Damaged, UnicodeDecodeError) as error:
         raise InputError(f"{index}: damaged, or no index of a TensorFlow checkpoint: {error}") from None
     shards = tuple(prefix.with_name(f"{prefix.name}.data-{i:05}-of-{count:05}") for i in range(count))
     for shard in shards:
@@ -237,10 +244,8 @@ def _fields(message: bytes) -> dict[int, list[int | bytes]]:
         value: int | bytes
         if tag & 7 == 0:
             value, at = _varint(message, at)
-        elif tag & 7 in (1, 2, 5):
-            size = {1: 8, 5: 4}.get(tag & 7)
-            if size is None:
-                size, at = _varint(message, at)
+        elif tag & 7 in (2, 5):
+            size, at = _varint(message, at) if tag & 7 == 2 else (4, at)
             value, at = message[at : at + size], at + size
             if at > len(message):
                 raise _Damaged("a field reaches beyond its message")
@@ -294,15 +299,8 @@ def _variable(message: bytes, name: str) -> Variable:
         size=_number(fields, 5),
         checksum=int.from_bytes(checksum, "little"),
     )
-    width = np.dtype(DTYPES[variable.dtype]).itemsize if variable.dtype in DTYPES else None
-    room = math.prod(n or 1 for n in variable.shape)  # an empty tensor too must have a shape that numpy knows
+    width = DTYPES[variable.dtype].itemsize if variable.dtype in DTYPES else None
+    room = math.prod(n or 1 for n in variable.shape)  # an empty tensor too must have a shape that torch knows
     if len(variable.shape) > 8 or room >> 48 or (width and math.prod(variable.shape) * width != variable.size):
         raise _Damaged(f"{name} of shape {variable.shape} and type {variable.dtype} has {variable.size:,} bytes")
     return variable
-
-
-def _text(name: bytes) -> str:
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        raise _Damaged("a name is not UTF-8") from None

@@ -33,7 +33,9 @@ def test_same_numbers_from_the_same_weights():
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
 def test_what_is_changed():
     encoder = Encoder(SHAPE)
-    kinds = {type(module) for module in for_inference(encoder).modules()}
+    fast = for_inference(encoder)
+    assert for_inference(fast) is fast  # prepared once
+    kinds = {type(module) for module in fast.modules()}
     assert OneDnnLinear in kinds and nn.Linear not in kinds
     assert OneDnnLinear not in {type(module) for module in encoder.modules()}
     assert for_inference(encoder.to(torch.bfloat16)) is encoder

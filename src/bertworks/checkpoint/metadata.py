@@ -35,7 +35,7 @@ def metadata_of(folder: Path, settings: dict[str, Any], model: Model) -> Metadat
 
     Labels and task are left out if `model` no longer has their head.
     """
-    head = next((name for name in model.heads if name not in ("mlm", "nsp", "sop")), None)
+    head = model.supervised_head
     labels = labels_of(settings, str(folder / CONFIG)) if LABELLED & {*model.heads} else None
     length = input_length(folder, model.config.max_length)
     return Metadata(labels=labels, max_length=length, task=task_of(settings, head) if head else None)

@@ -48,7 +48,7 @@ class LoadedModel:
         folder = find_model(path)
         config, whole = read_config(folder)
         tokenizer, model = load_tokenizer(folder), load_model(folder)
-        head = next((name for name in model.heads if name not in ("mlm", "nsp", "sop")), None)
+        head = model.supervised_head
         settings = task_of(whole, head) if head else {}
         positions = config.max_length
         if max_length is not None and not 3 <= max_length <= positions:

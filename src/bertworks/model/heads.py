@@ -97,6 +97,11 @@ class Model(nn.Module):
         return config
 
     @property
+    def supervised_head(self) -> HeadName | None:
+        """The name of the head that is no pre-training objective's; None without one."""
+        return next((name for name in self.heads if name not in ("mlm", "nsp", "sop")), None)  # type: ignore[return-value]
+
+    @property
     def depth(self) -> int | None:
         """How many of the encoder's layers are computed; None: all, and its pooler."""
         return None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth

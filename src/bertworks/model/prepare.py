@@ -69,6 +69,8 @@ def for_inference(network: Network) -> Network:
     weights = {(p.dtype, p.device.type) for p in network.parameters()}
     if weights != {(torch.float32, "cpu")} or not torch.backends.mkldnn.is_available():
         return network
+    if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
+        return network
     return _with_onednn(network) if hasattr(torch.ops.mkldnn, "_linear_pointwise") else network
 
 

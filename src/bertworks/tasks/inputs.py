@@ -195,7 +195,8 @@ def compute_scores(model: Model, inputs: Inputs, world: World, size: int = 64) -
     The processes of `world` divide the batches among them. `size`: examples a batch.
     """
     was_training = model.training
-    name = next(name for name in model.heads if name not in ("mlm", "nsp", "sop"))
+    name = model.supervised_head
+    assert name is not None
     head, by_token = model.heads[name], name in TOKEN_HEADS
     network = for_inference(model)
     outputs: int = head.out_features  # type: ignore[assignment]

@@ -97,9 +97,9 @@ class Model(nn.Module):
         return config
 
     @property
-    def supervised_head(self) -> HeadName | None:
+    def supervised_head(self) -> str | None:
         """The name of the head that is no pre-training objective's; None without one."""
-        return next((name for name in self.heads if name not in ("mlm", "nsp", "sop")), None)  # type: ignore[return-value]
+        return next((name for name in self.heads if name not in ("mlm", "nsp", "sop")), None)
 
     @property
     def depth(self) -> int | None:

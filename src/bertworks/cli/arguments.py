@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 import tyro
+from tyro.conf import Positional as Positional
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from ..config import find_recipe, load_recipe
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..tasks.base import Task
 
 T = TypeVar("T")
+Flat = Annotated[T, tyro.conf.arg(name="")]  # the dataclass's fields are flags without the name of the field in front
 
 
 def required(name: str) -> Any:
@@ -30,7 +32,7 @@ def required(name: str) -> Any:
     return tyro.conf.arg(metavar=f"{name} ...", help_behavior_hint="(required)")
 
 
-Texts = Annotated[tuple[str, ...], tyro.conf.Positional, required("DATA")]
+Texts = Annotated[tuple[str, ...], Positional, required("DATA")]
 """Files, folders, globs or archives of text."""
 
 CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
@@ -92,8 +94,8 @@ def parse_recipe(arguments: type[T], config: type[Any], argv: list[str], verb: s
 
 def with_defaults(arguments: type[T], **values: Any) -> T:
     """An instance of `arguments` with these values as defaults; required fields stay required."""
-    fields = (f for f in dataclasses.fields(arguments) if f.default is dataclasses.MISSING)  # type: ignore[arg-type]
-    return arguments(**{**{f.name: tyro.MISSING for f in fields}, **values})
+    needed = {f.name for f in dataclasses.fields(arguments) if f.default is f.default_factory}  # type: ignore[arg-type]  # both missing
+    return arguments(**{**dict.fromkeys(needed, tyro.MISSING), **values})
 
 
 def replace_aliases(argv: list[str], verb: str) -> list[str]:
@@ -212,21 +214,6 @@ def comma_separated(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
 
 
-def task_folder(task: str, folder: Path | None) -> Path:
-    """The folder of a task's files. Raises InputError if there is none."""
-    if folder is None:
-        raise InputError(f"--task {task} needs --data DIR, the folder with its files")
-    return folder
-
-
-def own_tables(*files: Path | None) -> list[Path]:
-    """The user's own tables. Raises InputError if one is missing."""
-    found = [file for file in files if file is not None]
-    if len(found) < len(files):
-        raise InputError("give --task NAME with --data DIR, or tables of your own with --train and --dev")
-    return found
-
-
 def refuse_beside(what: str, others: Mapping[str, object]) -> None:
     """Raises InputError if one of the `others`, which would be ignored beside `what`, has a value."""
     if given := [flag for flag, value in others.items() if value]:
@@ -238,23 +225,43 @@ class DevRows:
     """The rows on which a fine-tuned model is evaluated: a known task's development file, or the user's own table."""
 
     task: str = ""  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
-    data: Path | None = None  # folder with the files of --task; the development file is read
-    dev: Path | None = None  # instead of a task, your own table: .csv, .tsv, .jsonl or .parquet
+    data: Path | None = None  # folder with the files of --task
+    dev: Path | None = None  # instead of a task, your own table to evaluate on: .csv, .tsv, .jsonl or .parquet
     kind: str = ""  # task kind of your own table: single, pair, regression, multilabel, choice, tagging or span
     text: str = "text"  # text column of your own table, or two columns separated by a comma
-    label: str = "label"  # label column of your own table; for multilabel also several 0/1 columns, comma-separated
+    label: str = ""  # label column; for multilabel also several 0/1 columns, comma-separated; empty: label
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
+    sides: ClassVar[tuple[str, ...]] = ("dev",)
+
+    def find(self) -> tuple["Task", list[Path]]:
+        """The task, and its files, one for each of `sides`. Raises InputError if both or neither are given."""
+        from ..tasks.catalogue import find_task
+        from ..tasks.kinds import own_task
+
+        own = {f"--{side}": getattr(self, side) for side in self.sides}
+        if self.task:
+            refuse_beside("--task", {**own, "--kind": self.kind, "--choices": self.choices})
+            if self.data is None:
+                raise InputError(f"--task {self.task} needs --data DIR, the folder with its files")
+            task = find_task(self.task)
+            return task, [self.data / getattr(task, side) for side in self.sides]
+        if None in own.values():
+            tables = "a table" if len(own) == 1 else "tables"
+            raise InputError(f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}")
+        columns = (comma_separated(self.text), self.label or "label", comma_separated(self.choices))
+        return own_task(self.kind, *columns), list(own.values())
 
     def read(self) -> tuple["Task", Sequence[Any]]:
-        """The task and its rows. Raises InputError if both or neither are given, or a file cannot be read."""
-        from ..tasks.catalogue import find_task
-        from ..tasks.kinds import own_task, read_rows
+        """The task and its development rows. Raises InputError like `find`, or if the file cannot be read."""
+        from ..tasks.kinds import read_rows
 
-        if self.task:
-            refuse_beside("--task", {"--dev": self.dev, "--kind": self.kind, "--choices": self.choices})
-            known = find_task(self.task)
-            return known, read_rows(known, task_folder(self.task, self.data) / known.dev)
-        if self.dev is None:
-            raise InputError("give --task NAME with --data DIR, or a table of your own with --dev")
-        task = own_task(self.kind, comma_separated(self.text), self.label, comma_separated(self.choices))
-        return task, read_rows(task, self.dev)
+        task, files = self.find()
+        return task, read_rows(task, files[-1])
+
+
+@dataclass(frozen=True)
+class TrainRows(DevRows):
+    """Rows to train on and to evaluate on: a known task's files, or the user's own tables."""
+
+    train: Path | None = None  # instead of a task, your own training table, beside --dev
+    sides: ClassVar[tuple[str, ...]] = ("train", "dev")

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tyro.conf import Positional
-
-from .arguments import parse
+from .arguments import Positional, parse
 
 
 @dataclass(frozen=True)

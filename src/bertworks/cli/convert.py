@@ -3,13 +3,10 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..checkpoint.convert.conversion import ConvertOptions
 from ..checkpoint.convert.conversion import convert as convert_folder
-from .arguments import parse
+from .arguments import Flat, Positional, parse
 
 
 @dataclass(frozen=True)
@@ -27,11 +24,11 @@ class Arguments:
     --normalize and --no-normalize stand for --normalize=True and =False.
     """
 
-    model: tyro.conf.Positional[Path]
+    model: Positional[Path]
     """Hugging Face or sentence-transformers folder, run folder, or TensorFlow checkpoint bert_model.ckpt (or: --model
     MODEL)"""
-    out: tyro.conf.Positional[Path]  # folder to write; it must be new or empty (or: --out OUT)
-    options: Annotated[ConvertOptions, tyro.conf.arg(name="")] = field(default_factory=ConvertOptions)
+    out: Positional[Path]  # folder to write; it must be new or empty (or: --out OUT)
+    options: Flat[ConvertOptions] = field(default_factory=ConvertOptions)
 
 
 def convert(argv: list[str]) -> None:

@@ -3,13 +3,10 @@
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..data.build import BuildConfig
 from ..data.build import build as build_store
-from .arguments import Texts, parse
+from .arguments import Flat, Positional, Texts, parse
 from .ending import INTERRUPTED, run_to_its_end
 
 
@@ -24,7 +21,7 @@ class BuildArguments:
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
     tokenizer: Path  # tokenizer folder of `bertworks tokenizer train`, or any folder with a tokenizer.json
     out: Path  # folder to write the store to; it must be new, or hold the unfinished build
-    config: Annotated[BuildConfig, tyro.conf.arg(name="")] = field(default_factory=BuildConfig)
+    config: Flat[BuildConfig] = field(default_factory=BuildConfig)
 
 
 def build(argv: list[str]) -> None:
@@ -49,7 +46,7 @@ class ShowArguments:
         bertworks corpus show store
     """
 
-    corpus: tyro.conf.Positional[Path]  # corpus store made by `bertworks corpus build` (or: --corpus CORPUS)
+    corpus: Positional[Path]  # corpus store made by `bertworks corpus build` (or: --corpus CORPUS)
     documents: int = 3  # number of documents to print
     instances: int = 3  # number of masked training instances to print, with their pair labels
     length: int = 128  # sequence length of an instance, in tokens

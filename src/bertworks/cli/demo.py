@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..demo.run import DemoConfig, default_config
 from ..demo.run import demo as run_demo
-from .arguments import parse
+from .arguments import Flat, parse
 from .ending import INTERRUPTED, run_to_its_end
 
 
@@ -24,7 +21,7 @@ class Arguments:
         bertworks demo --minutes 5 --out runs/demo
     """
 
-    config: Annotated[DemoConfig, tyro.conf.arg(name="")]
+    config: Flat[DemoConfig]
     out: Path = Path("runs/demo")  # run folder to write; an unfinished demo in it is resumed
 
 

@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..pretraining.distill import distill as run_distillation
 from ..pretraining.recipe import DistillConfig
-from .arguments import parse_recipe
+from .arguments import Flat, parse_recipe
 from .ending import run_to_its_end
 from .pretrain import draw_curves
 
@@ -26,7 +23,7 @@ class Arguments:
     teacher: Path  # model folder or run folder of the teacher, with a masked-LM head
     corpus: Path  # corpus store built with the teacher's tokenizer
     out: Path  # run folder to write; an unfinished run in it is resumed
-    config: Annotated[DistillConfig, tyro.conf.arg(name="")]
+    config: Flat[DistillConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
 
 

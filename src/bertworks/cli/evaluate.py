@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from .arguments import DevRows, parse
+from .arguments import DevRows, Flat, Positional, parse
 
 
 @dataclass(frozen=True)
@@ -20,8 +17,8 @@ class Arguments:
     Labels are matched by name, not by number.
     """
 
-    model: tyro.conf.Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
-    rows: Annotated[DevRows, tyro.conf.arg(name="")] = field(default_factory=DevRows)
+    model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
+    rows: Flat[DevRows] = field(default_factory=DevRows)
     out: Path | None = None  # JSON file to write the metrics to, besides printing them
 
 

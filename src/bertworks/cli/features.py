@@ -3,14 +3,12 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from ..inference.feature_files import write_features, writer_for
 from ..inference.features import Extractor, FeatureConfig
 from ..inference.files import Columns
-from .arguments import comma_separated, parse
+from .arguments import Flat, Positional, comma_separated, parse
 
 
 @dataclass(frozen=True)
@@ -21,12 +19,12 @@ class Arguments:
         bertworks features runs/base texts.txt --out vectors.parquet --pool mean
     """
 
-    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
-    data: tyro.conf.Positional[str]
+    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
+    data: Positional[str]
     """text file with a text in each line; table .csv, .tsv, .jsonl or .parquet; - for standard input (or: --data
     DATA)"""
     out: Path  # file to write: .safetensors, .parquet or .npz
-    config: Annotated[FeatureConfig, tyro.conf.arg(name="")] = field(default_factory=FeatureConfig)
+    config: Flat[FeatureConfig] = field(default_factory=FeatureConfig)
     text: str = ""  # text column of a table, or two columns separated by a comma for sentence pairs; empty: text
     device: Literal["cpu", "cuda"] | None = None  # where to compute; none: a GPU if there is one, else the CPU
 

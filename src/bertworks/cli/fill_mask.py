@@ -4,9 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tyro.conf import Positional
-
-from .arguments import parse
+from .arguments import Positional, parse
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,9 @@
 import os
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import tyro
+from typing import Any, Literal
 
 from ..config import find_recipe, load_recipe
 from ..experiments import suite as suites
@@ -18,16 +16,16 @@ from ..finetuning.run import finetune as run_finetuning
 from ..finetuning.run import joined_job
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
-from ..tasks.kinds import load_data, own_table, own_task
+from ..tasks.kinds import load_data, own_table
 from .arguments import (
-    comma_separated,
+    Flat,
+    Positional,
+    TrainRows,
     flags_in,
-    own_tables,
     parse,
     positionals_first,
     refuse_beside,
     take_flag,
-    task_folder,
     with_defaults,
 )
 from .ending import FAILED, run_to_its_end
@@ -55,18 +53,11 @@ class Arguments:
             --out runs/suite --seeds 1 2 3
     """
 
-    model: tyro.conf.Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
+    model: Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
     out: Path  # run folder to write; an unfinished run in it is resumed
-    config: Annotated[FinetuneConfig, tyro.conf.arg(name="")]
+    config: Flat[FinetuneConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
-    task: str | None = None  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
-    data: Path | None = None  # folder with the files of --task; for --suite the folder with the tasks' folders
-    train: Path | None = None  # instead of a task, your own training table: .csv, .tsv, .jsonl or .parquet
-    dev: Path | None = None  # your own table to evaluate on
-    kind: str = ""  # task kind of your own table: single, pair, regression, multilabel, choice, tagging or span
-    text: str = "text"  # text column of your own table, or two columns separated by a comma
-    label: str = "label"  # label column of your own table; for multilabel also several 0/1 columns, comma-separated
-    choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
+    rows: Flat[TrainRows] = field(default_factory=TrainRows)
     restarts: int = 0  # number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
     sweep: Literal["paper", "glue"] | None = None
     """try a grid of batch_size, optim.lr and epochs: paper (appendix A.3) or glue (section 4.1)"""
@@ -78,9 +69,9 @@ def finetune(argv: list[str]) -> None:
     """Fine-tune: one run, several seeds, a sweep or the suite; print the metrics."""
     argv = positionals_first(argv, ("--model",))
     command = _parse(argv)
-    task = find_task(command.task) if command.task else None
+    task = find_task(command.rows.task) if command.rows.task else None
     _check_effects(command, flags_in(argv), task)
-    results = run_to_its_end(lambda: _suite(command, argv, task) if command.suite else _one(command, task))
+    results = run_to_its_end(lambda: _suite(command, argv, task) if command.suite else _one(command))
     if os.environ.get("RANK", "0") == "0":  # one process of a torchrun prints
         _show(results)
     if any("error" in found or "failed" in found for found in (results, *results.get("tasks", {}).values())):
@@ -150,35 +141,33 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
             raise InputError(f"{', '.join(found)} would have no effect: {instead}")
 
 
-def _one(command: Arguments, task: Task | None) -> dict[str, Any] | None:
+def _one(command: Arguments) -> dict[str, Any] | None:
     """A run, the runs of several seeds, or a sweep."""
-    task, data = _rows(command, task)
+    task, data = _read(command.rows)
     if not command.sweep:
         return run_finetuning(command.config, task, data, command.model, command.out)
     with joined_job(command.config, task, data, command.model) as job:
         return sweeps.run_sweep(job, command.out, command.sweep, command.keep_all)
 
 
-def _rows(command: Arguments, task: Task | None) -> tuple[Task, Data]:
+def _read(rows: TrainRows) -> tuple[Task, Data]:
     """The task and its rows: of a known task, or of the user's own tables."""
-    if task:
-        own = {"--train": command.train, "--dev": command.dev, "--kind": command.kind, "--choices": command.choices}
-        refuse_beside("--task", own)
-        return task, load_data(task, task_folder(task.name, command.data))
-    refuse_beside("--train and --dev", {"--data": command.data})
-    columns = own_task(command.kind, comma_separated(command.text), command.label, comma_separated(command.choices))
-    return own_table(columns, *own_tables(command.train, command.dev))
+    task, files = rows.find()
+    if rows.task:
+        return task, load_data(task, rows.data or "")
+    refuse_beside("--train and --dev", {"--data": rows.data})
+    return own_table(task, *files)
 
 
 def _suite(command: Arguments, argv: list[str], task: Task | None) -> dict[str, Any] | None:
     """Fine-tune on all tasks of the paper; the flags replace each task's own defaults."""
-    if task or command.train or command.data is None:
+    if task or command.rows.train or command.rows.data is None:
         raise InputError("--suite takes --data DIR, a folder with the tasks' folders in it, and no --task or --train")
 
     def config_of(one: Task) -> FinetuneConfig:
         return _parse(argv, one).config
 
-    return suites.run_suite(config_of, command.data, command.model, command.out, command.sweep or "")
+    return suites.run_suite(config_of, command.rows.data, command.model, command.out, command.sweep or "")
 
 
 def _show(results: dict[str, Any]) -> None:

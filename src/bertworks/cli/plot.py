@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional
-
 from ..files import InputError
-from .arguments import parse, required
+from .arguments import Positional, parse, required
 
 
 @dataclass(frozen=True)
@@ -18,9 +16,8 @@ class Arguments:
         bertworks plot runs/one runs/other --out curves.png --x tokens
     """
 
-    folders: Annotated[
-        tuple[Path, ...], Positional, required("FOLDER")
-    ]  # run folders and folders of studies, finished or not
+    folders: Annotated[tuple[Path, ...], Positional, required("FOLDER")]
+    """run folders and folders of studies, finished or not"""
     out: Path | None = None
     """file to write, .png or .svg; without an ending: both; none: RUN/curves of the first run, STUDY/study of each
     study"""

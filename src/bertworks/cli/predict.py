@@ -4,10 +4,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tyro.conf import Positional
-
 from ..files import InputError
-from .arguments import comma_separated, parse
+from .arguments import Positional, comma_separated, parse
 
 
 @dataclass(frozen=True)

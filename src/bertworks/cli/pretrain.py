@@ -4,14 +4,11 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..pretraining.estimate import estimate
 from ..pretraining.recipe import PretrainConfig
 from ..pretraining.run import pretrain as run_pretraining
-from .arguments import parse_recipe
+from .arguments import Flat, parse_recipe
 from .ending import run_to_its_end
 
 
@@ -28,7 +25,7 @@ class Arguments:
 
     corpus: Path  # corpus store made by `bertworks corpus build`
     out: Path  # run folder to write; an unfinished run in it is resumed
-    config: Annotated[PretrainConfig, tyro.conf.arg(name="")]
+    config: Flat[PretrainConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
     init: Path | None = None  # model folder or run folder whose weights the run starts from; none: random weights
     estimate: bool = False  # print the expected time and memory of the run, and train nothing

@@ -4,13 +4,11 @@ import itertools
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
-
-import tyro
+from typing import Annotated, Any
 
 from ..data.corpus import InputOptions, read_documents
 from ..data.sentences import split_sentences
-from ..files import write_json, write_text
+from ..files import write_text
 from ..probing import heads as head_probe
 from ..probing import layers as layer_probe
 from ..probing import neighbours as neighbour_search
@@ -20,10 +18,8 @@ from ..probing.attention_page import page
 from ..probing.items import read_items
 from ..probing.model import ProbedModel
 from ..probing.pictures import check_out, write_results
-from ..tasks.base import Limits, Task
-from ..tasks.catalogue import find_task
-from ..tasks.kinds import own_task
-from .arguments import DevRows, comma_separated, own_tables, parse, refuse_beside, required, task_folder
+from ..tasks.base import Limits
+from .arguments import DevRows, Flat, Positional, TrainRows, parse, required
 
 
 @dataclass(frozen=True)
@@ -38,16 +34,12 @@ class WordArguments:
     Three or more sentences give a matrix of cosines at one layer.
     """
 
-    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
-    word: tyro.conf.Positional[str]  # word that occurs in every sentence
-    sentences: Annotated[
-        tuple[str, ...],
-        tyro.conf.Positional,
-        required("SENTENCE"),
-    ]  # two sentences or more
+    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
+    word: Positional[str]  # word that occurs in every sentence
+    sentences: Annotated[tuple[str, ...], Positional, required("SENTENCE")]  # two sentences or more
     baseline: tuple[str, ...] = ()
     """text files whose first 200 sentences provide the random words; none: the sentences themselves"""
-    config: Annotated[similarity.WordConfig, tyro.conf.arg(name="")] = field(default_factory=similarity.WordConfig)
+    config: Flat[similarity.WordConfig] = field(default_factory=similarity.WordConfig)
     out: Path | None = None  # file to write, besides printing: .json, .png or .svg
 
 
@@ -63,8 +55,7 @@ def word(argv: list[str]) -> None:
     results["settings"] = {**results["settings"], "baseline": list(arguments.baseline)}
     for sheet in similarity.sheets(results):
         sheet.show()
-    if arguments.out is not None:
-        _report_files(write_results(results, arguments.out, similarity.plot))
+    _write(results, arguments.out, similarity.plot)
 
 
 @dataclass(frozen=True)
@@ -75,12 +66,10 @@ class NeighboursArguments:
         bertworks probe neighbours runs/base bank --data texts --sentence "my bank"
     """
 
-    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
-    word: tyro.conf.Positional[str]  # word to search for
+    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
+    word: Positional[str]  # word to search for
     data: tuple[str, ...]  # text to search: files, folders, globs or archives
-    config: Annotated[neighbour_search.NeighbourConfig, tyro.conf.arg(name="")] = field(
-        default_factory=neighbour_search.NeighbourConfig
-    )
+    config: Flat[neighbour_search.NeighbourConfig] = field(default_factory=neighbour_search.NeighbourConfig)
     input: InputOptions = field(default_factory=InputOptions)
     out: Path | None = None  # .json file to write, besides printing
 
@@ -92,9 +81,7 @@ def neighbours(argv: list[str]) -> None:
     model = ProbedModel(arguments.model)
     results = neighbour_search.find_neighbours(model, arguments.word, arguments.data, arguments.config, arguments.input)
     neighbour_search.show(results)
-    if arguments.out is not None:
-        write_json(arguments.out, results)
-        _report_files([arguments.out])
+    _write(results, arguments.out)
 
 
 @dataclass(frozen=True)
@@ -107,9 +94,9 @@ class AttentionArguments:
         bertworks probe attention runs/base "The cat sat." "It slept." --out a.html
     """
 
-    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
-    text: tyro.conf.Positional[str]  # text to show
-    pair: tyro.conf.Positional[str | None] = None  # second text of a sentence pair
+    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
+    text: Positional[str]  # text to show
+    pair: Positional[str | None] = None  # second text of a sentence pair
     out: Path = field(kw_only=True)  # .html file to write
     max_length: int | None = None  # tokens to show; longer texts are truncated; none: the model's longest input
 
@@ -123,7 +110,7 @@ def attention(argv: list[str]) -> None:
     write_text(arguments.out, page(shown))
     if shown.cut:
         print(f"{shown.cut:,} tokens did not fit and were cut", file=sys.stderr)
-    _report_files([arguments.out])
+    print(f"written: {arguments.out}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -136,9 +123,9 @@ class HeadsArguments:
     The command evaluates once for each head.
     """
 
-    model: tyro.conf.Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
-    rows: Annotated[DevRows, tyro.conf.arg(name="")] = field(default_factory=DevRows)
-    config: Annotated[head_probe.HeadsConfig, tyro.conf.arg(name="")] = field(default_factory=head_probe.HeadsConfig)
+    model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
+    rows: Flat[DevRows] = field(default_factory=DevRows)
+    config: Flat[head_probe.HeadsConfig] = field(default_factory=head_probe.HeadsConfig)
     out: Path | None = None  # file to write, besides printing: .json, .png or .svg
 
 
@@ -148,8 +135,7 @@ def heads(argv: list[str]) -> None:
     check_out(arguments.out)
     results = head_probe.ablate_heads(arguments.model, *arguments.rows.read(), arguments.config)
     head_probe.show(results)
-    if arguments.out is not None:
-        _report_files(write_results(results, arguments.out, head_probe.plot))
+    _write(results, arguments.out, head_probe.plot)
 
 
 @dataclass(frozen=True)
@@ -162,45 +148,29 @@ class LayersArguments:
         bertworks probe layers runs/base --task conll2003 --data conll2003
     """
 
-    model: tyro.conf.Positional[Path]  # model folder or run folder (or: --model MODEL)
-    task: str = ""  # name of a known task of single texts, pairs or tags (`bertworks tasks` lists them); needs --data
-    data: Path | None = None  # folder with the files of --task
-    train: Path | None = None  # instead of a task, your own training table: .csv, .tsv, .jsonl, .parquet, CoNLL columns
-    dev: Path | None = None  # your own table to evaluate on
-    kind: str = ""  # task kind of your own table: single, pair or tagging
-    text: str = "text"  # text column of your own table, or two columns separated by a comma
-    label: str = ""  # label column; of a tagging task any column, for example part_of_speech of conll2003
-    config: Annotated[layer_probe.LayersConfig, tyro.conf.arg(name="")] = field(
-        default_factory=layer_probe.LayersConfig
-    )
+    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
+    rows: Flat[TrainRows] = field(default_factory=TrainRows)
+    config: Flat[layer_probe.LayersConfig] = field(default_factory=layer_probe.LayersConfig)
     out: Path | None = None  # file to write, besides printing: .json, .png or .svg
-
-    def read(self) -> tuple[Task, list[Path]]:
-        """The task, and its training and development file. Raises InputError if both or neither are given."""
-        if not self.task:
-            files = own_tables(self.train, self.dev)
-            return own_task(self.kind, comma_separated(self.text), self.label or "label"), files
-        refuse_beside("--task", {"--train": self.train, "--dev": self.dev, "--kind": self.kind})
-        task, folder = find_task(self.task), task_folder(self.task, self.data)
-        if self.label not in ("", task.label):
-            task = replace(task, label=self.label, labels=(), written=())
-        return task, [folder / task.train, folder / task.dev]
 
 
 def layers(argv: list[str]) -> None:
     """Print the table of layers, and write or draw it if asked to."""
     arguments = parse(LayersArguments, argv, "probe layers", "--model")
     check_out(arguments.out)
-    task, (train, dev) = arguments.read()
+    task, (train, dev) = arguments.rows.find()
+    if arguments.rows.task and arguments.rows.label not in ("", task.label):  # part_of_speech of conll2003, for example
+        task = replace(task, label=arguments.rows.label, labels=(), written=())
     config, model = arguments.config, ProbedModel(arguments.model)
     limits = Limits(max_seq_length=min(config.max_seq_length, model.positions))
     learned = read_items(task, train, model.tokenizer, limits, config.train_items, config.first_seed)
     judged = read_items(task, dev, model.tokenizer, limits, config.dev_items, config.first_seed, learned.names)
     results = layer_probe.probe_layers(model, learned, judged, config)
     layer_probe.sheet(results).show()
-    if arguments.out is not None:
-        _report_files(write_results(results, arguments.out, layer_probe.plot))
+    _write(results, arguments.out, layer_probe.plot)
 
 
-def _report_files(files: list[Path]) -> None:
-    print(f"written: {', '.join(map(str, files))}", file=sys.stderr)
+def _write(results: dict[str, Any], out: Path | None, plot: Any = None) -> None:
+    """Write the results to `out`, if it is given, as JSON or drawn by `plot`, and print the names of the files."""
+    if out is not None:
+        print(f"written: {', '.join(map(str, write_results(results, out, plot)))}", file=sys.stderr)

@@ -3,11 +3,9 @@
 import textwrap
 from dataclasses import dataclass
 
-from tyro.conf import Positional
-
 from ..config import RECIPES, find_recipe, recipe_names
 from ..files import InputError
-from .arguments import parse
+from .arguments import Positional, parse
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..files import InputError
 from ..pretraining.static import StaticConfig, read_static, train_static
-from .arguments import parse
+from .arguments import Flat, parse
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class Arguments:
     """
 
     out: Path  # model folder to write
-    config: Annotated[StaticConfig, tyro.conf.arg(name="")] = field(default_factory=StaticConfig)
+    config: Flat[StaticConfig] = field(default_factory=StaticConfig)
     corpus: Path | None = None  # corpus store to train word2vec on
     vectors: Path | None = None  # instead of --corpus, a text file of vectors in the format of word2vec and GloVe
     tokenizer: Path | None = None  # for --vectors, the tokenizer whose vocabulary is looked up in the file

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tyro.conf import Positional
-
 from ..config import find_recipe
-from .arguments import parse
+from .arguments import Positional, parse
 from .ending import FAILED, STOPPED, run_to_its_end
 
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional
-
-from .arguments import parse, required
+from .arguments import Positional, parse, required
 
 
 @dataclass(frozen=True)
@@ -20,9 +18,8 @@ class Arguments:
     Missing files are listed: the leaderboard takes complete submissions only.
     """
 
-    runs: Annotated[
-        tuple[Path, ...], Positional, required("RUN")
-    ]  # a run folder for each task; MNLI's also predicts AX
+    runs: Annotated[tuple[Path, ...], Positional, required("RUN")]
+    """a run folder for each task; MNLI's also predicts AX"""
     data: Path  # folder with the tasks' folders: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX
     out: Path = Path("submission.zip")  # zip file to write
     fill: Literal["nothing", "majority"] = "nothing"  # majority: a task without a run gets its most frequent label

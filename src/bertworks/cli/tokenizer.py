@@ -3,14 +3,11 @@
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..data.corpus import InputOptions, read_documents
 from ..files import InputError, remove_temporaries
 from ..tokenizer import Tokenizer, TokenizerConfig
-from .arguments import Texts, parse
+from .arguments import Flat, Positional, Texts, parse
 
 
 @dataclass(frozen=True)
@@ -25,7 +22,7 @@ class TrainArguments:
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
     out: Path  # folder to write: tokenizer.json, tokenizer_config.json, and the vocabulary in its usual format
-    config: Annotated[TokenizerConfig, tyro.conf.arg(name="")] = field(default_factory=TokenizerConfig)
+    config: Flat[TokenizerConfig] = field(default_factory=TokenizerConfig)
     input: InputOptions = field(default_factory=InputOptions)
     overwrite: bool = False  # replace another tokenizer in the folder; without this flag the command refuses to
 
@@ -58,7 +55,7 @@ class CheckArguments:
     --cased stands for --lowercase=False, --uncased for --lowercase=True.
     """
 
-    tokenizer: tyro.conf.Positional[Path]
+    tokenizer: Positional[Path]
     """tokenizer folder, tokenizer.json, vocab.txt, vocab.json or .model file (or: --tokenizer TOKENIZER)"""
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
     lowercase: bool | None = None  # whether the tokenizer lower-cases; a vocab.txt alone does not record it
@@ -98,7 +95,7 @@ class ExtendArguments:
         bertworks tokenizer extend runs/base --words terms.txt --out runs/base-terms
     """
 
-    model: tyro.conf.Positional[Path]  # model folder, run folder, or tokenizer folder (or: --model MODEL)
+    model: Positional[Path]  # model folder, run folder, or tokenizer folder (or: --model MODEL)
     words: Path  # text file with a word in each line
     out: Path  # folder to write; it must be new or empty
 

@@ -27,39 +27,26 @@ DASHES = ("-", "--", "-.")  # of more runs than colours
 WIDE = 3  # panels side by side
 SHOWN = 8  # runs that an error names
 GREY = "#666666"
+TERMS = {
+    "mlm": "masked-LM",
+    "ltr": "left-to-right LM",
+    "rtl": "right-to-left LM",
+    "nsp": "next-sentence",
+    "sop": "sentence-order",
+}
 NAMES = {
-    "mlm_loss": "masked-LM loss (nats)",
-    "ltr_loss": "left-to-right LM loss (nats)",
-    "rtl_loss": "right-to-left LM loss (nats)",
-    "nsp_loss": "next-sentence loss (nats)",
-    "sop_loss": "sentence-order loss (nats)",
+    **{f"{term}_loss": f"{name} loss (nats)" for term, name in TERMS.items()},
+    **{f"{term}_accuracy": f"{name} accuracy" for term, name in TERMS.items()},
     "soft_loss": "divergence from the teacher (nats)",
     "cosine_loss": "cosine distance from the teacher",
     "task_loss": "loss (nats)",
-    "mlm_accuracy": "masked-LM accuracy",
-    "ltr_accuracy": "left-to-right LM accuracy",
-    "rtl_accuracy": "right-to-left LM accuracy",
-    "nsp_accuracy": "next-sentence accuracy",
-    "sop_accuracy": "sentence-order accuracy",
-    "accuracy": "accuracy",
     "f1": "F1",
     "macro_f1": "macro F1",
 }
 WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # a model without context reaches the unigram entropy
 AXES = {"step": "step", "tokens": "training tokens", "seconds": "minutes of training"}
-NO_METRIC = {
-    "kind",
-    "step",
-    "lr",
-    "grad_norm",
-    "tokens",
-    "tokens_per_second",
-    "share_of_peak",
-    "memory",
-    "seconds",
-    "left",
-}
-NO_METRIC |= {"skipped"}
+COUNTERS = {"step", "tokens", "seconds", "left", "skipped"}
+NO_METRIC = COUNTERS | {"kind", "lr", "grad_norm", "tokens_per_second", "share_of_peak", "memory"}
 
 
 class Run(NamedTuple):

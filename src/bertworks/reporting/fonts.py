@@ -16,24 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 # Fonts with many of the letters of East Asia, in the order of choice: sans serif, of regular weight. Others come after.
-PREFERRED = (
-    "Noto Sans CJK KR",
-    "Noto Sans CJK JP",
-    "Noto Sans KR",
-    "Source Han Sans KR",
-    "Pretendard",
-    "NanumGothic",
-    "NanumBarunGothic",
-    "Malgun Gothic",
-    "Apple SD Gothic Neo",
-    "AppleGothic",
-    "UnDotum",
-    "WenQuanYi Zen Hei",
-    "Hiragino Sans",
-    "Yu Gothic",
-    "Microsoft YaHei",
-    "Arial Unicode MS",
-)
+NOTO = ("Noto Sans CJK KR", "Noto Sans CJK JP", "Noto Sans KR", "Source Han Sans KR")
+KOREAN = ("Pretendard", "NanumGothic", "NanumBarunGothic", "Malgun Gothic", "Apple SD Gothic Neo", "AppleGothic")
+OTHERS = ("UnDotum", "WenQuanYi Zen Hei", "Hiragino Sans", "Yu Gothic", "Microsoft YaHei", "Arial Unicode MS")
+PREFERRED = (*NOTO, *KOREAN, *OTHERS)
 PLACEHOLDERS = "Last Resort"  # a font that has a box for every letter
 
 
@@ -52,7 +38,8 @@ def plain_texts(figure: Figure) -> Iterator[None]:
 
 def fallbacks(letters: frozenset[str]) -> list[str]:
     """Names of installed fonts for the letters that matplotlib's own font lacks; [] if it lacks none."""
-    missing = {ord(letter) for letter in letters if letter.isprintable()} - _letters(_default())
+    default = font_manager.findfont(font_manager.FontProperties(family=["sans-serif"]))
+    missing = {ord(letter) for letter in letters if letter.isprintable()} - _letters(str(default))
     chosen = []
     for name, path in _candidates() if missing else ():
         if found := missing & _letters(path):
@@ -66,11 +53,6 @@ def fallbacks(letters: frozenset[str]) -> list[str]:
 def text_width(text: str) -> int:
     """Width of a text in columns, roughly: East Asian letters are twice as wide as Latin ones."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
-
-
-def _default() -> str:
-    """The file of matplotlib's own font."""
-    return str(font_manager.findfont(font_manager.FontProperties(family=["sans-serif"])))
 
 
 def _candidates() -> list[tuple[str, str]]:

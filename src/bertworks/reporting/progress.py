@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 EVERY = 10.0  # seconds between plain lines
 
@@ -14,17 +14,13 @@ class Progress:
     def __init__(self, show: bool = True) -> None:
         self.show = show
         self.bar = sys.stderr.isatty()
-        self._update = lambda done: None
+        self.at: Callable[[float], None] = lambda done: None  # reports that so much of the stage's total is done
 
     def say(self, text: str) -> None:
         """Print a line."""
         if self.show:
             shown = text.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
             print(shown, file=sys.stderr, flush=True)
-
-    def at(self, done: float) -> None:
-        """Report that `done` of the stage's total is done."""
-        self._update(done)
 
     @contextlib.contextmanager
     def stage(self, name: str, total: float, unit: str) -> Iterator[None]:
@@ -36,41 +32,40 @@ class Progress:
             with self._rich(name, total / scale, scale, unit):
                 yield
         else:
-            self._update = _Lines(name, total / scale, scale, unit).update
+            self.at = _plain_lines(name, total / scale, scale, unit)
             yield
-        self._update = lambda done: None
+        self.at = lambda done: None
 
     @contextlib.contextmanager
     def _rich(self, name: str, total: float, scale: float, unit: str) -> Iterator[None]:
-        from rich import progress as rich_progress
+        from rich import progress
         from rich.console import Console
 
+        counts = "{task.completed:,.0f}/{task.total:,.0f} " + unit + "  {task.speed:,.1f} " + unit + "/s"
         columns = (
-            rich_progress.TextColumn("{task.description}"),
-            rich_progress.BarColumn(),
-            rich_progress.TextColumn(
-                "{task.completed:,.0f}/{task.total:,.0f} " + unit + "  {task.speed:,.1f} " + unit + "/s"
-            ),
-            rich_progress.TimeRemainingColumn(),
+            "{task.description}",
+            progress.BarColumn(),
+            progress.TextColumn(counts),
+            progress.TimeRemainingColumn(),
         )
-        with rich_progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        with progress.Progress(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task(name, total=total)
-            self._update = lambda done: bar.update(task, completed=done / scale)
+            self.at = lambda done: bar.update(task, completed=done / scale)
             yield
 
 
-class _Lines:
-    def __init__(self, name: str, total: float, scale: float, unit: str) -> None:
-        self.name, self.total, self.scale, self.unit = name, total, scale, unit
-        self.begun = self.last = time.monotonic()
+def _plain_lines(name: str, total: float, scale: float, unit: str) -> Callable[[float], None]:
+    """A function of what is done, which prints a line every ten seconds."""
+    begun = last = time.monotonic()
 
-    def update(self, done: float) -> None:
-        now, done = time.monotonic(), done / self.scale
-        if now - self.last < EVERY or not done:
+    def update(done: float) -> None:
+        nonlocal last
+        now, done = time.monotonic(), done / scale
+        if now - last < EVERY or not done:
             return
-        self.last, rate = now, done / (now - self.begun)
-        left = (self.total - done) / rate
-        text = (
-            f"{self.name}: {done:,.0f} of {self.total:,.0f} {self.unit}, {rate:,.1f} {self.unit}/s, {left:,.0f} s left"
-        )
+        last, rate = now, done / (now - begun)
+        left = (total - done) / rate
+        text = f"{name}: {done:,.0f} of {total:,.0f} {unit}, {rate:,.1f} {unit}/s, {left:,.0f} s left"
         print(text, file=sys.stderr, flush=True)
+
+    return update

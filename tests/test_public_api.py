@@ -43,18 +43,18 @@ def describe(name: str, thing) -> list[str]:
     return lines
 
 
-def flags(verb: str) -> str:
+def flags(verb: str) -> list[str]:
     told = io.StringIO()
     with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
         main([*verb.split(), "--help"])
-    return " ".join(sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]", told.getvalue()))))
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]", told.getvalue())))
 
 
 def public_api() -> str:
     lines = ["# names of the package"]
     for name in sorted(bertworks.__all__):
         lines += describe(name, getattr(bertworks, name))
-    lines += ["", "# verbs and their flags", *(f"{verb}: {flags(verb)}" for verb in sorted(VERBS))]
+    lines += ["", "# verbs and their flags", *(f"{verb} {flag}" for verb in sorted(VERBS) for flag in flags(verb))]
     lines += ["", "# recipes", *recipe_names()]
     return "\n".join(lines) + "\n"
 

@@ -89,7 +89,7 @@ class StoreTraining:
         held_out = [config.data(self.store, "validation", vocabulary, phase.length) for phase in config.phases]
 
         def evaluate_now(progress: Progress) -> dict[str, float]:
-            """During training at the current phase's length, because the model has learned no longer one.
+            """During training at the current phase's length, because the model has not yet been trained on longer ones.
 
             At the end, and where scores are compared to keep the best weights, at the last phase's.
             """

@@ -2,7 +2,7 @@
 
 The recorded outputs of the original code are those of Unicode 14. The classes are stored here, because `unicodedata`
 has another version of Unicode in each version of Python, and the `tokenizers` library has older tables: ids must not
-depend on either. tests/test_tokenizer.py makes the classes again where Python has Unicode 14, and compares.
+depend on either. tests/tokenizer/test_tokenizer.py makes the classes again where Python has Unicode 14, and compares.
 """
 
 # Categories Cc and Cf without tab, newline and carriage return; and the replacement character.

@@ -1,7 +1,7 @@
-"""Which run a folder belongs to: the recipe and all that the run reads decide, and nothing else.
+"""The identity of a run: its recipe and all that it reads, and nothing else.
 
-A run that is started again, by any later version of bertworks, is recognised by the hash in its results.json or its
-state. Where it is not, the recipe.toml beside it shows which field differs.
+When a command is run again, also by a later version of bertworks, its run is recognised by the hash in results.json or
+in the state. If the hash differs, the recipe.toml beside it shows which field differs.
 """
 
 import hashlib

@@ -23,9 +23,10 @@ from torch.nn.parallel import DistributedDataParallel
 from ..batch import Batch, to_device
 from ..config import check_least, check_seed
 from ..files import Diverged, InputError, atomic_write
+from ..model.dropout import DropoutKey
 from ..reporting.log import Reporter
 from .machine import World, compute_dtype, peak_memory, return_memory
-from .objectives import DropoutKey, Objective
+from .objectives import Objective
 from .optim import Optimizer
 from .signals import Stop, caught_signals
 from .state import Progress, check_tensors, damaged, save_state

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED, Batch
-from ..model.dropout import DropoutKey as DropoutKey  # the loop takes it from here: it imports no model
+from ..model.dropout import DropoutKey
 from ..model.heads import HeadName, Model
 from .vocabulary_loss import Scorer, Term, linear_cross_entropy, linear_divergence
 

@@ -12,6 +12,7 @@ Every file appears whole or not at all, manifest.json last. A rerun of the comma
 import contextlib
 import dataclasses
 import errno
+import itertools
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..files import InputError, NotWritten, check_fields, read_json, remove_temporaries, try_lock, write_json
 from ..reporting.progress import Progress
@@ -31,7 +31,7 @@ from ..workers import Pool
 from .corpus import InputOptions, Reader
 from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
 from .parts import Part, PartWriter, part_name
-from .sentences import check_documents, first_documents
+from .sentences import check_documents, document_batches
 from .shards import ShardPlan, plan_shards, save_array, write_shard
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 
@@ -39,9 +39,8 @@ BUILD = "build.json"  # in the working folder: the identity of the build
 BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": COUNT}, "inputs": list}
 ENTRY = {"name": str, **dict.fromkeys((*KINDS, "duplicates"), COUNT), "files": {str: {"bytes": COUNT, "checksum": str}}}
 SAMPLE_CHARS = 10_000  # characters of a document that are tokenized before a build, to see whether the vocabulary fits
-BATCH_CHARS = (
-    2_000_000  # characters of a part; each worker's queue holds several, which decides how much memory it takes
-)
+SAMPLE_DOCUMENTS = 500  # documents looked at before a build, or fewer with BATCH_CHARS characters
+BATCH_CHARS = 2_000_000  # characters of a part; each worker's queue holds several, which decides its memory
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ class _Build:
 
     def _check_beginning(self) -> None:
         reader = Reader(self.inputs, self.config.input)
-        documents = first_documents(reader)
+        documents = next(document_batches(itertools.islice(reader, SAMPLE_DOCUMENTS), BATCH_CHARS), [])
         if not documents:
             raise InputError(f"{_names(self.inputs)}: no document in it ({_counts(reader.counts)}); nothing to build")
         if not self.config.allow_unknown:
@@ -220,25 +219,14 @@ class _Build:
         settings = (self.out / TOKENIZER, config.language, config.max_sentence_tokens)
         workers = Pool(config.workers, PartWriter.of, *settings)
         with self.progress.stage("reading", self.reader.size, "B"), workers:
-            for texts in self._batches():
+            for documents in document_batches(self.reader, BATCH_CHARS):
+                texts = [document.text for document in documents]
                 names.append(part_name(texts))
                 if not (self.parts / names[-1]).exists():
                     workers.submit(PartWriter.write, self.parts / names[-1], texts)
                 self.progress.at(self.reader.position)
             workers.finish()
         write_json(done, {"parts": names, "counts": self.reader.counts})
-
-    def _batches(self) -> Iterator[list[str]]:
-        texts: list[str] = []
-        size = 0
-        for document in self.reader:
-            texts.append(document.text)
-            size += len(document.text)
-            if size >= BATCH_CHARS:
-                yield texts
-                texts, size = [], 0
-        if texts:
-            yield texts
 
     def make_store(self) -> dict[str, Any]:
         """Pass 2: write shards, unigram counts and manifest. Returns the manifest."""
@@ -256,7 +244,10 @@ class _Build:
             for shard in plan:
                 entries.append(self._shard(shard, parts))
                 self.progress.at(len(entries))
-        unigrams = self._unigrams(entries)
+        unigrams = np.zeros(self.tokenizer.vocab_size, np.int64)
+        for entry in entries:
+            if entry["name"].startswith("train"):
+                unigrams += np.load(self.parts / f"{entry['name']}.unigrams.npy")
         share = unknown_share(self.tokenizer, unigrams)
         self.progress.say(f"{self.out}: {share:.2%} of the tokens are [UNK]")
         if not self.config.allow_unknown:
@@ -283,13 +274,6 @@ class _Build:
         value = read_json(self.parts / name)
         check_fields(value, form, str(self.parts / name), f"delete {self.out} and start the build again")
         return value
-
-    def _unigrams(self, entries: list[dict[str, Any]]) -> NDArray[np.int64]:
-        counts = np.zeros(self.tokenizer.vocab_size, np.int64)
-        for entry in entries:
-            if entry["name"].startswith("train"):
-                counts += np.load(self.parts / f"{entry['name']}.unigrams.npy")
-        return counts
 
     def _manifest(self, entries: list[dict[str, Any]], read: Counter[str], parts: list[Part]) -> dict[str, Any]:
         text = sum((Counter(part.counts()) for part in parts), Counter[str]())

@@ -13,7 +13,6 @@ import io
 import lzma
 import re
 import tarfile
-import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -146,7 +145,7 @@ class Reader:
         for document in found:
             if (reason := self._why_dropped(document)) is None:
                 self.counts["documents"] += 1
-                yield _composed(document)
+                yield Document(normalize("NFC", document.text), document.source)
             else:
                 self.counts[reason] += 1
 
@@ -168,10 +167,3 @@ def read_documents(inputs: Sequence[str | Path], options: InputOptions | None = 
     InputError with file and line for a file that cannot be read.
     """
     return iter(Reader(inputs, options))
-
-
-def _composed(document: Document) -> Document:
-    """The document in Unicode's composed form (NFC), in which vocabularies have their characters."""
-    if unicodedata.is_normalized("NFC", document.text):  # quick, and nearly always true
-        return document
-    return Document(normalize("NFC", document.text), document.source)

@@ -90,9 +90,5 @@ def _difference(key: str, theirs: Any, ours: Any) -> str:
         return ", ".join(_difference(k, theirs.get(k), ours[k]) for k in ours if theirs.get(k) != ours[k])
     if key == "inputs":
         return f"inputs of {len(theirs or [])} files, now {len(ours)}, or other names or sizes"
-    return f"{key} {_value(theirs)}, now {_value(ours)}"
-
-
-def _value(value: Any) -> str:
-    """A value for a message: short, a text without its quotes."""
-    return shorten(value).strip("'\"")
+    before, now = (shorten(value).strip("'\"") for value in (theirs, ours))
+    return f"{key} {before}, now {now}"

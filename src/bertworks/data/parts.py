@@ -113,44 +113,38 @@ class Part:
         self.path, self.dtype = path, dtype
         head = np.fromfile(path, np.int64, HEAD)
         size = path.stat().st_size
-        self.documents, self.sentences, self.tokens, self.counts_bytes = (
-            map(int, head) if len(head) == HEAD else [0] * 4
-        )
         possible = len(head) == HEAD and head.min() >= 0 and head.max() <= size
-        if not possible or size != self._start("tokens") + self.tokens * dtype.itemsize:
+        self.documents, self.sentences, self.tokens, self._counts = map(int, head) if possible else [0] * 4
+        sizes = {
+            "counts": self._counts,
+            "digests": 16 * self.documents,
+            "documents": 8 * (self.documents + 1),
+            "sentences": 8 * (self.sentences + 1),
+            "tokens": dtype.itemsize * self.tokens,
+        }
+        *starts, end = itertools.accumulate(sizes.values(), initial=8 * HEAD)
+        self._starts = dict(zip(sizes, starts, strict=True))  # offset of each array in the file, in bytes
+        if not possible or size != end:
             raise InputError(f"{path}: {size:,} bytes; not a whole part of a build; delete it and rerun the command")
 
-    def _start(self, array: str) -> int:
-        """The offset of `array` in the file, in bytes."""
-        digests = 8 * HEAD + self.counts_bytes
-        documents = digests + 16 * self.documents
-        sentences = documents + 8 * (self.documents + 1)
-        starts = {"digests": digests, "documents": documents, "sentences": sentences}
-        return starts.get(array, sentences + 8 * (self.sentences + 1))
+    def _read(self, array: str, dtype: Any, first: int, last: int) -> NDArray[Any]:
+        """Entries `first` to `last` - 1 of `array`."""
+        start = self._starts[array] + np.dtype(dtype).itemsize * first
+        return np.fromfile(self.path, dtype, last - first, offset=start)
 
     def counts(self) -> dict[str, int]:
         """Counts of the part: characters, words and bytes of the texts, "no tokens" and "sentences cut"."""
-        with open(self.path, "rb") as file:
-            file.seek(8 * HEAD)
-            counts: dict[str, int] = json.loads(file.read(self.counts_bytes))
+        counts: dict[str, int] = json.loads(self._read("counts", np.uint8, 0, self._counts).tobytes())
         return counts
 
     def digests(self, first: int, last: int) -> NDArray[np.uint64]:
         """The hashes of documents `first` to `last` - 1 as pairs of numbers that sort as the hashes do, (n, 2)."""
-        start = self._start("digests") + 16 * first
-        found = np.fromfile(self.path, ">u8", 2 * (last - first), offset=start)
-        return found.astype(np.uint64).reshape(-1, 2)
+        return self._read("digests", ">u8", 2 * first, 2 * last).astype(np.uint64).reshape(-1, 2)
 
     def offsets(self, array: str, first: int, last: int) -> NDArray[np.int64]:
         """Entries `first` to `last`, both included, of "documents" or "sentences"."""
-        return np.fromfile(self.path, np.int64, last - first + 1, offset=self._start(array) + 8 * first)
+        return self._read(array, np.int64, first, last + 1)
 
-    def read_tokens(self, first: int, target: NDArray[Any]) -> None:
-        """Fill `target` with the tokens from `first` on."""
-        with open(self.path, "rb", buffering=0) as file:
-            file.seek(self._start("tokens") + first * self.dtype.itemsize)
-            view = memoryview(target.view(np.uint8))  # type: ignore[arg-type]
-            while len(view):
-                if not (count := file.readinto(view)):
-                    raise InputError(f"{self.path}: ends early; delete it and rerun the command")
-                view = view[count:]
+    def token_ids(self, first: int, last: int) -> NDArray[Any]:
+        """Tokens `first` to `last` - 1."""
+        return self._read("tokens", self.dtype, first, last)

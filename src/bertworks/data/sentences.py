@@ -1,8 +1,7 @@
 """Documents -> sentences, by the multilingual library sentencex; and a check of where the input's documents end."""
 
-import itertools
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import sentencex
 
@@ -51,15 +50,18 @@ def _sentences(language: str, paragraph: str) -> list[str]:
         return [paragraph]
 
 
-def first_documents(reader: Iterable[Document], limit: int = 500) -> list[Document]:
-    """The first `limit` documents, or fewer with 2 million characters: what is checked before a build."""
-    documents: list[Document] = []
+def document_batches(documents: Iterable[Document], chars: int) -> Iterator[list[Document]]:
+    """Lists of consecutive documents, each ended by the document with which it reaches `chars` characters."""
+    batch: list[Document] = []
     size = 0
-    for document in itertools.islice(reader, limit):
-        documents.append(document)
-        if (size := size + len(document.text)) > 2_000_000:
-            break
-    return documents
+    for document in documents:
+        batch.append(document)
+        size += len(document.text)
+        if size >= chars:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def check_documents(documents: Iterable[Document], language: str = "en") -> list[str]:

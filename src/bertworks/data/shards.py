@@ -1,6 +1,6 @@
 """Parts in hash order -> shards, each from one range of hashes, without duplicates: the second pass of a build."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,12 @@ def plan_shards(parts: Sequence[Part], share: float, min_held_out: int, shard_to
     edge = _held_out_edge(parts, share, min_held_out)
     tokens = np.zeros(2, np.int64)
     for part in parts:
-        split = int(np.searchsorted(part.digests(0, part.documents)[:, 0], np.uint64(edge))) if edge < HASHES else None
-        below = _tokens_before(part, part.documents if split is None else split)
+        below = _tokens_before(part, int(_documents_below(part, [edge])[0]))
         tokens += (below, part.tokens - below)
     counts = [max(1, -(-int(count) // shard_tokens)) for count in tokens]
     edges = [edge * i // counts[0] for i in range(counts[0])]
-    edges += [edge + (HASHES - edge) * i // counts[1] for i in range(counts[1])]
-    bounds = np.zeros((len(edges) + 1, len(parts)), np.int64)
-    for i, part in enumerate(parts):
-        keys = part.digests(0, part.documents)[:, 0]
-        bounds[:-1, i] = [len(keys) if value >= HASHES else np.searchsorted(keys, np.uint64(value)) for value in edges]
-        bounds[-1, i] = len(keys)
+    edges += [edge + (HASHES - edge) * i // counts[1] for i in range(counts[1] + 1)]
+    bounds = np.stack([_documents_below(part, edges) for part in parts], axis=1)
     names = ["validation"] * counts[0] + ["train"] * counts[1]
     plans: dict[str, list[ShardPlan]] = {"train": [], "validation": []}
     for name, first, last in zip(names, bounds[:-1], bounds[1:], strict=True):
@@ -63,6 +58,12 @@ def _held_out_edge(parts: Sequence[Part], share: float, min_held_out: int) -> in
     return max(int(share * HASHES), int(lowest[needed - 1]) + 1 if needed else 0)
 
 
+def _documents_below(part: Part, edges: list[int]) -> NDArray[np.int64]:
+    """How many documents of a part have a hash below each edge."""
+    keys = part.digests(0, part.documents)[:, 0]
+    return np.array([len(keys) if edge >= HASHES else np.searchsorted(keys, np.uint64(edge)) for edge in edges])
+
+
 def _tokens_before(part: Part, document: int) -> int:
     sentence = int(part.offsets("documents", document, document)[0])
     return int(part.offsets("sentences", sentence, sentence)[0])
@@ -72,76 +73,53 @@ def write_shard(
     shard: ShardPlan, parts: Sequence[Part], out: Path, vocab_size: int
 ) -> tuple[NDArray[np.int64], dict[str, Any]]:
     """Gather and write one shard. Returns its token counts (V,) and its entry in the manifest."""
-    gathered = _Gathered(shard, parts)
-    order = gathered.order()
-    sentences_per = gathered.sentences_per[order]
-    lengths = gathered.lengths[_ranges(_starts(gathered.sentences_per)[order], sentences_per)]
-    documents, sentences = _offsets(sentences_per), _offsets(lengths)
+    digests, sentences_per, tokens_per, lengths, tokens = _gather(shard, parts)
+    order = np.lexsort((digests[:, 1], digests[:, 0]))  # stable: of duplicates the one that was read first is kept
+    order = order[np.append(True, (np.diff(digests[order], axis=0) != 0).any(axis=1))]
+    documents = _offsets(sentences_per[order])
+    lengths = lengths[_ranges(_starts(sentences_per)[order], sentences_per[order])]
+    sentences = _offsets(lengths)
     save_array(out / f"{shard.name}.sentences.npy", sentences)
     save_array(out / f"{shard.name}.documents.npy", documents)
-    unigrams = np.zeros(vocab_size, np.int64)
+    unigrams, starts = np.zeros(vocab_size, np.int64), _starts(tokens_per)
 
     def write(file: Any) -> None:
-        for chunk in gathered.chunks(order):
+        for some in np.array_split(order, 1 + len(tokens) // CHUNK):
+            chunk = tokens[_ranges(starts[some], tokens_per[some])]
             unigrams[:] += np.bincount(chunk, minlength=vocab_size)
             file.write(chunk.data)
 
-    _save(out / f"{shard.name}.tokens.npy", (int(sentences[-1]),), gathered.tokens.dtype, write)
+    _save(out / f"{shard.name}.tokens.npy", (int(sentences[-1]),), tokens.dtype, write)
     entry = {
         "name": shard.name,
         "documents": len(order),
         "sentences": len(lengths),
         "tokens": int(sentences[-1]),
-        "duplicates": len(gathered.sentences_per) - len(order),
+        "duplicates": len(sentences_per) - len(order),
         "files": file_entries(out, [f"{shard.name}.{array}.npy" for array in ARRAYS]),
     }
     return unigrams, entry
 
 
-class _Gathered:
-    """The documents of a shard in reading order: their hashes, lengths, and one array with all their tokens."""
+def _gather(shard: ShardPlan, parts: Sequence[Part]) -> list[NDArray[Any]]:
+    """The documents of a shard in reading order: hashes, sentences and tokens of each, tokens of each sentence; tokens.
 
-    def __init__(self, shard: ShardPlan, parts: Sequence[Part]) -> None:
-        digests, sentences_per, lengths, tokens_per, runs = [], [], [], [], []
-        for part, first, last in zip(parts, shard.first.tolist(), shard.last.tolist(), strict=True):
-            if first == last:
-                continue
+    The tokens of all documents are one array, in memory once.
+    """
+    rows, spans = [], []
+    for part, first, last in zip(parts, shard.first.tolist(), shard.last.tolist(), strict=True):
+        if first < last:
             documents = part.offsets("documents", first, last)
             sentences = part.offsets("sentences", int(documents[0]), int(documents[-1]))
-            digests.append(part.digests(first, last))
-            sentences_per.append(np.diff(documents))
-            lengths.append(np.diff(sentences))
-            tokens_per.append(np.diff(sentences[documents - documents[0]]))
-            runs.append((part, int(sentences[0]), int(sentences[-1])))
-        self.digests = np.concatenate(digests)
-        self.sentences_per, self.tokens_per = np.concatenate(sentences_per), np.concatenate(tokens_per)
-        self.lengths = np.concatenate(lengths)
-        self.tokens = np.empty(sum(last - first for _, first, last in runs), runs[0][0].dtype)
-        at = 0
-        for part, begin, end in runs:
-            part.read_tokens(begin, self.tokens[at : at + end - begin])
-            at += end - begin
-
-    def order(self) -> NDArray[np.int64]:
-        """The documents in hash order; of duplicates only the one that was read first."""
-        order = np.lexsort((self.digests[:, 1], self.digests[:, 0]))  # stable
-        ordered = self.digests[order]
-        kept = np.ones(len(order), bool)
-        kept[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-        return order[kept]
-
-    def chunks(self, order: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """The tokens of the documents in `order`, about a million at a time."""
-        starts, counts = _starts(self.tokens_per)[order], self.tokens_per[order]
-        waiting, size = [], 0
-        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-            waiting.append(self.tokens[start : start + count])
-            size += count
-            if size >= CHUNK:
-                yield np.concatenate(waiting)
-                waiting, size = [], 0
-        if waiting:
-            yield np.concatenate(waiting)
+            tokens_per = np.diff(sentences[documents - documents[0]])
+            rows.append((part.digests(first, last), np.diff(documents), tokens_per, np.diff(sentences)))
+            spans.append((part, int(sentences[0]), int(sentences[-1])))
+    tokens = np.empty(sum(last - first for _, first, last in spans), spans[0][0].dtype)
+    start = 0
+    for part, first, last in spans:
+        tokens[start : start + last - first] = part.token_ids(first, last)
+        start += last - first
+    return [*(np.concatenate(arrays) for arrays in zip(*rows, strict=True)), tokens]
 
 
 def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -193,18 +193,20 @@ def _check_header(path: Path, length: int, dtype: str) -> None:
     """Raise InputError if `path` is not a whole .npy file of one row of `length` values of `dtype`."""
     expected = ((length,), np.dtype(dtype))
     try:
-        with open(path, "rb") as file:
-            if (version := np.lib.format.read_magic(file)) != (1, 0):
-                raise ValueError(f"version {version}")
-            shape, _, kind = np.lib.format.read_array_header_1_0(file)
-            start = file.tell()
-    except (OSError, ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
+        values = np.lib.format.open_memmap(path, mode="r")
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        tokenize.TokenError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise InputError(f"{path}: not a readable .npy file ({shorten(str(error))}); {REBUILD}") from None
-    if (shape, kind) != expected:
-        found, wanted = f"{kind} {shorten(shape)}", f"{expected[1]} {expected[0]}"
+    if (values.shape, values.dtype) != expected:
+        found, wanted = f"{values.dtype} {shorten(values.shape)}", f"{expected[1]} {expected[0]}"
         raise InputError(f"{path}: {found}; expected {wanted} after the manifest; {REBUILD}")
-    if path.stat().st_size != (whole := start + length * kind.itemsize):
-        raise InputError(f"{path}: {path.stat().st_size:,} bytes; expected {whole:,} after its header; {REBUILD}")
 
 
 def _check_offsets(shard: Shard, array: str, last: int, verify: bool) -> None:
@@ -229,16 +231,12 @@ def _check_ids(shard: Shard, vocab_size: int) -> None:
             raise InputError(f"{path}: token {largest}; expected less than {vocab_size}, the vocabulary; {REBUILD}")
 
 
-def file_entry(path: Path) -> dict[str, Any]:
-    """A file's entry in the manifest: size in bytes and checksum."""
-    return {"bytes": path.stat().st_size, "checksum": checksum(path)}
-
-
 def token_dtype(vocab_size: int) -> str:
     """The smallest unsigned type that holds every id."""
     return "uint16" if vocab_size <= 1 << 16 else "uint32"
 
 
 def file_entries(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """`file_entry` of each named file of a store, sorted by name."""
-    return {name: file_entry(folder / name) for name in sorted(names)}
+    """Size in bytes and checksum of each named file of a store, sorted by name, as the manifest has them."""
+    paths = {name: folder / name for name in sorted(names)}
+    return {name: {"bytes": path.stat().st_size, "checksum": checksum(path)} for name, path in paths.items()}

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,152 +47,144 @@ class SentencePieceModel:
 
 def read_model(path: Path) -> SentencePieceModel:
     """Read a Unigram .model. Raises InputError naming file and byte if it is damaged, or what is not supported."""
+    data = read_bytes(path, "a SentencePiece model", MAX_BYTES)
     try:
-        found = _Proto(read_bytes(path, "a SentencePiece model", MAX_BYTES)).model()
+        return _model(data)
     except _Damage as damage:
-        raise InputError(f"{path}: byte {damage.offset}: {damage.args[0]}; not a whole SentencePiece model") from None
+        found, offset = damage.args
+        raise InputError(f"{path}: byte {offset}: {found}; not a whole SentencePiece model") from None
     except _Unsupported as reason:
         raise InputError(f"{path}: {reason}; only Unigram models of SentencePiece's usual kind are supported") from None
-    return found
 
 
 class _Damage(Exception):
-    def __init__(self, message: str, offset: int):
-        super().__init__(message)
-        self.offset = offset
+    """What is wrong with the file, and at which byte."""
 
 
 class _Unsupported(Exception):
-    pass
+    """What a whole file has that cannot be used here."""
 
 
-@dataclass(frozen=True)
-class _Field:
+class _Field(NamedTuple):
     number: int
     wire: int  # 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes
     value: int  # of a varint
-    start: int  # where its bytes are
+    start: int  # offset of its bytes
     stop: int
 
 
-class _Proto:
-    """The messages of one file."""
-
-    def __init__(self, data: bytes):
-        self.data = data
-
-    def model(self) -> SentencePieceModel:
-        pieces: list[tuple[str, float]] = []
-        types: list[int] = []
-        settings: dict[str, int] = {}
-        parts = set()
-        charsmap = _Field(0, 2, 0, 0, 0)
-        known = {"normalizer": {3: "add_dummy_prefix", 5: "escape_whitespaces"}}
-        known["trainer"] = {3: "model_type", 24: "treat_whitespace_as_suffix", 35: "byte_fallback"}
-        for field in self.fields(0, len(self.data)):
-            parts.add(field.number)
-            if field.number == 1:
-                piece, score, kind = self.piece(self.message(field))
-                pieces.append((piece, score))
-                types.append(kind)
-                if len(pieces) > MAX_PIECES:
-                    raise _Unsupported(f"more than {MAX_PIECES:,} pieces")
-            elif field.number in (2, 3):
-                names = known["trainer" if field.number == 2 else "normalizer"]
-                for inner in self.fields(*self.message(field)):
-                    if inner.number in names and inner.wire == 0:
-                        settings[names[inner.number]] = inner.value
-                    elif field.number == 3 and inner.number == 2:
-                        charsmap = inner
-        if not {1, 2, 3} <= parts:  # a file may be cut just between two pieces
-            raise _Damage("the file ends before its trainer_spec and normalizer_spec", len(self.data))
-        _check_settings(settings)
-        self.check_pieces(pieces, types)
-        charmap = self.data[slice(*self.message(charsmap))]
-        if charmap:
-            check_charsmap(charmap, lambda message: _Damage(f"character map: {message}", charsmap.start))
-        return SentencePieceModel(pieces, types, charmap, bool(settings.get("byte_fallback")))
-
-    def piece(self, bounds: tuple[int, int]) -> tuple[str, float, int]:
-        text, score, kind = "", 0.0, NORMAL
-        for field in self.fields(*bounds):
-            if field.number == 1:
-                start, stop = self.message(field)
-                try:
-                    text = self.data[start:stop].decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise _Damage("a piece that is not UTF-8", start + error.start) from None
-            elif field.number == 2 and field.wire == 5:
-                (score,) = struct.unpack_from("<f", self.data, field.start)
-                if not math.isfinite(score):
-                    raise _Damage(f"the score {score}", field.start)
-            elif field.number == 3 and field.wire == 0:
-                kind = field.value
-        if not text or not NORMAL <= kind <= BYTE:
-            raise _Damage(f"the piece {text!r} of type {kind}" if text else "a piece without text", bounds[0])
-        return text, score, kind
-
-    def check_pieces(self, pieces: list[tuple[str, float]], types: list[int]) -> None:
-        end = len(self.data)
-        if types.count(UNKNOWN) != 1:
-            raise _Damage(f"{len(pieces):,} pieces, {types.count(UNKNOWN)} of them for the unknown; expected one", end)
-        seen: dict[str, int] = {}
-        for number, (piece, _) in enumerate(pieces):
-            if seen.setdefault(piece, number) != number:
-                raise _Damage(f"piece {number} repeats piece {seen[piece]} ({piece!r})", end)
-        unused = types.index(UNUSED) if UNUSED in types else -1
-        if unused >= 0:
-            raise _Unsupported(f"piece {unused} ({pieces[unused][0]!r}) is switched off (type UNUSED)")
-        wide = next((p for (p, _), kind in zip(pieces, types, strict=True) if kind == NORMAL and "\u2581" in p[1:]), "")
-        if wide.strip("\u2581"):
-            raise _Unsupported(f"the piece {wide!r} continues over a space (split_by_whitespace is false)")
-
-    def message(self, field: _Field) -> tuple[int, int]:
-        """Where the bytes of a field with a length begin and end."""
-        if field.wire != 2:
-            raise _Damage(f"field {field.number} of wire type {field.wire}, expected bytes", field.start)
-        return field.start, field.stop
-
-    def fields(self, start: int, stop: int) -> Iterator[_Field]:
-        """The fields between two bytes."""
-        offset = start
-        while offset < stop:
-            key, offset = self.varint(offset, stop)
-            number, wire = key >> 3, key & 7
-            value, begin = 0, offset
-            if wire == 0:
-                value, offset = self.varint(offset, stop)
-            elif wire == 2:
-                length, begin = self.varint(offset, stop)
-                offset = begin + length
-            elif wire in (1, 5):
-                offset += 8 if wire == 1 else 4
-            else:
-                raise _Damage(f"wire type {wire}", begin)
-            if offset > stop or not number:
-                raise _Damage(f"field {number} ends at byte {offset}, what it is in at byte {stop}", begin)
-            yield _Field(number, wire, value, begin, offset)
-
-    def varint(self, offset: int, stop: int) -> tuple[int, int]:
-        """A number of seven bits a byte, at most 64 in all, and where it ends."""
-        value = 0
-        for shift in range(0, 70, 7):
-            if offset + shift // 7 >= stop:
-                raise _Damage("the file ends inside a number", stop)
-            byte = self.data[offset + shift // 7]
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value, offset + shift // 7 + 1
-        raise _Damage("a number of more than ten bytes", offset)
+def _model(data: bytes) -> SentencePieceModel:
+    pieces: list[tuple[str, float]] = []
+    types: list[int] = []
+    settings: dict[tuple[int, int], int] = {}
+    parts = set()
+    charsmap = _Field(0, 2, 0, 0, 0)
+    for field in _fields(data, 0, len(data)):
+        parts.add(field.number)
+        if field.number == 1:
+            text, score, kind = _piece(data, *_message(field))
+            pieces.append((text, score))
+            types.append(kind)
+            if len(pieces) > MAX_PIECES:
+                raise _Unsupported(f"more than {MAX_PIECES:,} pieces")
+        elif field.number in (2, 3):
+            for inner in _fields(data, *_message(field)):
+                if (field.number, inner.number) == (3, 2):
+                    charsmap = inner
+                elif inner.wire == 0:
+                    settings[field.number, inner.number] = inner.value
+    if not {1, 2, 3} <= parts:  # a file may be cut just between two pieces
+        raise _Damage("the file ends before its trainer_spec and normalizer_spec", len(data))
+    _check_settings(settings)
+    _check_pieces(pieces, types, len(data))
+    charmap = data[slice(*_message(charsmap))]
+    if charmap:
+        check_charsmap(charmap, lambda message: _Damage(f"character map: {message}", charsmap.start))
+    return SentencePieceModel(pieces, types, charmap, bool(settings.get((2, 35))))
 
 
-def _check_settings(settings: dict[str, int]) -> None:
-    model = settings.get("model_type", 1)
+def _piece(data: bytes, begin: int, end: int) -> tuple[str, float, int]:
+    text, score, kind = "", 0.0, NORMAL
+    for field in _fields(data, begin, end):
+        if field.number == 1:
+            start, stop = _message(field)
+            try:
+                text = data[start:stop].decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise _Damage("a piece that is not UTF-8", start + error.start) from None
+        elif field.number == 2 and field.wire == 5:
+            (score,) = struct.unpack_from("<f", data, field.start)
+            if not math.isfinite(score):
+                raise _Damage(f"the score {score}", field.start)
+        elif field.number == 3 and field.wire == 0:
+            kind = field.value
+    if not text or not NORMAL <= kind <= BYTE:
+        raise _Damage(f"the piece {text!r} of type {kind}" if text else "a piece without text", begin)
+    return text, score, kind
+
+
+def _check_pieces(pieces: list[tuple[str, float]], types: list[int], end: int) -> None:
+    """`end`: size of the file, for errors."""
+    if types.count(UNKNOWN) != 1:
+        raise _Damage(f"{len(pieces):,} pieces, {types.count(UNKNOWN)} of them for the unknown; expected one", end)
+    seen: dict[str, int] = {}
+    for number, ((piece, _), kind) in enumerate(zip(pieces, types, strict=True)):
+        if seen.setdefault(piece, number) != number:
+            raise _Damage(f"piece {number} repeats piece {seen[piece]} ({piece!r})", end)
+        if kind == UNUSED:
+            raise _Unsupported(f"piece {number} ({piece!r}) is switched off (type UNUSED)")
+        if kind == NORMAL and "\u2581" in piece[1:] and piece.strip("\u2581"):
+            raise _Unsupported(f"the piece {piece!r} continues over a space (split_by_whitespace is false)")
+
+
+def _message(field: _Field) -> tuple[int, int]:
+    """Where the bytes of a field with a length begin and end."""
+    if field.wire != 2:
+        raise _Damage(f"field {field.number} of wire type {field.wire}, expected bytes", field.start)
+    return field.start, field.stop
+
+
+def _fields(data: bytes, start: int, stop: int) -> Iterator[_Field]:
+    """The fields between two bytes."""
+    offset = start
+    while offset < stop:
+        key, offset = _varint(data, offset, stop)
+        number, wire = key >> 3, key & 7
+        value, begin = 0, offset
+        if wire == 0:
+            value, offset = _varint(data, offset, stop)
+        elif wire == 2:
+            length, begin = _varint(data, offset, stop)
+            offset = begin + length
+        elif wire in (1, 5):
+            offset += 8 if wire == 1 else 4
+        else:
+            raise _Damage(f"wire type {wire}", begin)
+        if offset > stop or not number:
+            raise _Damage(f"field {number} ends at byte {offset}, its message at byte {stop}", begin)
+        yield _Field(number, wire, value, begin, offset)
+
+
+def _varint(data: bytes, offset: int, stop: int) -> tuple[int, int]:
+    """A number of seven bits a byte, at most ten bytes, and where it ends."""
+    value = 0
+    for i, byte in enumerate(data[offset : min(offset + 10, stop)]):
+        value |= (byte & 127) << 7 * i
+        if byte < 128:
+            return value, offset + i + 1
+    if stop - offset < 10:
+        raise _Damage("the file ends inside a number", stop)
+    raise _Damage("a number of more than ten bytes", offset)
+
+
+def _check_settings(settings: dict[tuple[int, int], int]) -> None:
+    """`settings`: numbers of trainer_spec (2) and normalizer_spec (3) by the numbers of their fields."""
+    model = settings.get((2, 3), 1)
     if model != 1:
         raise _Unsupported(f"its model_type is {MODELS.get(model, model)}")
-    if not settings.get("add_dummy_prefix", 1) or not settings.get("escape_whitespaces", 1):
+    if not settings.get((3, 3), 1) or not settings.get((3, 5), 1):
         raise _Unsupported("add_dummy_prefix or escape_whitespaces is false")
-    if settings.get("treat_whitespace_as_suffix"):
+    if settings.get((2, 24)):
         raise _Unsupported("treat_whitespace_as_suffix is true")
 
 

@@ -119,10 +119,7 @@ class Reader:
             except PermissionError:
                 raise InputError(f"{where}: no permission to read this file") from None
             except DAMAGED as error:
-                if getattr(error, "errno", None) in (
-                    errno.ENOSPC,
-                    errno.EDQUOT,
-                ):  # the disk of a temporary file is full
+                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # the disk of temporary files
                     raise
                 if isinstance(error, (lzma.LZMAError, zstandard.ZstdError)) and "memory" in str(error).lower():
                     advice = f"needs a window of more than {self.options.max_window:,} bytes ({error})"

@@ -104,10 +104,7 @@ class Lines:
                 raise self.error(f"more than {MAX_BLANK:,} bytes of blank lines", "expected text; leave the file out")
             if b"\0" in raw:
                 raw = self._without_nul(raw)
-            try:
-                line = raw.decode()
-            except UnicodeDecodeError as error:
-                line = self._repaired(raw, error)
+            line = _decoded(raw, self.options, self.error)
             yield (line.removeprefix("\ufeff") if self.number == 1 else line).rstrip("\r\n")
 
     def _skip_blank(self) -> int:
@@ -127,11 +124,16 @@ class Lines:
             raise self.error(what, "expected UTF-8 text; convert it, leave the file out, or set --input.invalid repair")
         return raw.replace(b"\0", b"")
 
-    def _repaired(self, raw: bytes, error: UnicodeDecodeError) -> str:
-        if self.options.invalid == "refuse":
-            found = f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not valid UTF-8"
-            raise self.error(found, "convert the file to UTF-8, or set --input.invalid repair")
-        return raw.decode(errors="replace")
+
+def _decoded(raw: bytes, options: InputOptions, error: Callable[[str, str], InputError]) -> str:
+    """A line or cell as text; raises `error` for invalid UTF-8, or repairs it."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as fault:
+        if options.invalid == "repair":
+            return raw.decode(errors="replace")
+        found = f"byte {fault.start + 1} (0x{raw[fault.start]:02x}) is not valid UTF-8"
+        raise error(found, "convert it to UTF-8, or set --input.invalid repair") from None
 
 
 class _Paragraphs:
@@ -276,23 +278,12 @@ def parse_parquet(name: str, stream: io.BufferedReader, options: InputOptions) -
         try:
             for row, value in enumerate(_cells(name, file, options.text_field), 1):
                 fail = lambda found, advice, row=row: InputError(f"{name}, row {row}: {found}; {advice}")  # noqa: E731
-                yield Document(_value(_utf8(value, options, fail), options, fail), f"{name}, row {row}")
+                yield Document(_value(_decoded(value, options, fail), options, fail), f"{name}, row {row}")
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: names of columns
             if getattr(error, "errno", None) == errno.ENOSPC:
                 raise
             fault = shorten(str(error), 200)
             raise InputError(f"{name}: not a readable Parquet file ({fault}); the file is cut or damaged") from None
-
-
-def _utf8(value: bytes, options: InputOptions, error: Callable[[str, str], InputError]) -> str:
-    """A cell of a Parquet file as text."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError as fault:
-        if options.invalid == "repair":
-            return value.decode(errors="replace")
-        found = f"byte {fault.start + 1} (0x{value[fault.start]:02x}) is not valid UTF-8"
-        raise error(found, "set --input.invalid repair") from None
 
 
 def _cells(name: str, file: BinaryIO, text_field: str) -> Iterator[bytes]:

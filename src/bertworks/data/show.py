@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from .manifest import KINDS, SPLITS
 from .store import Store
 
 
@@ -28,9 +29,9 @@ def show(folder: Path | str, documents: int = 3, sentences: int = 6) -> Store:
 
 def _counts(store: Store) -> Table:
     table = Table("", "documents", "sentences", "tokens", "shards", title=str(store.folder), title_justify="left")
-    for split in ("train", "validation"):
+    for split in SPLITS:
         counts = store.manifest["counts"][split]
-        numbers = [counts["documents"], counts["sentences"], counts["tokens"], len(store.shards(split))]
+        numbers = [*(counts[kind] for kind in KINDS), len(store.shards(split))]
         table.add_row(split, *(f"{number:,}" for number in numbers))
     for column in table.columns[1:]:
         column.justify = "right"
@@ -40,9 +41,7 @@ def _counts(store: Store) -> Table:
 def _source(store: Store) -> Table:
     manifest = store.manifest
     counts, source = manifest["counts"], manifest["source"]
-    tokens = sum(counts[split]["tokens"] for split in ("train", "validation"))
-    sentences = sum(counts[split]["sentences"] for split in ("train", "validation"))
-    documents = sum(counts[split]["documents"] for split in ("train", "validation"))
+    documents, sentences, tokens = (sum(counts[split][kind] for split in SPLITS) for kind in KINDS)
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count) or "none"
     tokenizer = manifest["tokenizer"]
     table = Table(show_header=False)

@@ -32,6 +32,7 @@ TOKENIZER = "tokenizer"
 UNIGRAMS = "unigrams.npy"
 ARRAYS = ("tokens", "sentences", "documents")
 MAX_UNKNOWN = 0.5  # largest share of [UNK] in a store that a model is trained on
+DAMAGED = (OSError, ValueError, SyntaxError, ArithmeticError, RecursionError, MemoryError)  # of NumPy for a bad header
 CHUNK = 1 << 20  # values of an array that are checked at once
 
 
@@ -194,15 +195,7 @@ def _check_header(path: Path, length: int, dtype: str) -> None:
     expected = ((length,), np.dtype(dtype))
     try:
         values = np.lib.format.open_memmap(path, mode="r")
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        tokenize.TokenError,
-        ArithmeticError,
-        RecursionError,
-        MemoryError,
-    ) as error:
+    except (*DAMAGED, tokenize.TokenError) as error:
         raise InputError(f"{path}: not a readable .npy file ({shorten(str(error))}); {REBUILD}") from None
     if (values.shape, values.dtype) != expected:
         found, wanted = f"{values.dtype} {shorten(values.shape)}", f"{expected[1]} {expected[0]}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import tokenizers
+from tokenizers import processors
 
 from ..files import InputError
 
@@ -117,7 +118,7 @@ def lowercases(parts: Mapping[str, Any]) -> bool:
 
 
 def ordered(ids: dict[str, int], where: str) -> list[str]:
-    """Pieces in the order of their ids. Raises InputError if an id is missing or used twice."""
+    """Tokens in the order of their ids. Raises InputError if an id is missing or used twice."""
     if sorted(ids.values()) != list(range(len(ids))):
         raise InputError(f"{where}: the {len(ids)} tokens do not have the ids 0 to {len(ids) - 1}, each once")
     return sorted(ids, key=ids.__getitem__)
@@ -156,6 +157,15 @@ def _layout_of_template(pair: list[dict[str, Any]], where: str) -> Layout:
     if separators not in (1, 2):
         raise InputError(f"{where}: its post_processor puts {separators} tokens between two texts; expected 1 or 2")
     return Layout(separators, segments=pair[second]["Sequence"]["type_id"] == 1)
+
+
+def bert_template(ids: Mapping[str, int], cls: str, sep: str) -> processors.TemplateProcessing:
+    """The post-processor of BERT's layout, with the texts of its [CLS] and [SEP]."""
+    return processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(cls, ids[cls]), (sep, ids[sep])],
+    )
 
 
 def without_controls(parts: Mapping[str, Any]) -> str:

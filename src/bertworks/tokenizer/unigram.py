@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from ..files import InputError
-from .pipeline import METASPACE, roles_of
+from .pipeline import METASPACE, bert_template, roles_of
 from .spiece import SentencePieceModel
 from .training import TokenizerConfig, alphabet_of, no_text, sample_lines
 from .unigram_training import Trainer
@@ -53,12 +53,7 @@ def _pipeline(
     library.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
     library.pre_tokenizer = _words()  # type: ignore[assignment]
     library.decoder = decoders.Metaspace()  # type: ignore[assignment]
-    cls, sep = roles["cls"], roles["sep"]
-    library.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
-        single=f"{cls}:0 $A:0 {sep}:0",
-        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-        special_tokens=[(cls, ids[cls]), (sep, ids[sep])],
-    )
+    library.post_processor = bert_template(ids, roles["cls"], roles["sep"])  # type: ignore[assignment]
     tokens = [AddedToken(text, normalized=False, special=True) for text in dict.fromkeys([*roles.values(), *controls])]
     library.add_special_tokens(tokens)
     return library.to_str()

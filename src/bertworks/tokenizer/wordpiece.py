@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, processors, trainers
+from tokenizers import decoders, models, trainers
 
 from ..files import InputError, read_lines
 from .bert_rules import BertRules
-from .pipeline import ordered
+from .pipeline import bert_template, ordered
 from .training import LAYOUTS, TokenizerConfig, alphabet_of, sample_lines
 
 SPECIAL_TOKENS = LAYOUTS["wordpiece"]
@@ -57,11 +57,7 @@ def pipeline_of(vocab: list[str], rules: BertRules) -> str:
     library.decoder = decoders.WordPiece(prefix="##")  # type: ignore[assignment]
     library.add_special_tokens([token for token in SPECIAL_TOKENS if token in ids])
     if "[CLS]" in ids and "[SEP]" in ids:
-        library.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
-            single="[CLS]:0 $A:0 [SEP]:0",
-            pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-            special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
-        )
+        library.post_processor = bert_template(ids, "[CLS]", "[SEP]")  # type: ignore[assignment]
     return json.dumps({**json.loads(library.to_str()), **rules.steps}, ensure_ascii=False)
 
 

@@ -328,12 +328,13 @@ def test_few_sentences_are_held(inside, tmp_path, monkeypatch):
     assert found["places"] == 5000 and max(sizes) <= 1024
 
 
-@pytest.mark.parametrize(("place", "room"), [(0, 5), (2, 5), (9, 5), (5, 4), (3, 20)])
+@pytest.mark.parametrize(("place", "room"), [(1, 7), (3, 7), (10, 7), (6, 6), (4, 22)])
 def test_a_long_sentence_is_cut_round_the_word(place, room):
-    ids = list(range(10))
+    ids = list(range(12))  # 0 and 11 are the special tokens
     found, (start, end) = _cut_around(ids, (place, place + 1), room)
-    assert found[start:end] == [place] and len(found) == min(room, 10)
-    assert found == list(range(found[0], found[0] + len(found)))
+    assert found[start:end] == [place] and len(found) == min(room, 12)
+    assert found[0] == 0 and found[-1] == 11
+    assert found[1:-1] == list(range(found[1], found[1] + len(found) - 2))
 
 
 def test_a_word_deep_in_a_long_sentence(inside, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertworks.tasks.answers import NOTHING_FOUND, Answer, Answers, Decoder, PlainWords, final_text
+from bertworks.tasks.answers import NOTHING_FOUND, Answer, Answers, PlainWords, final_span
 from bertworks.tasks.base import Limits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import WORD
@@ -41,8 +41,7 @@ def recorded_answers(setting: str, version_2: bool, limits: Limits) -> tuple[Spa
     rows, stored = recorded_rows(setting, limits), np.load(shared(f"oracle/squad/logits_{setting}.npz"))
     scores = np.stack([stored["start_logits"], stored["end_logits"]], -1)  # (W, max_seq_length, 2)
     edges = np.arange(len(scores) + 1) * scores.shape[1]
-    decoder = Decoder(rows.contexts, rows.context, rows.windows, rows.offset, rows.tokenizer, rows.limits)
-    return rows, list(decoder.decode(scores.reshape(-1, 2), edges, version_2))
+    return rows, list(rows.decoder.decode(scores.reshape(-1, 2), edges, version_2))
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -88,7 +87,8 @@ def test_final_text_equals_the_original() -> None:
     }
     records = recorded("oracle/squad/final_text.jsonl.gz")
     for one in records:
-        assert final_text(one["pred_text"], one["orig_text"], tokenizers[one["do_lower_case"]]) == one["final_text"]
+        first, last = final_span(one["pred_text"], one["orig_text"], tokenizers[one["do_lower_case"]])
+        assert one["orig_text"][first:last] == one["final_text"]
     assert len(records) == 852
 
 
@@ -102,7 +102,7 @@ def test_final_text(tokenizer: Tokenizer) -> None:
         ("cat", "the \u00adcat mat", "the \u00adcat mat"),  # one is longer than the other: not aligned
         ("", "the cat", "the cat"),
     ):
-        assert final_text(predicted, original, plain) == expected
+        assert original[slice(*final_span(predicted, original, plain))] == expected
 
 
 # ---- places in the context
@@ -120,6 +120,19 @@ def test_places_in_hangul(korean: Tokenizer, form: str, answer: str) -> None:
     assert context[best.start : best.end] == answer
     if form == "NFC":
         assert best.text == " ".join(answer.split())
+
+
+def test_decomposed_questions_and_answers_are_tokenized_composed(korean: Tokenizer) -> None:
+    """A decomposed question gives the tokens, and a decomposed row the labels, of the composed one."""
+    composed, apart = (
+        [ask(unicodedata.normalize(form, NFC), unicodedata.normalize(form, "서울"))._replace(question=question)]
+        for form in ("NFC", "NFD")
+        for question in [unicodedata.normalize(form, "서울은 대한민국의 수도?")]
+    )
+    assert composed[0].question != apart[0].question and composed[0].answers != apart[0].answers
+    one, other = (prepare(korean, rows, KORQUAD, Limits()).inputs for rows in (composed, apart))
+    assert one.ids.tolist() == other.ids.tolist() and one.labels.tolist() == other.labels.tolist()
+    assert one.labels[0, 0] > 0
 
 
 def test_places_of_stripped_accents_and_the_empty_answer(tokenizer: Tokenizer) -> None:
@@ -234,7 +247,7 @@ def test_files(four: tuple[SpanRows, torch.Tensor]) -> None:
     assert sum(one["probability"] for one in best) == pytest.approx(1)
     assert json.loads(json.dumps(files)) == files
     unlabelled = [question._replace(answers=(), impossible=False) for question in rows.questions]
-    told = prepare(rows.tokenizer, unlabelled, SQUAD2, Limits()).judge(scores, {"version_2": True})
+    told = prepare(rows.decoder.tokenizer, unlabelled, SQUAD2, Limits()).judge(scores, {"version_2": True})
     assert told.metrics == {} and set(told.files["predictions.jsonl"][0]) == {
         *("id", "answers", "predicted", "start", "end")
     }

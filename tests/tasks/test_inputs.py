@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Example, Limits, Task
@@ -113,9 +112,5 @@ def test_inputs_of_several_requests_share_a_pass(tokenizer):
         begin, end = part.edges[sequence : sequence + 2]
         assert both.ids[slice(*both.edges[number : number + 2])].tolist() == part.ids[begin:end].tolist()
         assert both.first[number] == part.first[sequence]
-    first, second = Inputs.split(torch.arange(4.0)[:, None], [one, other], by_token=False)
-    assert first.flatten().tolist() == [0, 1] and second.flatten().tolist() == [2, 3]
-    tokens = torch.arange(len(both.ids))[:, None]
-    assert [len(part) for part in Inputs.split(tokens, [one, other], by_token=True)] == [len(one.ids), len(other.ids)]
     with pytest.raises(ValueError, match="same tokenizer"):
         Inputs.concat([one, dataclasses.replace(other, pad_id=one.pad_id + 1)])

@@ -34,7 +34,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 def tokens_of(rows: SpanRows, window: int) -> list[str]:
     begin, end = rows.inputs.edges[window : window + 2]
-    return [rows.tokenizer.vocab[i] for i in rows.inputs.ids[begin:end]]
+    return [rows.decoder.tokenizer.vocab[i] for i in rows.inputs.ids[begin:end]]
 
 
 # ---- the original's features
@@ -44,20 +44,20 @@ def tokens_of(rows: SpanRows, window: int) -> list[str]:
 def test_windows_and_places_equal_the_original(setting: str) -> None:
     rows = recorded_rows(setting)
     expected = recorded(f"oracle/squad/features_{setting}.jsonl.gz")
-    windows, contexts = rows.windows, rows.contexts
+    windows, contexts = rows.decoder.windows, rows.decoder.contexts
     assert len(rows.inputs) == len(expected) and not rows.skipped
     for w, feature in enumerate(expected):
-        first, context = feature["first_doc_position"], rows.context[windows.text[w]]
+        first, context = feature["first_doc_position"], rows.decoder.context[windows.text[w]]
         begin = contexts.edges[context] + windows.start[w]
         words = contexts.word[begin : begin + windows.length[w]] - contexts.word_edges[context]
         best = windows.max_context[windows.edges[w] : windows.edges[w + 1]]
         assert rows.questions[windows.text[w]].id == feature["qas_id"]
         assert " ".join(tokens_of(rows, w)) == feature["tokens"]
-        assert (rows.inputs.first[w], rows.offset[w]) == (first, first)
+        assert (rows.inputs.first[w], rows.decoder.offset[w]) == (first, first)
         assert words.tolist() == feature["token_to_orig_map"]
         assert "".join("01"[int(flag)] for flag in best) == feature["token_is_max_context"]
         assert rows.inputs.labels[w].tolist() == [feature["start_position"], feature["end_position"]]
-    lengths = [len(rows.tokenizer.tokenize(question.question)) for question in rows.questions]
+    lengths = [len(rows.decoder.tokenizer.tokenize(question.question)) for question in rows.questions]
     assert rows.cut.sum() == sum(max(0, length - SETTINGS[setting].max_query_length) for length in lengths)
 
 

@@ -17,7 +17,7 @@ from bertworks.tasks.base import Example, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.kinds import kind_of, load_data, own_table, own_task, read_rows
-from bertworks.tasks.table import as_list, place, read_table
+from bertworks.tasks.table import as_list, location, read_table
 
 any_text = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 PLAIN = Task("plain", ("text",), "label", labels=("no", "yes"))
@@ -138,7 +138,7 @@ def test_one_table_for_both_sides(tmp_path):
     assert {row[2] for row in rows(f"{file}#dev", "text", "id")} == {row[2] for row in dev}
     with pytest.raises(InputError, match=r"all\.csv#other: expected a file that ends in"):
         rows(f"{file}#other", "text")
-    assert place("a.parquet#dev", 3) == "a.parquet#dev, row 3" and place("a.csv", 3) == "a.csv, line 3"
+    assert location("a.parquet#dev", 3) == "a.parquet#dev, row 3" and location("a.csv", 3) == "a.csv, line 3"
 
 
 @given(st.lists(st.tuples(any_text, any_text), max_size=5))

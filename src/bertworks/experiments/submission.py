@@ -22,7 +22,7 @@ from ..files import InputError, atomic_write
 from ..inference.model import LoadedModel
 from ..tasks.base import Example, Task
 from ..tasks.catalogue import TASKS
-from ..tasks.classification import labels_told, predictions, prepare
+from ..tasks.classification import named_labels, predictions, prepare
 from ..tasks.kinds import read_rows
 from ..tasks.table import read_table
 
@@ -118,7 +118,7 @@ def answer(loaded: LoadedModel, task: Task, test: Path) -> tuple[str, dict[str, 
     rows, indices = _read(task, test)
     task = replace(task, labels=loaded.labels, written=())
     inputs = prepare(loaded.tokenizer, rows, task, loaded.limits).inputs
-    predicted = labels_told(predictions(loaded.scores(inputs), task), task)
+    predicted = named_labels(predictions(loaded.scores(inputs), task), task)
     facts = {"rows": len(rows), "cut": inputs.truncation()["examples"], "from": str(loaded.folder)}
     return _text(task.name, indices, predicted), facts
 

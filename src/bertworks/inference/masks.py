@@ -6,7 +6,7 @@ Shapes: M masks of all texts, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
@@ -59,9 +59,9 @@ class MaskFiller(Steps["MaskRows"]):
             if count != text.count(mask):
                 tokens = len(encoding.ids) + encoding.n_cut
                 raise InputError(f"a text of {tokens} tokens loses a {mask} when cut to {limit}; shorten it")
-        inputs = Inputs.from_ids([encoding.ids for encoding in encodings], tokenizer, limit)
         cut = np.array([encoding.n_cut for encoding in encodings], np.int64)
-        return MaskRows(replace(inputs, cut=cut), rows, counts, tokenizer)
+        inputs = Inputs.from_ids([encoding.ids for encoding in encodings], tokenizer, limit, cut)
+        return MaskRows(inputs, rows, counts, tokenizer)
 
     def count(self, inputs: Inputs) -> int:
         return int((inputs.ids == self.loaded.tokenizer.mask_id).sum())

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ..checkpoint.folder import check_size, find_model, read_config
 from ..checkpoint.pooling import Pooling, read_pooling
+from ..tasks.base import PreparedRows
 from ..tasks.choice import ChoiceRows, Chosen
 from ..tasks.classification import Classified, ClassRows
 from ..tasks.rows import check_count, in_chunks, pairs_of, text_of, text_pairs_of, texts_of
@@ -30,9 +31,9 @@ from ..tasks.tagging import Entity, TagRows, Unit
 from .features import Extractor
 from .masks import Candidate, MaskFiller
 from .model import LoadedModel
-from .steps import Embedder, HeadSteps, PreparedRequest, Steps
+from .steps import Embedder, HeadSteps, Steps
 
-P = TypeVar("P", bound=PreparedRequest)
+P = TypeVar("P", bound=PreparedRows)
 
 ROWS = 1024  # rows of a chunk, which are sorted by length together
 MASKED_ROWS = 128  # rows with masks of a chunk: each mask has a score for every token of the vocabulary
@@ -122,10 +123,7 @@ class Predictor:
     ) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
         classifier = self.classifier
-        checked = (
-            (text_of(text, f"rows[{i}][0]"), None if pair is None else text_of(pair, f"rows[{i}][1]"))
-            for i, (text, pair) in enumerate(pairs_of(rows, "rows", "(text, pair or None)"))
-        )
+        checked = pairs_of(rows, "(text, pair or None)", lambda pair, at: None if pair is None else text_of(pair, at))
         for prepared, scores in self.scored(classifier, checked):
             for result in prepared.decode(scores, self.loaded.settings, raw):
                 if not all_scores:
@@ -192,11 +190,7 @@ class Predictor:
         """
         answerer = self.answerer
         check_count(n_best, "n_best")
-        checked = (
-            (text_of(question, f"rows[{i}][0]"), text_of(context, f"rows[{i}][1]"))
-            for i, (question, context) in enumerate(pairs_of(rows, "rows", "(question, context)"))
-        )
-        for prepared, scores in self.scored(answerer, checked):
+        for prepared, scores in self.scored(answerer, pairs_of(rows, "(question, context)", text_of)):
             for best in prepared.decode(scores, self.loaded.settings):
                 yield best[:n_best] if n_best > 1 else best[0]
 
@@ -214,10 +208,7 @@ class Predictor:
     def choose_stream(self, rows: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Chosen]:
         """`choose` for any number of (text, choices), all of as many choices, in constant memory, in their order."""
         chooser = self.chooser
-        checked = (
-            (text_of(text, f"rows[{i}][0]"), list(texts_of(choices, f"rows[{i}][1]")))
-            for i, (text, choices) in enumerate(pairs_of(rows, "rows", "(text, choices)"))
-        )
+        checked = pairs_of(rows, "(text, choices)", lambda choices, at: list(texts_of(choices, at)))
         for prepared, scores in self.scored(chooser, checked):
             yield from prepared.decode(scores, self.loaded.settings)
 

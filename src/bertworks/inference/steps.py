@@ -13,7 +13,7 @@ Shapes: N rows, S sequences, T tokens of all sequences, K scores of a sequence o
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -24,33 +24,17 @@ from torch.nn import functional as F
 from ..checkpoint.pooling import Pooling
 from ..files import InputError
 from ..model.heads import TOKEN_HEADS
-from ..tasks.base import Example, KindName, Prepared, Task
+from ..tasks.base import Example, KindName, Prepared, PreparedRows, Task
 from ..tasks.choice import Choice
 from ..tasks.inputs import Inputs
 from ..tasks.kinds import KINDS
 from ..tasks.questions import Question
 from ..tasks.sentences import from_texts
-from ..tasks.sequences import Integers
+from ..tasks.sequences import Integers, frame, tokenize
 from .features import Extractor
 from .model import LoadedModel
 
-
-class PreparedRequest(Protocol):
-    """N rows of one caller as sequences. `decode(scores, ...)` gives a result for each; its options differ."""
-
-    @property
-    def inputs(self) -> Inputs: ...
-
-    @property
-    def tokens(self) -> Integers:
-        """(N,) tokens that the model reads for each row, special tokens and the overlaps of windows included."""
-
-    @property
-    def cut(self) -> Integers:
-        """(N,) tokens of each row that did not fit."""
-
-
-P = TypeVar("P", bound=PreparedRequest)
+P = TypeVar("P", bound=PreparedRows)
 
 
 class Steps(ABC, Generic[P]):
@@ -157,10 +141,11 @@ class Embedder(Steps[TextRows]):
         self.width = extractor.widths[-1] * len(pooling.modes)  # D
 
     def prepare(self, rows: Sequence[str]) -> TextRows:
-        examples = [Example(self.pooling.text(text)) for text in rows]
-        task = Task("prediction", kind="single", labels=self.loaded.labels)
-        prepared = KINDS["single"].prepare(self.loaded.tokenizer, examples, task, self.loaded.limits)
-        return TextRows(prepared.inputs, self.pooling.normalize)
+        tokenizer, limit = self.loaded.tokenizer, self.loaded.limits.max_seq_length
+        texts = tokenize(tokenizer, [self.pooling.text(text) for text in rows])
+        length = np.minimum(texts.length, limit - 2)
+        frames = frame(tokenizer, texts._replace(length=length))
+        return TextRows(Inputs.unlabelled(frames, tokenizer, limit, texts.length - length), self.pooling.normalize)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """(N, D) pooled vectors, not yet normalised."""

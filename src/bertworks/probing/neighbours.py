@@ -6,7 +6,7 @@ sentence are kept. Files are streamed: a batch and the best so far are in memory
 
 import heapq
 import itertools
-import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,14 +54,6 @@ class Context(NamedTuple):
         return self.left + self.word + self.right
 
 
-class _Occurrence(NamedTuple):
-    """One occurrence before it is embedded."""
-
-    ids: list[int]  # with [CLS] and [SEP], at most as many as the model has positions
-    span: Span
-    context: Context
-
-
 def find_neighbours(
     model: ProbedModel, word: str, corpus: Sequence[str | Path], config: NeighbourConfig, options: InputOptions
 ) -> dict[str, Any]:
@@ -78,13 +70,12 @@ def find_neighbours(
     first = model.tokenizer.readable(subwords[0][0])
     sentences = _sentences(reader, first if first.isalnum() else "", config.language)
     found = itertools.islice(_occurrences(model, subwords, sentences, config.beginning), config.limit)
-    best, values = _Best(config.top), _Moments()
+    best, values = _Best(config.top), list[float]()
     while batch := list(itertools.islice(found, BATCH)):
-        for one, states in zip(batch, model.states([one.ids for one in batch]), strict=True):
-            value = float(cosine(query, _mean(states, layer, one.span)))
-            values.add(value)
-            best.offer(one.context._replace(cosine=value))
-    if not values.count:
+        for (_, span, context), states in zip(batch, model.states([ids for ids, _, _ in batch]), strict=True):
+            values.append(float(cosine(query, _mean(states, layer, span))))
+            best.offer(context._replace(cosine=values[-1]))
+    if not values:
         raise InputError(
             f"the word {word!r} is not in {', '.join(map(str, corpus))} ({reader.counts['documents']:,} documents); "
             "give another word, or allow longer words with --beginning"
@@ -95,11 +86,11 @@ def find_neighbours(
         "word": word,
         "corpus": [str(path) for path in corpus],
         "settings": {**vars(config), "layer": layer},
-        "places": values.count,
-        "more": values.count == config.limit,
+        "places": len(values),
+        "more": len(values) == config.limit,
         "documents": reader.counts["documents"],
-        "mean": values.mean,
-        "std": values.std,
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if len(values) > 1 else 0.0,
         "neighbours": [
             {**context._asdict(), "cosine": round(context.cosine, 6), "times": best.times[context.text]}
             for context in best.ordered()
@@ -135,22 +126,6 @@ class _Best:
         return [context for _, _, context in sorted(self.heap, reverse=True)]
 
 
-class _Moments:
-    """Mean and standard deviation of a stream of numbers (Welford 1962)."""
-
-    count, mean, _squares = 0, 0.0, 0.0
-
-    def add(self, value: float) -> None:
-        self.count += 1
-        step = value - self.mean
-        self.mean += step / self.count
-        self._squares += step * (value - self.mean)
-
-    @property
-    def std(self) -> float:
-        return math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else 0.0
-
-
 # ---- finding the word
 
 
@@ -166,8 +141,8 @@ def _sentences(reader: Reader, first: str, language: str) -> Iterator[tuple[str,
 
 def _occurrences(
     model: ProbedModel, word: Forms, sentences: Iterable[tuple[str, str]], beginning: bool
-) -> Iterator[_Occurrence]:
-    """Every occurrence of the word, in order."""
+) -> Iterator[tuple[list[int], Span, Context]]:
+    """Every occurrence of the word, in order: the token ids of its sentence, its position in them, its context."""
     tokenizer = model.tokenizer
     sentences = iter(sentences)
     while chunk := list(itertools.islice(sentences, SENTENCES)):
@@ -177,18 +152,16 @@ def _occurrences(
         encodings = tokenizer.encode_batch([text for _, (text, _) in hits])
         for (found, (text, source)), encoding in zip(hits, encodings, strict=True):
             for start, end in found:
-                ids, span = _cut_around(encoding.ids[1:-1], (start, end), model.positions - 2)
                 left, right = encoding.offsets[start + 1][0], encoding.offsets[end][1]
                 context = Context(0.0, text[:left], text[left:right], text[right:], source)
-                framed = [tokenizer.cls_id, *ids, tokenizer.sep_id]
-                yield _Occurrence(framed, (span[0] + 1, span[1] + 1), context)
+                yield *_cut_around(encoding.ids, (start + 1, end + 1), model.positions), context
 
 
-def _cut_around(ids: list[int], span: Span, room: int) -> tuple[list[int], Span]:
-    """The `room` tokens around a word, as many on its left as on its right, and its span among them."""
+def _cut_around(ids: list[int], span: Span, length: int) -> tuple[list[int], Span]:
+    """A row with [CLS] and [SEP] cut to `length` tokens, as many left of a word as right; the word's position in it."""
     start, end = span
-    first = max(0, min((start + end - room) // 2, len(ids) - room))
-    return ids[first : first + room], (start - first, end - first)
+    skipped = max(0, min((start + end - length) // 2, len(ids) - length))
+    return [ids[0], *ids[skipped + 1 : skipped + length - 1], ids[-1]], (start - skipped, end - skipped)
 
 
 # ---- the table

@@ -141,9 +141,9 @@ class Decoder:
     def _ranked(self, context: int, found: Candidates, best: dict[str, int], null: tuple[float, float]) -> list[Answer]:
         """The chosen candidates with their offsets and probabilities."""
         logits = [(float(found.start_logit[i]), float(found.end_logit[i])) if i >= 0 else null for i in best.values()]
-        places = [self._characters(found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
+        offsets = [self._characters(found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
         shares = softmax([start + end for start, end in logits])
-        return [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, places, shares, logits, strict=True)]
+        return [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, offsets, shares, logits, strict=True)]
 
     def _text(self, context: int, first: int, last: int, final: Callable[[str, str], tuple[int, int]]) -> str:
         """A candidate as the original gives it, by aligning subwords; with other vocabularies as the context has it."""
@@ -154,8 +154,8 @@ class Decoder:
         return " ".join(self.contexts.texts[context][slice(*self._characters(first, last))].split())
 
     def _tokens_as_text(self, first: int, last: int) -> str:
-        pieces = " ".join([self.tokenizer.vocab[i] for i in self.contexts.ids[first : last + 1].tolist()])
-        return " ".join(pieces.replace(" ##", "").replace("##", "").split())
+        subwords = " ".join([self.tokenizer.vocab[i] for i in self.contexts.ids[first : last + 1].tolist()])
+        return " ".join(subwords.replace(" ##", "").replace("##", "").split())
 
     def _words_as_text(self, first: int, last: int) -> str:
         word = self.contexts.word
@@ -188,13 +188,8 @@ class PlainWords(dict[str, str]):
         return plain
 
 
-def final_text(predicted: str, original: str, plain: PlainWords) -> str:
-    """The part of `original` that `predicted`, a text of subwords, stands for; all of it if they do not align."""
-    return original[slice(*final_span(predicted, original, plain))]
-
-
 def final_span(predicted: str, original: str, plain: PlainWords) -> tuple[int, int]:
-    """Where that part begins and ends.
+    """Where the part of `original` begins and ends that `predicted`, a text of subwords, stands for; else all of it.
 
     It is looked for in the normalized form of `original`; then the two forms are matched character by character, spaces
     left out. So "zurich" in "(Zürich)," is Zürich.
@@ -207,12 +202,12 @@ def final_span(predicted: str, original: str, plain: PlainWords) -> tuple[int, i
         return 0, len(original)
     first = begin - normal.count(" ", 0, begin)
     last = first + len(predicted) - predicted.count(" ") - 1
-    return _place_of(original, first), _place_of(original, last) + 1
+    return _position(original, first), _position(original, last) + 1
 
 
-def _place_of(text: str, number: int) -> int:
-    """Where the character of that number is if spaces do not count."""
-    place = -1
-    while (further := number + text.count(" ", 0, place + 1)) != place:
-        place = further
-    return place
+def _position(text: str, number: int) -> int:
+    """The index of a character that has this number when spaces are not counted."""
+    index = -1
+    while (further := number + text.count(" ", 0, index + 1)) != index:
+        index = further
+    return index

@@ -110,8 +110,8 @@ class Judged:
     files: dict[str, Any] = field(default_factory=dict)  # for the run folder: .json, or .jsonl from a list
 
 
-class Prepared(Protocol):
-    """N rows as a model takes them, with all that is needed to decode its scores, and to judge them."""
+class PreparedRows(Protocol):
+    """N rows as the sequences that a model reads."""
 
     @property
     def inputs(self) -> Inputs: ...
@@ -123,6 +123,10 @@ class Prepared(Protocol):
     @property
     def cut(self) -> Integers:
         """(N,) tokens of each row that did not fit."""
+
+
+class Prepared(PreparedRows, Protocol):
+    """Rows of a task: they decode a model's scores into predictions and metrics."""
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> Sequence[Any]:
         """The predictions for each row, as plain dictionaries, from the scores of `inputs` (inputs.compute_scores).

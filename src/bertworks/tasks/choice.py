@@ -24,7 +24,7 @@ from .base import Judged, Kind, Limits, Task, no_names
 from .inputs import Inputs
 from .metrics import METRICS
 from .sequences import Integers, cut_pairs, frame
-from .table import place, read_table
+from .table import location, read_table
 
 
 class Choice(NamedTuple):
@@ -53,7 +53,7 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Choice]:
     names = task.labels or tuple(map(str, range(len(task.choices))))
     rows = []
     for row in read_table(path, columns, task.header, joined=True):
-        texts, where = row.values[: len(columns) - labelled], place(path, row.line)
+        texts, where = row.values[: len(columns) - labelled], location(path, row.line)
         begun = texts[1] + " " if len(task.text) == 2 else ""
         choices = texts[len(task.text) :]
         empty = [name for name, choice in zip(task.choices, choices, strict=True) if not choice.strip()]

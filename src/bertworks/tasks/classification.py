@@ -26,7 +26,7 @@ from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .metrics import METRICS, guessing
 from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame, tokens_of_rows
-from .table import as_list, place, read_table
+from .table import as_list, check_end, location, read_table
 
 SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
 FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
@@ -61,13 +61,15 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Example]:
     lists = (task.label,) if task.kind == "multilabel" else ()
     examples = []
     for row in read_table(path, columns, task.header, lists=lists, joined=bool(names) and task.kind != "regression"):
-        cells, where = [cell.strip() for cell in row.values[len(task.text) :]], place(path, row.line)
+        cells, where = [cell.strip() for cell in row.values[len(task.text) :]], location(path, row.line)
         label = None if not labelled else _marked(cells, marks, where) if marks else check(cells[0], names, where)
         examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
     if not examples:
         raise InputError(f"{path}: no rows in this file")
     if labelled and not names and task.kind != "regression":
-        _check_end(task, path, examples)
+        labels = [name for example in examples for name in label_parts(example.label, task)]
+        if label_parts(examples[-1].label, task):
+            check_end(path, location(path, examples[-1].line), labels, "label")
     return examples
 
 
@@ -107,18 +109,6 @@ def _number(cell: str, names: Mapping[str, str], where: str) -> str:
     if not cell:
         raise InputError(f"{where}: no label; remove the row or give it one")
     raise InputError(f"{where}: label {shorten(cell)}; expected a number")
-
-
-def _check_end(task: Task, path: Path, examples: Sequence[Example]) -> None:
-    """Raises InputError if the file breaks off in what looks like half a label; the labels are known from it alone."""
-    names = [name for example in examples for name in label_parts(example.label, task)]
-    last = names.pop() if label_parts(examples[-1].label, task) else ""
-    whole = sorted({name for name in names if name.startswith(last)})
-    if last and whole and last not in whole and path.is_file() and path.read_bytes().endswith(last.encode()):
-        raise InputError(
-            f"{place(path, examples[-1].line)}: the file ends in the label {shorten(last)}, which is nowhere else and "
-            f"may be the beginning of {shorten(whole[0])}; complete the line, or end it with a line end if it is whole"
-        )
 
 
 def label_parts(label: str | None, task: Task) -> list[str]:
@@ -241,7 +231,7 @@ class ClassRows:
         true, task = self.inputs.labels, self.task
         predicted = predictions(scores, task)
         metrics = {name: METRICS[name](true, predicted) for name in task.metrics}
-        shown, gold = (labels_told(numbers, task) for numbers in (predicted, true))
+        shown, gold = (named_labels(numbers, task) for numbers in (predicted, true))
         rows = zip(self.lines, gold, shown, strict=True)
         counts = Counter(shown) if task.kind in ("single", "pair") else Counter[Any]()
         if task.kind == "multilabel":
@@ -283,7 +273,7 @@ def predictions(scores: Tensor, task: Task) -> NDArray[Any]:
     return scores.argmax(-1).numpy()
 
 
-def labels_told(numbers: NDArray[Any], task: Task) -> list[Any]:
+def named_labels(numbers: NDArray[Any], task: Task) -> list[Any]:
     """Class numbers as names, several with | between them; values of a regression as they are."""
     if task.kind == "regression":
         return [float(value) for value in numbers]

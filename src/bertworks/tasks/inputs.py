@@ -47,15 +47,17 @@ class Inputs:
         return cls(*frames, nothing, np.zeros_like(nothing) if cut is None else cut, tokenizer.pad_id, limit)
 
     @classmethod
-    def from_ids(cls, rows: Sequence[Sequence[int]], tokenizer: Tokenizer, limit: int) -> "Inputs":
+    def from_ids(
+        cls, rows: Sequence[Sequence[int]], tokenizer: Tokenizer, limit: int, cut: Integers | None = None
+    ) -> "Inputs":
         """Sequences of token ids as they are, with their special tokens; all are of segment 0."""
         lengths = np.array([len(row) for row in rows], np.int64)
         ids = np.fromiter(chain.from_iterable(rows), np.int32)
-        return cls.unlabelled(Frames(ids, edges_of(lengths), lengths), tokenizer, limit)
+        return cls.unlabelled(Frames(ids, edges_of(lengths), lengths), tokenizer, limit, cut)
 
     @classmethod
     def concat(cls, parts: Sequence["Inputs"]) -> "Inputs":
-        """The sequences of several inputs of one model, so that one pass over it scores them all; `split` undoes it.
+        """The sequences of several inputs of one model, so that one pass over it scores them all.
 
         Labels are left out, and every sequence is an example. Raises ValueError if there is no part, or the parts are
         not padded with the same token.
@@ -67,11 +69,6 @@ class Inputs:
         nothing = np.full(len(first), IGNORED)
         limit = max(part.limit for part in parts)
         return cls(ids, edges, first, nothing, np.zeros_like(nothing), parts[0].pad_id, limit)
-
-    @staticmethod
-    def split(scores: torch.Tensor, parts: Sequence["Inputs"], by_token: bool) -> list[torch.Tensor]:
-        """The scores of `concat(parts)`, (S, K) or by token (T, K), as those of each part."""
-        return list(scores.split([len(part.ids) if by_token else len(part.first) for part in parts]))
 
     def __len__(self) -> int:
         """N."""

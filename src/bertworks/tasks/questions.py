@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, shorten
 from .base import Task
-from .table import MAX_LINE, place, read_table
+from .table import MAX_LINE, location, read_table
 
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
 
@@ -117,7 +117,7 @@ def _table(task: Task, path: Path, labelled: bool) -> Iterator[tuple[str, Questi
     columns = (*task.text, *((task.label,) if labelled else ()))
     optional = ("id", "answer_start")
     for row in read_table(path, columns, task.header, optional, divided_by=1):  # questions of a context stay together
-        cells, where = dict(zip((*columns, *optional), row.values, strict=True)), place(path, row.line)
+        cells, where = dict(zip((*columns, *optional), row.values, strict=True)), location(path, row.line)
         question, context = (cells[name] for name in task.text)
         answers: tuple[tuple[str, int], ...] = ()
         if labelled and cells[task.label].strip():

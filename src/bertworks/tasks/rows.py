@@ -5,12 +5,13 @@ are the named tuples of the kinds of tasks: Example, Choice, Tagged, Question.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
 from ..files import InputError, shorten
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -61,12 +62,15 @@ def check_count(count: int, name: str) -> None:
         raise InputError(f"{name} = {count}; expected 1 or more")
 
 
-def pairs_of(rows: Any, name: str, expected: str) -> Iterator[tuple[Any, Any]]:
-    """Each of some rows of two parts. Raises InputError if a row has not two; `expected` says which."""
-    for i, row in enumerate(_listed(rows, name, f"rows of {expected}")):
+def pairs_of(rows: Any, expected: str, second: Callable[[Any, str], S]) -> Iterator[tuple[str, S]]:
+    """Each of some rows of a text and a second part, which `second` checks.
+
+    Raises InputError for any other row; `expected` describes a row.
+    """
+    for i, row in enumerate(_listed(rows, "rows", f"rows of {expected}")):
         if not isinstance(row, tuple | list) or len(row) != 2:
-            raise InputError(f"{name}[{i}] is {_what(row)}; expected {expected}")
-        yield row[0], row[1]
+            raise InputError(f"rows[{i}] is {_what(row)}; expected {expected}")
+        yield text_of(row[0], f"rows[{i}][0]"), second(row[1], f"rows[{i}][1]")
 
 
 def checked_rows(rows: Any, name: str) -> Sequence[Any]:

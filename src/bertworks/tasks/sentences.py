@@ -23,7 +23,7 @@ from tokenizers import pre_tokenizers
 from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
-from .table import as_list, decoded, place, read_table
+from .table import as_list, check_end, decoded, location, read_table
 from .tags import check_scheme, check_tag, to_iob2
 
 DOCUMENT = "-DOCSTART-"
@@ -64,20 +64,8 @@ def read_sentences(task: Task, path: Path | str, labelled: bool = True) -> list[
         raise InputError(f"{path}: no sentences in this file")
     check_scheme(names.seen.values(), str(path))
     if labelled and not task.labels:
-        _check_end(found, path)
+        check_end(path, str(path), [tag for sentence in found for tag in sentence.tags or ()], "tag")
     return found
-
-
-def _check_end(found: list[Sentence], path: Path) -> None:
-    """Raises InputError if the file breaks off in what looks like half a tag; the tags are known from it alone."""
-    tags = [tag for sentence in found for tag in sentence.tags or ()]
-    last = tags.pop() if tags else ""
-    whole = sorted({tag for tag in tags if tag.startswith(last)})
-    if last and whole and last not in whole and path.is_file() and path.read_bytes().endswith(last.encode()):
-        raise InputError(
-            f"{path}: the file ends in the tag {shorten(last)}, which is nowhere else and may be the beginning of "
-            f"{shorten(whole[0])}; complete the line, or end it with a line end if it is whole"
-        )
 
 
 class _Names:
@@ -141,7 +129,7 @@ def _rows(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]:
     columns = [task.text[0], *([task.label] if names else [])]
     characters = by_character(task)
     for document, (line, (text, *cells)) in enumerate(read_table(path, columns, lists=columns)):
-        where = place(path, line)
+        where = location(path, line)
         words = _units(text, characters)
         if not characters and " " in words:
             raise InputError(f"{where}: a word is a space; name the column `character` if its units are characters")

@@ -57,20 +57,15 @@ class SpanRows:
 
     inputs: Inputs  # one example a window; labels: places of start and end, 0 = [CLS], -100 = not to be trained on
     questions: Sequence[Question]
-    contexts: Contexts
-    context: Integers  # (Q,) the number of each question's context
-    windows: Windows  # of the questions' contexts
-    offset: Integers  # (W,) where in each sequence the context begins
+    decoder: Decoder  # the contexts and their windows
     cut: Integers  # (Q,) tokens of each question beyond max_query_length
     skipped: tuple[Skipped, ...]
-    tokenizer: Tokenizer
     task: Task
-    limits: Limits
 
     @property
     def tokens(self) -> Integers:
         """(Q,) tokens that the model reads for each question."""
-        return tokens_of_rows(self.windows.text, self.inputs.edges, len(self.questions))
+        return tokens_of_rows(self.decoder.windows.text, self.inputs.edges, len(self.questions))
 
     def notes(self) -> list[str]:
         """What a user should hear about these rows: a sentence for each thing that was left out."""
@@ -83,14 +78,13 @@ class SpanRows:
                 f"({shorten(first.answer)} at {first.start})"
             )
         if self.cut.any():
-            number, cut, limit = (self.cut > 0).sum(), self.cut.sum(), self.limits.max_query_length
+            number, cut, limit = (self.cut > 0).sum(), self.cut.sum(), self.decoder.limits.max_query_length
             found.append(f"{number:,} questions are cut to {limit} tokens, by {cut:,} in all")
         return found
 
     def answers(self, scores: Tensor, version_2: bool) -> list[Answers]:
         """The n best answers to each question from (T, 2) scores; version_2: one may be "", no answer."""
-        decoder = Decoder(self.contexts, self.context, self.windows, self.offset, self.tokenizer, self.limits)
-        return list(decoder.decode(scores.numpy(), self.inputs.edges, version_2))
+        return list(self.decoder.decode(scores.numpy(), self.inputs.edges, version_2))
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[list[Answered]]:
         """The answers to each question from (T, 2) scores: the chosen one, then the rest of the n best.
@@ -231,19 +225,8 @@ def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, lim
         pad_id=tokenizer.pad_id,
         limit=limits.max_seq_length,
     )
-    return SpanRows(
-        inputs,
-        questions,
-        contexts,
-        context,
-        windows,
-        offset[asked],
-        cut,
-        skipped,
-        tokenizer,
-        task,
-        limits,
-    )
+    decoder = Decoder(contexts, context, windows, offset[asked], tokenizer, limits)
+    return SpanRows(inputs, questions, decoder, cut, skipped, task)
 
 
 def _tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Spans:

@@ -90,10 +90,24 @@ def read_table(
             yield row
 
 
-def place(path: Path | str, line: int) -> str:
+def location(path: Path | str, line: int) -> str:
     """How messages name a row: `a.csv, line 3`, `a.parquet, row 3`."""
     rows = str(path).endswith((".parquet", *(f".parquet#{part}" for part in PARTS)))
     return f"{path}, {'row' if rows else 'line'} {line}"
+
+
+def check_end(path: Path, where: str, labels: Sequence[str], what: str) -> None:
+    """Raises InputError if the file ends in what may be half a label: it begins another one and occurs once.
+
+    For files whose labels are known from the file alone. where: the place that the message names.
+    """
+    last, others = labels[-1] if labels else "", labels[:-1]
+    whole = sorted({label for label in others if label.startswith(last)})
+    if last and whole and last not in whole and path.is_file() and path.read_bytes().endswith(last.encode()):
+        raise InputError(
+            f"{where}: the file ends in the {what} {shorten(last)}, which is nowhere else and may be the beginning of "
+            f"{shorten(whole[0])}; complete the line, or end it with a line end if it is whole"
+        )
 
 
 def as_list(cell: str) -> list[str] | None:
@@ -170,13 +184,13 @@ def _from_records(
         records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
         header = header or [normalize("NFC", name) for name in next(records, (0, []))[1]]
         _check_header(header, columns, optional, path)
-        places = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
+        indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:
             if len(cells) != len(header):
                 raise InputError(
                     f"{path}, line {line}: {len(cells)} cells, but the header has {len(header)}; is the line cut off?"
                 )
-            yield Row(line, [cells[i] if i >= 0 else "" for i in places])
+            yield Row(line, [cells[i] if i >= 0 else "" for i in indices])
 
 
 def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[str], path: Path) -> None:
@@ -279,7 +293,7 @@ def _rows_of(batch: Any) -> Iterator[dict[str, Any]]:
 def _from_object(
     line: int, value: dict[str, Any], columns: Sequence[str], optional: Sequence[str], lists: Sequence[str], path: Path
 ) -> Row:
-    where = place(path, line)
+    where = location(path, line)
     value = {normalize("NFC", name): cell for name, cell in value.items()}
     missing = [name for name in columns if name not in value]
     if missing:

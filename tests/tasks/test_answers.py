@@ -4,6 +4,7 @@ import json
 import unicodedata
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,8 +123,9 @@ def test_places_in_hangul(korean: Tokenizer, form: str, answer: str) -> None:
         assert best.text == " ".join(answer.split())
 
 
-def test_decomposed_questions_and_answers_are_tokenized_composed(korean: Tokenizer) -> None:
+def test_decomposed_questions_and_answers_are_tokenized_composed(tmp_path: Path) -> None:
     """A decomposed question gives the tokens, and a decomposed row the labels, of the composed one."""
+    korean = tokenizer_of([*KOREAN, "?"], tmp_path, lowercase=False)
     composed, apart = (
         [ask(unicodedata.normalize(form, NFC), unicodedata.normalize(form, "서울"))._replace(question=question)]
         for form in ("NFC", "NFD")

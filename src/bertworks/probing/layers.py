@@ -69,10 +69,7 @@ def probe_layers(
     Raises InputError if the training items have fewer than two labels, or there is no development item.
     """
     began = time.perf_counter()
-    if len(train.names) < 2:
-        raise InputError(f"labels of the training items: {', '.join(train.names) or 'none'}; expected two or more")
-    if not len(dev.labels):
-        raise InputError(f"no item to evaluate on is left of {dev.of} ({dev.left_out} were left out); give others")
+    _check_items(train, dev)
     vectors = [layer_vectors(model, items, config.pool) for items in (train, dev)]
     seeds = range(config.first_seed, config.first_seed + config.seeds)
     controls = [control_labels(train, dev, model.tokenizer.vocab_size, seed) for seed in seeds]
@@ -101,6 +98,14 @@ def probe_layers(
         "seconds": time.perf_counter() - began,
         "machine": facts(),
     }
+
+
+def _check_items(train: Items, dev: Items) -> None:
+    """Raises InputError if a probe cannot be trained or evaluated on these items."""
+    if len(train.names) < 2:
+        raise InputError(f"labels of the training items: {', '.join(train.names) or 'none'}; expected two or more")
+    if not len(dev.labels):
+        raise InputError(f"no item to evaluate on is left of {dev.of} ({dev.left_out} were left out); give others")
 
 
 def layer_vectors(model: ProbedModel, items: Items, pool: Literal["mean", "cls"]) -> list[Floats]:

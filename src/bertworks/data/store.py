@@ -32,7 +32,15 @@ TOKENIZER = "tokenizer"
 UNIGRAMS = "unigrams.npy"
 ARRAYS = ("tokens", "sentences", "documents")
 MAX_UNKNOWN = 0.5  # largest share of [UNK] in a store that a model is trained on
-DAMAGED = (OSError, ValueError, SyntaxError, ArithmeticError, RecursionError, MemoryError)  # of NumPy for a bad header
+DAMAGED = (
+    OSError,
+    ValueError,
+    TypeError,
+    SyntaxError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+)  # of NumPy for a bad header
 CHUNK = 1 << 20  # values of an array that are checked at once
 
 

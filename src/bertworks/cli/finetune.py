@@ -2,7 +2,6 @@
 
 import os
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +29,7 @@ from .arguments import (
 )
 from .ending import FAILED, run_to_its_end
 
-BUDGETS = ("loop.steps", "loop.tokens", "loop.hours")
+LENGTHS = {"epochs", "min_steps", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
 
 
 @dataclass(frozen=True)
@@ -104,11 +103,8 @@ def _length_given(recipe: Path | None, argv: list[str]) -> bool:
     """Whether recipe or line say how long to train; else a small table of one's own gets `OWN_TABLE_STEPS` updates."""
     table = tomllib.loads(recipe.read_text(encoding="utf-8")) if recipe else {}
     named = {*table, *(f"loop.{key}" for key in table.get("loop", {}))}
-    return bool(named & {"epochs", "min_steps", *BUDGETS}) or bool(flags_in(argv) & {"--epochs", *_flags(BUDGETS)})
-
-
-def _flags(names: Iterable[str]) -> set[str]:
-    return {f"--{name}" for name in names}
+    flags = {f"--{name}" for name in LENGTHS - {"min_steps"}}  # of which --min-steps sets the updates itself
+    return bool(named & LENGTHS) or bool(flags_in(argv) & flags)
 
 
 def _check_effects(command: Arguments, given: set[str], task: Task | None) -> None:

@@ -173,7 +173,7 @@ class Comparison:
         if not engine.work() or engine.others_work():
             return None
         if failed := grid.failures(cells):
-            raise InputError(f"{failed[0][0].title} failed: {failed[0][1]['message']}")
+            raise InputError(f"{failed[0]['what']} failed: {failed[0]['message']}")
         found = [grid.results(cell, RUN) for cell in cells]
         return [results["metrics"]["accuracy"] for results in found if results]
 

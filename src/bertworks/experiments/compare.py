@@ -51,11 +51,12 @@ def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, s
     sides = [read_runs(Path(folder)) for folder in (first, second)]
     seeds = _shared_seeds(sides)
     pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]
-    _check(pairs)
-    form = form_of(pairs[0][0])
-    for run in (run for pair in pairs for run in pair):
+    runs = [run for pair in pairs for run in pair]
+    form = form_of(runs[0])
+    for run in runs:
+        _check(runs[0], run)
         _check_rows(run, form)
-    names = [n for n in form.measures if all(n in run.results["metrics"] for pair in pairs for run in pair)]
+    names = [name for name in form.measures if all(name in run.results["metrics"] for run in runs)]
     if not names:
         raise InputError(f"{first}: metrics {', '.join(pairs[0][0].results['metrics'])}; none that can be compared")
     values = [np.concatenate([form.numbers(run, pairs[0][0]) for run in pair], 1) for pair in pairs]  # (n, 2 S) each
@@ -114,26 +115,22 @@ def _shared_seeds(sides: list[dict[int | None, Outcome]]) -> list[Any]:
     return seeds
 
 
-def _check(pairs: list[tuple[Outcome, Outcome]]) -> None:
-    """Raises InputError if not all runs are of one task and on the same rows."""
-    first = pairs[0][0]
-    for run in (run for pair in pairs for run in pair):
-        if run.results["task"] != first.results["task"]:
+def _check(first: Outcome, run: Outcome) -> None:
+    """Raises InputError if the runs are not of one task and on the same rows."""
+    if run.results["task"] != first.results["task"]:
+        tasks = f"{first.folder} is of the task {first.results['task']}, {run.folder} of {run.results['task']}"
+        raise InputError(f"{tasks}; expected one task")
+    for number, (a, b) in enumerate(zip(first.rows, run.rows, strict=False), 1):
+        if _identity(a) != _identity(b):
             raise InputError(
-                f"{first.folder} is of the task {first.results['task']}, {run.folder} of {run.results['task']}; "
-                "expected one task"
+                f"{run.folder / ROWS}, line {number}: {_identity(b)}; {first.folder / ROWS} has {_identity(a)} "
+                "there. Only runs on the same development rows can be compared"
             )
-        for number, (a, b) in enumerate(zip(first.rows, run.rows, strict=False), 1):
-            if _identity(a) != _identity(b):
-                raise InputError(
-                    f"{run.folder / ROWS}, line {number}: {_identity(b)}; {first.folder / ROWS} has {_identity(a)} "
-                    "there. Only runs on the same development rows can be compared"
-                )
-        if len(run.rows) != len(first.rows):
-            raise InputError(
-                f"{run.folder / ROWS} has {len(run.rows)} rows, {first.folder / ROWS} {len(first.rows)}; only runs on "
-                "the same development rows can be compared"
-            )
+    if len(run.rows) != len(first.rows):
+        raise InputError(
+            f"{run.folder / ROWS} has {len(run.rows)} rows, {first.folder / ROWS} {len(first.rows)}; only runs on "
+            "the same development rows can be compared"
+        )
 
 
 def _identity(row: dict[str, Any]) -> dict[str, Any]:
@@ -160,13 +157,17 @@ def form_of(run: Outcome) -> Form:
     if "gold" in row:
         return Form({"gold": [str], "predicted": [str]}, _tags, resampling.TAGS)
     if "exact" in row:
-        return Form({"exact": float, "f1": float}, _answers, resampling.ANSWERS, lambda rows: rows[:, 0] > 0)
+        return Form(
+            {"exact": float, "f1": float}, _columns("exact", "f1"), resampling.ANSWERS, lambda rows: rows[:, 0] > 0
+        )
     if "label" not in row:
         raise InputError(f"{run.folder / ROWS}: {row}; expected rows with label and predicted")
     if "pearson" in metrics or "spearman" in metrics:
-        return Form({"label": float, "predicted": float}, _values, resampling.VALUES)
+        return Form({"label": float, "predicted": float}, _columns("label", "predicted"), resampling.VALUES)
     if "micro_f1" in metrics or "exact_match" in metrics:
-        return Form({"label": str, "predicted": str}, _labels, resampling.LABELS, _same_labels)
+        half = len(run.results["predicted"])
+        same = lambda rows: (rows[:, :half] == rows[:, half:]).all(1)  # noqa: E731
+        return Form({"label": str, "predicted": str}, _labels, resampling.LABELS, same)
     name = (str, int, None)  # of a class, or the number of a choice
     return Form({"label": name, "predicted": name}, _classes, resampling.CLASSES, lambda rows: rows[:, 0] == rows[:, 1])
 
@@ -189,8 +190,9 @@ def _classes(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
     return np.array([[numbers[a], numbers[b]] for a, b in cells], np.float64)
 
 
-def _values(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
-    return np.array([(row["label"], row["predicted"]) for row in run.rows], np.float64)
+def _columns(*names: str) -> Callable[[Outcome, Outcome], NDArray[np.float64]]:
+    """A function that returns these fields of a run's rows, as they are."""
+    return lambda run, names_from: np.array([[row[name] for name in names] for row in run.rows], np.float64)
 
 
 def _labels(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
@@ -198,15 +200,6 @@ def _labels(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
     names = list(names_from.results["predicted"])
     cells = [[set(row[key].split("|")) for key in ("label", "predicted")] for row in run.rows]
     return np.array([[name in cell for cell in pair for name in names] for pair in cells], np.float64)
-
-
-def _same_labels(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
-    true, predicted = np.hsplit(rows, 2)
-    return np.asarray((true == predicted).all(1))
-
-
-def _answers(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
-    return np.array([(row["exact"], row["f1"]) for row in run.rows], np.float64)
 
 
 def _tags(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
@@ -288,9 +281,8 @@ def table(results: dict[str, Any]) -> ResultTable:
     header = ("metric", "first", "second", "difference", "95 % interval", *(("sd over seeds",) if seeds else ()))
     notes = [f"first: {results['runs'][0]}", f"second: {results['runs'][1]}"]
     notes += [f"seeds: {', '.join(map(str, seeds))}"] if seeds else []
-    notes += [f"seeds of one side only, left out: {', '.join(map(str, results['left_out']))}"] * bool(
-        results["left_out"]
-    )
+    if results["left_out"]:
+        notes.append(f"seeds of one side only, left out: {', '.join(map(str, results['left_out']))}")
     for number, test in enumerate(results["mcnemar"]):
         who = f"seed {seeds[number]}: " if seeds else ""
         notes.append(

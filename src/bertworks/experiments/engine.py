@@ -89,10 +89,10 @@ class Grid:
         """The cells that are neither finished nor failed."""
         return [cell for cell in cells if self.state(cell) in ("part", "missing") and not self.failure(cell)]
 
-    def failures(self, cells: Sequence[Cell[Work]]) -> list[tuple[Cell[Work], dict[str, str]]]:
-        """The cells that failed themselves, each with its `outcome` and `message`."""
-        failed = (cell for cell in cells if self.state(cell) == "failed")
-        return [(cell, failure) for cell in failed if (failure := self.failure(cell))]
+    def failures(self, cells: Sequence[Cell[Any]]) -> list[dict[str, str]]:
+        """The cells that failed themselves, as results.json has them: `cell`, `what`, `outcome` and `message`."""
+        failed = [(cell, self.failure(cell)) for cell in cells if self.state(cell) == "failed"]
+        return [{"cell": self.name(cell), "what": cell.title, **failure} for cell, failure in failed if failure]
 
     def results(self, cell: Cell[Any], form: dict[str, Any]) -> dict[str, Any] | None:
         """The results of a finished cell, else None. Raises InputError if they do not fit `form`."""
@@ -100,8 +100,7 @@ class Grid:
         if not path.exists():
             return None
         repair = f"these are the results of {cell.title!r}: remove the folder to run it again"
-        found: dict[str, Any] = read_results(path, form, repair)
-        return found
+        return dict(read_results(path, form, repair))
 
     @contextlib.contextmanager
     def claimed(self, cell: Cell[Any]) -> Iterator[bool]:
@@ -244,6 +243,11 @@ class Engine(Generic[Work]):
             print(f"waiting for other processes, which run: {busy}", file=sys.stderr)
         self._waiting_for = busy or self._waiting_for
         time.sleep(PAUSE)
+
+
+def failure_notes(results: dict[str, Any]) -> list[str]:
+    """A sentence for each run that has failed."""
+    return [f"{one['what']} {one['outcome']}: {one['message']}" for one in results.get("failed", [])]
 
 
 def refuse_torchrun(what: str) -> None:

@@ -95,11 +95,8 @@ def _draw_differences(results: dict[str, Any], out: Path) -> list[Path]:
     for number, column in enumerate(columns):
         axes = figure.add_subplot(high, wide, number + 1)
         _draw_column(axes, results, column, names, labelled=number % wide == 0)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    for axes in figure.axes[1:]:  # the paper's mark may be missing in the first panel
-        more = [pair for pair in zip(*axes.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
-        handles, labels = [*handles, *(h for h, _ in more)], [*labels, *(label for _, label in more)]
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
+    figure.legend([*lines.values()], [*lines], loc="outside lower center", ncols=len(lines), frameon=False)
     figure.suptitle(f"{results['title']}: difference from {results['base']}", fontsize=11)
     return save_figure(figure, out)
 
@@ -108,13 +105,6 @@ def _draw_column(axes: Axes, results: dict[str, Any], column: dict[str, Any], na
     entries = {entry["row"]: entry for entry in _of(results, column["name"])}
     scale = 100 if column["percent"] else 1
     axes.axvline(0, color=GREY, linewidth=1)
-    used: set[str] = set()
-
-    def once(label: str) -> str | None:
-        fresh = label not in used
-        used.add(label)
-        return label if fresh else None
-
     for y, name in enumerate(names):
         entry = entries[name]
         base = entries[entry["against"]]["values"]
@@ -122,15 +112,15 @@ def _draw_column(axes: Axes, results: dict[str, Any], column: dict[str, Any], na
             mean, ends = scale * found["mean"], found["interval"]
             if ends:
                 reach = [scale * end for end in ends]
-                axes.plot(reach, [y] * 2, color=COLOURS[0], linewidth=2, label=once("95 % interval"))
-            axes.plot(mean, y, "o", color=COLOURS[0], markersize=7, label=once("ours, mean"))
+                axes.plot(reach, [y] * 2, color=COLOURS[0], linewidth=2, label="95 % interval")
+            axes.plot(mean, y, "o", color=COLOURS[0], markersize=7, label="ours, mean")
             seeds = [scale * (value - base[s]) for s, value in entry["values"].items() if s in base]
             if len(seeds) > 1:
-                axes.plot(seeds, [y] * len(seeds), "|", color="black", markersize=9, label=once("ours, each seed"))
+                axes.plot(seeds, [y] * len(seeds), "|", color="black", markersize=9, label="ours, each seed")
         if entry["paper_difference"] is not None:
             axes.plot(
                 entry["paper_difference"], y, "D", markerfacecolor="none", color=COLOURS[1], markersize=7,
-                label=once("paper"),
+                label="paper",
             )  # fmt: skip
     axes.set(yticks=range(len(names)), ylim=(len(names) - 0.5, -0.5), title=column["name"])
     axes.set_yticklabels(names if labelled else [])

@@ -120,7 +120,9 @@ class Planner:
         self.store: Store | None = None
         self.base: PretrainConfig | None = None
         self.tasks: dict[str, tuple[Task, Column, str]] = {}  # of each column: with the files that it names
-        self.made: dict[str, tuple[InitialModel, ModelConfig, PretrainConfig | None]] = {}  # of each variant
+        self.made: dict[
+            str, tuple[InitialModel, ModelConfig, PretrainConfig | None]
+        ] = {}  # of each variant, and its recipe
 
     def plan(self) -> Plan:
         self._read()
@@ -181,10 +183,9 @@ class Planner:
         if unknown := [step for step in variant.snapshots if step not in config.snapshots]:
             raise InputError(f"step {unknown[0]} is none of the recipe's snapshots {list(config.snapshots)}")
         self._check_store(config, self.store)
-        if self.inputs.minute:
-            config = tiny_pretraining(config, self.store.vocab_size)
-        cell = study_cell(Pretraining(config, self.store.fingerprint), f"{variant.name}: pre-training")
-        return InitialModel(cell), config.model, config
+        short = tiny_pretraining(config, self.store.vocab_size) if self.inputs.minute else config
+        cell = study_cell(Pretraining(short, self.store.fingerprint), f"{variant.name}: pre-training")
+        return InitialModel(cell), short.model, config
 
     def _check_store(self, config: PretrainConfig, store: Store) -> None:
         """Note a store that the recipe does not fit; with --minute too, which must find what the study refuses."""
@@ -211,16 +212,12 @@ class Planner:
         """The variant's snapshots, then its end."""
         start, shape, config = self.made[variant.name]
         line = variant.line or (variant.name if variant.snapshots else "")
+        steps = sorted(config.snapshots) if config else []
         for step in variant.snapshots if config else ():
-            short = tiny_snapshot(self._whole(variant), step) if self.inputs.minute else step
+            short = steps.index(step) + 1 if self.inputs.minute else step
             x = None if self.inputs.minute else float(step)
             yield self._row(Row(f"{variant.name}, step {step:,}", line, x, replace(start, step=short), shape), variant)
         yield self._row(Row(variant.name, line, variant.x, start, shape), variant)
-
-    def _whole(self, variant: Variant) -> PretrainConfig:
-        """The recipe before it was made short."""
-        assert self.base is not None
-        return from_dict(PretrainConfig, variant.pretrain, "", self.base)
 
     def _row(self, row: Row, variant: Variant) -> Row:
         for column in self.study.columns:
@@ -299,11 +296,6 @@ def tiny_pretraining(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
     loop = replace(config.loop, steps=steps, tokens=0, hours=0.0, log_every=4, eval_every=0, save_every=4)
     phases = tuple(Phase(min(p.length, MINUTE_LENGTH), p.share, min(p.batch_size, 8)) for p in config.phases)
     return replace(config, model=shape, loop=loop, phases=phases, snapshots=snapshots, eval_batches=2)
-
-
-def tiny_snapshot(config: PretrainConfig, step: int) -> int:
-    """The step of the tiny run that stands for `step` of the whole one."""
-    return sorted(config.snapshots).index(step) + 1
 
 
 def tiny_finetuning(config: FinetuneConfig) -> FinetuneConfig:

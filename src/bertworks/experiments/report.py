@@ -16,9 +16,9 @@ from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..files import check_fields
 from ..reporting.tables import ResultTable
-from .cells import StudyCell, results_of
+from .cells import results_of
 from .compare import paired
-from .engine import Grid
+from .engine import Grid, failure_notes
 from .plan import Plan, Row
 from .recipe import Column
 
@@ -50,9 +50,7 @@ def measure(plan: Plan, grid: Grid) -> dict[str, Any]:
         "notes": list(study.notes),
         "cells": {grid.name(cell): {"what": cell.title, "state": grid.state(cell)} for cell in plan.cells},
         "left": [{"cell": grid.name(c), "what": c.title, "busy": grid.busy(c)} for c in grid.left(plan.cells)],
-        "failed": [
-            {"cell": grid.name(cell), "what": cell.title, **failure} for cell, failure in grid.failures(plan.cells)
-        ],
+        "failed": grid.failures(plan.cells),
         "machines": _machines(plan, grid),
     }
 
@@ -81,18 +79,13 @@ def _tuned(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
     for seed, cell in zip(plan.seeds, row.tuned.get(column.name, ()), strict=False):
         results = results_of(cell, grid)
         if results is not None:
-            name = column.metric or _first(cell)
+            name = column.metric or cell.work.task.metrics[0]  # type: ignore[union-attr]
             check_fields(results, {"metrics": {name: float}}, f"the results of {cell.title} ({grid.path(cell)})")
             values[str(seed)] = results["metrics"][name]
             collapsed += bool(results["collapsed"])
         elif failure := grid.failure(cell):
             failed.append({"seed": seed, **failure})
     return {"values": values, "collapsed": collapsed, "failed": failed}
-
-
-def _first(cell: StudyCell) -> str:
-    """The metric that the cell's task is chosen by."""
-    return str(cell.work.task.metrics[0])  # type: ignore[union-attr]
 
 
 def _held_out(row: Row, column: Column, grid: Grid) -> dict[str, Any]:
@@ -174,11 +167,13 @@ def _machines(plan: Plan, grid: Grid) -> list[dict[str, Any]]:
 
 
 def _curves(plan: Plan) -> dict[str, dict[str, list[list[float]]]]:
-    study = plan.study
-    lines = dict.fromkeys(row.line for row in plan.rows if row.line)
-    found = {c.name: {line: study.curve(line, c.name) for line in lines} for c in study.columns}
-    found = {column: {line: pairs for line, pairs in curves.items() if pairs} for column, curves in found.items()}
-    return {column: curves for column, curves in found.items() if curves}
+    """The paper's curves by column and line, without empty ones."""
+    found: dict[str, dict[str, list[list[float]]]] = {}
+    for column in plan.study.columns:
+        for line in dict.fromkeys(row.line for row in plan.rows if row.line):
+            if pairs := plan.study.curve(line, column.name):
+                found.setdefault(column.name, {})[line] = pairs
+    return found
 
 
 # ---- tables
@@ -291,16 +286,9 @@ def _notes(results: dict[str, Any]) -> list[str]:
         notes.append(f"In italics: {results['source']}.")
     if any(entry["collapsed"] for entry in measured):
         notes.append("† so many of the runs collapsed to the same answer everywhere; they are in the mean.")
-    notes += [f"{one['what']} {one['outcome']}: {one['message']}" for one in results["failed"]]
-    if results["left"]:
-        notes.append(_dashes(results))
+    notes += failure_notes(results)
+    if left := len(results["left"]):
+        empty = f"{sum(not entry['n'] for entry in measured)} of {len(measured)}"
+        cells = len(results["cells"])
+        notes.append(f"A dash is a missing figure: {empty}. Of the study's {cells} runs {left} have not been run.")
     return [*notes, *results["notes"]]
-
-
-def _dashes(results: dict[str, Any]) -> str:
-    """How much of the study has not been run: cells of the table, and runs."""
-    empty, left = sum(not entry["n"] for entry in results["measured"]), len(results["left"])
-    return (
-        f"A dash is a missing figure: {empty} of {len(results['measured'])}. Of the study's {len(results['cells'])} "
-        f"runs {left} have not been run."
-    )

@@ -101,16 +101,13 @@ def exact_match(draws: Floats, rows: Floats) -> Floats:
 
 
 def pearson(draws: Floats, rows: Floats) -> Floats:
-    return _correlation(draws, rows - rows.mean(0))  # centred: the sums of squares lose no digits
+    return _correlation(draws, *(rows - rows.mean(0)).T[:, None])  # centred: the sums of squares lose no digits
 
 
 def spearman(draws: Floats, rows: Floats) -> Floats:
     """Pearson's of the ranks, which are those within the resample; equal values have the mean of their ranks."""
-    ranks = [_ranks(draws, rows[:, side]) - draws.sum(1, keepdims=True) / 2 for side in (0, 1)]
-    sums = [(draws * one * other).sum(1) for one, other in ((ranks[0], ranks[0]), (ranks[1], ranks[1]), tuple(ranks))]
-    means = [(draws * side).sum(1) / draws.sum(1) for side in ranks]
-    n = draws.sum(1)
-    return _cosine(sums[2] - n * means[0] * means[1], sums[0] - n * means[0] ** 2, sums[1] - n * means[1] ** 2)
+    middle = draws.sum(1, keepdims=True) / 2
+    return _correlation(draws, *(_ranks(draws, rows[:, side]) - middle for side in (0, 1)))
 
 
 def _ranks(draws: Floats, values: Floats) -> Floats:
@@ -123,18 +120,13 @@ def _ranks(draws: Floats, values: Floats) -> Floats:
     return rank[:, number]
 
 
-def _correlation(draws: Floats, rows: Floats) -> Floats:
-    n, (x, y) = draws.sum(1), rows.T
-    mean_x, mean_y = draws @ x / n, draws @ y / n
-    return _cosine(
-        draws @ (x * y) - n * mean_x * mean_y, draws @ (x * x) - n * mean_x**2, draws @ (y * y) - n * mean_y**2
-    )
-
-
-def _cosine(both: Floats, one: Floats, other: Floats) -> Floats:
-    """0 where one side is constant: there its square is nothing but rounding."""
-    square = one * other
-    sound = square > 1e-18 * np.maximum(square.max(initial=0.0), 1e-300)
+def _correlation(draws: Floats, x: Floats, y: Floats) -> Floats:
+    """x, y: (R, C), or (1, C) if they are equal in all resamples. 0 where one side is constant."""
+    n = draws.sum(1)
+    mean_x, mean_y = ((draws * side).sum(1) / n for side in (x, y))
+    both = (draws * x * y).sum(1) - n * mean_x * mean_y
+    square = ((draws * x * x).sum(1) - n * mean_x**2) * ((draws * y * y).sum(1) - n * mean_y**2)
+    sound = square > 1e-18 * np.maximum(square.max(initial=0.0), 1e-300)  # of a constant side it is only rounding
     return np.divide(both, np.sqrt(square, where=sound, out=np.ones_like(square)), out=np.zeros_like(both), where=sound)
 
 

@@ -19,7 +19,6 @@ from ..checkpoint.folder import find_model
 from ..checkpoint.start import concatenate
 from ..files import InputError, write_json, write_text
 from ..finetuning.run import finetune
-from ..pretraining.recipe import PretrainConfig
 from ..pretraining.run import pretrain, useful_flops
 from ..reporting.log import duration
 from ..reporting.run_files import LOG, read_log, read_results
@@ -27,7 +26,6 @@ from ..reporting.tables import ResultTable
 from ..tasks.base import Data
 from ..training import machine
 from .cells import (
-    Concatenation,
     Finetuning,
     InitialModel,
     Pretraining,
@@ -70,7 +68,10 @@ def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options())
     runner.read_data()
     runner.tidy_finished()
     facts = machine.facts()
-    finished = runner.engine(after=lambda cell: write(plan, grid, out, facts)).work()
+    if options.retry:
+        grid.retry(plan.cells)
+    after = lambda cell: write(plan, grid, out, facts)  # noqa: E731
+    finished = Engine(plan.cells, grid, runner.run, None, after, runner.wanted, quiet=options.quiet).work()
     plot_study(write(plan, grid, out, facts), out / "study")
     results = write(plan, grid, out, facts)  # again, beside its picture
     return results if finished else None
@@ -133,11 +134,6 @@ class Runner:
     options: Options
     loaded: dict[str, Data] = field(default_factory=dict)  # rows of each column
 
-    def engine(self, after: Any) -> Engine[Any]:
-        if self.options.retry:
-            self.grid.retry(self.plan.cells)
-        return Engine(self.plan.cells, self.grid, self.run, None, after, self.wanted, quiet=self.options.quiet)
-
     def wanted(self, cell: StudyCell) -> bool:
         """Whether --only leaves the cell in. Raises InputError if the snapshot that it needs was never kept."""
         if isinstance(cell.work, Finetuning):
@@ -182,9 +178,6 @@ class Runner:
         if isinstance(work, Finetuning):
             model = find_model(work.start.path(self.grid))
             return finetune(work.config, work.task, self.rows(work), model, path, quiet)
-        return self._concatenate(work, path)
-
-    def _concatenate(self, work: Concatenation, path: Path) -> dict[str, Any]:
         shutil.rmtree(path / "model", ignore_errors=True)
         left, right = (find_model(model.path(self.grid)) for model in (work.left, work.right))
         concatenate(left, right, path / "model")
@@ -244,7 +237,7 @@ class Estimate:
         for cell in plan.cells:
             results = results_of(cell, grid)
             if results and isinstance(cell.work, Pretraining):
-                self.rates.append(results["seconds"] / _operations(cell.work.config, results["tokens"]))
+                self.rates.append(results["seconds"] / (useful_flops(cell.work.config) * results["tokens"]))
             elif results and isinstance(cell.work, Finetuning):
                 self.columns.setdefault(cell.work.column.name, []).append(results["seconds"])
 
@@ -252,17 +245,12 @@ class Estimate:
         """Seconds that the cell will still take: 0 if it is finished or has failed, None without an estimate."""
         if results_of(cell, self.grid) or self.grid.failure(cell) or cell.work.kind == "concat":
             return 0.0
-        if (self.grid.path(cell) / LOG).exists():
-            records = [record for record in read_log(self.grid.path(cell)) if "left" in record]
-            if records:
-                return float(records[-1]["left"])
+        log = read_log(self.grid.path(cell)) if (self.grid.path(cell) / LOG).exists() else []
+        if times := [float(record["left"]) for record in log if "left" in record]:
+            return times[-1]
         if isinstance(cell.work, Finetuning):
             known = self.columns.get(cell.work.column.name)
             return statistics.fmean(known) if known else None
         if isinstance(cell.work, Pretraining) and self.rates and cell.work.config.loop.tokens:
-            return statistics.fmean(self.rates) * _operations(cell.work.config, cell.work.config.loop.tokens)
+            return statistics.fmean(self.rates) * useful_flops(cell.work.config) * cell.work.config.loop.tokens
         return None
-
-
-def _operations(config: PretrainConfig, tokens: float) -> float:
-    return useful_flops(config) * tokens

@@ -8,7 +8,7 @@ does not end the others. The paper's figures are BERT-BASE's: tables 1, 2, 4 and
 import contextlib
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,15 +22,8 @@ from ..tasks.base import Task
 from ..tasks.catalogue import TASKS, plain_name
 from ..tasks.kinds import load_data
 from ..training import machine
-from .engine import Cell, Engine, Grid
-from .sweep import (
-    Search,
-    SeedRun,
-    failure_notes,
-    failures,
-    run_cell,
-    with_seeds,
-)
+from .engine import Cell, Engine, Grid, failure_notes
+from .sweep import Search, SeedRun, run_cell, with_seeds
 
 
 class Figure(NamedTuple):
@@ -161,7 +154,7 @@ class SuiteRuns:
         if name in self.errors:
             return {"error": self.errors[name]}
         search = self.searches[name]
-        failed = self.world.ask_first(lambda: failures(search.cells, self.grid))
+        failed = self.world.ask_first(lambda: self.grid.failures(search.cells))
         return {"error": failed[0]["message"]} if len(failed) == len(search.cells) else search.finish(self.world)
 
 
@@ -171,7 +164,7 @@ def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
     Names of folders are those of the official files, in small letters or capitals, with hyphens or without.
     """
     bases = (data / "glue", data / "GLUE", data)
-    inner = {plain_name(folder.name): folder for base in bases for folder in _folders(base)}
+    inner = {plain_name(path.name): path for base in bases for path in sorted(base.glob("*")) if path.is_dir()}
     found, missing = {}, []
     for name, official in PAPER:
         folder, task = inner.get(plain_name(official)), TASKS.get(name)
@@ -186,10 +179,6 @@ def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
     return found, missing
 
 
-def _folders(base: Path) -> Iterator[Path]:
-    return (folder for folder in sorted(base.iterdir()) if folder.is_dir()) if base.is_dir() else iter(())
-
-
 def _results(tasks: dict[str, Any], missing: list[str], grid: str) -> dict[str, Any]:
     rows = [
         {"task": name, **figure._asdict(), **_measured(tasks[name], figure.metric)}
@@ -199,17 +188,14 @@ def _results(tasks: dict[str, Any], missing: list[str], grid: str) -> dict[str, 
     ]
     glue = list(dict.fromkeys(figure.name for figures in list(PAPER.values())[:8] for figure in figures))
     averaged = [row for row in rows if row["name"] in glue and row["mean"] is not None]
+    ours, paper = (statistics.fmean(row[key] for row in averaged) if averaged else None for key in ("mean", "paper"))
     return {
         "kind": "suite",
         "suite": "paper",
         "sweep": grid,
         "tasks": tasks,
         "rows": rows,
-        "average": {
-            "of": [row["name"] for row in averaged],
-            "mean": statistics.fmean(row["mean"] for row in averaged) if averaged else None,
-            "paper": statistics.fmean(row["paper"] for row in averaged) if averaged else None,
-        },
+        "average": {"of": [row["name"] for row in averaged], "mean": ours, "paper": paper},
         "missing": missing,
         "machine": machine.facts(),
     }

@@ -24,7 +24,7 @@ from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
 from ..reporting.tables import ResultTable, points
 from ..training.machine import World
-from .engine import Cell, Engine, Grid
+from .engine import Cell, Engine, Grid, failure_notes
 
 RUN = {"metrics": METRICS, "collapsed": bool, "seconds": float}  # of a run's results.json, what a sweep reads
 
@@ -47,13 +47,9 @@ class Setting(NamedTuple):
         return replace(config, batch_size=self.batch_size, epochs=float(self.epochs), min_steps=0, optim=optim)
 
 
-def _grid(batch_sizes: tuple[int, ...], rates: tuple[float, ...], epochs: tuple[float, ...]) -> tuple[Setting, ...]:
-    return tuple(itertools.starmap(Setting, itertools.product(batch_sizes, rates, epochs)))
-
-
 SWEEPS = {
-    "paper": _grid((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)),  # A.3
-    "glue": _grid((32,), (5e-5, 4e-5, 3e-5, 2e-5), (3,)),  # section 4.1
+    "paper": tuple(itertools.starmap(Setting, itertools.product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))),  # A.3
+    "glue": tuple(Setting(32, rate, 3) for rate in (5e-5, 4e-5, 3e-5, 2e-5)),  # section 4.1
 }
 
 
@@ -90,9 +86,8 @@ def run_sweep(job: Job, out: Path | str, name: str = "paper", keep_all: bool = F
     """
     search = Search(name, job.task.name, job.task.metrics[0], with_seeds(job.config), Grid(Path(out)), "", keep_all)
     search.check()
-    seeds = ", ".join(map(str, search.config.seeds))
-    count = len(search.settings)
-    job.say(f"sweep {name}: {count} settings of batch_size, optim.lr and epochs, each with seeds {seeds}")
+    settings = f"{len(search.settings)} settings of batch_size, optim.lr and epochs"
+    job.say(f"sweep {name}: {settings}, each with seeds {', '.join(map(str, search.config.seeds))}")
 
     def run(cell: Cell[SeedRun]) -> dict[str, Any] | None:
         return run_cell(job, cell, search.grid)
@@ -173,7 +168,7 @@ class Search:
 
     def finish(self, world: World) -> dict[str, Any]:
         """Write the results of all settings, the table, and the best run's model; returns the results."""
-        failed = world.ask_first(lambda: failures(self.cells, self.grid))
+        failed = world.ask_first(lambda: self.grid.failures(self.cells))
         if not self.name:
             alone = summarise_cells(self.cells, self.grid, self.out, world) or {}
             return {**alone, **({"failed": failed} if failed else {})}
@@ -216,15 +211,6 @@ def summarise_cells(cells: list[Cell[SeedRun]], grid: Grid, out: Path, world: Wo
         return None
     config = replace(cells[0].work.config, seeds=tuple(work.seed for work, _ in found))
     return summarise(config, [results for _, results in found], out, world)
-
-
-def failures(cells: list[Cell[SeedRun]], grid: Grid) -> list[dict[str, str]]:
-    return [{"cell": cell.name, "what": cell.title, **failure} for cell, failure in grid.failures(cells)]
-
-
-def failure_notes(results: dict[str, Any]) -> list[str]:
-    """A sentence for each run that has failed."""
-    return [f"{one['what']} {one['outcome']}: {one['message']}" for one in results.get("failed", [])]
 
 
 def _entry(setting: Setting, found: dict[str, Any], metric: str) -> dict[str, Any]:

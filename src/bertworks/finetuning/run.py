@@ -239,7 +239,7 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
         "seconds": sum(run["seconds"] for run in runs),
     }
     if world.ask_first(lambda: _is_written(out / RESULTS, results)):
-        return results
+        return dict(read_results(out / RESULTS, {}, ANEW))  # with the format of the version that wrote them
     if world.main:
         write_text(out / RECIPE, to_toml(config))
     return write_results(out, results, world)

@@ -8,7 +8,7 @@ import torch
 
 from bertworks.model.attention import keyed_attention
 from bertworks.model.config import ModelConfig
-from bertworks.model.dropout import DropoutKey, rescale, used_rate
+from bertworks.model.dropout import DropoutKey, _dropped, rescale
 from bertworks.model.encoder import Encoder
 from bertworks.model.prepare import initialise
 
@@ -22,6 +22,12 @@ CONFIG = ModelConfig(
     hidden_dropout_prob=0.2,
     attention_probs_dropout_prob=0.1,
 )
+
+
+def used_rate(rate: float) -> float:
+    """The share of elements that a keyed mask drops."""
+    dropped, values = _dropped(rate)
+    return dropped / values
 
 
 @pytest.mark.parametrize("row", [(1,), (31,), (33,), (3, 4, 4), (1000,)])

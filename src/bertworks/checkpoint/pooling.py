@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import TABLE_BYTES, InputError, clip, read_json, read_table, shorten, write_json
+from ..files import TABLE_BYTES, InputError, check_fields, clip, read_json, read_table, shorten, write_json
 
 MODES = {  # of a text's vectors: the key that turns each on; joined in this order, unless the newer `pooling_mode` says
     "cls": "pooling_mode_cls_token",
@@ -84,16 +84,16 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
     if not (folder / MODULES).exists():
         return folder, None
     modules = read_json(folder / MODULES, limit=TABLE_BYTES)
-    if not isinstance(modules, list) or not all(isinstance(m, dict) and {"type", "path"} <= m.keys() for m in modules):
-        raise InputError(f"{folder / MODULES}: expected a list of modules, each with a type and a path")
-    kinds = [_kind(str(module["type"])) for module in modules]
+    check_fields(modules, [{"type": str, "path": str}], str(folder / MODULES))
+    kinds = [_kind(module["type"]) for module in modules]
     if kinds not in (list(_MODULES[:2]), list(_MODULES)):
         raise InputError(
             f"{folder / MODULES}: its modules are {clip(', '.join(kinds), 200) or 'none'}; expected "
             f"{', '.join(_MODULES[:2])} and perhaps {_MODULES[2]}; others are not computed here"
         )
     folders = [_inside(folder, module["path"]) for module in modules]
-    modes = _modes(folders[1] / "config.json")
+    pooling = folders[1] / "config.json"
+    modes = _modes(pooling)
     if len(folders) > 2:
         _check_normalize(folders[2] / "config.json")
     settings = _table(folders[0] / _TRANSFORMER)
@@ -103,12 +103,12 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
             f"{folders[0] / _TRANSFORMER}: max_seq_length = {shorten(length)}; expected a number of tokens"
         )
     lower, prompt = bool(settings.get("do_lower_case")), _prompt(folder / _OTHERS)
-    if prompt and not _table(folders[1] / "config.json").get("include_prompt", True):
-        raise InputError(f"{folders[1] / 'config.json'}: include_prompt is false, which is not computed here")
+    if prompt and not _table(pooling).get("include_prompt", True):
+        raise InputError(f"{pooling}: include_prompt is false, which is not computed here")
     try:
         return folders[0], Pooling(modes, len(folders) > 2, length, lower, prompt)
     except InputError as error:
-        raise InputError(f"{folders[1] / 'config.json'}: {error}") from None
+        raise InputError(f"{pooling}: {error}") from None
 
 
 def write_pooling(folder: Path, pooling: Pooling, width: int) -> None:
@@ -137,10 +137,9 @@ def _kind(name: str) -> str:
     return kind if package.startswith("sentence_transformers.") and kind in _MODULES else name
 
 
-def _inside(folder: Path, path: Any) -> Path:
+def _inside(folder: Path, path: str) -> Path:
     """A module's folder. Raises InputError if it is not inside `folder`."""
-    outside = not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts
-    if outside or "\0" in path or len(path) > 200:
+    if Path(path).is_absolute() or ".." in Path(path).parts or "\0" in path or len(path) > 200:
         raise InputError(f"{folder / MODULES}: path = {shorten(path)}; expected a folder inside this one")
     return folder / path
 

@@ -67,12 +67,6 @@ def _dropped(rate: float) -> tuple[int, int]:
     return (min(max(1, round(rate * values)), values - 1) if rate > 0 else 0), values
 
 
-def used_rate(rate: float) -> float:
-    """The share of elements that a keyed mask drops: `rate`, rounded."""
-    dropped, values = _dropped(rate)
-    return dropped / values
-
-
 def rescale(rate: float) -> float:
     """The factor of the elements that are kept: with it the expectation does not change."""
     dropped, values = _dropped(rate)

@@ -42,13 +42,6 @@ class MaskedLMHead(nn.Module):
         return self.norm(ACTIVATIONS[self.hidden_act](self.dense(x)))
 
 
-class NextSentenceHead(nn.Linear):
-    """Pooled output to two scores; label 0 = B follows A, 1 = B is random."""
-
-    def __init__(self, config: ModelConfig):
-        super().__init__(config.hidden_size, 2)
-
-
 class ClassificationHead(nn.Linear):
     """Pooled output, dropout, K scores (section 4.1: W in R^{K x H}); K = 1 is a regression.
 
@@ -161,7 +154,7 @@ def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int 
     if name == "mlm":
         return MaskedLMHead(config)
     if name == "nsp":
-        return NextSentenceHead(config)
+        return nn.Linear(config.hidden_size, 2)  # of the pooled output; label 0 = B follows A, 1 = B is random
     if name in TOKEN_HEADS:  # run_squad.py drops nothing before its span head
         return TokenHead(config, *((labels, width, config.head_dropout) if name == "tagger" else (2, width, 0.0)))
     return ClassificationHead(config, {"choice": 1, "sop": 2}.get(name, labels), width)

@@ -4,7 +4,6 @@ The folder is written beside its final path and moved there only after a check: 
 unchanged, and both models compute the same.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -90,27 +89,19 @@ def _converted(source: Path | str, staging: Path, out: Path, options: ConvertOpt
 
 def _compared(model: Model, back: Model, found: Source, notes: list[str]) -> Converted:
     """The report on the source's model and the one that was read back."""
-    canonical = {ours: found.family.their_name(ours) for ours in model.state_dict()}
+    canonical, state = {ours: found.family.their_name(ours) for ours in model.state_dict()}, back.state_dict()
+    twice = sorted(found.tensors.keys() - canonical.values())  # `assemble` has seen that they are equal
+    dropped = sorted(canonical.keys() - state.keys())
+    copies = dict.fromkeys((found.names[name] for name in twice), "equal copy of a tensor it is tied to")
+    heads = dict.fromkeys((found.names[canonical[ours]] for ours in dropped), "part of a head that was left out")
     return Converted(
         what=found.what,
-        mapping=[Row(found.names[canonical[ours]], ours, tuple(t.shape)) for ours, t in back.state_dict().items()],
-        ignored=found.ignored | _copies(found, canonical) | _dropped(found, canonical, back),
+        mapping=[Row(found.names[canonical[ours]], ours, tuple(tensor.shape)) for ours, tensor in state.items()],
+        ignored=found.ignored | copies | heads,
         notes=notes,
-        tensor_difference=_tensor_difference(found, canonical, back),
+        tensor_difference=max(_row_difference(found.tensors[canonical[ours]], state[ours]) for ours in state),
         output_difference=_output_difference(model, back),
     )
-
-
-def _copies(found: Source, canonical: dict[str, str]) -> dict[str, str]:
-    """Tensors that the source holds twice; `assemble` has seen that they are equal."""
-    twice = found.tensors.keys() - canonical.values()
-    return {found.names[name]: "equal copy of a tensor it is tied to" for name in sorted(twice)}
-
-
-def _dropped(found: Source, canonical: dict[str, str], back: Model) -> dict[str, str]:
-    """Tensors of heads that the new model does not have."""
-    left = sorted(canonical.keys() - back.state_dict().keys())
-    return {found.names[canonical[ours]]: "part of a head that was left out" for ours in left}
 
 
 def _changed(model: Model, found: Source, options: ConvertOptions) -> tuple[Model, list[str]]:
@@ -168,17 +159,10 @@ def _write(folder: Path, model: Model, found: Source, options: ConvertOptions) -
 # ---- the check
 
 
-def _tensor_difference(found: Source, canonical: dict[str, str], back: Model) -> float:
-    """Largest difference between the source's tensors in float32 and those that were read back.
-
-    Of a position table the rows that both have are compared.
-    """
-    worst = 0.0
-    for ours, tensor in back.state_dict().items():
-        original = found.tensors[canonical[ours]].to(torch.float32)
-        rows = min(len(original), len(tensor))
-        worst = max(worst, _furthest(original[:rows], tensor[:rows]))
-    return worst
+def _row_difference(original: Tensor, tensor: Tensor) -> float:
+    """Largest difference, in float32; of a position table the rows that both have are compared."""
+    rows = min(len(original), len(tensor))
+    return _furthest(original[:rows].to(torch.float32), tensor[:rows])
 
 
 @torch.no_grad()
@@ -189,12 +173,12 @@ def _output_difference(one: Model, other: Model) -> float:
     mask = torch.ones(2, length, dtype=torch.bool)
     mask[1, length // 2 :] = False
     outs = [model.encoder(ids, mask) for model in (one, other)]
-    pairs: list[Callable[[int], Tensor]] = [lambda i: outs[i].packed]
+    pairs = [[out.packed for out in outs]]
     if all(out.pooled is not None for out in outs):
-        pairs.append(lambda i: outs[i].pooled)
+        pairs.append([out.pooled for out in outs])
     if "mlm" in other.heads:
-        pairs.append(lambda i: (one, other)[i].masked_lm_logits(outs[i].packed))
-    return max(_furthest(get(0), get(1)) for get in pairs)
+        pairs.append([model.masked_lm_logits(out.packed) for model, out in zip((one, other), outs, strict=True)])
+    return max(_furthest(*pair) for pair in pairs)
 
 
 def _furthest(one: Tensor, other: Tensor) -> float:

@@ -1,6 +1,7 @@
 """Checkpoints of google-research/bert and google-research/albert under Hugging Face's names.
 
-One table of scopes a family turns their names into Hugging Face's; from there on a checkpoint is read like any folder.
+Tables turn their names into ours, and the family's table (families.py) ours into Hugging Face's; from there on a
+checkpoint is read like any folder.
 Their kernels are [in, out] and are transposed here. `gelu` of both programs is the tanh form, `gelu_new` here:
 that of BERT since February 2019; the checkpoints it published before were trained with the exact form.
 """
@@ -13,64 +14,64 @@ from typing import Any
 from torch import Tensor
 
 from ...files import InputError, read_table
+from ..families import FAMILIES
 from ..names import listed
 from .tensorflow_files import Bundle, find_prefix, open_bundle
 
 CONFIGS = {"bert_config.json": "bert", "albert_config.json": "albert"}  # file beside a checkpoint: its family
-_HEADS = {  # whole variables, by their names in run_classifier.py and run_squad.py
-    "output_weights": "classifier.weight",
-    "output_bias": "classifier.bias",
-    "cls/squad/output_weights": "qa_outputs.weight",
-    "cls/squad/output_bias": "qa_outputs.bias",
+_VARIABLES = {  # whole variables: our parameters; those of heads as run_classifier.py and run_squad.py name them
+    "bert/embeddings/word_embeddings": "encoder.embeddings.word.weight",
+    "bert/embeddings/position_embeddings": "encoder.embeddings.position.weight",
+    "bert/embeddings/token_type_embeddings": "encoder.embeddings.token_type.weight",
+    "cls/predictions/output_bias": "heads.mlm.bias",
+    "cls/squad/output_weights": "heads.span.weight",
+    "cls/squad/output_bias": "heads.span.bias",
+    "output_weights": "heads.classifier.weight",
+    "output_bias": "heads.classifier.bias",
 }
-BERT_VARIABLES = _HEADS | {
-    "bert/embeddings/word_embeddings": "bert.embeddings.word_embeddings.weight",
-    "bert/embeddings/position_embeddings": "bert.embeddings.position_embeddings.weight",
-    "bert/embeddings/token_type_embeddings": "bert.embeddings.token_type_embeddings.weight",
-    "cls/predictions/output_bias": "cls.predictions.bias",
-    "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
-    "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
+_SCOPES = {  # with a kernel and a bias, or with gamma and beta: our modules
+    "bert/embeddings/LayerNorm": "encoder.embeddings.norm",
+    "bert/pooler/dense": "encoder.pooler",
+    "cls/predictions/transform/dense": "heads.mlm.dense",
+    "cls/predictions/transform/LayerNorm": "heads.mlm.norm",
 }
-BERT_SCOPES = {  # with a kernel and a bias, or with gamma and beta
-    "bert/embeddings/LayerNorm": "bert.embeddings.LayerNorm",
-    "bert/encoder/layer_{}/attention/self/query": "bert.encoder.layer.{}.attention.self.query",
-    "bert/encoder/layer_{}/attention/self/key": "bert.encoder.layer.{}.attention.self.key",
-    "bert/encoder/layer_{}/attention/self/value": "bert.encoder.layer.{}.attention.self.value",
-    "bert/encoder/layer_{}/attention/output/dense": "bert.encoder.layer.{}.attention.output.dense",
-    "bert/encoder/layer_{}/attention/output/LayerNorm": "bert.encoder.layer.{}.attention.output.LayerNorm",
-    "bert/encoder/layer_{}/intermediate/dense": "bert.encoder.layer.{}.intermediate.dense",
-    "bert/encoder/layer_{}/output/dense": "bert.encoder.layer.{}.output.dense",
-    "bert/encoder/layer_{}/output/LayerNorm": "bert.encoder.layer.{}.output.LayerNorm",
-    "bert/pooler/dense": "bert.pooler.dense",
-    "cls/predictions/transform/dense": "cls.predictions.transform.dense",
-    "cls/predictions/transform/LayerNorm": "cls.predictions.transform.LayerNorm",
+_BERT_LAYER = {
+    "attention/self/query": "query",
+    "attention/self/key": "key",
+    "attention/self/value": "value",
+    "attention/output/dense": "attention_output",
+    "attention/output/LayerNorm": "attention_norm",
+    "intermediate/dense": "intermediate",
+    "output/dense": "output",
+    "output/LayerNorm": "output_norm",
 }
-ALBERT_VARIABLES = _HEADS | {
-    "bert/embeddings/word_embeddings": "albert.embeddings.word_embeddings.weight",
-    "bert/embeddings/position_embeddings": "albert.embeddings.position_embeddings.weight",
-    "bert/embeddings/token_type_embeddings": "albert.embeddings.token_type_embeddings.weight",
-    "cls/predictions/output_bias": "predictions.bias",
-    "cls/seq_relationship/output_weights": "sop_classifier.classifier.weight",
-    "cls/seq_relationship/output_bias": "sop_classifier.classifier.bias",
+_ALBERT_LAYER = {
+    "attention_1/self/query": "query",
+    "attention_1/self/key": "key",
+    "attention_1/self/value": "value",
+    "attention_1/output/dense": "attention_output",
+    "LayerNorm": "attention_norm",
+    "ffn_1/intermediate/dense": "intermediate",
+    "ffn_1/intermediate/output/dense": "output",
+    "LayerNorm_1": "output_norm",
 }
-_GROUP = "bert/encoder/transformer/group_{}/inner_group_0"
-_LAYER = "albert.encoder.albert_layer_groups.{}.albert_layers.0"
-ALBERT_SCOPES = {
-    "bert/embeddings/LayerNorm": "albert.embeddings.LayerNorm",
-    "bert/encoder/embedding_hidden_mapping_in": "albert.encoder.embedding_hidden_mapping_in",
-    f"{_GROUP}/attention_1/self/query": f"{_LAYER}.attention.query",
-    f"{_GROUP}/attention_1/self/key": f"{_LAYER}.attention.key",
-    f"{_GROUP}/attention_1/self/value": f"{_LAYER}.attention.value",
-    f"{_GROUP}/attention_1/output/dense": f"{_LAYER}.attention.dense",
-    f"{_GROUP}/LayerNorm": f"{_LAYER}.attention.LayerNorm",
-    f"{_GROUP}/ffn_1/intermediate/dense": f"{_LAYER}.ffn",
-    f"{_GROUP}/ffn_1/intermediate/output/dense": f"{_LAYER}.ffn_output",
-    f"{_GROUP}/LayerNorm_1": f"{_LAYER}.full_layer_layer_norm",
-    "bert/pooler/dense": "albert.pooler",
-    "cls/predictions/transform/dense": "predictions.dense",
-    "cls/predictions/transform/LayerNorm": "predictions.LayerNorm",
+
+
+_PAIRS = "cls/seq_relationship"
+
+
+def _names(pair: str, layer: str, inside: dict[str, str], more: dict[str, str]) -> tuple[dict[str, str], ...]:
+    """Variables and scopes of a program. pair: our head of sentence pairs. layer: the scope of one, {} its number."""
+    pairs = {f"{_PAIRS}/output_weights": f"heads.{pair}.weight", f"{_PAIRS}/output_bias": f"heads.{pair}.bias"}
+    layers = {f"{layer}/{theirs}": f"encoder.layers.{{}}.{ours}" for theirs, ours in inside.items()}
+    return _VARIABLES | pairs, _SCOPES | layers | more
+
+
+_PROJECTION = {"bert/encoder/embedding_hidden_mapping_in": "encoder.embeddings.projection"}
+_NAMES = {
+    "bert": _names("nsp", "bert/encoder/layer_{}", _BERT_LAYER, {}),
+    "albert": _names("sop", "bert/encoder/transformer/group_{}/inner_group_0", _ALBERT_LAYER, _PROJECTION),
 }
-NAMES = {"bert": (BERT_VARIABLES, BERT_SCOPES), "albert": (ALBERT_VARIABLES, ALBERT_SCOPES)}
 KINDS = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
 _IGNORED = {
     "optimizer slot": re.compile(r".*/(adam_[mv]|lamb_[mv]|Adam(_1)?|LAMB(_1)?|Momentum|ExponentialMovingAverage)"),
@@ -136,16 +137,16 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 def hf_name(name: str, family: str) -> str | None:
     """Hugging Face's name of a variable; None if the family has none of that name."""
-    variables, scopes = NAMES[family]
+    (variables, scopes), table = _NAMES[family], FAMILIES[family]
     name = name.removeprefix("module/")  # of checkpoints that were exported for TensorFlow Hub
     if name in variables:
-        return variables[name]
+        return table.their_name(variables[name])
     scope, _, kind = name.rpartition("/")
     number = re.search(r"(?<=/layer_)\d+|(?<=/group_)\d+", scope)
     pattern = scope if number is None else f"{scope[: number.start()]}{{}}{scope[number.end() :]}"
     if pattern not in scopes or kind not in KINDS:
         return None
-    return f"{scopes[pattern].format(number and number[0])}.{KINDS[kind]}"
+    return table.their_name(f"{scopes[pattern].format(number and number[0])}.{KINDS[kind]}")
 
 
 def _read(bundle: Bundle, name: str) -> Tensor:

@@ -3,8 +3,7 @@
 Every file of a store, a run or a model folder goes through `atomic_write`: temporary name in the same folder, flushed
 to disk, renamed. A reader therefore sees the old file or the new one, even if the writer is killed.
 
-Files are not trusted: `read_json` and `parse_json` limit size, nesting and numbers, `shorten` keeps a hostile
-value from filling the screen.
+Files are not trusted: readers limit size, nesting and numbers, and `shorten` the values that a message shows.
 """
 
 import contextlib
@@ -28,7 +27,6 @@ PIPE_BYTES = 1 << 26  # the same for a pipe or a device, which may have no end
 TABLE_BYTES = 1 << 24  # the largest JSON file of settings
 _DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have fewer than ten
 _DIGITS = 100  # of an integer; tokenizer_config.json may have one of 31
-_LARGE = 10**_DIGITS
 _LONG = f"an integer of more than {_DIGITS} digits; expected fewer"
 _DEEP = f"more than {_DEPTH} lists and tables inside each other; expected fewer"
 _MESSAGE = 1_900  # characters of an error message: a screen
@@ -232,7 +230,7 @@ def parse_json(data: bytes | str, where: str, finite: bool = True) -> Any:
 
 def _refused(value: Any, finite: bool) -> str:
     """What in a JSON value is refused, in words; "" if nothing is. Goes level by level, since recursion has a limit."""
-    level = [value]
+    level, limit = [value], 10**_DIGITS
     for _ in range(_DEPTH + 1):
         inner: list[Any] = []
         for item in level:
@@ -240,7 +238,7 @@ def _refused(value: Any, finite: bool) -> str:
                 inner.extend(item.values())
             elif isinstance(item, list):
                 inner.extend(item)
-            elif isinstance(item, int) and not -_LARGE < item < _LARGE:
+            elif isinstance(item, int) and not -limit < item < limit:
                 return _LONG
             elif finite and isinstance(item, float) and not math.isfinite(item):
                 return "a number that is not finite (NaN, Infinity, or too large); expected a finite number or null"
@@ -332,9 +330,7 @@ def _misfit(value: Any, form: Any, field: str) -> str:
 def _is_kind(value: Any, kind: Any) -> bool:
     if kind is None:
         return value is None
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
+    return isinstance(value, bool) == (kind is bool) and isinstance(value, (int, float) if kind is float else kind)
 
 
 def _inside(field: str, key: str) -> str:

@@ -162,7 +162,7 @@ def test_what_it_could_not_load_is_not_written(copied, tmp_path):
         ("modules.json", lambda m: [*m, {"type": "sentence_transformers.models.Dense", "path": "2"}], "models.Dense"),
         ("modules.json", lambda m: [{**m[0], "type": "my_code.Transformer"}, m[1]], "my_code.Transformer"),
         ("modules.json", lambda m: m[:1], "its modules are Transformer; expected"),
-        ("modules.json", lambda m: {"a": 1}, "expected a list of modules"),
+        ("modules.json", lambda m: {"a": 1}, "expected a list"),
         ("1_Pooling/config.json", lambda c: {**c, "pooling_mode": "best"}, "pooling = 'best'"),
         ("1_Pooling/config.json", lambda c: {**c, "pooling_mode_best_token": True}, "pooling_mode_best_token is set"),
         ("sentence_bert_config.json", lambda c: {"max_seq_length": "long"}, "max_seq_length = 'long'"),

@@ -161,7 +161,7 @@ def _cut_around(ids: list[int], span: Span, length: int) -> tuple[list[int], Spa
     """A row with [CLS] and [SEP] cut to `length` tokens, as many left of a word as right; the word's position in it."""
     start, end = span
     skipped = max(0, min((start + end - length) // 2, len(ids) - length))
-    return [ids[0], *ids[skipped + 1 : skipped + length - 1], ids[-1]], (start - skipped, end - skipped)
+    return [ids[0], *ids[1:-1][skipped : skipped + length - 2], ids[-1]], (start - skipped, end - skipped)
 
 
 # ---- the table

@@ -100,6 +100,14 @@ def test_ctrl_c_that_a_library_turns_into_another_error(capsys, monkeypatch):
         main(["features"])
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("line", ["--version", "--help"])
+def test_output_that_cannot_be_written_is_one_message(line):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "bertworks", line], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "bertworks: standard output: No space left on device\n")
+
+
 def test_exit_statuses_are_the_same_in_the_help_and_in_the_docs(capsys):
     assert status(["--help"]) == 0
     shown = " ".join(capsys.readouterr().out.partition("exit status")[2].split())
@@ -326,17 +334,26 @@ def test_every_alias_is_tried():
             "predict --model m f --out o",
             "predict --out o --data f --model=m",
             "predict m --data f --out o",
+            "predict --data f m --out o",
+            "predict --data=f m --out o",
+            "predict --out o m --data f",
+            "predict --out=o --data f m",
         ),
         ("predict --n-best 2 m -", "predict --model m --n-best 2 -"),
-        ("features m f --out o", "features --out o --model m --data f"),
+        ("features m f --out o", "features --out o --model m --data f", "features --data f --out o m"),
         ("fill-mask m x", "fill-mask x --model m"),
         ("evaluate m --dev f", "evaluate --dev f m", "evaluate --dev f --model m"),
         ("finetune m --out o", "finetune --model m --out o", "finetune --out o --model m"),
-        ("convert a b", "convert --model a --out b", "convert a --out b", "convert b --model a"),
+        ("convert a b", "convert --model a --out b", "convert a --out b", "convert b --model a", "convert --out b a"),
         ("corpus show s", "corpus show --corpus s"),
         ("corpus build a b --tokenizer t --out o", "corpus build --tokenizer t --out o --data a b"),
         ("tokenizer train a b --out o", "tokenizer train --data a b --out o", "tokenizer train --out o a b"),
         ("tokenizer check t a b", "tokenizer check a b --tokenizer t", "tokenizer check t --data a b"),
+        (
+            "tokenizer check t a --lowercase=True",
+            "tokenizer check --data=a t --uncased",
+            "tokenizer check --uncased t --data a",
+        ),
         ("tokenizer extend m --words w --out o", "tokenizer extend --words w --out o --model m"),
         ("probe word m w a b", "probe word w a b --model m"),
         ("probe neighbours m w --data a", "probe neighbours --data a --model m w"),
@@ -353,6 +370,12 @@ def test_a_positional_argument_may_be_given_as_its_flag(lines, monkeypatch):
     first, *others = [parsed(line, monkeypatch) for line in lines]
     assert dataclasses.is_dataclass(first)
     assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("line", ["tokenizer check t a --data b", "corpus build a --data b --tokenizer t --out o"])
+def test_files_with_and_without_their_flag_are_refused(line, capsys):
+    assert status(line.split()) == 1
+    assert "found a without a flag, and --data b; give all of them with --data" in capsys.readouterr().err
 
 
 def every_help(capsys, columns, monkeypatch):
@@ -400,5 +423,5 @@ def test_the_docs_name_the_flags_of_each_verb(capsys, monkeypatch):
 
 def test_none_is_no_value_but_a_path_may_be_called_so(monkeypatch):
     found = parsed("finetune m --out o --optim.layer-decay none --data none --train None", monkeypatch)
-    assert found.config.optim.layer_decay is None and found.data == Path("none") and found.train is None
+    assert found.config.optim.layer_decay is None and found.rows.data == Path("none") and found.rows.train is None
     assert parsed("finetune m --out o --optim.layer-decay 0.8 --seeds 1 2", monkeypatch).config.seeds == (1, 2)

@@ -76,16 +76,20 @@ def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be UTF-8
-    if argv == ["--version"]:
-        from ..reporting.run_files import commit
-
-        found = commit()
-        print(f"bertworks {__version__}" + (f" (commit {found})" if found else ""))
-        return
     words = next((words for words in (2, 1) if " ".join(argv[:words]) in VERBS), 0)
     verb = " ".join(argv[:words])
-    with explained_failures(verb in PRINTERS):
+    with explained_failures(verb in PRINTERS or argv == ["--version"]):
+        if argv == ["--version"]:
+            return _print_version()
         function_of(verb)(argv[words:]) if words else _explain(argv)
+
+
+def _print_version() -> None:
+    """Print the version, and the commit if this is a checkout."""
+    from ..reporting.run_files import commit
+
+    found = commit()
+    print(f"bertworks {__version__}" + (f" (commit {found})" if found else ""))
 
 
 def _explain(argv: list[str]) -> NoReturn:

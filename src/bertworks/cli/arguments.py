@@ -118,17 +118,30 @@ def replace_aliases(argv: list[str], verb: str) -> list[str]:
 
 
 def positionals_first(argv: list[str], positionals: Sequence[str]) -> list[str]:
-    """The words with the values of positional arguments in front, also where they were given as flags."""
+    """The words with the values of positional arguments in front, also where they were given as flags.
+
+    Values wait at the end if an argument before them stands behind other flags. Raises InputError for values of one
+    argument that are given both with its flag and without it.
+    """
+    given: dict[str, list[str]] = {}
+    for name in positionals:
+        given[name], argv = take_flag(argv, name.removesuffix("..."), several=name.endswith("..."))
     front: list[str] = []
     late: list[str] = []
-    for name in positionals:
-        values, argv = take_flag(argv, name.removesuffix("..."), several=name.endswith("..."))
-        if values and not late:
-            front += values
-        elif values:
+    missing = False
+    for name, values in given.items():
+        leading = bool(argv) and not is_flag(argv[0])
+        if values and leading and name.endswith("...") and not missing:
+            flag = name.removesuffix("...")
+            raise InputError(f"found {argv[0]} without a flag, and {flag} {values[0]}; give all of them with {flag}")
+        if missing:
             late += values
-        elif argv and not is_flag(argv[0]) and not name.endswith("..."):
+        elif values:
+            front += values
+        elif leading and not name.endswith("..."):
             front, argv = [*front, argv[0]], argv[1:]
+        else:
+            missing = True
     return [*front, *argv, *late]
 
 

@@ -56,6 +56,25 @@ def find_recipe(name: str, kind: str = "") -> Path:
     raise InputError(f"{name}: no such file, and no recipe of that name comes with bertworks; {hint}")
 
 
+def find_beside(name: str, recipe: Path, kind: str) -> Path:
+    """The file of a recipe that another recipe names: a path from that file's folder.
+
+    If there is no such file, the recipe that comes with bertworks: the same path from our folder of recipes, so that a
+    printed study works anywhere, or a name as in `find_recipe`. Raises InputError if that is missing too.
+    """
+    if (found := recipe.parent / name).is_file():
+        return found
+    ours = Path(*(part for part in Path(name).parts if part != ".."))  # ../pretrain/study.toml, from study/
+    if ours.with_suffix("").as_posix() in recipe_names() and ours.suffix == ".toml":
+        return RECIPES / ours
+    if name in recipe_names(kind):
+        return RECIPES / kind / f"{name}.toml"
+    raise InputError(
+        f"{found}: no such file, and no recipe of that name comes with bertworks (in {recipe}: {kind} = {name!r}); "
+        f"expected a path from that file's folder, or one of {', '.join(recipe_names(kind))}"
+    )
+
+
 def load_recipe(path: Path | str, cls: type[T], start: T | None = None) -> T:
     """Read the TOML file `path` into the dataclass `cls`; what it does not name is taken from `start`, if given.
 

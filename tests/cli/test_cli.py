@@ -48,19 +48,42 @@ def test_help_names_every_verb(arguments, capsys):
     assert all(f"\n  {verb} " in out for verb in VERBS)
 
 
+SUBVERBS = {
+    first: [verb for verb in VERBS if verb.startswith(f"{first} ")] for first in ("tokenizer", "corpus", "probe")
+}
+
+
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("pretrian", "; did you mean pretrain?"),
-        ("tokenizer", "; did you mean tokenizer train or tokenizer check or tokenizer extend?"),
-        ("probe wrod", "; did you mean probe word?"),
-        ("tokenizer trian", "; did you mean tokenizer train?"),
-        ("zzz", ""),
+        ("pretrian", "did you mean pretrain?"),
+        ("finetun", "did you mean finetune?"),
+        ("probe wrod", "did you mean probe word?"),
+        ("tokenizer trian", "did you mean tokenizer train?"),
+        ("probe zzz", "expected one of"),
+        ("tokenizer", "expected one of"),
+        ("probe", "expected one of"),
+        ("zzz", "`bertworks --help` lists the verbs"),
     ],
 )
-def test_an_unknown_verb_is_named(line, hint, capsys):
+def test_an_unknown_verb_is_named_in_a_short_message(line, hint, capsys):
     assert status(line.split() + ["text"] * (" " in line)) == 2
-    assert capsys.readouterr().err == f"\nunknown verb: {line}{hint}\n"
+    shown = capsys.readouterr()
+    first, *others = shown.err.splitlines()
+    assert shown.out == "" and first == f"unknown verb: {line}; {hint}"
+    assert [" ".join(other.split()) for other in others] == [
+        f"{verb} {VERBS[verb]}" for verb in SUBVERBS.get(line.split()[0], [])
+    ]
+
+
+@pytest.mark.parametrize("first", SUBVERBS)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_the_help_of_a_first_word_lists_its_verbs(first, flag, capsys):
+    assert status([first, flag]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "" and re.findall(r"^  (\w+ \w+) +(.*)$", shown.out, re.M) == [
+        (verb, VERBS[verb]) for verb in SUBVERBS[first]
+    ]
 
 
 def test_an_unknown_flag_gets_the_nearest_one(capsys):

@@ -97,6 +97,13 @@ def test_workers_and_parts_do_not_change_the_store(corpus, tokenizer, tmp_path, 
     assert not [path for path in (tmp_path / "one").iterdir() if path.name.startswith(".")]
 
 
+def test_the_store_names_the_version_of_the_code(corpus, tokenizer, tmp_path, monkeypatch):
+    """The metadata may be those of an older installation."""
+    monkeypatch.setattr(build_module, "__version__", "9.8.7")
+    run(corpus, tokenizer, tmp_path / "store")
+    assert Store.open(tmp_path / "store").manifest["versions"]["bertworks"] == "9.8.7"
+
+
 def test_shards_divide_the_same_documents(corpus, tokenizer, tmp_path, small_parts):
     run(corpus, tokenizer, tmp_path / "one")
     run(corpus, tokenizer, tmp_path / "many", shard_tokens=2000)

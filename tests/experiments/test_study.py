@@ -663,6 +663,27 @@ def test_all_problems_are_told_at_once(tiny_store, tiny_data, tmp_path):
         make_plan(StudyInputs(recipe, None, tiny_data))
 
 
+def test_a_copy_of_a_study_finds_our_recipes(tiny_store, tiny_data, tmp_path):
+    """Its recipes are paths from our folder of studies; the user's folder does not have them."""
+    (tmp_path / "runs").mkdir()
+    for pretraining, tuning in (("../pretrain/study.toml", "../finetune/study.toml"), ("study", "study")):
+        recipe = tmp_path / "runs" / "my.toml"
+        text = BASE.replace('"pretrain.toml"', f'"{pretraining}"').replace('"finetune.toml"', f'"{tuning}"')
+        recipe.write_text(text.replace(", snapshots = [2]", ""))
+        with pytest.raises(InputError) as error:  # the store is of another vocabulary: our recipe was read
+            make_plan(sources(recipe, tiny_store, tiny_data))
+        assert str(error.value).count("\n- ") == 1 and "model.vocab_size is 8192" in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["pretrain", "finetune"])
+def test_a_missing_recipe_is_one_problem(tiny_store, tiny_data, tmp_path, key):
+    recipe = write_study(tmp_path, BASE.replace(f'{key} = "{key}.toml"', f'{key} = "none.toml"'))
+    with pytest.raises(InputError) as error:
+        make_plan(sources(recipe, tiny_store, tiny_data))
+    problems = str(error.value).split("\n- ")[1:]
+    assert len(problems) == 1 and problems[0].startswith(f"{tmp_path / 'none.toml'}: no such file")
+
+
 def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, tmp_path):
     recipe, out = finished
     plan = make_plan(sources(recipe, tiny_store, tiny_data))

@@ -59,6 +59,7 @@ GROUPS = {
     },
 }
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
+FAMILIES = {verb.split()[0] for verb in VERBS if " " in verb}  # no verb alone: tokenizer, corpus, probe
 
 # These verbs make nothing but output: they end when its reader closes it. The other verbs finish their work.
 PRINTERS = {"tokenizer check", "corpus show", "tasks", "recipes", "fill-mask", "predict"}
@@ -93,24 +94,36 @@ def _print_version() -> None:
 
 
 def _explain(argv: list[str]) -> NoReturn:
-    """Print the help; for an unknown verb also the nearest verbs."""
-    print(_help())
-    if not argv or argv[0] in ("-h", "--help"):
+    """Print the help of all verbs or of those that begin with one word; for an unknown verb the nearest ones."""
+    first = argv[0] if argv else "--help"
+    if first in ("-h", "--help"):
+        print(_help())
         raise SystemExit(DONE)
-    has_subverbs = any(verb.startswith(f"{argv[0]} ") for verb in VERBS)  # `probe` alone is no verb either
-    asked = " ".join(argv[: 1 + has_subverbs])
-    near = [verb for verb in VERBS if verb.startswith(f"{asked} ")] or difflib.get_close_matches(asked, VERBS, 1)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    print(f"\nunknown verb: {asked}{hint}", file=sys.stderr)
+    subverbs = {verb: line for verb, line in VERBS.items() if verb.startswith(f"{first} ")}
+    if subverbs and any(word in ("-h", "--help") for word in argv[1:]):
+        usage = [f"usage: bertworks {first} VERB [arguments]", "", f"`bertworks {first} VERB --help` explains one:", ""]
+        print("\n".join(usage + _listed(subverbs)))
+        raise SystemExit(DONE)
+    asked = " ".join(argv[:2]) if subverbs else first  # `probe` alone is no verb either
+    words = {verb.removeprefix(f"{first} "): verb for verb in subverbs or VERBS}
+    near = difflib.get_close_matches(asked.split()[-1], words, 1) if asked not in FAMILIES else []
+    other = "expected one of" if subverbs else "`bertworks --help` lists the verbs"
+    hint = f"did you mean {words[near[0]]}?" if near else other
+    print(f"unknown verb: {asked}; {hint}", *_listed(subverbs), sep="\n", file=sys.stderr)
     raise SystemExit(WRONG_ARGUMENTS)
+
+
+def _listed(verbs: dict[str, str]) -> list[str]:
+    """Return a line for each verb, with its line of help."""
+    width = max(map(len, VERBS)) + 2
+    return [f"  {verb:<{width}}{line}" for verb, line in verbs.items()]
 
 
 def _help() -> str:
     """Return the text of `bertworks --help`, at most 80 columns wide."""
-    width = max(map(len, VERBS)) + 2
     lines = ["usage: bertworks VERB [arguments]", "", "`bertworks VERB --help` explains one verb. The verbs:"]
     for heading, verbs in GROUPS.items():
-        lines += ["", heading, *(f"  {verb:<{width}}{line}" for verb, line in verbs.items())]
+        lines += ["", heading, *_listed(verbs)]
     lines += ["", "exit status"]
     for status, meaning in EXIT_STATUSES.items():
         lines += textwrap.wrap(meaning, 80, initial_indent=f"  {status:<5}", subsequent_indent=" " * 7)

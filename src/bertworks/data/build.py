@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import __version__
 from ..files import InputError, NotWritten, check_fields, read_json, remove_temporaries, try_lock, write_json
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
@@ -292,7 +293,10 @@ class _Build:
             "tokenizer": {"fingerprint": self.tokenizer.fingerprint, "vocab_size": self.tokenizer.vocab_size},
             "dtype": self.dtype.name,
             "settings": self.identity["settings"],
-            "versions": {name: metadata.version(name) for name in ("bertworks", "sentencex", "tokenizers")},
+            "versions": {
+                "bertworks": __version__,  # the package's metadata may be those of an older installation
+                **{name: metadata.version(name) for name in ("sentencex", "tokenizers")},
+            },
             "source": {
                 "inputs": self.identity["inputs"],
                 "files": read["files"],

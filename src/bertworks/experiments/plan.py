@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint.folder import find_model, read_config
-from ..config import from_dict, load_recipe
+from ..config import find_beside, from_dict, load_recipe
 from ..data.store import Store
 from ..files import InputError, checksum
 from ..finetuning.recipe import FinetuneConfig
@@ -109,6 +109,10 @@ def make_plan(inputs: StudyInputs) -> Plan:
     return Planner(inputs).plan()
 
 
+class _AlreadyNoted(InputError):
+    """What follows from a problem that was already noted."""
+
+
 class Planner:
     """Expands a study; problems are collected."""
 
@@ -119,6 +123,7 @@ class Planner:
         self.problems: list[str] = []
         self.store: Store | None = None
         self.base: PretrainConfig | None = None
+        self.finetune: Path | None = None  # the recipe of fine-tuning
         self.tasks: dict[str, tuple[Task, Column, str]] = {}  # of each column: with the files that it names
         self.made: dict[
             str, tuple[InitialModel, ModelConfig, PretrainConfig | None]
@@ -126,6 +131,9 @@ class Planner:
 
     def plan(self) -> Plan:
         self._read()
+        if any(column.task for column in self.study.columns):
+            with self._noted():
+                self.finetune = find_beside(self.study.finetune, self.inputs.recipe, "finetune")
         for column in self.study.columns:
             with self._noted(f"column {column.name!r}"):
                 self._find(column)
@@ -145,6 +153,8 @@ class Planner:
         """What is wrong inside the block becomes one of the problems."""
         try:
             yield
+        except _AlreadyNoted:
+            pass
         except InputError as error:
             self.problems.append(f"{where}: {error}" if where else str(error))
 
@@ -161,7 +171,8 @@ class Planner:
         with self._noted():
             if not self.study.pretrain:
                 raise InputError("pretrain is missing in the study; name the recipe of pre-training")
-            self.base = load_recipe(self.inputs.recipe.parent / self.study.pretrain, PretrainConfig)
+            path = find_beside(self.study.pretrain, self.inputs.recipe, "pretrain")
+            self.base = load_recipe(path, PretrainConfig)
 
     def _own(self, variant: Variant) -> bool:
         """Whether it is pre-trained here."""
@@ -177,7 +188,7 @@ class Planner:
             folder = find_model(given or "")
             return user_model(folder), read_config(folder)[0], None
         if self.base is None or self.store is None:
-            raise InputError("its recipe or the store is missing")
+            raise _AlreadyNoted("its recipe or the store is missing")
         config = from_dict(PretrainConfig, variant.pretrain, "pretrain", self.base)
         config.loop.check()
         if unknown := [step for step in variant.snapshots if step not in config.snapshots]:
@@ -199,7 +210,7 @@ class Planner:
         """Two models as one of twice the width."""
         missing = [name for name in variant.concat if name not in self.made]
         if missing:
-            raise InputError(f"concat = {missing[0]!r} cannot be made")
+            raise _AlreadyNoted(f"concat = {missing[0]!r} cannot be made")
         (left, shape, _), (right, other, _) = (self.made[name] for name in variant.concat)
         if shape.hidden_size != other.hidden_size:
             raise InputError(f"widths {shape.hidden_size} and {other.hidden_size} side by side; expected equal ones")
@@ -229,9 +240,9 @@ class Planner:
     def _cells(self, row: Row, variant: Variant, column: Column) -> tuple[StudyCell, ...]:
         """The fine-tuning of one row on one column's task, with each seed."""
         task, taken, rows = self.tasks[column.name]
-        config = load_recipe(
-            self.inputs.recipe.parent / self.study.finetune, FinetuneConfig, FinetuneConfig.for_task(task)
-        )
+        if self.finetune is None:
+            raise _AlreadyNoted("the recipe of fine-tuning is missing")
+        config = load_recipe(self.finetune, FinetuneConfig, FinetuneConfig.for_task(task))
         for table in (column.finetune, variant.finetune):
             config = from_dict(FinetuneConfig, table, "finetune", config)
         if self.inputs.minute:

@@ -36,7 +36,7 @@ from bertworks.tokenizer import Tokenizer
 from bertworks.training import machine
 from bertworks.training.loop import LoopConfig
 from bertworks.training.optim import OptimConfig
-from bertworks.training.run import Run, make_loop
+from bertworks.training.run import Run, prepare_loop
 
 LENGTH, BATCH = 128, 32
 SIDES = ("ours", "peer", "ours without dropout", "peer without dropout")
@@ -103,7 +103,7 @@ def ours(store: Store, sizes: Sizes, dropout: float) -> float:
     config, tokenizer = sizes.recipe(store.vocab_size, dropout), Tokenizer.load(store.tokenizer_folder)
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), config.identity(store), world, quiet=True)
-        training = StoreTraining(config, store, tokenizer).training(run, start_model(config, None), config.learns)
+        loop = StoreTraining(config, store, tokenizer).loop(run, start_model(config, None), config.learns)
         before = 0
 
         def count(step: int) -> None:
@@ -111,7 +111,8 @@ def ours(store: Store, sizes: Sizes, dropout: float) -> float:
             clock.step(loop.progress.tokens - before, step == steps)
             before = loop.progress.tokens
 
-        loop = make_loop(run, dataclasses.replace(training, evaluate=None, after_step=count))
+        loop.evaluate, loop.after_step = None, count
+        prepare_loop(run, loop)
         loop.run()
     return clock.rate()
 

@@ -161,15 +161,15 @@ def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, monkeyp
 
 
 @pytest.mark.heavy
-def test_killed_and_told_to_stop_from_outside(place, tmp_path):
+def test_killed_and_stopped_from_outside(place, tmp_path):
     """SIGKILL and SIGTERM in a process of its own; the same line goes on and ends in the same bytes."""
     code = (
-        "import os, sys; from bertworks import finetune_job as m, cli\n"
+        "import os, sys; from bertworks.cli import main; from bertworks.finetuning import job as m\n"
         "feed, at, number = m.ExampleFeed.__call__, int(sys.argv[1]), int(sys.argv[2])\n"
         "def call(self, progress, share):\n"
         "    if progress.step == at: os.kill(os.getpid(), number)\n"
         "    return feed(self, progress, share)\n"
-        "m.ExampleFeed.__call__ = call; cli.main(sys.argv[3:])\n"
+        "m.ExampleFeed.__call__ = call; main(sys.argv[3:])\n"
     )
     line = ["finetune", "--train", place / "train.csv", "--dev", place / "dev.csv", "--model", place / "model"]
     line += ["--max-seq-length", "16", "--batch-size", "16", "--epochs", "1", "--loop.save-every", "5", "--out"]
@@ -577,7 +577,7 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
             ["finetune", "--model", "m", "--out", "o", "--task", "mrcp", "--data", "d"],
             "no task 'mrcp'; did you mean mrpc",
         ),
-        (["finetune", "--model", "m", "--out", "o", "--task", "sst2", "--data", "nowhere"], "nowhere: no such folder"),
+        (["finetune", "--model", "m", "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
         (
             ["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"],
             "none.toml: no such file, and no recipe",

@@ -14,13 +14,13 @@ from bertworks.files import InputError
 from bertworks.finetuning.job import ExampleFeed, Job
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
-from bertworks.finetuning.teacher import ask_teacher
+from bertworks.finetuning.teacher import score_with_teacher
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.loop import LoopConfig
-from bertworks.training.objectives import TaughtObjective
+from bertworks.training.objectives import TeacherScoresObjective
 from bertworks.training.optim import OptimConfig
 from bertworks.training.state import Progress
 from support.loops import ALONE
@@ -65,7 +65,7 @@ def test_both_terms_by_hand(classes):
         build_model(TINY, ("classifier",), classes, seed=1).eval(),
         torch.randn(3, classes, generator=generator),
     )
-    whole, objective = batch(labels) | {"teacher_scores": known}, TaughtObjective(3.0)
+    whole, objective = batch(labels) | {"teacher_scores": known}, TeacherScoresObjective(3.0)
     assert objective.counts(whole) == {"task": 3, "soft": 3}
     terms = objective(model, whole)
     gradients = torch.autograd.grad(terms["soft"].loss + terms["task"].loss, list(model.parameters()))
@@ -95,10 +95,10 @@ def test_the_teacher_is_met_by_the_names_of_its_labels(place, tmp_path):
     })  # fmt: skip
     tokenizer = Tokenizer.load(place / "model")
     save_folder(tmp_path / "wide", wide, tokenizer, labels=[*names[::-1], "neither"])
-    again = ask_teacher(tmp_path / "wide", job.task, job.kind, data, CONFIG, ALONE)
-    torch.testing.assert_close(again.scores, job.taught.scores)
-    assert again.facts["metrics"] == job.taught.facts["metrics"]
-    group = ExampleFeed(job.train, CONFIG.resolved(48, 1), ALONE, job.taught.scores)(Progress(), 0.0)
+    again = score_with_teacher(tmp_path / "wide", job.task, job.kind, data, CONFIG, ALONE)
+    torch.testing.assert_close(again.scores, job.teacher.scores)
+    assert again.facts["metrics"] == job.teacher.facts["metrics"]
+    group = ExampleFeed(job.train, CONFIG.resolved(48, 1), ALONE, job.teacher.scores)(Progress(), 0.0)
     found, _ = group.micro_batches[0]
     with torch.no_grad():  # each row has its own scores
         said = model.eval().heads["classifier"](model.encode(found).pooled)

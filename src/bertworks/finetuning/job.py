@@ -30,10 +30,10 @@ from ..tokenizer import Tokenizer, unknown_share
 from ..training import machine
 from ..training.identity import RunIdentity
 from ..training.loop import Group
-from ..training.objectives import Objective, TaughtObjective
+from ..training.objectives import Objective, TeacherScoresObjective
 from ..training.state import Progress
 from .recipe import FinetuneConfig
-from .teacher import Taught, ask_teacher
+from .teacher import TeacherScores, score_with_teacher
 
 DIVERGED = "the model cannot be judged on the development rows"
 GENTLER = "begin again with a lower optim.lr or a longer optim.warmup, and another --out"
@@ -79,7 +79,7 @@ class Job:
     dev: Prepared
     more: dict[str, Prepared]  # further development sets
     notes: tuple[str, ...]  # what was left out of the training rows
-    taught: Taught | None  # what a teacher says of the training rows
+    teacher: TeacherScores | None  # scores of the training rows
     start: tuple[str, ...]  # labels, and checksums of rows and weights: what a run begins with besides its settings
     world: machine.World
     quiet: bool
@@ -103,22 +103,22 @@ class Job:
         start.append(json.dumps(read_json(folder / "config.json")))
         if not config.random_init:
             start.append(weights_checksum(folder))
-        taught = ask_teacher(config.teacher, task, kind, data, config, world) if config.teacher else None
-        if taught is not None:
+        teacher = score_with_teacher(config.teacher, task, kind, data, config, world) if config.teacher else None
+        if teacher is not None:
             start.append(weights_checksum(find_model(config.teacher)))
-        sides = (train.inputs, dev, more, notes, taught, tuple(start))
+        sides = (train.inputs, dev, more, notes, teacher, tuple(start))
         return cls(config, task, kind, data, folder, tokenizer, *sides, world, quiet)
 
     @property
     def objective(self) -> Objective:
         """What is learned: labels, and what the teacher says, if there is one."""
-        return self.kind.objective if self.taught is None else TaughtObjective(self.config.temperature)
+        return self.kind.objective if self.teacher is None else TeacherScoresObjective(self.config.temperature)
 
     @property
     def weights(self) -> dict[str, float]:
         """Of the terms in the loss."""
         share = self.config.soft_share
-        return {} if self.taught is None else {"task": 1 - share, "soft": share}
+        return {} if self.teacher is None else {"task": 1 - share, "soft": share}
 
     def identity(self, config: FinetuneConfig) -> RunIdentity:
         """What determines the outcome of a run."""
@@ -141,14 +141,14 @@ class Job:
             model.freeze()
         return model, fresh
 
-    def judge(self, model: Model) -> Judged:
+    def evaluate(self, model: Model) -> Judged:
         """The model on the development set. Raises Diverged if scores or loss are not finite: weights that are not."""
-        judged = self.judge_rows(model, self.dev)
+        judged = self.evaluate_rows(model, self.dev)
         if not math.isfinite(judged.metrics.get("loss", 0.0)):
             raise Diverged(f"{DIVERGED}. Its loss there is {judged.metrics['loss']}; {GENTLER}")
         return judged
 
-    def judge_rows(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> Judged:
+    def evaluate_rows(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> Judged:
         """The same on any rows, with the settings tuned on the development set."""
         scores = compute_scores(model, rows.inputs, self.world)
         if not bool(torch.isfinite(scores).all()):

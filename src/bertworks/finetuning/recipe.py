@@ -22,24 +22,26 @@ class FinetuneConfig(Limits):
 
     optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))
-    epochs: float = 3.0  # passes over the training rows, unless loop.steps, tokens or hours says otherwise
-    batch_size: int = 32  # rows an update, over all processes and micro-batches
-    micro_batch_size: int = 0  # rows a forward pass; 0: as many as the process has of the batch
-    dropout: float = 0.1  # in encoder and classifier, whatever the folder was pre-trained with
-    length_window: int = 16  # batches that are put in order of length before they are drawn; 1: none
-    random_init: bool = False  # fresh weights in the folder's shape: what pre-training bought is the difference
-    frozen: bool = False  # the encoder is left as it is, its vectors are features (section 5.3); all above it learns
-    top: TopConfig = NO_TOP  # what stands between encoder and head: other layers than the last, a BiLSTM
-    reinit_layers: int = 0  # top layers whose weights begin anew, with the pooler's (Zhang et al., 2021)
-    # fine-tuned folder whose scores are learned beside the labels (classes and regression)
+    epochs: float = 3.0  # passes over the training rows, unless loop.steps, loop.tokens or loop.hours is given
+    batch_size: int = 32  # rows per update, over all processes and micro-batches
+    micro_batch_size: int = 0  # rows per forward pass; 0: all of the batch that the process has
+    dropout: float = 0.1  # dropout rate in encoder and classifier, whatever the folder was pre-trained with
+    length_window: int = 16  # number of batches whose rows are sorted by length together, to save padding; 1: none
+    random_init: bool = False  # start from fresh weights in the folder's shape, to measure the effect of pre-training
+    frozen: bool = False  # train only what is above the encoder, which gives fixed features (section 5.3)
+    top: TopConfig = NO_TOP  # layers between encoder and head: a choice of encoder layers, a BiLSTM
+    reinit_layers: int = 0  # top layers that get fresh weights, with the pooler (Zhang et al., 2021); 0: none
+    # fine-tuned model folder whose scores the model learns beside the labels (classes and regression); empty: none
     teacher: str = added("", since=1, before="")
-    # of teacher's and student's softmax where the teacher's scores are learned
+    # temperature of both softmaxes in the loss against the teacher's scores
     temperature: float = added(2.0, since=1, before=2.0)
-    soft_share: float = added(0.5, since=1, before=0.5)  # of the loss that is the teacher's, the rest is the labels'
-    # least number of updates, whatever epochs says; 0: none. Tables of your own have 100, unless epochs or a budget of
-    # the loop is given: a few dozen rows would else be seen in a handful of updates, too few to learn from
+    soft_share: float = added(
+        0.5, since=1, before=0.5
+    )  # weight in the loss of the teacher's scores; the labels have the rest
+    # least number of updates, whatever epochs says; 0: none. Your own tables get 100, unless epochs or a budget of the
+    # loop is given, because a few dozen rows would otherwise make too few updates to learn from
     min_steps: int = added(0, since=1, before=0)
-    seeds: tuple[int, ...] = ()  # several runs, one a seed, with mean and standard deviation; none: loop.seed alone
+    seeds: tuple[int, ...] = ()  # one run per seed, with mean and standard deviation; none: loop.seed alone
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,7 +70,7 @@ class FinetuneConfig(Limits):
         steps = loop.steps
         if not (loop.steps or loop.tokens or loop.hours):
             steps = self.steps_of(examples)
-            if steps < self.min_steps:  # of many tiny epochs not each is judged and saved
+            if steps < self.min_steps:  # not every one of many tiny epochs is evaluated and saved
                 steps, interval = self.min_steps, max(interval, self.min_steps // MIN_STEPS_EVALUATIONS)
         evals, saves = loop.eval_every or interval, loop.save_every or interval
         loop = replace(loop, seed=seed, steps=steps, eval_every=evals, save_every=saves)

@@ -23,7 +23,8 @@ from ..tasks.base import Data, Judged, Limits, Task
 from ..training import machine
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop
-from ..training.run import ANEW, Run, Training, run_facts, train_in_folder, write_results
+from ..training.optim import Optimizer
+from ..training.run import ANEW, Run, run_facts, train_in_folder, write_results
 from .job import ExampleFeed, Job
 from .recipe import OWN_TABLE_STEPS, FinetuneConfig
 
@@ -91,29 +92,41 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     run = Run(out, job.identity(config), job.world, job.quiet)
     fresh: list[str] = []
 
-    def begin() -> Training:
+    def begin() -> Loop:
         model, parts = job.start_model(config)
         fresh.extend(parts)
-        return training(job, config, model)
+        return make_loop(job, config, run, model)
 
-    results = train_in_folder(run, begin, lambda loop: _save(job, config, run, loop, fresh), keep_state=False)
-    if results is not None:
-        check_fields(results, _result_fields(job), str(out / RESULTS), ANEW)
+    results = train_in_folder(
+        run,
+        begin,
+        lambda loop: _save(job, config, run, loop, fresh),
+        lambda loop: [opening(job, config)],
+        keep_state=False,
+    )
+    if results is not None:  # what seeds, sweeps and suites read
+        names = ["", *(f"_{name}" for name in job.more)]
+        metrics = {f"{key}{end}": float for end in names for key in ("loss", *job.task.metrics)}
+        form = {"metrics": metrics, "collapsed": bool, "seconds": float}
+        check_fields(results, form, str(out / RESULTS), ANEW)
     return results
 
 
-def training(job: Job, config: FinetuneConfig, model: Model) -> Training:
-    """What a run trains."""
-    return Training(
+def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
+    """The loop of a run before its first step."""
+    return Loop(
         model,
         job.objective,
-        ExampleFeed(job.train, config, job.world, None if job.taught is None else job.taught.scores),
-        config.whole_warmup,
+        ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None),
+        Optimizer(model.to(job.world.device), config.whole_warmup),
+        job.world,
         config.loop,
-        lambda progress: job.judge(model).metrics,
-        Forecast(config.loop.steps, job.say),
-        job.weights,
-        opening=lambda loop: [opening(job, config)],
+        run.out,
+        run.identity.hash,
+        evaluate=lambda progress: job.evaluate(model).metrics,
+        after_step=Forecast(config.loop.steps, job.say),
+        weights=job.weights,
+        quiet=job.quiet,
     )
 
 
@@ -167,18 +180,12 @@ def _failure(judged: Judged, steps: int) -> str:
     return f"{what}. Try another seed, more --epochs, or another optim.lr (large encoders: lower, small: higher)"
 
 
-def _result_fields(job: Job) -> dict[str, Any]:
-    """The form of a finished run's results, as far as seeds, sweeps and suites read them."""
-    metrics = [f"{key}{end}" for end in ("", *(f"_{name}" for name in job.more)) for key in ("loss", *job.task.metrics)]
-    return {"metrics": dict.fromkeys(metrics, float), "collapsed": bool, "seconds": float}
-
-
 def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:
     """Judge in float32 and write the model folder and the predictions on dev; returns what results.json has."""
     model = loop.model
     assert isinstance(model, Model)
-    judged = job.judge(model)
-    more = {name: job.judge_rows(model, rows, judged.settings) for name, rows in job.more.items()}
+    judged = job.evaluate(model)
+    more = {name: job.evaluate_rows(model, rows, judged.settings) for name, rows in job.more.items()}
     results = {
         "kind": "finetune",
         "task": job.task.name,
@@ -192,7 +199,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
         "examples": {"train": len(job.data.train), "dev": len(job.data.dev)},
         "truncation": {"train": job.train.truncation(), "dev": job.dev.inputs.truncation()},
         "notes": list(job.notes),
-        **({"teacher": job.taught.facts} if job.taught else {}),
+        **({"teacher": job.teacher.facts} if job.teacher else {}),
         "data": job.data.source,
         "model": str(job.folder),
         "random_init": config.random_init,
@@ -238,20 +245,22 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
         "without_collapsed": {"n": len(sound), **_spread(sound)},
         "seconds": sum(run["seconds"] for run in runs),
     }
-    if world.ask_first(lambda: _is_written(out / RESULTS, results)):
-        return dict(read_results(out / RESULTS, {}, ANEW))  # with the format of the version that wrote them
+    recorded = world.ask_first(lambda: _recorded(out / RESULTS, results))
+    if recorded is not None:
+        return recorded
     if world.main:
         write_text(out / RECIPE, to_toml(config))
     return write_results(out, results, world)
 
 
-def _is_written(path: Path, results: dict[str, Any]) -> bool:
-    """Whether the file has these results already: of runs that an older version finished, too."""
+def _recorded(path: Path, results: dict[str, Any]) -> dict[str, Any] | None:
+    """The content of the file if it has these results, in whatever format; None if it has others or is missing."""
     if not path.exists():
-        return False
-    found = read_results(path, {}, ANEW)
-    check_version(found.pop("format", 1), range(1, FORMAT + 1), str(path), ANEW)
-    return bool(to_json(found) == to_json(results))
+        return None
+    found: dict[str, Any] = read_results(path, {}, ANEW)
+    check_version(found.get("format", 1), range(1, FORMAT + 1), str(path), ANEW)
+    without_format = {key: value for key, value in found.items() if key != "format"}
+    return found if to_json(without_format) == to_json(results) else None
 
 
 def _spread(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:

@@ -1,8 +1,8 @@
 """A fine-tuned teacher for fine-tuning (Hinton et al. 2015; Sanh et al. 2019, section 4.2): its scores of the training
-rows, which the student learns beside the labels (objectives.TaughtObjective).
+rows, which the student learns beside the labels (objectives.TeacherScoresObjective).
 
-The teacher is asked once, before training: its scores do not change. So it may have another tokenizer and another shape
-than the student. Labels of teacher and data meet by name.
+The teacher scores the rows once, before training, so it may have another tokenizer and another shape than the student.
+Labels of teacher and data are matched by name.
 
 Shapes: N training rows, K labels.
 """
@@ -21,19 +21,21 @@ from ..tasks.base import Data, Kind, Limits, Task
 from ..tasks.inputs import compute_scores
 from ..training.machine import World
 
-TAUGHT = ("single", "pair", "regression")  # kinds whose head a teacher can have
+KINDS = ("single", "pair", "regression")  # kinds whose head a teacher can have
 
 
 @dataclass(frozen=True)
-class Taught:
-    """What the teacher says."""
+class TeacherScores:
+    """Scores of a fine-tuned teacher."""
 
     scores: Tensor  # (N, K) of the training rows, float32, in the order of the task's labels
     facts: dict[str, Any]  # for results.json: its name, size, and metrics on the development rows
 
 
-def ask_teacher(path: Path | str, task: Task, kind: Kind, data: Data, limits: Limits, world: World) -> Taught:
-    """Scores of a fine-tuned folder, or run folder. Raises InputError if it is none for this task or its labels."""
+def score_with_teacher(
+    path: Path | str, task: Task, kind: Kind, data: Data, limits: Limits, world: World
+) -> TeacherScores:
+    """Scores of a fine-tuned folder, or run folder. Raises InputError if it does not fit the task or its labels."""
     folder = find_model(path)
     model, tokenizer = load_model(folder), load_tokenizer(folder)
     order = _order(folder, model, task)
@@ -47,13 +49,13 @@ def ask_teacher(path: Path | str, task: Task, kind: Kind, data: Data, limits: Li
         "parameters": sum(p.numel() for p in model.parameters()),
         "metrics": prepared.judge(scores[1]).metrics,
     }
-    return Taught(scores[0], facts)
+    return TeacherScores(scores[0], facts)
 
 
 def _order(folder: Path, model: Model, task: Task) -> list[int]:
     """The teacher's output for each label of the task."""
-    if task.kind not in TAUGHT:
-        raise InputError(f"--teacher with a task of the kind {task.kind}; expected one of {', '.join(TAUGHT)}")
+    if task.kind not in KINDS:
+        raise InputError(f"--teacher with a task of the kind {task.kind}; expected one of {', '.join(KINDS)}")
     settings = read_config(folder)[1]
     if "classifier" not in model.heads:
         raise InputError(f"{folder} has no classifier; expected a teacher fine-tuned on {task.name}")

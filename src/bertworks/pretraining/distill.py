@@ -6,6 +6,7 @@ pre-training: same loop, same run folder, exact resume; results.json compares th
 fine-tuning (finetuning/job.py).
 """
 
+import functools
 import re
 import statistics
 import time
@@ -27,11 +28,10 @@ from ..files import InputError, checksum
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
 from ..model.prepare import compile_layers, for_inference
-from ..tokenizer import Tokenizer
 from ..training import machine
-from ..training.loop import Loop, LoopConfig, autocast, evaluate
+from ..training.loop import Loop, autocast, evaluate
 from ..training.objectives import DistillationObjective, PretrainingObjective
-from ..training.run import Run, Training, is_finished, train_in_folder
+from ..training.run import Run, is_finished, train_in_folder
 from .recipe import DistillConfig, run_identity
 from .run import StoreTraining
 
@@ -85,47 +85,6 @@ def start_student(teacher: Model, shape: ModelConfig, layers: tuple[int, ...]) -
     return model
 
 
-@dataclass(frozen=True)
-class Teacher:
-    """A pre-trained model, and what its student is to be."""
-
-    folder: Path
-    model: Model
-    tokenizer: Tokenizer
-    layers: tuple[int, ...]  # that the student starts with
-    student: ModelConfig
-
-    @classmethod
-    def load(cls, folder: Path, config: DistillConfig, store: Store) -> "Teacher":
-        """Raises InputError if teacher, recipe and store do not fit together."""
-        model, tokenizer = load_model(folder).requires_grad_(False), load_tokenizer(folder)
-        if "mlm" not in model.heads:
-            heads = ", ".join(model.heads) or "no head"
-            raise InputError(
-                f"{folder} has {heads}; expected a teacher with a masked-LM head, as pre-training makes it"
-            )
-        if tokenizer.fingerprint != store.manifest["tokenizer"]["fingerprint"]:
-            raise InputError(
-                f"the tokenizer of {folder} is not the one that {store.folder} was built with: the same ids would mean "
-                f"other subwords. Build the corpus with it: bertworks corpus build ... --tokenizer {folder}"
-            )
-        layers = config.layers or every_second(model.config.num_hidden_layers)
-        return cls(folder, model, tokenizer, layers, student_config(model.config, layers, str(folder)))
-
-    def new_student(self, config: DistillConfig) -> Model:
-        """The student before training."""
-        if config.from_teacher:
-            return start_student(self.model, self.student, self.layers)
-        return build_model(self.student, ("mlm",), seed=config.loop.seed)
-
-    def for_evaluation(self, config: LoopConfig, device: torch.device) -> Model:
-        """The model in evaluation mode on this device, as fast as it can be there."""
-        model = self.model.to(device).eval()
-        if machine.should_compile(config.compile, device):
-            compile_layers(model.encoder)
-        return for_inference(model) if machine.compute_dtype(config.precision, device) is torch.float32 else model
-
-
 def distill(
     config: DistillConfig, teacher: Path | str, corpus: Path, out: Path, quiet: bool = False
 ) -> dict[str, Any] | None:
@@ -138,50 +97,73 @@ def distill(
     folder, store = find_model(teacher), Store.open(corpus, verify=not is_finished(out))
     read_config(folder)  # refuses what is no model folder
     identity = run_identity(config, store.fingerprint, checksum(folder / "config.json") + weights_checksum(folder))
-    job = None if is_finished(out) else Distillation.load(config, folder, store)  # a finished run needs no teacher
+
+    @functools.cache
+    def loaded() -> Distillation:
+        return Distillation.load(config, folder, store)
+
+    if not is_finished(out):  # a finished run needs no teacher
+        loaded()
     with machine.joined_world() as world:
         run = Run(out, identity, world, quiet)
-
-        def begin() -> Training:
-            nonlocal job
-            job = job or Distillation.load(config, folder, store)
-            return job.training(run)
-
-        def save(loop: Loop) -> dict[str, Any]:
-            assert job is not None
-            return job.save(run, loop)
-
-        return train_in_folder(run, begin, save)
+        return train_in_folder(
+            run,
+            lambda: loaded().loop(run),
+            lambda loop: loaded().save(run, loop),
+            lambda loop: loaded().source.describe(loop),
+        )
 
 
 @dataclass(frozen=True)
 class Distillation:
-    """A teacher, its new student, and the store on which the student is trained."""
+    """A teacher, its student before training, and the store on which the student is trained."""
 
     config: DistillConfig
-    teacher: Teacher
+    folder: Path  # of the teacher
+    teacher: Model
     student: Model
+    layers: tuple[int, ...]  # of the teacher, with which the student starts
     source: StoreTraining
 
     @classmethod
     def load(cls, config: DistillConfig, folder: Path, store: Store) -> "Distillation":
         """Raises InputError if teacher, recipe and store do not fit together."""
-        teacher = Teacher.load(folder, config, store)
-        store.check_unknown(teacher.tokenizer)
-        source = StoreTraining(config.pretraining(teacher.student), store, teacher.tokenizer)
-        return cls(config, teacher, teacher.new_student(config), source)
+        teacher, tokenizer = load_model(folder).requires_grad_(False), load_tokenizer(folder)
+        if "mlm" not in teacher.heads:
+            heads = ", ".join(teacher.heads) or "no head"
+            raise InputError(
+                f"{folder} has {heads}; expected a teacher with a masked-LM head, as pre-training makes it"
+            )
+        if tokenizer.fingerprint != store.manifest["tokenizer"]["fingerprint"]:
+            raise InputError(
+                f"the tokenizer of {folder} is not the one that {store.folder} was built with: the same ids would mean "
+                f"other subwords. Build the corpus with it: bertworks corpus build ... --tokenizer {folder}"
+            )
+        layers = config.layers or every_second(teacher.config.num_hidden_layers)
+        shape = student_config(teacher.config, layers, str(folder))
+        store.check_unknown(tokenizer)
+        source = StoreTraining(config.pretraining(shape), store, tokenizer)
+        if config.from_teacher:
+            student = start_student(teacher, shape, layers)
+        else:
+            student = build_model(shape, ("mlm",), seed=config.loop.seed)
+        return cls(config, folder, teacher, student, layers, source)
 
-    def training(self, run: Run) -> Training:
-        """What the run trains."""
-        config = self.config
-        model = self.teacher.for_evaluation(config.loop, run.world.device)
-        objective = DistillationObjective(model, config.temperature, config.soft_targets == "all")
-        return self.source.training(run, self.student, objective, config.weights)
+    def loop(self, run: Run) -> Loop:
+        """The run's loop before its first step."""
+        config, device = self.config, run.world.device
+        teacher = self.teacher.to(device).eval()
+        if machine.should_compile(config.loop.compile, device):
+            compile_layers(teacher.encoder)
+        if machine.compute_dtype(config.loop.precision, device) is torch.float32:
+            teacher = for_inference(teacher)
+        objective = DistillationObjective(teacher, config.temperature, config.soft_targets == "all")
+        return self.source.loop(run, self.student, objective, config.weights)
 
     def save(self, run: Run, loop: Loop) -> dict[str, Any]:
         """Compare student and teacher, write the student's folder, and return what results.json has."""
         results = self.source.results("distill", run, loop)
-        results |= {"title": f"A student of {run_name(self.teacher.folder)}"}
+        results |= {"title": f"A student of {run_name(self.folder)}"}
         return self.source.save(run, loop, results | self.compare(run, loop, results["metrics"]))
 
     def compare(self, run: Run, loop: Loop, metrics: Mapping[str, float]) -> dict[str, dict[str, Any]]:
@@ -196,11 +178,10 @@ class Distillation:
         with autocast(machine.compute_dtype(config.loop.precision, device), device):
             batches = [*data.batches(32, 4)] or [*train_data.batches(32, 4)]  # a store may hold nothing out
             speeds = measure({"teacher": teacher, "student": self.student}, batches, device)
-        folder = self.teacher.folder
-        one: dict[str, Any] = {"name": run_name(folder), "weights": weights_checksum(folder), **_size(teacher)}
-        one |= {**scores, **speeds["teacher"]}
-        other: dict[str, Any] = {"layers of the teacher": list(self.teacher.layers), **_size(self.student)}
-        other |= {**{key: metrics[key] for key in scores}, **speeds["student"]}
+        one: dict[str, Any] = {"name": run_name(self.folder), "weights": weights_checksum(self.folder)}
+        one |= _size(teacher) | scores | speeds["teacher"]
+        other: dict[str, Any] = {"layers of the teacher": list(self.layers), **_size(self.student)}
+        other |= {key: metrics[key] for key in scores} | speeds["student"]
         ratio = {key: other[key] / one[key] for key in ("parameters", "tokens_per_second")}
         return {"teacher": one, "student": other, "ratio": ratio}
 

@@ -26,9 +26,9 @@ class Phase:
     """A part of the run at one sequence length."""
 
     length: int = 128  # tokens of an instance, [CLS] and both [SEP] included
-    share: float = 1.0  # of the budget
-    batch_size: int = 256  # instances an update, over all processes and micro-batches
-    micro_batch_size: int = 0  # instances a forward pass; 0: as many as the process has of the batch
+    share: float = 1.0  # share of the budget
+    batch_size: int = 256  # instances per update, over all processes and micro-batches
+    micro_batch_size: int = 0  # instances per forward pass; 0: all of the batch that the process has
 
     def __post_init__(self) -> None:
         check_least(self, ("share",), 0)
@@ -47,7 +47,7 @@ class PretrainConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
     phases: tuple[Phase, ...] = (Phase(),)
-    eval_batches: int = 40  # held-out batches an evaluation
+    eval_batches: int = 40  # held-out batches per evaluation
     snapshots: tuple[int, ...] = ()  # steps after which the model is kept as a folder: snapshots/step-N
 
     def __post_init__(self) -> None:
@@ -114,13 +114,17 @@ class PretrainConfig:
 class DistillConfig:
     """A recipe of distillation. The defaults are DistilBERT's."""
 
-    layers: tuple[int, ...] = ()  # the teacher's layers, from 0, that the student begins with; none: every second one
-    from_teacher: bool = True  # false: the student begins with random weights, in the same shape
-    temperature: float = 2.0  # of both softmaxes where the teacher's whole distribution is learned
-    soft_targets: Literal["masked", "all"] = "masked"  # where it is: at masked positions alone, or at every token
-    soft_weight: float = 5.0  # of that divergence in the loss
-    mlm_weight: float = 2.0  # of the masked LM
-    cosine_weight: float = 1.0  # of one minus the cosine of the last layers' vectors, at every token
+    layers: tuple[
+        int, ...
+    ] = ()  # the teacher's layers, from 0, whose weights the student starts with; none: every second one
+    from_teacher: bool = True  # false: the student has the same shape and starts with random weights
+    temperature: float = 2.0  # temperature of both softmaxes in the loss against the teacher's distribution
+    soft_targets: Literal["masked", "all"] = (
+        "masked"  # tokens at which the teacher's distribution is learned: the masked ones, or all
+    )
+    soft_weight: float = 5.0  # weight in the loss of the divergence from the teacher's distribution
+    mlm_weight: float = 2.0  # weight in the loss of the masked LM
+    cosine_weight: float = 1.0  # weight in the loss of 1 - cosine of the two last layers' vectors, over all tokens
     instances: InstanceConfig = field(default_factory=lambda: InstanceConfig(0.0, 0, "full-sentences"))
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     optim: OptimConfig = field(
@@ -130,7 +134,7 @@ class DistillConfig:
     )
     loop: LoopConfig = field(default_factory=LoopConfig)
     phases: tuple[Phase, ...] = (Phase(),)
-    eval_batches: int = 40  # held-out batches an evaluation
+    eval_batches: int = 40  # held-out batches per evaluation
 
     def __post_init__(self) -> None:
         weights = self.weights.values()
@@ -156,6 +160,6 @@ class DistillConfig:
 
 def run_identity(config: Any, *reads: str) -> RunIdentity:
     """The identity of a run with this recipe, which reads what has these checksums."""
-    rhythm = dataclasses.replace(config.loop, log_every=0, eval_every=0, save_every=0)
-    fixed = dataclasses.replace(config, loop=rhythm, **({"snapshots": ()} if hasattr(config, "snapshots") else {}))
+    loop = dataclasses.replace(config.loop, log_every=0, eval_every=0, save_every=0)
+    fixed = dataclasses.replace(config, loop=loop, **({"snapshots": ()} if hasattr(config, "snapshots") else {}))
     return RunIdentity(config, reads, before_schemas="".join([identities(fixed).get(1, ""), *reads]))

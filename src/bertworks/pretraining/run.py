@@ -26,7 +26,8 @@ from ..tokenizer import Tokenizer
 from ..training import machine
 from ..training.loop import Group, Loop, evaluate
 from ..training.objectives import Objective
-from ..training.run import Run, Training, is_finished, run_facts, train_in_folder
+from ..training.optim import Optimizer
+from ..training.run import Run, is_finished, run_facts, train_in_folder
 from ..training.state import Progress
 from .recipe import PretrainConfig
 
@@ -47,8 +48,9 @@ def pretrain(
         run = Run(out, config.identity(source.store, init), world, quiet)
         return train_in_folder(
             run,
-            lambda: source.training(run, start_model(config, init), config.learns),
+            lambda: source.loop(run, start_model(config, init), config.learns),
             lambda loop: source.save(run, loop, source.results("pretrain", run, loop)),
+            source.describe,
         )
 
 
@@ -80,10 +82,8 @@ class StoreTraining:
         if init is None or self.config.model.family == "roberta":  # other models of others may name another padding
             check_padding(self.config.model, self.tokenizer.pad_id)
 
-    def training(
-        self, run: Run, model: Model, objective: Objective, weights: Mapping[str, float] | None = None
-    ) -> Training:
-        """What the run trains; `weights` are those of the terms in the loss."""
+    def loop(self, run: Run, model: Model, objective: Objective, weights: Mapping[str, float] | None = None) -> Loop:
+        """The run's loop before its first step; `weights` are those of the terms in the loss."""
         config, world = self.config, run.world
         vocabulary = Vocabulary.of(self.tokenizer)
         held_out = [config.data(self.store, "validation", vocabulary, phase.length) for phase in config.phases]
@@ -102,17 +102,20 @@ class StoreTraining:
                 folder, facts = run.out / "snapshots" / f"step-{step}", {"kind": "pretrain", "steps": step}
                 save_folder(folder, model, self.tokenizer, facts)
 
-        return Training(
+        return Loop(
             model,
             objective,
             PretrainingFeed(config, self.store, vocabulary, world),
-            config.optim,
+            Optimizer(model.to(world.device), config.optim),
+            world,
             config.loop,
-            evaluate_now,
-            save_snapshot,
-            weights or {},
+            run.out,
+            run.identity.hash,
+            evaluate=evaluate_now,
+            after_step=save_snapshot,
+            weights=weights or {},
             flops_per_token=useful_flops(config),
-            opening=self.describe,
+            quiet=run.quiet,
         )
 
     def describe(self, loop: Loop) -> list[str]:

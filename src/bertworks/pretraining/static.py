@@ -1,6 +1,6 @@
 """Static word vectors as a model folder: the baseline that came before encoders (the paper's section 2.1).
 
-word2vec (Mikolov et al. 2013, skip-gram with negative sampling) is trained on a store's pieces by gensim, or vectors
+word2vec (Mikolov et al. 2013, skip-gram with negative sampling) is trained on a store's subwords by gensim, or vectors
 are read from a text file as word2vec and GloVe write them. The folder is an encoder without layers: its word embedding
 table holds the vectors, positions and segments are zero. Fine-tune it under a BiLSTM (`--top.bilstm-layers 2`).
 """
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..checkpoint.folder import save_folder
+from ..config import check_least
 from ..data.store import Store
 from ..files import InputError
 from ..model.config import ModelConfig
@@ -37,13 +38,12 @@ class StaticConfig:
     threads: int = 1  # number of training threads
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value < (0 if name == "seed" else 1):
-                raise ValueError(f"{name} = {value}; expected {'0 or more' if name == 'seed' else 'a positive number'}")
+        check_least(self, ("width", "window", "negative", "epochs", "min_count", "threads"), 1)
+        check_least(self, ("seed",), 0)
 
 
 def train_static(corpus: Path | str, out: Path | str, config: StaticConfig = StaticConfig()) -> dict[str, Any]:
-    """word2vec on the pieces of a store; returns what the model card tells. Raises InputError if there is no store."""
+    """Train word2vec on a store; returns what the model card lists. Raises InputError if there is no store."""
     store = Store.open(corpus)
     tokenizer = store.load_tokenizer()
     store.check_unknown(tokenizer)
@@ -56,10 +56,10 @@ def train_static(corpus: Path | str, out: Path | str, config: StaticConfig = Sta
 def read_static(vectors: Path | str, tokenizer: Path | str, out: Path | str) -> dict[str, Any]:
     """Vectors of whole words from a text file: a word and its numbers a line, with or without a first line of counts.
 
-    A piece that is a whole word takes that word's vector. Raises InputError if a line is broken or no word is known.
+    A subword that is a whole word takes that word's vector. Raises InputError if a line is broken or no word is known.
     """
-    pieces = Tokenizer.load(tokenizer)
-    numbers = {pieces.readable(i): i for i in np.flatnonzero(~pieces.continuation).tolist()}
+    known = Tokenizer.load(tokenizer)
+    numbers = {known.readable(i): i for i in np.flatnonzero(~known.continuation).tolist()}
     rows: dict[int, Vectors] = {}
     width = 0
     for number, line in _lines(Path(vectors)):
@@ -76,7 +76,7 @@ def read_static(vectors: Path | str, tokenizer: Path | str, out: Path | str) -> 
         raise InputError(
             f"{vectors}: none of its words is in the vocabulary of {tokenizer}; is it of the same language?"
         )
-    return _write(pieces, rows, width, out, {"vectors": Path(vectors).name})
+    return _write(known, rows, width, out, {"vectors": Path(vectors).name})
 
 
 def _vector(values: list[str], where: str) -> Vectors:
@@ -115,13 +115,13 @@ def _word2vec(sentences: "_Sentences", config: StaticConfig) -> Any:
     )
     model.build_vocab(sentences)
     if not len(model.wv):
-        raise InputError(f"no piece stands {config.min_count} times in the store; give a lower --min-count")
+        raise InputError(f"no subword occurs {config.min_count} times in the store; give a lower --min-count")
     model.train(sentences, total_examples=model.corpus_count, epochs=model.epochs)
     return model.wv
 
 
 class _Sentences:
-    """The training sentences of a store, each a list of piece numbers as strings; may be read many times."""
+    """The training sentences of a store, each a list of token ids as strings; may be read many times."""
 
     def __init__(self, store: Store):
         self.shards = store.shards("train")
@@ -136,7 +136,7 @@ class _Sentences:
 def _write(
     tokenizer: Tokenizer, rows: dict[int, Vectors], width: int, out: Path | str, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """The folder; a piece without a vector gets the mean of all, which says nothing."""
+    """The folder; a subword without a vector gets the mean of all vectors."""
     table = np.tile(np.mean(list(rows.values()), axis=0, dtype=np.float32), (tokenizer.vocab_size, 1))
     for number, vector in rows.items():
         table[number] = vector

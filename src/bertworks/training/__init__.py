@@ -8,10 +8,8 @@ In reading order:
     optim.py            Adam and LAMB, the learning rate
     run.py              a run in its folder: open or resume, train, save, write the results
     identity.py         which run a folder belongs to, in all versions of bertworks
-    state.py            the resumable state
-    totals.py           sums between two records of the log
-    machine.py          device, threads, precision, processes
-    signals.py          SIGTERM and Ctrl-C
+    state.py            the resumable state; sums between two records of the log
+    machine.py          device, threads, precision, processes, signals
 """
 
 from .identity import RunIdentity as RunIdentity
@@ -20,5 +18,4 @@ from .loop import LoopConfig as LoopConfig
 from .optim import OptimConfig as OptimConfig
 from .optim import Optimizer as Optimizer
 from .run import Run as Run
-from .run import Training as Training
 from .run import train_in_folder as train_in_folder

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -25,12 +26,10 @@ from ..config import check_least, check_seed
 from ..files import Diverged, InputError, atomic_write
 from ..model.dropout import DropoutKey
 from ..reporting.log import Reporter
-from .machine import World, compute_dtype, peak_memory, return_memory
+from .machine import Stop, World, caught_signals, compute_dtype, peak_memory, return_memory
 from .objectives import Objective
 from .optim import Optimizer
-from .signals import Stop, caught_signals
-from .state import Progress, check_tensors, damaged, save_state
-from .totals import Totals
+from .state import Progress, Totals, check_tensors, damaged, on_cpu, save_state
 
 BEST = "best.safetensors"
 
@@ -103,7 +102,7 @@ class Losses(nn.Module):
 
 @dataclass
 class Loop:
-    """`Loop(...).run()` trains until the budget is used or a signal comes.
+    """A model, and how it is trained; `run()` trains until the budget is used or a signal comes.
 
     A signal after the last update, when all is saved, raises KeyboardInterrupt.
     """
@@ -120,20 +119,27 @@ class Loop:
     evaluate: Callable[[Progress], dict[str, float]] | None = None  # metrics on held-out data
     after_step: Callable[[int], None] | None = None  # called with the number of each finished step
     weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
-    flops_per_token: float = 0.0  # useful operations, forward and backward
+    flops_per_token: float = 0.0  # useful operations, forward and backward; 0: the log has no share of the peak
     matmul_peak: float = 0.0  # operations a second that the machine can do at best
     quiet: bool = False
     dtype: torch.dtype = field(init=False)  # of matrix products
-    losses: nn.Module = field(init=False)
     totals: Totals = field(init=False)
     metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the last weights, when the run has ended
 
     def __post_init__(self) -> None:
         self.config.check()
         self.dtype = compute_dtype(self.config.precision, self.world.device)
+        self.start_at(self.progress)
+
+    def start_at(self, progress: Progress) -> None:
+        """Continue from this progress, to which model and optimizer belong."""
+        self.progress, self.totals = progress, Totals.of(progress, self.world)
+
+    @cached_property
+    def losses(self) -> nn.Module:
+        """Model and objective, wrapped for several processes; made at the first step, when the weights are loaded."""
         losses = Losses(self.model, self.objective)
-        self.losses = DistributedDataParallel(losses) if self.world.size > 1 else losses
-        self.totals = Totals.of(self.progress, self.world)
+        return DistributedDataParallel(losses) if self.world.size > 1 else losses
 
     def run(self) -> bool:
         """Train until the budget is used; False if a signal stopped the run before, when all is saved."""
@@ -219,8 +225,6 @@ class Loop:
     def _seconds_since(self, start: float) -> float:
         """The first process's time, for all: a budget in hours must mean one last step and one rate everywhere."""
         spent = time.perf_counter() - start if self.world.main else 0.0
-        if self.world.size == 1:
-            return spent
         return float(self.world.sum(torch.tensor(spent, dtype=torch.float64, device=self.world.device)))
 
     def _dropout_key(self, row: int) -> DropoutKey | None:
@@ -247,12 +251,8 @@ class Loop:
         rate = self.totals.rate()
         left = progress.seconds * (1 - share) / share if share else 0.0
         record: dict[str, Any] = {"step": progress.step, **self.totals.means(self.world)}
-        record |= {
-            "lr": self.totals.lr,
-            "grad_norm": self.totals.norm,
-            "tokens": progress.tokens,
-            "tokens_per_second": rate,
-        }
+        record |= {"lr": self.totals.lr, "grad_norm": self.totals.norm}
+        record |= {"tokens": progress.tokens, "tokens_per_second": rate}
         if progress.step > progress.updates:
             record["skipped"] = progress.step - progress.updates  # updates not made, in the whole run
         if self.matmul_peak:
@@ -264,7 +264,7 @@ class Loop:
             reporter.record("train", record)
 
     def _evaluate(self, reporter: Reporter) -> dict[str, float]:
-        """Judge in float32, whatever training uses, so that scores are those of the model that is kept."""
+        """Evaluate in float32, whatever training uses, so that the scores are those of the model that is kept."""
         if not self.evaluate:
             return {}
         metrics, best = self.evaluate(self.progress), self.config.keep_best
@@ -279,7 +279,7 @@ class Loop:
             if self.world.main:
                 (self.run_folder / "state").mkdir(exist_ok=True)
                 with atomic_write(self.run_folder / "state" / BEST) as file:
-                    file.write(save({n: t.detach().cpu().contiguous() for n, t in self.model.state_dict().items()}))
+                    file.write(save(on_cpu(self.model.state_dict())))
         return metrics
 
     def _is_better(self, score: float) -> bool:

@@ -1,4 +1,4 @@
-"""The machine: device, threads, precision, processes, peak. Every concern of running on more than one process is here.
+"""The machine: device, precision, processes, signals, peak. Every concern of running on several processes is here.
 
 `torchrun` sets RANK, WORLD_SIZE and LOCAL_RANK; without it one process runs the same code with a world of one.
 """
@@ -9,12 +9,14 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import psutil
@@ -24,6 +26,9 @@ from torch import Tensor
 
 from ..files import InputError
 from ..reporting.run_files import commit
+
+# torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first
+BFLOAT16_KINDS = {"_is_amx_tile_supported": "AMX", "_is_avx512_bf16_supported": "AVX-512 bf16"}
 
 T = TypeVar("T")
 
@@ -112,12 +117,6 @@ def join_world() -> World:
     return World(rank, size, device)
 
 
-def leave_world() -> None:
-    """Leave the process group, if there is one."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
 @contextlib.contextmanager
 def joined_world() -> Iterator[World]:
     """Join the other processes, if any, and leave them at the end. Inside another such block they stay joined."""
@@ -126,8 +125,45 @@ def joined_world() -> Iterator[World]:
     try:
         yield world
     finally:
-        if not joined:
-            leave_world()
+        if not joined and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+@dataclass
+class Stop:
+    """Whether SIGTERM or SIGINT has come."""
+
+    caught: bool = False
+    raises: bool = False  # a signal raises KeyboardInterrupt where it comes
+
+    def at_once(self) -> None:
+        """From now on a signal, or one that has come already, raises KeyboardInterrupt."""
+        self.raises = True
+        if self.caught:
+            raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def caught_signals() -> Iterator[Stop]:
+    """Note SIGTERM and SIGINT instead of dying, so that a run can save before it ends; a second one interrupts."""
+    stop = Stop()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        stop.caught = True
+        signal.signal(number, signal.default_int_handler)
+        if stop.raises:
+            raise KeyboardInterrupt
+
+    try:
+        old = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    except ValueError:  # not the main thread, which alone can handle signals
+        yield stop
+        return
+    try:
+        yield stop
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def prepare_process() -> None:
@@ -164,9 +200,7 @@ def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if wanted == "bfloat16" else torch.float32
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    fast = any(getattr(torch.cpu, name, bool)() for name in names)
-    return torch.bfloat16 if fast else torch.float32
+    return torch.bfloat16 if processor_kind() in BFLOAT16_KINDS.values() else torch.float32
 
 
 def should_compile(wanted: str, device: torch.device) -> bool:
@@ -210,7 +244,7 @@ def peak_memory(device: torch.device) -> int:
 
 def processor_kind() -> str:
     """The fastest matrix products of the processor: "AMX", "AVX-512 bf16", or torch's name for what it has."""
-    for name, kind in (("_is_amx_tile_supported", "AMX"), ("_is_avx512_bf16_supported", "AVX-512 bf16")):
+    for name, kind in BFLOAT16_KINDS.items():
         if getattr(torch.cpu, name, bool)():
             return kind
     return str(torch.backends.cpu.get_cpu_capability())

@@ -171,7 +171,7 @@ def _labelled_loss(logits: Tensor, labels: Tensor) -> Term:
 
 
 @dataclass(frozen=True)
-class TaughtObjective:
+class TeacherScoresObjective:
     """A classification or regression that also learns a teacher's scores, `teacher_scores` (B, K) of the batch.
 
     Terms: "task", the labels; "soft", of classes the KL divergence from the teacher's softmax, both at `temperature`,

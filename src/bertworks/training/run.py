@@ -7,8 +7,8 @@ has the folder's lock, the temporary files of killed processes, the state, and r
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,9 @@ from ..model.prepare import compile_layers
 from ..reporting.run_files import RESULTS, read_results
 from . import machine
 from .identity import FORMAT, RECIPE, RunIdentity
-from .loop import Feed, Loop, LoopConfig
+from .loop import Loop
 from .machine import World
-from .objectives import Objective
-from .optim import OptimConfig, Optimizer
-from .state import Progress, resume
+from .state import resume
 
 LOCK = ".lock"
 STATE_FOLDER = "state"
@@ -54,38 +52,26 @@ class Run:
             print(text, file=sys.stderr)
 
 
-@dataclass(frozen=True)
-class Training:
-    """What a run trains, and how."""
-
-    model: Model
-    objective: Objective
-    feed: Feed
-    optim: OptimConfig
-    loop: LoopConfig
-    evaluate: Callable[[Progress], dict[str, float]] | None = None  # metrics on held-out data
-    after_step: Callable[[int], None] | None = None  # called with the number of each finished step
-    weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
-    flops_per_token: float = 0.0  # useful operations, forward and backward; 0: the log has no share of the peak
-    opening: Callable[[Loop], Sequence[str]] = lambda loop: ()  # lines to print before training
-
-
 def train_in_folder(
-    run: Run, begin: Callable[[], Training], save: Callable[[Loop], dict[str, Any]], keep_state: bool = True
+    run: Run,
+    begin: Callable[[], Loop],
+    save: Callable[[Loop], dict[str, Any]],
+    describe: Callable[[Loop], Sequence[str]],
+    keep_state: bool = True,
 ) -> dict[str, Any] | None:
     """The results of the run, which is trained or resumed if it is not finished; None if a signal stopped it.
 
-    begin: makes what is trained; not called for a finished run. save: evaluates, writes the model folder, and returns
-    what results.json is to have. keep_state: whether state/ stays when the run is finished.
-    Raises InputError if the folder is in use or belongs to another run.
+    begin: makes the loop before its first step; not called for a finished run. save: evaluates, writes the model
+    folder, and returns what results.json is to have. describe: lines to print before training. keep_state: whether
+    state/ stays when the run is finished. Raises InputError if the folder is in use or belongs to another run.
     """
     with opened_run(run.out, run.identity, run.world, keep_state) as results:
         if results is not None:
             run.say(f"{run.out} is finished; see {run.out / RESULTS}")
             return results
-        training = begin()
-        loop = make_loop(run, training)
-        for line in training.opening(loop):
+        loop = begin()
+        prepare_loop(run, loop)
+        for line in describe(loop):
             run.say(line)
         if not loop.run():
             run.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
@@ -96,35 +82,17 @@ def train_in_folder(
         return results
 
 
-def make_loop(run: Run, training: Training) -> Loop:
-    """The loop of a run, at the step where an earlier run segment left it; writes recipe.toml."""
-    device, config = run.world.device, training.loop
-    optimizer = Optimizer(training.model.to(device), training.optim)
-    progress = resume(run.out / STATE_FOLDER, training.model, optimizer, run.identity, run.world)
+def prepare_loop(run: Run, loop: Loop) -> None:
+    """Put a new loop at the step where an earlier run segment left it, and write recipe.toml."""
+    device, config = run.world.device, loop.config
+    assert isinstance(loop.model, Model)
+    loop.start_at(resume(run.out / STATE_FOLDER, loop.model, loop.optimizer, run.identity, run.world))
     if run.world.main:
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
     if machine.should_compile(config.compile, device):
-        compile_layers(training.model.encoder)
-    peak = 0.0
-    if training.flops_per_token:
-        peak = machine.matmul_peak(device, machine.compute_dtype(config.precision, device))
-    return Loop(
-        training.model,
-        training.objective,
-        training.feed,
-        optimizer,
-        run.world,
-        config,
-        run.out,
-        run.identity.hash,
-        progress,
-        training.evaluate,
-        training.after_step,
-        training.weights,
-        training.flops_per_token,
-        peak,
-        run.quiet,
-    )
+        compile_layers(loop.model.encoder)
+    if loop.flops_per_token:
+        loop.matmul_peak = machine.matmul_peak(device, loop.dtype)
 
 
 def run_facts(run: Run, loop: Loop) -> dict[str, Any]:

@@ -5,7 +5,9 @@ process is killed at, a whole state is in place. Nothing is pickled.
 """
 
 import json
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from .. import __version__
-from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version, parse_json, shorten
+from ..files import InputError, NotWritten, OtherRun, atomic_write, check_fields, check_version, parse_json
 from .identity import FORMAT, RunIdentity
 from .machine import World
 from .optim import Optimizer
@@ -47,36 +49,79 @@ class Progress:
     def parse(cls, text: str) -> "Progress":
         """What `json.dumps(asdict(progress))` wrote; fields that an older version did not know keep their defaults.
 
-        Raises InputError, ValueError or TypeError for anything else.
+        Raises InputError or TypeError for anything else.
         """
         progress = cls(**parse_json(text, "progress"))
-        for name, default in asdict(cls()).items():
-            value = getattr(progress, name)
-            if isinstance(default, dict):
-                sound = isinstance(value, dict) and all(map(_is_number, value.values()))
-            elif isinstance(default, int):
-                sound = type(value) is int and value >= 0
-            else:
-                sound = _is_number(value) or (value is None and name == "best")
-            if not sound:
-                raise ValueError(f"{name} = {shorten(value)}")
+        form: dict[str, Any] = {
+            name: range(1 << 62) if type(default) is int else {str: float} if isinstance(default, dict) else float
+            for name, default in asdict(cls()).items()
+        }
+        check_fields(asdict(progress), form | {"best": (float, None)}, "progress")
         return progress
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+class Totals:
+    """Sums since the last record of the log. Losses of skipped updates are left out."""
+
+    def __init__(self, lr: float = 0.0) -> None:
+        self.losses: dict[str, Tensor | float] = {}  # of this process
+        self.counts: dict[str, float] = {}  # of all processes
+        self.tokens, self.lr, self.norm = 0.0, lr, 0.0
+        self.start = time.perf_counter()
+
+    @classmethod
+    def of(cls, progress: Progress, world: World) -> "Totals":
+        """The sums that `store` put into the progress; the first process gets those of all processes."""
+        totals = cls(progress.lr)
+        totals.losses, totals.counts = dict(progress.loss_sums) if world.main else {}, dict(progress.loss_counts)
+        return totals
+
+    def store(self, progress: Progress, world: World) -> None:
+        """Put the sums into the progress, which is saved: so a resumed run logs the means of an undisturbed one."""
+        progress.loss_sums, progress.loss_counts, progress.lr = self._sums(world), dict(self.counts), self.lr
+
+    def add(self, losses: Sequence[Mapping[str, Tensor]], counts: Mapping[str, float]) -> None:
+        """Losses of each micro-batch of this process, and the predictions of the whole update."""
+        for terms in losses:
+            for name, loss in terms.items():
+                self.losses[name] = self.losses.get(name, 0.0) + loss.double()
+        for name, count in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+
+    def rate(self) -> float:
+        """Real tokens a second since the last record."""
+        return self.tokens / max(time.perf_counter() - self.start, 1e-9)
+
+    def pause(self) -> None:
+        """Restart the measurement of the rate, because something other than training ran since the last record."""
+        self.tokens, self.start = 0.0, time.perf_counter()
+
+    def means(self, world: World) -> dict[str, float]:
+        """Mean loss of each term over the predictions of all processes; NaN if no update was made."""
+        sums = self._sums(world)
+        return {f"{name}_loss": sums[name] / n if n else math.nan for name, n in self.counts.items()}
+
+    def _sums(self, world: World) -> dict[str, float]:
+        if not self.counts:
+            return {}
+        mine = [torch.as_tensor(self.losses.get(n, 0.0), dtype=torch.float64, device=world.device) for n in self.counts]
+        return dict(zip(self.counts, world.sum(torch.stack(mine)).tolist(), strict=True))
+
+
+def on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as safetensors can save them."""
+    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
 
 def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, recipe: str) -> None:
     """Write the state atomically; `recipe` is the run's hash (identity.py)."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()} | optimizer.state()
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     folder.mkdir(parents=True, exist_ok=True)
     header = {"progress": json.dumps(asdict(progress)), "recipe": recipe}
     header |= {"format": str(FORMAT), "bertworks": __version__}
     try:
         with atomic_write(folder / STATE) as file:
-            file.write(save(plain, header))
+            file.write(save(on_cpu(tensors), header))
     except OSError as error:
         raise NotWritten(
             f"{folder / STATE}: could not be written ({error.strerror}); the state before it is whole. "
@@ -103,7 +148,7 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
     _check_versions(path, version, header.get("bertworks", BEFORE_VERSIONS))
     try:
         progress = Progress.parse(header["progress"])
-    except (InputError, KeyError, TypeError, ValueError) as error:
+    except (InputError, KeyError, TypeError) as error:
         raise damaged(path, error) from None
     if recorded not in identity.hashes:
         found = identity.difference(folder.parent)

@@ -185,7 +185,7 @@ def test_killed_and_stopped_from_outside(place, tmp_path):
 def test_a_signal_in_the_last_evaluation_ends_all_runs(place, table, tmp_path, monkeypatch):
     """It comes too late for the first seed; the second one must not begin."""
     config = dataclasses.replace(CONFIG, seeds=(1, 2), epochs=1)
-    judge, told = Job.judge, []
+    judge, told = Job.evaluate, []
 
     def interrupted(self, model):
         if not told:
@@ -194,7 +194,7 @@ def test_a_signal_in_the_last_evaluation_ends_all_runs(place, table, tmp_path, m
         return judge(self, model)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Job, "judge", interrupted)
+        patch.setattr(Job, "evaluate", interrupted)
         finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert told and not (tmp_path / "run/seed-2").exists()
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)

@@ -48,6 +48,12 @@ class Family:
     write: Callable[[ModelConfig], dict[str, Any]] = _nothing  # more keys of a config.json
 
     @cached_property
+    def inside(self) -> set[str]:
+        """How names of the encoder's tensors begin in folders of the bare encoder, which leave the prefix out."""
+        named = (name.split(".") for name in self.modules.values())
+        return {parts[1] for parts in named if parts[0] == self.prefix}
+
+    @cached_property
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Heads, pooler and top: how the names of their tensors begin."""
         parts: dict[str, tuple[str, ...]] = {}
@@ -94,8 +100,7 @@ class Family:
             if buffer.fullmatch(name) or self.unread_in([name]):
                 continue
             full = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
-            bare = full.startswith(("embeddings.", "encoder.", "transformer.", "pooler."))
-            full = f"{self.prefix}.{full}" if bare else full
+            full = f"{self.prefix}.{full}" if full.split(".")[0] in self.inside else full
             if full in out:
                 raise InputError(
                     f"{where}: two tensors for {clip(full)}, with and without prefix or in old and new spelling"

@@ -17,9 +17,13 @@ from typing import Any, Literal
 
 from ..config import check_seed, load_recipe
 from ..files import InputError
+from ..training.objectives import PRETRAINING
 
-HELD_OUT = {  # metrics of a pre-training, by the tasks it may have
-    f"{term}_{metric}" for term in ("mlm", "nsp", "sop", "ltr", "rtl") for metric in ("loss", "accuracy", "perplexity")
+HELD_OUT = {  # metrics of pre-training on held-out text
+    f"{term}_{metric}"
+    for objective in PRETRAINING.values()
+    for term in objective.terms
+    for metric in ("loss", "accuracy", "perplexity")
 }
 
 

@@ -94,6 +94,11 @@ def test_a_mistake_is_named(tmp_path, text, said):
     assert str(tmp_path / "r.toml") in str(error.value) and said in str(error.value)
 
 
+def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "r.toml").write_bytes(b"\xef\xbb\xbfname = 'x'\r\n")
+    assert load_recipe(tmp_path / "r.toml", Outer) == Outer("x")
+
+
 def test_a_recipe_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(InputError, match=r"none\.toml: no such file; expected a recipe"):
         load_recipe(tmp_path / "none.toml", Outer)
@@ -176,8 +181,8 @@ def test_an_older_runs_recipe_stands_for_the_values_that_it_had(tmp_path, schema
 @pytest.mark.parametrize("schema, message", [
     ("4", r"r\.toml: written by a newer bertworks \(recipe schema 4; this version reads up to 3\); install"),
     ("0", "recipe schema 0, older .*; expected 1 or newer; correct"),
-    ("true", "no recipe schema version; expected"),
-    ("'x'", "no recipe schema version; expected"),
+    ("true", "recipe schema is True; expected a number from 1 to 3; correct"),
+    ("'x'", "recipe schema is 'x'; expected a number from 1 to 3; correct"),
 ])  # fmt: skip
 def test_a_newer_or_wrong_schema_is_refused_by_name(tmp_path, schema_3, schema, message):
     with pytest.raises(InputError, match=message):

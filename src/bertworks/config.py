@@ -94,7 +94,7 @@ def load_resolved(path: Path | str, cls: type[T]) -> T:
 def _read_table(path: Path | str) -> dict[str, Any]:
     data = read_bytes(path, "a recipe", RECIPE_BYTES)
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        return tomllib.loads(data.decode("utf-8-sig"))  # Windows editors write a byte order mark
     except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of an integer of thousands of digits
         raise InputError(f"{path}: not valid TOML: {error}") from None
 

@@ -349,5 +349,9 @@ def check_version(found: object, readable: range, where: str, advice: str, kind:
     if type(found) is int and found > readable[-1]:
         newer = f"written by a newer bertworks ({kind} {found}; this version reads up to {readable[-1]})"
         raise NewerVersion(f"{where}: {newer}; install a newer one")
-    problem = f"{kind} {found}, older than this version reads" if type(found) is int else f"no {kind} version"
-    raise InputError(f"{where}: {problem}; expected {readable[0]} or newer; {advice}")
+    if type(found) is int:
+        older = f"{kind} {shorten(found)}, older than this version reads"
+        raise InputError(f"{where}: {older}; expected {readable[0]} or newer; {advice}")
+    value = "null or missing" if found is None else shorten(found)
+    expected = f"a number from {readable[0]} to {readable[-1]}" if len(readable) > 1 else f"the number {readable[0]}"
+    raise InputError(f"{where}: {kind} is {value}; expected {expected}; {advice}")

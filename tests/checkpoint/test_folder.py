@@ -427,8 +427,8 @@ def test_a_folder_for_bertworks_alone_has_the_number_of_its_format(tmp_path):
     ("more", "message"),
     [
         ({"bertworks_format": LATEST + 2}, f"newer bertworks (format {LATEST + 2}; this version reads up to {LATEST})"),
-        ({"bertworks_format": "1"}, "no format version; expected 0 or newer"),
-        ({"bertworks_format": True}, "no format version; expected 0 or newer"),
+        ({"bertworks_format": "1"}, f"format is '1'; expected a number from 0 to {LATEST}"),
+        ({"bertworks_format": True}, f"format is True; expected a number from 0 to {LATEST}"),
         ({"bertworks_mixture": 8}, "bertworks_mixture is not known to this version"),
     ],
 )

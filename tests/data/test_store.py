@@ -122,8 +122,8 @@ def test_a_missing_file(store):
             r"written by a newer bertworks \(format 3; this version reads up to 1\); install a newer one",
         ),
         ({"version": 0}, "format 0, older than this version reads; expected 1 or newer; build the store again"),
-        ({"version": None}, "no format version; expected 1 or newer; build the store again"),
-        ({"version": True}, "no format version"),
+        ({"version": None}, "format is null or missing; expected the number 1; build the store again"),
+        ({"version": True}, "format is True; expected the number 1"),
         ({"format": "other"}, "not a corpus store's manifest"),
     ],
 )

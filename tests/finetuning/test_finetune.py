@@ -490,11 +490,12 @@ def test_a_model_with_more_labels_than_the_data(tmp_path, place):
         ({"recipe": 1}, "field recipe is 1; expected a text"),
     ],
 )
-def test_results_that_were_changed_are_named(finished, place, table, tmp_path, change, message):
+def test_results_that_were_changed_are_named(finished, place, table, tmp_path, capsys, change, message):
     run = shutil.copytree(finished[0], tmp_path / "run")
     (run / "results.json").write_text(json.dumps(finished[1] | change))
     with pytest.raises(InputError, match=f"results.json: {message}.*; restore the file, or remove the folder"):
-        finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", run, quiet=True)
+        finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", run)
+    assert "is finished" not in capsys.readouterr().err
 
 
 # ---- what is refused

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, make_dataclass
 import pytest
 
 from bertworks.config import added, to_toml
-from bertworks.files import InputError, NewerVersion, NotWritten, remove_temporaries, try_lock, write_json
+from bertworks.files import InputError, NewerVersion, NotWritten, OtherRun, remove_temporaries, try_lock, write_json
 from bertworks.training.identity import FORMAT, RunIdentity
 from bertworks.training.loop import LoopConfig
 from bertworks.training.run import finished, locked, opened_run, write_results
@@ -71,7 +71,7 @@ def test_what_another_process_writes_into_a_finished_run_stays(tmp_path):
         other.stdin.close()
 
 
-@pytest.mark.parametrize("written", ['{"recipe": "other"}', "{}"])
+@pytest.mark.parametrize("written", ['{"recipe": "other"}', '{"sweep": "paper"}'])
 def test_a_finished_run_of_other_settings_is_refused(tmp_path, written):
     (tmp_path / "results.json").write_text(written)
     with pytest.raises(InputError, match="is a finished run with other settings, data or model"):
@@ -160,14 +160,26 @@ def test_a_refusal_names_the_fields_that_differ(tmp_path, recipe, found):
         finished(tmp_path, RunIdentity(recipe))
 
 
+def test_results_without_a_recipe_are_damaged_unless_they_sum_up_several_runs(tmp_path):
+    (tmp_path / "recipe.toml").write_text(to_toml(Recipe()))
+    write_json(tmp_path / "results.json", {"kind": "finetune"})
+    with pytest.raises(InputError, match=r"results\.json: no field recipe; .*restore the file, or remove the") as found:
+        finished(tmp_path, RunIdentity(Recipe()))
+    assert not isinstance(found.value, OtherRun)
+    write_json(tmp_path / "results.json", {"kind": "finetune", "seeds": [1, 2]})
+    with pytest.raises(OtherRun, match="is a finished run with other settings"):
+        finished(tmp_path, RunIdentity(Recipe()))
+
+
 def test_a_finished_run_of_a_newer_version_is_refused_by_name(tmp_path):
     write_json(tmp_path / "results.json", {"format": FORMAT + 1, "recipe": IDENTITY.hash})
     newer = rf"results\.json: written by a newer bertworks \(format {FORMAT + 1}; this version reads up to {FORMAT}\)"
     with pytest.raises(NewerVersion, match=newer):
         finished(tmp_path, IDENTITY)
-    write_json(tmp_path / "results.json", {"format": "x", "recipe": IDENTITY.hash})
-    with pytest.raises(InputError, match="no format version; expected 1 or newer; restore the file"):
-        finished(tmp_path, IDENTITY)
+    for wrong, shown in (("x", "'x'"), (None, "null or missing"), (True, "True"), (2.0, r"2\.0")):
+        write_json(tmp_path / "results.json", {"format": wrong, "recipe": IDENTITY.hash})
+        with pytest.raises(InputError, match=f"format is {shown}; expected a number from 1 to {FORMAT}; restore the"):
+            finished(tmp_path, IDENTITY)
     for older in ({}, {"format": 1}):
         write_json(tmp_path / "results.json", {**older, "recipe": IDENTITY.hash})
         assert finished(tmp_path, IDENTITY)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..checkpoint.folder import find_model, save_folder
 from ..config import to_toml
-from ..files import InputError, check_fields, check_version, to_json, write_json, write_text
+from ..files import InputError, check_version, to_json, write_json, write_text
 from ..model.heads import Model
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
@@ -97,19 +97,16 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
         fresh.extend(parts)
         return make_loop(job, config, run, model)
 
-    results = train_in_folder(
+    names = ["", *(f"_{name}" for name in job.more)]
+    metrics = {f"{key}{end}": float for end in names for key in ("loss", *job.task.metrics)}
+    return train_in_folder(
         run,
         begin,
         lambda loop: _save(job, config, run, loop, fresh),
         lambda loop: [opening(job, config)],
         keep_state=False,
+        form={"metrics": metrics, "collapsed": bool, "seconds": float},  # what seeds, sweeps and suites read
     )
-    if results is not None:  # what seeds, sweeps and suites read
-        names = ["", *(f"_{name}" for name in job.more)]
-        metrics = {f"{key}{end}": float for end in names for key in ("loss", *job.task.metrics)}
-        form = {"metrics": metrics, "collapsed": bool, "seconds": float}
-        check_fields(results, form, str(out / RESULTS), ANEW)
-    return results
 
 
 def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:

@@ -7,7 +7,7 @@ has the folder's lock, the temporary files of killed processes, the state, and r
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ..files import (
     InputError,
     NotWritten,
     OtherRun,
+    check_fields,
     check_version,
     remove_temporaries,
     try_lock,
@@ -34,6 +35,7 @@ from .state import resume
 
 LOCK = ".lock"
 STATE_FOLDER = "state"
+SUMMARIES = {"seeds", "sweep", "suite", "study"}  # fields of results.json that stands for several runs
 ANEW = "restore the file, or remove the folder to run it again"
 
 
@@ -58,15 +60,18 @@ def train_in_folder(
     save: Callable[[Loop], dict[str, Any]],
     describe: Callable[[Loop], Sequence[str]],
     keep_state: bool = True,
+    form: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """The results of the run, which is trained or resumed if it is not finished; None if a signal stopped it.
 
     begin: makes the loop before its first step; not called for a finished run. save: evaluates, writes the model
     folder, and returns what results.json is to have. describe: lines to print before training. keep_state: whether
-    state/ stays when the run is finished. Raises InputError if the folder is in use or belongs to another run.
+    state/ stays when the run is finished. form: the fields that the results of a finished run need (`check_fields`).
+    Raises InputError if the folder is in use or belongs to another run, or its results have another form.
     """
     with opened_run(run.out, run.identity, run.world, keep_state) as results:
         if results is not None:
+            check_fields(results, dict(form or {}), str(run.out / RESULTS), ANEW)
             run.say(f"{run.out} is finished; see {run.out / RESULTS}")
             return results
         loop = begin()
@@ -141,11 +146,16 @@ def is_finished(out: Path) -> bool:
 
 
 def finished(out: Path, identity: RunIdentity) -> dict[str, Any] | None:
-    """The results of the finished run in `out`; None if it is not finished. Raises OtherRun for another one's."""
+    """The results of the finished run in `out`; None if it is not finished.
+
+    Raises OtherRun for another run's results or those of several runs, InputError for results that name no recipe.
+    """
     if not is_finished(out):
         return None
     results: dict[str, Any] = read_results(out / RESULTS, {"recipe?": str}, ANEW)
     check_version(results.get("format", 1), range(1, FORMAT + 1), str(out / RESULTS), ANEW)
+    if not results.keys() & SUMMARIES:
+        check_fields(results, {"recipe": str}, str(out / RESULTS), ANEW)
     if results.get("recipe") not in identity.hashes:
         found = identity.difference(out)
         raise OtherRun(

@@ -5,6 +5,7 @@ import importlib.util
 import io
 import itertools
 import json
+import re
 import sys
 import unicodedata
 from dataclasses import replace
@@ -144,6 +145,13 @@ def test_refused(pretrained, classifier, tmp_path):
         Predictor(tmp_path / "none")
     with pytest.raises(InputError, match="max_length = 99; expected 3 to 32"):
         Predictor(classifier, max_length=99)
+    for wrong in (2.0, True, "2"):
+        shown = re.escape(f"is a {type(wrong).__name__} ({wrong!r}); expected an integer")
+        with pytest.raises(InputError, match=f"top_k {shown}"):
+            Predictor(pretrained).fill_mask("a [MASK]", top_k=wrong)
+        with pytest.raises(InputError, match=f"max_length {shown}"):
+            Predictor(classifier, max_length=wrong)
+    assert len(Predictor(pretrained).fill_mask("a [MASK]", top_k=np.int64(2))[0]) == 2
     with pytest.raises(InputError, match="pooling = 'middle'"):
         Predictor(classifier).embed("a", pooling="middle")
 

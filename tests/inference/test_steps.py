@@ -80,6 +80,7 @@ def test_requests_in_one_pass_get_the_answers_of_each_alone(pretrained, tmp_path
     passes = []
     forward = steps.forward
     steps.forward = lambda inputs: passes.append(len(inputs.first)) or forward(inputs)
+    assert steps.score([]) == [] == passes
     together = steps.score(prepared)
     assert passes == [sum(len(one.inputs.first) for one in prepared)]
     for one, rows, scores in zip(prepared, requests, together, strict=True):

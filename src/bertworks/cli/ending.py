@@ -15,8 +15,8 @@ EXIT_STATUSES = {
     FAILED: "The command cannot be carried out with this input (a file, a name, a value), or a run failed. One message "
     "says what and where.",
     WRONG_ARGUMENTS: "The command line cannot be parsed: an unknown verb or flag, or a missing or malformed value.",
-    STOPPED: "The run was stopped (Ctrl-C, SIGTERM) and saved, or other processes still work on it. "
-    "Rerun the command to resume.",
+    STOPPED: "The run was stopped (Ctrl-C, SIGTERM) and saved, or other processes still work on the same sweep or "
+    "study. Rerun the command to resume.",
     INTERRUPTED: "Ctrl-C ended a command that saves no run. Whatever it had finished is kept.",
 }
 

@@ -19,6 +19,7 @@ from ..model.prepare import for_inference
 from ..tasks.base import Limits
 from ..tasks.inputs import Inputs, compute_scores
 from ..tasks.kinds import KINDS
+from ..tasks.rows import check_integer
 from ..tokenizer import Tokenizer
 from ..training.machine import World
 
@@ -43,8 +44,10 @@ class LoadedModel:
 
         max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
         device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
-        max_length exceeds the positions.
+        max_length is no integer or exceeds the positions.
         """
+        if max_length is not None:
+            check_integer(max_length, "max_length")
         folder = find_model(path)
         config, whole = read_config(folder)
         tokenizer, model = load_tokenizer(folder), load_model(folder)

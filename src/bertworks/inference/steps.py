@@ -54,6 +54,8 @@ class Steps(ABC, Generic[P]):
 
         Raises InputError if a score is NaN or infinite.
         """
+        if not requests:
+            return []
         if len(requests) == 1:
             return [self.forward(requests[0].inputs)]
         scores = self.forward(Inputs.concat([request.inputs for request in requests]))

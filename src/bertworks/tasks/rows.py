@@ -6,7 +6,7 @@ are the named tuples of the kinds of tasks: Example, Choice, Tagged, Question.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from ..files import InputError, shorten
@@ -56,10 +56,17 @@ def text_pairs_of(texts: Any, others: Any, names: tuple[str, str]) -> list[tuple
     return list(zip(first, second, strict=True))
 
 
-def check_count(count: int, name: str) -> None:
-    """Raises InputError for a number of results below 1."""
+def check_count(count: Any, name: str) -> None:
+    """Raises InputError for a number of results that is no integer, or below 1."""
+    check_integer(count, name)
     if count < 1:
         raise InputError(f"{name} = {count}; expected 1 or more")
+
+
+def check_integer(value: Any, name: str) -> None:
+    """Raises InputError for what is no integer: 2.0, True and "2" are none."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise InputError(f"{name} is {_what(value)}; expected an integer")
 
 
 def pairs_of(rows: Any, expected: str, second: Callable[[Any, str], S]) -> Iterator[tuple[str, S]]:

@@ -260,6 +260,9 @@ def test_missing_folder_config_and_weights(saved, tmp_path):
     assert "pytorch_model.bin" in message and "--allow-pickle" in message
     (saved / "config.json").unlink()
     assert "no config.json" in refusal(saved)
+    (saved / "state").mkdir()
+    said = "an unfinished run (it has a state and no model yet); rerun the command that began it"
+    assert refusal(saved) == f"{saved}: {said}"
 
 
 def test_a_damaged_file_is_named(saved):

@@ -20,6 +20,7 @@ from bertworks import cli
 from bertworks.cli import PRINTERS, VERBS, main
 from bertworks.cli.arguments import ALIASES, DevRows
 from bertworks.cli.ending import EXIT_STATUSES
+from bertworks.cli.pretrain import print_estimate
 from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
@@ -89,6 +90,41 @@ def test_the_help_of_a_first_word_lists_its_verbs(first, flag, capsys):
 def test_an_unknown_flag_gets_the_nearest_one(capsys):
     assert status(["finetune", "--model", "m", "--out", "o", "--optim.lrr", "1"]) == 2
     assert "--optim.lr " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "hints"),
+    [
+        ("finetune --learning-rate 1 --output x", {"--learning-rate": "--optim.lr", "--output": "--out"}),
+        ("finetune m --out x --lr 1", {"--lr": "--optim.lr"}),
+        ("finetune m --outt x", {"--outt": "--out"}),
+        ("finetune m --out x --num_train_epochs=3", {"--num-train-epochs": "--epochs"}),
+        ("finetune m --out x --train-batch-size 3", {"--train-batch-size": "--batch-size"}),
+        ("finetune m --out x --per-device-train-batch-size 3", {"--per-device-train-batch-size": "--batch-size"}),
+        ("finetune m --out x --max-length 3", {"--max-length": "--max-seq-length"}),
+        ("pretrain cpu --corpus c --out x --weight-decay 0", {"--weight-decay": "--optim.weight-decay"}),
+        ("predict m f --output-dir x", {"--output-dir": "--out"}),
+        ("predict m f --out x --zzz 1", {}),
+        ("finetune m", {}),
+        ("pretrain cpu --phases.0.length 64 --corpus c", {}),
+    ],
+)
+def test_an_unknown_flag_of_other_programs_gets_ours(line, hints, capsys):
+    assert status(shlex.split(line)) == 2
+    found = dict(re.findall(r"^unknown flag (\S+); did you mean (\S+)\?$", capsys.readouterr().err, re.M))
+    assert found == hints
+
+
+def test_hints_know_every_flag_of_the_help(capsys, monkeypatch):
+    known = set()
+    monkeypatch.setattr("bertworks.cli.arguments.flag_hints", lambda words, flags: known.update(flags) or [])
+    for verb, text in every_help(capsys, 300, monkeypatch):
+        known.clear()
+        assert status([*verb.split(), "--zzz"]) == 2, verb
+        capsys.readouterr()
+        shown = set(re.findall(r"(?:^ |  |, )(--[a-z][a-z.-]*[a-z])(?=[ ,\n])", text, re.M))
+        assert "--help" in shown and shown - {"--help", "--cased", "--uncased"} <= known, verb
+        assert len(shown) > 20 or verb != "finetune"
 
 
 def test_ctrl_c_ends_any_verb_without_a_traceback(capsys, monkeypatch):
@@ -279,6 +315,26 @@ def test_another_tokenizer_is_not_replaced(tmp_path, capsys):
     assert (tmp_path / "tok" / "tokenizer.json").read_bytes() != first
     assert status([*train, "--cased", "--uncased"]) == 1
     assert "--cased and --uncased; expected one of them" in capsys.readouterr().err
+
+
+def test_a_vocabulary_smaller_than_asked_is_reported(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("One two three four " * 20)
+    main(["tokenizer", "train", str(tmp_path / "a.txt"), "--out", str(tmp_path / "tok"), "--vocab-size", "500"])
+    size = len((tmp_path / "tok" / "vocab.txt").read_text().splitlines())
+    said = f"tok: {size} of 500 tokens: the text has no more; give the model --model.vocab-size {size}. Next: "
+    assert size < 500 and said in capsys.readouterr().out
+
+
+def test_an_estimate_has_the_units_of_the_log(capsys):
+    found = {"tokens_per_second": 1234.56, "memory": 415490048, "hours": 0.0123, "tokens": 20000000.0}
+    print_estimate(found | {"phase_1_length_24_hours": 2.5})
+    assert [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()] == [
+        ["tokens_per_second", "1,235"],
+        ["memory", "396 MiB"],
+        ["time", "44 s"],
+        ["tokens", "20,000,000"],
+        ["phase_1_length_24_time", "2 h 30 min"],
+    ]
 
 
 def test_recipes_are_listed_and_printed(capsys, tmp_path, monkeypatch):

@@ -364,7 +364,7 @@ def test_names_of_every_kind(tmp_path, capsys, name):
         options = ["--input.documents", "blank-line", "--workers", "1"]
         main(["corpus", "build", str(text), "--tokenizer", str(vocabulary), "--out", str(store), *options])
         output = capsys.readouterr()
-        assert said in output.out + output.err
+        assert said in output.out + output.err and "documents to train on, 2 documents held out\n" in output.out
     assert Store.open(store).manifest["source"]["inputs"][0][0] == str(text)
 
 

@@ -45,6 +45,10 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     if not path.is_dir():
         raise InputError(f"{path}: no such folder; expected a model folder with {CONFIG} and {WEIGHTS}")
     if not (path / CONFIG).exists():
+        if (path / "state").is_dir():
+            raise InputError(
+                f"{path}: an unfinished run (it has a state and no model yet); rerun the command that began it"
+            )
         inner = next((f"; there is one in {p.parent}" for p in sorted(path.glob(f"*/{CONFIG}"))), "")
         raise InputError(f"{path}: no {CONFIG} in this folder, so it is not (or not yet) a model folder{inner}")
     settings = hf.by_family(read_table(path / CONFIG))

@@ -6,12 +6,14 @@ read, `--recipe` is the name or the file of a recipe. A positional argument may 
 """
 
 import dataclasses
+import difflib
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.conf import Positional as Positional
@@ -19,6 +21,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from ..config import find_recipe, load_recipe
 from ..files import InputError
+from .ending import WRONG_ARGUMENTS
 
 if TYPE_CHECKING:
     from ..tasks.base import Task
@@ -51,6 +54,40 @@ ALIASES: dict[str, dict[str, str]] = {
 }
 """For each verb: an earlier name of a flag and its name today, or a short form and the flag with its value."""
 
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "--adam-epsilon": ("--optim.eps",),
+    "--data-dir": ("--data",),
+    "--dev-file": ("--dev",),
+    "--do-lower-case": ("--lowercase",),
+    "--eval-steps": ("--loop.eval-every",),
+    "--init-checkpoint": ("--init", "--model"),
+    "--input-file": ("--corpus", "--data"),
+    "--learning-rate": ("--optim.lr",),
+    "--logging-steps": ("--loop.log-every",),
+    "--max-len": ("--max-seq-length", "--length"),
+    "--max-length": ("--max-seq-length", "--length"),
+    "--max-steps": ("--loop.steps",),
+    "--mlm-probability": ("--masking.masked-lm-prob",),
+    "--model-name-or-path": ("--model", "--init"),
+    "--num-epochs": ("--epochs",),
+    "--num-train-epochs": ("--epochs",),
+    "--num-train-steps": ("--loop.steps",),
+    "--output": ("--out",),
+    "--output-dir": ("--out",),
+    "--output-file": ("--out",),
+    "--per-device-train-batch-size": ("--batch-size",),
+    "--save-steps": ("--loop.save-every",),
+    "--task-name": ("--task",),
+    "--train-batch-size": ("--batch-size",),
+    "--train-file": ("--train",),
+    "--validation-file": ("--dev",),
+    "--vocab-file": ("--tokenizer",),
+    "--warmup-proportion": ("--optim.warmup",),
+    "--warmup-ratio": ("--optim.warmup",),
+    "--warmup-steps": ("--optim.warmup",),
+}
+"""Flags of transformers and of the original code, and ours of the same meaning: a verb's hint is the first it has."""
+
 
 def parse(arguments: type[T], argv: list[str], verb: str, *positionals: str, start: T | None = None) -> T:
     """Return the verb's `arguments`, read from the words behind the verb; `start` holds other defaults.
@@ -72,6 +109,38 @@ def parse(arguments: type[T], argv: list[str], verb: str, *positionals: str, sta
         )
     except ValueError as error:  # from a dataclass that checks its values
         raise InputError(str(error)) from None
+    except SystemExit as end:
+        if end.code == WRONG_ARGUMENTS:
+            print(*flag_hints(words, flags_of(arguments)), sep="", end="", file=sys.stderr)
+        raise
+
+
+def flag_hints(words: list[str], known: set[str]) -> list[str]:
+    """Return a line for each unknown flag that resembles a known one, or whose meaning a known one has."""
+    lines = []
+    unknown = {flag for flag in flags_in(words) if flag.partition(".")[0] not in known}  # --phases.0.length is known
+    for flag in sorted(unknown - known):
+        meant = [name for name in OTHER_NAMES.get(flag, ()) if name in known]
+        same_end = sorted(name for name in known if name.endswith(f".{flag[2:]}"))  # --lr, of --optim.lr
+        if near := meant or same_end or difflib.get_close_matches(flag, known, 1):
+            lines.append(f"unknown flag {flag}; did you mean {near[0]}?\n")
+    return lines
+
+
+def flags_of(arguments: type[Any], prefix: str = "--") -> set[str]:
+    """The flags that stand for the fields of a dataclass, as --help writes them."""
+    kinds, found = get_type_hints(arguments, include_extras=True), set()
+    for field in dataclasses.fields(arguments):
+        kind, *markers = (
+            get_args(kinds[field.name]) if get_origin(kinds[field.name]) is Annotated else [kinds[field.name]]
+        )
+        name = field.name.replace("_", "-")
+        if dataclasses.is_dataclass(kind):
+            flat = any(getattr(marker, "name", None) == "" for marker in markers)
+            found |= flags_of(kind, prefix if flat else f"{prefix}{name}.")  # type: ignore[arg-type]  # a class
+        else:
+            found |= {f"{prefix}{name}", f"{prefix}no-{name}"} if kind is bool else {f"{prefix}{name}"}
+    return found
 
 
 def parse_recipe(arguments: type[T], config: type[Any], argv: list[str], verb: str) -> T:

@@ -32,7 +32,10 @@ def build(argv: list[str]) -> None:
     out, tokenizer = arguments.out, Tokenizer.load(arguments.tokenizer)
     manifest = run_to_its_end(lambda: build_store(arguments.data, tokenizer, out, arguments.config), INTERRUPTED)
     counts = manifest["counts"]
-    print(f"{out}: {counts['train']['tokens']:,} tokens in {counts['train']['documents']:,} documents to train on")
+    print(
+        f"{out}: {counts['train']['tokens']:,} tokens in {counts['train']['documents']:,} documents to train on, "
+        f"{counts['validation']['documents']:,} documents held out"
+    )
     if left_out := ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count):
         print(f"left out: {left_out}")
     print(f"Next: {shlex.join(['bertworks', 'corpus', 'show', str(out)])}")

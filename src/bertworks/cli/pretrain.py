@@ -8,6 +8,7 @@ from pathlib import Path
 from ..pretraining.estimate import estimate
 from ..pretraining.recipe import PretrainConfig
 from ..pretraining.run import pretrain as run_pretraining
+from ..reporting.log import duration, mebibytes
 from .arguments import Flat, parse_recipe
 from .ending import run_to_its_end
 
@@ -36,11 +37,22 @@ def pretrain(argv: list[str]) -> None:
     arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain")
     if arguments.estimate:
         found = estimate(arguments.config, arguments.corpus, init=arguments.init)
-        for name, value in found.items():
-            print(f"{name:{max(map(len, found))}} {value:,.2f}")
+        print_estimate(found)
         return
     run_to_its_end(lambda: run_pretraining(arguments.config, arguments.corpus, arguments.out, arguments.init))
     draw_curves(arguments.out)
+
+
+def print_estimate(found: dict[str, float]) -> None:
+    """Print what `estimate` found, in the units of a run's log."""
+    rows = {}
+    for name, value in found.items():
+        if name.endswith("hours"):
+            rows[name.removesuffix("hours") + "time"] = duration(value * 3600)
+        else:
+            rows[name] = mebibytes(value) if name == "memory" else f"{value:,.0f}"
+    for name, text in rows.items():
+        print(f"{name:{max(map(len, rows))}}  {text}")
 
 
 def draw_curves(run: Path) -> None:

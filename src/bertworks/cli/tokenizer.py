@@ -40,7 +40,11 @@ def train(argv: list[str]) -> None:
         raise InputError(f"{out} holds another tokenizer; give another --out, or --overwrite to replace it")
     tokenizer.save(out)
     next_command = shlex.join(["bertworks", "tokenizer", "check", str(out), *arguments.data])
-    print(f"{out}: {tokenizer.vocab_size:,} tokens in the vocabulary. Next: {next_command}")
+    size, wanted = tokenizer.vocab_size, arguments.config.vocab_size
+    made = f"{size:,} tokens in the vocabulary"
+    if size < wanted:
+        made = f"{size:,} of {wanted:,} tokens: the text has no more; give the model --model.vocab-size {size}"
+    print(f"{out}: {made}. Next: {next_command}")
 
 
 @dataclass(frozen=True)

@@ -70,11 +70,16 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
+def mebibytes(size: float) -> str:
+    """Bytes as text: 1,234 MiB."""
+    return f"{size / 2**20:,.0f} MiB"
+
+
 def _short(name: str, value: Any) -> str:
     if name in ("seconds", "left"):
         return duration(value)
     if name == "memory":
-        return f"{value / 2**20:,.0f} MiB"
+        return mebibytes(value)
     if name == "lr":
         return f"{value:.2e}"
     if isinstance(value, float):

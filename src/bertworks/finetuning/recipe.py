@@ -35,9 +35,8 @@ class FinetuneConfig(Limits):
     teacher: str = added("", since=1, before="")
     # temperature of both softmaxes in the loss against the teacher's scores
     temperature: float = added(2.0, since=1, before=2.0)
-    soft_share: float = added(
-        0.5, since=1, before=0.5
-    )  # weight in the loss of the teacher's scores; the labels have the rest
+    # weight in the loss of the teacher's scores; the labels have the rest
+    soft_share: float = added(0.5, since=1, before=0.5)
     # least number of updates, whatever epochs says; 0: none. Your own tables get 100, unless epochs or a budget of the
     # loop is given, because a few dozen rows would otherwise make too few updates to learn from
     min_steps: int = added(0, since=1, before=0)

@@ -114,14 +114,12 @@ class PretrainConfig:
 class DistillConfig:
     """A recipe of distillation. The defaults are DistilBERT's."""
 
-    layers: tuple[
-        int, ...
-    ] = ()  # the teacher's layers, from 0, whose weights the student starts with; none: every second one
+    # the teacher's layers, from 0, whose weights the student starts with; none: every second one
+    layers: tuple[int, ...] = ()
     from_teacher: bool = True  # false: the student has the same shape and starts with random weights
     temperature: float = 2.0  # temperature of both softmaxes in the loss against the teacher's distribution
-    soft_targets: Literal["masked", "all"] = (
-        "masked"  # tokens at which the teacher's distribution is learned: the masked ones, or all
-    )
+    # tokens at which the teacher's distribution is learned: the masked ones, or all
+    soft_targets: Literal["masked", "all"] = "masked"
     soft_weight: float = 5.0  # weight in the loss of the divergence from the teacher's distribution
     mlm_weight: float = 2.0  # weight in the loss of the masked LM
     cosine_weight: float = 1.0  # weight in the loss of 1 - cosine of the two last layers' vectors, over all tokens

@@ -111,7 +111,10 @@ def write_tables(folder: Path) -> None:
     write(folder / "conll.txt", ["The DT B-NP O\nbank NN I-NP O\n", "of IN B-PP O\nSeoul NNP B-NP B-LOC\n"])
     paragraph = {"context": "It was written by Kim in 1987.", "qas": [{"id": "1", "question": "Who wrote it?"}]}
     write(folder / "questions.json", [json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]})])
-    write(folder / "texts" / "bank.txt", ["She put money in the bank.", "", "He sat on the bank of the river."])
+    write(
+        folder / "texts" / "bank.txt",
+        ["She put money in the bank.", "", "He sat on the bank of the river.", *["The dog saw the cat."] * 9],
+    )
     with zstandard.open(folder / "books.tar.zst", "wb") as file, tarfile.open(fileobj=file, mode="w|") as books:
         books.add(folder / "texts/bank.txt", "bank.txt")
     write(folder / "small.txt", [text + "\n" for text in tiny_texts(60)])

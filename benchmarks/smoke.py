@@ -17,6 +17,7 @@ SCRIPTS = (
     "finetuning",
     "finetuning_scores",
     "local_attention",
+    "plateau",
     "relatives",
 )
 

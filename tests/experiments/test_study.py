@@ -586,7 +586,7 @@ def test_a_cell_of_the_first_version_is_found_by_its_name(tmp_path):
 def test_a_new_schema_of_recipes_leaves_cells_their_folders(tiny_store, tiny_data, tmp_path, monkeypatch):
     recipe = write_study(tmp_path)
     old = make_plan(sources(recipe, tiny_store, tiny_data)).cells
-    monkeypatch.setattr("bertworks.config.SCHEMA", 3)
+    monkeypatch.setattr("bertworks.config.SCHEMA", SCHEMA + 1)
     new = make_plan(sources(recipe, tiny_store, tiny_data)).cells
     for before, after in zip(old, new, strict=True):
         assert before.name != after.name and {before.name, *before.older_names} <= {*after.older_names}

@@ -193,7 +193,7 @@ def config_to_hf(
 
 def _known_to_transformers(config: ModelConfig, own: Collection[str], decoder: bool) -> bool:
     """Whether transformers computes the same, though the fields `own` are not in its config.json."""
-    same = {"classifier_dropout"}  # it changes training alone
+    same = {"classifier_dropout", "start"}  # they change training alone
     same |= {"position_embedding_type"} if config.position_embedding_type == "sinusoidal" else set()
     same |= {"direction"} if decoder else set()
     has_segments = config.type_vocab_size > 0 or "type_vocab_size" in FAMILIES[config.family].fixed

@@ -14,6 +14,7 @@ In reading order:
     layer_choice.py  which hidden states are taken, and how they become one vector a token
     top.py           a layer choice and a BiLSTM between encoder and head
     heads.py         the heads, and the model that holds everything
+    position_heads.py  a start whose heads look at a token's neighbours
     prepare.py       first weights, compiled layers, fast inference
 """
 

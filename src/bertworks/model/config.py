@@ -97,6 +97,8 @@ class ModelConfig:
     classifier_dropout: float | None = added(None, since=1, before=None)
     # the decoder of the masked-LM head shares the word embedding table
     tie_word_embeddings: bool = added(True, since=1, before=True)
+    # first weights: normal (the paper's truncated normal); position-heads: also heads that look at a token's neighbours
+    start: Literal["normal", "position-heads"] = added("normal", since=3, before="normal")
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -146,10 +148,23 @@ class ModelConfig:
                 f"rotary positions with heads of width {width} and position_offset = {self.position_offset}; "
                 "expected an even width and an offset of 0"
             )
+        if self.start == "position-heads":
+            self._check_position_heads()
         if self.max_length < 1:
             raise ValueError(
                 f"position_offset = {self.position_offset} leaves none of max_position_embeddings = "
                 f"{self.max_position_embeddings}"
+            )
+
+    def _check_position_heads(self) -> None:
+        needed = {"position_embedding_type": "learned", "layer_type": "attention", "embedding_size": 0}
+        unlike = [f"{name} = {getattr(self, name)!r}" for name, value in needed.items() if getattr(self, name) != value]
+        if (width := self.hidden_size // self.num_attention_heads) % 2:
+            unlike.append(f"heads of width {width}")
+        if unlike:
+            raise ValueError(
+                f"start = 'position-heads' with {', '.join(unlike)}; expected learned positions, attention layers, "
+                "embedding tables as wide as the layers (embedding_size = 0), and heads of an even width"
             )
 
     @property

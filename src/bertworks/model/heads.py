@@ -14,6 +14,7 @@ from .config import ACTIVATIONS, ModelConfig
 from .dropout import Dropout, DropoutKey
 from .encoder import Encoder, EncoderOutput
 from .pair import Pair
+from .position_heads import start_with_position_heads
 from .prepare import initialise
 from .top import Top, TopConfig
 
@@ -190,4 +191,7 @@ def build_model(
     model = Model(encoder, {name: build_head(name, config, labels, width) for name in heads}, above)
     if seed is not None:
         initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
+        if config.start == "position-heads":
+            for side in (encoder.left, encoder.right) if isinstance(encoder, Pair) else (encoder,):
+                start_with_position_heads(side)
     return model

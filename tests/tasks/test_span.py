@@ -15,6 +15,7 @@ from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import tokenize_contexts
+from bertworks.tasks.kinds import load_data
 from bertworks.tasks.questions import Question, read
 from bertworks.tasks.sequences import strided_windows
 from bertworks.tasks.span import SpanRows, prepare
@@ -296,3 +297,26 @@ def test_a_divided_table_keeps_the_questions_of_a_context_together(tmp_path):
     task = Task("own", ("question", "context"), "answer", "span")
     parts = [{q.context for q in read(task, tmp_path / f"all.csv#{part}")} for part in ("train", "dev")]
     assert len(parts[0] | parts[1]) == 60 and not parts[0] & parts[1] and parts[1]
+
+
+def test_a_divided_file_in_squads_layout_keeps_the_articles_whole(tmp_path):
+    def article(i: int, title: str):
+        paragraphs = [
+            {"context": f"text {i} {j}", "qas": [{"id": f"{i}-{j}", "question": "q", "answers": []}]} for j in range(3)
+        ]
+        return {"title": title, "paragraphs": paragraphs}
+
+    for titles in ("article {}", ""):  # not every file has titles
+        articles = [article(i, titles.format(i)) for i in range(60)]
+        (tmp_path / "all.json").write_text(json.dumps({"data": articles}))
+        train, dev = ([q.id for q in read(SQUAD1, tmp_path / f"all.json#{part}")] for part in ("train", "dev"))
+        assert len(train) + len(dev) == 180 and 15 < len(dev) < 60
+        assert not {name.split("-")[0] for name in train} & {name.split("-")[0] for name in dev}
+
+
+@needs_shared("data/korean")
+def test_korquads_one_file_is_divided_without_a_common_article():
+    data = load_data(TASKS["korquad-divided"], shared("data/korean/korquad"))
+    train, dev = ({q.title for q in rows} for rows in (data.train, data.dev))
+    assert len(data.train) + len(data.dev) == 5_774 and len(train) + len(dev) == 140 and not train & dev
+    assert not {q.context for q in data.train} & {q.context for q in data.dev}

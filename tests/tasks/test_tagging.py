@@ -627,3 +627,19 @@ def test_a_type_that_only_dev_has_is_refused_by_file_and_line(tmp_path):
     file.write_text("Seoul B-LOC\nKim B-PER\n")
     with pytest.raises(InputError, match=r"a\.conll, line 2: tag 'B-PER'; expected O, or one of the types LOC"):
         read(Task("own", ("word",), "tag", "tagging", labels=LOC), file)
+
+
+def test_a_divided_file_keeps_the_sentences_of_a_document_together(tmp_path: Path):
+    lines = [f"-DOCSTART- -X- -X- O\n\nword{i} NN NP O\n\nmore NN NP B-PER\n" for i in range(60)]
+    (tmp_path / "eng.train").write_text("\n".join(lines))
+    train, dev = (read(CONLL2003, tmp_path / f"eng.train#{part}") for part in ("train", "dev"))
+    assert len(train) + len(dev) == 120 and 5 < len(dev) < 60
+    assert not {row.document for row in train} & {row.document for row in dev}
+    assert [row.text for row in dev[1::2]] == ["more"] * (len(dev) // 2)
+
+
+@needs_shared("data/korean")
+def test_klues_one_file_is_divided_without_a_common_sentence():
+    data = load_data(TASKS["klue-ner-divided"], shared("data/korean/klue-ner"))
+    assert len(data.train) + len(data.dev) == 5_000 and len(data.dev) > 900
+    assert not {row.text for row in data.train} & {row.text for row in data.dev}

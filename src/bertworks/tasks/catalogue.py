@@ -5,11 +5,35 @@ the files. The first metric is the one to choose by: of a paper's task, the one 
 """
 
 import difflib
+from dataclasses import replace
 
 from ..files import InputError
 from .base import Task
 
 _MULTIPLE_CHOICE = {"epochs": 3.0, "optim.lr": 2e-5, "batch_size": 16}  # the paper's for SWAG
+
+_KORQUAD = Task(
+    name="korquad",
+    text=("question", "context"),
+    label="answer",
+    kind="span",
+    metrics=("character_f1", "character_exact"),  # what its official program reports
+    train="KorQuAD_v1.0_train.json",
+    dev="KorQuAD_v1.0_dev.json",
+    test="KorQuAD_v1.0_test.json",
+    defaults={"max_seq_length": 384, "optim.lr": 5e-5, "batch_size": 32, "epochs": 3.0},
+)
+_KLUE_NER = Task(
+    name="klue-ner",
+    kind="tagging",
+    header=("character", "tag"),
+    text=("character",),
+    label="tag",
+    metrics=("f1", "precision", "recall", "accuracy"),
+    train="klue-ner-v1.1_train.tsv",
+    dev="klue-ner-v1.1_dev.tsv",
+    test="",  # never published
+)
 
 _ALL = (
     # GLUE (paper, section 4.1), from the official TSV files; experiments/submission.py answers those without labels
@@ -107,16 +131,13 @@ _ALL = (
         test="test-v2.0.json",
         defaults={"max_seq_length": 384, "optim.lr": 5e-5, "batch_size": 48, "epochs": 2.0},
     ),
-    Task(
-        name="korquad",
-        text=("question", "context"),
-        label="answer",
-        kind="span",
-        metrics=("character_f1", "character_exact"),  # what its official program reports
-        train="KorQuAD_v1.0_train.json",
-        dev="KorQuAD_v1.0_dev.json",
-        test="KorQuAD_v1.0_test.json",
-        defaults={"max_seq_length": 384, "optim.lr": 5e-5, "batch_size": 32, "epochs": 3.0},
+    _KORQUAD,
+    replace(  # where its development file is the only one: a fifth of the articles is dev
+        _KORQUAD,
+        name="korquad-divided",
+        train="KorQuAD_v1.0_dev.json#train",
+        dev="KorQuAD_v1.0_dev.json#dev",
+        test="",
     ),
     # Multiple choice (paper, section 4.4)
     Task(
@@ -154,16 +175,12 @@ _ALL = (
         more={"test": "eng.testb"},
         defaults={"max_seq_length": 128, "optim.lr": 5e-5, "batch_size": 32, "epochs": 3.0},
     ),
-    Task(
-        name="klue-ner",
-        kind="tagging",
-        header=("character", "tag"),
-        text=("character",),
-        label="tag",
-        metrics=("f1", "precision", "recall", "accuracy"),
-        train="klue-ner-v1.1_train.tsv",
-        dev="klue-ner-v1.1_dev.tsv",
-        test="",  # never published
+    _KLUE_NER,
+    replace(  # where its development file is the only one: a fifth of the sentences is dev
+        _KLUE_NER,
+        name="klue-ner-divided",
+        train="klue-ner-v1.1_dev.tsv#train",
+        dev="klue-ner-v1.1_dev.tsv#dev",
     ),
     # Korean sentences: film reviews, similarity, which sentence follows
     Task(

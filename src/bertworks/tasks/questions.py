@@ -1,7 +1,8 @@
 """Questions about paragraphs and their answers: files in SQuAD's layout, and tables of one's own.
 
     .json     data > paragraphs > context, qas > id, question, answers > text, answer_start; version 2.0 has
-              is_impossible besides. SQuAD 1.1 and 2.0, KorQuAD 1.0 and many others are written so.
+              is_impossible besides. SQuAD 1.1 and 2.0, KorQuAD 1.0 and many others are written so. `all.json#dev` is
+              about a fifth of its articles, `all.json#train` the others: no article is in both.
     tables    `Task.text` names the columns of the question and of the context, `Task.label` that of the answer's text.
               A column `answer_start` says where the answer begins in the context, counted in characters; where it is
               missing or empty, the first occurrence is taken. A column `id` names the questions; else the line does.
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, shorten
 from .base import Task
-from .table import MAX_LINE, location, read_table
+from .table import MAX_LINE, in_part, location, part_of, read_table
 
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
 
@@ -43,7 +44,8 @@ def read(task: Task, path: Path, labelled: bool = True) -> list[Question]:
     """
     found: list[Question] = []
     places: dict[str, str] = {}
-    for where, question in _squad(path, labelled) if path.suffix == ".json" else _table(task, path, labelled):
+    plain, part = part_of(path)
+    for where, question in _squad(plain, part, labelled) if plain.suffix == ".json" else _table(task, path, labelled):
         first = places.setdefault(question.id, where.rpartition(", ")[2])
         if len(places) == len(found):
             raise InputError(f"{where}: the id {shorten(question.id)} is already that of {first}; give each its own")
@@ -69,14 +71,18 @@ def _encodable(question: Question, where: str) -> None:
 # ---- SQuAD's layout
 
 
-def _squad(path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
-    """(place in the file, question) for each; paragraphs are counted through all articles, from 1."""
+def _squad(path: Path, part: str, labelled: bool) -> Iterator[tuple[str, Question]]:
+    """(place in the file, question) for each of a part; paragraphs are counted through all articles, from 1."""
     number = 0
     for article in _part(read_json(path), "data", list, f"{path}"):
+        key = ""  # what decides in which part the article is: its title, or its first context if it has none
         for paragraph in _part(article, "paragraphs", list, f"{path}, after paragraph {number}"):
             number += 1
             where = f"{path}, paragraph {number}"
             context = _part(paragraph, "context", str, where)
+            key = key or str(article.get("title") or context)
+            if not in_part(key, part):
+                break
             for item in _part(paragraph, "qas", list, where):
                 name = str(_part(item, "id", str | int, where))
                 inside = f"{where}, question {shorten(name)}"

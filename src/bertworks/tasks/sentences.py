@@ -8,7 +8,7 @@
 
 Where `Task.text` is ("character",), the units are characters: nothing stands between them, one tab stands between the
 columns because a unit may be a space, and lines with ## are comments. Without -DOCSTART- every sentence is a document
-of its own.
+of its own. `eng.train#dev` is about a fifth of a file's documents, `eng.train#train` the others.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from tokenizers import pre_tokenizers
 from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
-from .table import as_list, check_end, decoded, location, read_table
+from .table import as_list, check_end, decoded, in_part, location, part_of, read_table
 from .tags import check_scheme, check_tag, to_iob2
 
 DOCUMENT = "-DOCSTART-"
@@ -52,20 +52,31 @@ def read_sentences(task: Task, path: Path | str, labelled: bool = True) -> list[
     Raises InputError with file and line if a line has not as many columns as the others, a tag is none, words and tags
     differ in number, or the file mixes two schemes.
     """
-    path, names = Path(path), _Names(task)
-    form = path.suffix.partition("#")[0]  # all.csv#dev is a part of a table
+    names, whole = _Names(task), Path(path)
+    path, part = part_of(whole)
+    form = path.suffix
     if form in (".csv", ".jsonl", ".parquet") or (form == ".tsv" and not task.header):
-        found = list(_rows(task, path, names if labelled else None))
+        found = list(_rows(task, whole, names if labelled else None))
     else:
         found = list(_columns(task, path, names if labelled else None))
         if found and not found[-1].document:
             found = [sentence._replace(document=i) for i, sentence in enumerate(found)]
+        found = _documents_of(found, part)
     if not found:
         raise InputError(f"{path}: no sentences in this file")
     check_scheme(names.seen.values(), str(path))
     if labelled and not task.labels:
         check_end(path, str(path), [tag for sentence in found for tag in sentence.tags or ()], "tag")
     return found
+
+
+def _documents_of(sentences: list[Sentence], part: str) -> list[Sentence]:
+    """The sentences of the documents in a part of the file; the words of a document's first sentence decide."""
+    first: dict[int, str] = {}
+    for sentence in sentences:
+        first.setdefault(sentence.document, " ".join(sentence.words))
+    chosen = {document for document, words in first.items() if in_part(words, part)}
+    return [sentence for sentence in sentences if sentence.document in chosen]
 
 
 class _Names:

@@ -6,8 +6,9 @@
     .parquet   row group by row group; its rows are counted from 1
 
 UTF-8 with or without a byte order mark, Unix or Windows line ends. Names of columns are compared in their composed form
-(NFC). One table can serve twice: `all.csv#dev` is about a fifth of its rows, `all.csv#train` the others. A hash of the
-row's first text decides, so that neither the order of the rows nor a text that occurs twice changes sides.
+(NFC). One file can serve twice: `all.csv#dev` is about a fifth of its rows, `all.csv#train` the others. A hash of the
+row's first text decides, so that neither the order of the rows nor a text that occurs twice changes sides. Other files
+of rows are divided in the same way, by document (sentences.py, questions.py).
 """
 
 import csv
@@ -72,7 +73,7 @@ def read_table(
 
     Raises InputError with file and line, while iterating.
     """
-    path, part = _part(Path(path))
+    path, part = part_of(path)
     if path.suffix not in (*TABLES, ".txt"):
         if path.is_file():
             with open(path, "rb") as file:
@@ -86,7 +87,7 @@ def read_table(
         objects = _json_objects(path) if path.suffix == ".jsonl" else _parquet_objects(path, (*columns, *optional))
         rows = (_from_object(line, value, columns, optional, lists, path) for line, value in objects)
     for row in rows:
-        if not part or part == PARTS[_is_dev(row.values[divided_by])]:
+        if in_part(row.values[divided_by], part):
             yield row
 
 
@@ -123,17 +124,19 @@ def as_list(cell: str) -> list[str] | None:
     return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
-def _part(path: Path) -> tuple[Path, str]:
+def part_of(path: Path | str) -> tuple[Path, str]:
     """The file, and which part of it is meant: train, dev, or "" for all."""
+    path = Path(path)
     name, _, part = path.name.rpartition("#")
     if part not in PARTS or not name or path.exists():
         return path, ""
     return path.with_name(name), part
 
 
-def _is_dev(text: str) -> bool:
+def in_part(text: str, part: str) -> bool:
+    """Whether a row is in a part of its file; `text` is that of the row, or of the document that it belongs to."""
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest) % DEV_SHARE == 0
+    return not part or part == PARTS[int.from_bytes(digest) % DEV_SHARE == 0]
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

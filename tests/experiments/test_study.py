@@ -32,8 +32,9 @@ from bertworks.experiments.cells import (
 from bertworks.experiments.engine import Grid, refuse_torchrun
 from bertworks.experiments.plan import Planner, StudyInputs, make_plan
 from bertworks.experiments.recipe import load_study
-from bertworks.experiments.report import paired, parameters, tables
+from bertworks.experiments.report import paired, parameters
 from bertworks.experiments.study import Options, run_study
+from bertworks.experiments.study_tables import tables
 from bertworks.files import Diverged, InputError, NotWritten, read_json, write_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.model.config import ModelConfig
@@ -67,6 +68,11 @@ columns = [
 [paper]
 "both" = { perplexity = 4.0, SST-2 = 92.7 }
 "left" = { SST-2 = 92.1 }
+[claim]
+row = "random"
+column = "SST-2"
+expect = "lower"
+finding = "random weights are worse"
 """
 PRETRAIN = """
 snapshots = [2, 4]
@@ -263,6 +269,29 @@ def test_the_tables(finished):
     assert "*4.00*" in text and "## Differences from both" in text and "![Tiny](study.png)" in text
     assert "over 2 seeds of fine-tuning (1, 2)" in text and "--minute" not in text and "have not been run" not in text
     assert (out / "study.svg").read_text().count("<svg") == 1
+    assert text.startswith("# Tiny\n\n| claim | result |") and "\n## Figures\n" in text
+    assert (
+        "| comparison | SST-2: random against both |" in text and "| runs of the study | 18, all of them run |" in text
+    )
+    assert (
+        "| n | 2 fine-tuning seeds of one encoder |" in text and "The claim was named before its rows were run." in text
+    )
+
+
+def test_a_claim_of_rows_that_were_run_before_says_so(finished, tiny_store, tiny_data, tmp_path, monkeypatch):
+    """Runs shared with another study count, and so does a changed claim; the same claim keeps its answer."""
+    _, out = finished
+    monkeypatch.setattr(running, "pretrain", None)
+    monkeypatch.setattr(running, "finetune", None)
+    assert read_json(out / "results.json")["claim"]["named_before"]
+    recipe = write_study(tmp_path / "late")
+    late = run_study(make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "late", out / "cells")
+    assert late["claim"]["named_before"] is False
+    shutil.copytree(out, tmp_path / "same")
+    changed = write_study(tmp_path / "changed", BASE.replace('expect = "lower"', 'expect = "higher"'))
+    for file, before in ((recipe, True), (changed, False)):
+        plan = make_plan(sources(file, tiny_store, tiny_data))
+        assert run_study(plan, tmp_path / "same", out / "cells")["claim"]["named_before"] is before
 
 
 def test_the_same_line_runs_nothing_again(finished, tiny_store, tiny_data, monkeypatch):
@@ -634,6 +663,9 @@ MISTAKES = {  # message: what is written in the study, and the mistake
     "none.toml: no such file": ('"pretrain.toml"', '"none.toml"'),
     "seeds that differ": ("seeds = [1, 2]", "seeds = [1, 1]"),
     "names that differ": ('name = "right"', 'name = "left"'),
+    "claim: row = 'rondom' is no row": ('row = "random"', 'row = "rondom"'),
+    "claim: column = 'SST'": ('column = "SST-2"', 'column = "SST"'),
+    "claim: row 'both' is compared with itself": ('row = "random"', 'row = "both"'),
     "pretrain = 'mlm_perplexty'; expected ": ("mlm_perplexity", "mlm_perplexty"),
 }
 

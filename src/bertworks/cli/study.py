@@ -39,8 +39,8 @@ def study(argv: list[str]) -> None:
     arguments = parse(Arguments, argv, "study", "--recipe")
     from ..experiments.engine import refuse_torchrun
     from ..experiments.plan import StudyInputs, make_plan
-    from ..experiments.report import tables
     from ..experiments.study import Options, run_study, show_cells
+    from ..experiments.study_tables import tables
 
     refuse_torchrun("a study")
     recipe = find_recipe(arguments.recipe, "study")

@@ -9,7 +9,9 @@ Files in reading order:
     cells.py         the runs of a study, named by what determines their outcome
     plan.py          from a study to its rows and cells
     study.py         running a study, and the estimate of --dry-run
-    report.py        results.json and the tables of a study
+    claims.py        what a comparison of two rows shows, and the one that a study names before it is run
+    report.py        results.json of a study
+    study_tables.py  the tables of a study
     figures.py       the picture of a study
     compare.py       two runs on the same development rows: differences with intervals
     statistics.py    metrics of many resamples at once, for the paired bootstrap

@@ -7,6 +7,7 @@
     [[variants]] name = "100/0/0"           a row: dotted keys of both recipes, pretrain.masking.mask_share = 1.0
     [[columns]] name = "MNLI", task = "mnli", data = "glue/MNLI"
     [paper."100/0/0"] MNLI = 84.3           the figure shown beside ours
+    [claim] row = "100/0/0", column = "MNLI", ...   the one comparison that the study is for (claims.py)
 
 plan.py expands it to cells, study.py runs them, report.py and figures.py show the results.
 """
@@ -81,6 +82,18 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """The one comparison that a study is for, named before the study is run: two rows in one column."""
+
+    row: str  # the variant, or its snapshot ("masked LM, step 150"), that the claim is about
+    column: str
+    expect: Literal["higher", "lower", "equal"]  # what the paper's finding predicts for the row
+    finding: str  # what the paper found, in one phrase with its figure
+    against: str = ""  # the row that it is compared with; none: the base variant
+    margin: float = 1.0  # for "equal": the largest difference that counts as none, in points or the metric's unit
+
+
+@dataclass(frozen=True)
 class Study:
     """A study as its file has it. Paths in it are relative to that file."""
 
@@ -99,6 +112,7 @@ class Study:
     paper: dict[str, Any] = field(
         default_factory=dict
     )  # {variant: {column: figure}}; curves {line: {column: [[x, figure]]}}
+    claim: Claim | None = None  # none: all differences are exploratory
     notes: tuple[str, ...] = ()  # sentences below the table
 
     def __post_init__(self) -> None:
@@ -116,6 +130,21 @@ class Study:
             if unknown := [name for name in variant.concat if name not in (v.name for v in self.variants)]:
                 raise ValueError(f"variant {variant.name!r}: concat = {unknown[0]!r} is no variant")
         self._check_paper()
+        self._check_claim()
+
+    def _check_claim(self) -> None:
+        """Raises ValueError if the claim is about rows or a column that the study lacks."""
+        if self.claim is None:
+            return
+        rows = [v.name for v in self.variants if v.row]
+        rows += [f"{v.name}, step {step:,}" for v in self.variants if v.row for step in v.snapshots]
+        for key, name in (("row", self.claim.row), ("against", self.claim.against or self.base)):
+            if name not in rows:
+                raise ValueError(f"claim: {key} = {name!r} is no row; expected one of {', '.join(map(repr, rows))}")
+        if self.claim.row == (self.claim.against or self.base):
+            raise ValueError(f"claim: row {self.claim.row!r} is compared with itself; expected two rows")
+        if self.claim.column not in (column.name for column in self.columns):
+            raise ValueError(f"claim: column = {self.claim.column!r}; expected one of {_names(self.columns)}")
 
     def _check_paper(self) -> None:
         """Raises ValueError if a figure of the paper belongs to no row or column."""

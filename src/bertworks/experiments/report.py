@@ -2,7 +2,7 @@
 
 A difference has a 95 % interval from Student's t over the differences of equal seeds: it says what other seeds of
 fine-tuning might have given, and with three of them it is honestly wide. What other development rows might have given
-says `bertworks compare` of two cells.
+says `bertworks compare` of two cells. study_tables.py shows it all as tables.
 """
 
 import math
@@ -15,18 +15,18 @@ from safetensors import safe_open
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..files import check_fields
-from ..reporting.tables import ResultTable
 from .cells import results_of
+from .claims import UNIT, claim_results
 from .compare import paired
-from .engine import Grid, failure_notes
+from .engine import Grid
 from .plan import Plan, Row
 from .recipe import Column
 
 FORMAT = 1  # of results.json
 
 
-def measure(plan: Plan, grid: Grid) -> dict[str, Any]:
-    """Everything that is known so far, as results.json has it."""
+def measure(plan: Plan, grid: Grid, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Everything that is known so far, as results.json has it; `before` is what it had when it was last written."""
     study = plan.study
     measured = [_measured(row, column, plan, grid) for row in plan.rows for column in study.columns]
     _compare(measured, plan)
@@ -39,7 +39,9 @@ def measure(plan: Plan, grid: Grid) -> dict[str, Any]:
         "size": study.size,
         "minute": plan.inputs.minute,
         "base": study.base,
+        "claim": _claim(plan, grid, before or {}),
         "seeds": list(plan.seeds),
+        "unit": UNIT,
         "corpus": plan.corpus,
         "columns": [{"name": c.name, "percent": c.percent, "metric": c.metric or c.pretrain} for c in study.columns],
         "rows": [_row(row, grid) for row in plan.rows],
@@ -53,6 +55,19 @@ def measure(plan: Plan, grid: Grid) -> dict[str, Any]:
         "failed": grid.failures(plan.cells),
         "machines": _machines(plan, grid),
     }
+
+
+def _claim(plan: Plan, grid: Grid, before: dict[str, Any]) -> dict[str, Any] | None:
+    """The study's claim, and whether it was named before any run of its two rows was finished."""
+    claim = plan.study.claim
+    if claim is None:
+        return None
+    found = claim_results(claim, plan.study.base, named_before=True)
+    if before.get("claim") in (found, found | {"named_before": False}):
+        return before["claim"]
+    rows = (row for row in plan.rows if row.name in (found["row"], found["against"]))
+    cells = (cell for row in rows for cell in row.tuned.get(claim.column) or row.trained)
+    return found | {"named_before": not any(grid.state(cell) == "done" for cell in cells)}
 
 
 # ---- values
@@ -174,121 +189,3 @@ def _curves(plan: Plan) -> dict[str, dict[str, list[list[float]]]]:
             if pairs := plan.study.curve(line, column.name):
                 found.setdefault(column.name, {})[line] = pairs
     return found
-
-
-# ---- tables
-
-
-def tables(results: dict[str, Any]) -> list[ResultTable]:
-    """The figures, the differences from the base variant, the paper's curves if there are any, and the costs."""
-    found = [_figures(results), _differences(results), *_paper_curves(results), _costs(results)]
-    return [sheet for sheet in found if sheet.rows]
-
-
-def _figures(results: dict[str, Any]) -> ResultTable:
-    rows = [
-        (row["name"], *(_cell(_entry(results, row, column), column, results) for column in results["columns"]))
-        for row in results["rows"]
-    ]
-    header = ("variant", *(column["name"] for column in results["columns"]))
-    return ResultTable(results["title"], header, rows, tuple(_notes(results)))
-
-
-def _differences(results: dict[str, Any]) -> ResultTable:
-    rows = []
-    for row in results["rows"]:
-        entries = [(_entry(results, row, column), column) for column in results["columns"]]
-        if row["name"] != results["base"] and any(entry["difference"] for entry, _ in entries):
-            rows.append((row["name"], *(_difference(entry, column) for entry, column in entries)))
-    header = ("variant", *(column["name"] for column in results["columns"]))
-    notes = ["In brackets: 95 % interval over equal seeds."]
-    if any(entry["against"] != results["base"] for entry in results["measured"]):
-        notes.append(f"Snapshots: from {results['base']} at the same step.")
-    return ResultTable(f"Differences from {results['base']}", header, rows, tuple(notes))
-
-
-def _paper_curves(results: dict[str, Any]) -> list[ResultTable]:
-    """The paper's curves, a table for each column."""
-    sheets = []
-    for column, curves in results["paper_curves"].items():
-        axis = sorted({x for pairs in curves.values() for x, _ in pairs})
-        rows = [
-            (line, *(next((f"{y:.1f}" for x, y in pairs if x == at), "-") for at in axis))
-            for line, pairs in curves.items()
-        ]
-        title = f"{column} in {results['source']}, by {results['paper_axis'] or results['axis']}"
-        sheets.append(ResultTable(title, ("", *(f"{x:g}" for x in axis)), rows))
-    return sheets
-
-
-def _costs(results: dict[str, Any]) -> ResultTable:
-    header = ("variant", "parameters", "training tokens", "minutes of pre-training", "minutes of fine-tuning")
-    rows = []
-    for row in results["rows"]:
-        numbers = ["-" if row[key] is None else f"{row[key]:,.0f}" for key in ("parameters", "tokens")]
-        minutes = ["-" if s is None else f"{s / 60:.1f}" for s in (row["pretrain_seconds"], row["finetune_seconds"])]
-        rows.append((row["name"], *numbers, *minutes))
-    note = "Parameters with the heads of pre-training; fine-tuning of all columns and seeds together."
-    return ResultTable("Costs", header, rows, (note,))
-
-
-def _entry(results: dict[str, Any], row: dict[str, Any], column: dict[str, Any]) -> dict[str, Any]:
-    return next(e for e in results["measured"] if e["row"] == row["name"] and e["column"] == column["name"])
-
-
-def _number(value: float, column: dict[str, Any], sign: str = "") -> str:
-    return f"{100 * value:{sign}.1f}" if column["percent"] else f"{value:{sign}.2f}"
-
-
-def _cell(entry: dict[str, Any], column: dict[str, Any], results: dict[str, Any]) -> str:
-    """63.1 ± 0.4 (n 2) †1 *84.4*: ours, of how many seeds if not all, collapsed ones among them, the paper's."""
-    parts = []
-    if entry["n"]:
-        spread = f" ± {_number(entry['sd'], column)}" if entry["sd"] is not None else ""
-        parts.append(_number(entry["mean"], column) + spread)
-    expected = 1 if "" in entry["values"] else len(results["seeds"])
-    if entry["failed"]:
-        parts.append("/".join(dict.fromkeys(one["outcome"] for one in entry["failed"])))
-    if 0 < entry["n"] < expected:
-        parts.append(f"(n {entry['n']})")
-    if entry["collapsed"]:
-        parts.append(f"†{entry['collapsed']}")
-    parts = parts or ["-"]
-    if entry["paper"] is not None:
-        parts.append(f"*{entry['paper']:.{1 if column['percent'] else 2}f}*")
-    return " ".join(parts)
-
-
-def _difference(entry: dict[str, Any], column: dict[str, Any]) -> str:
-    """-1.2 (-3.0 to +0.6) *-0.5*"""
-    found, parts = entry["difference"], []
-    if found:
-        parts.append(_number(found["mean"], column, "+"))
-        if found["interval"]:
-            low, high = (_number(end, column, "+") for end in found["interval"])
-            parts.append(f"({low} to {high})")
-    if entry["paper_difference"] is not None:
-        parts.append(f"*{entry['paper_difference']:+.{1 if column['percent'] else 2}f}*")
-    return " ".join(parts) or "-"
-
-
-def _notes(results: dict[str, Any]) -> list[str]:
-    """Sentences below the figures."""
-    seeds, measured = results["seeds"], results["measured"]
-    notes = ["Made with --minute: this shows that the study runs; its figures mean nothing."] * results["minute"]
-    if any("" not in entry["values"] and entry["n"] for entry in measured):
-        names = ", ".join(map(str, seeds))
-        notes.append(
-            f"Mean ± standard deviation over {len(seeds)} seeds of fine-tuning ({names}), on development data. A "
-            "variant is pre-trained once: what another seed of pre-training would change is in no interval."
-        )
-    if any(entry["paper"] is not None for entry in measured):
-        notes.append(f"In italics: {results['source']}.")
-    if any(entry["collapsed"] for entry in measured):
-        notes.append("† so many of the runs collapsed to the same answer everywhere; they are in the mean.")
-    notes += failure_notes(results)
-    if left := len(results["left"]):
-        empty = f"{sum(not entry['n'] for entry in measured)} of {len(measured)}"
-        cells = len(results["cells"])
-        notes.append(f"A dash is a missing figure: {empty}. Of the study's {cells} runs {left} have not been run.")
-    return [*notes, *results["notes"]]

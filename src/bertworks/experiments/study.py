@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from ..checkpoint.folder import find_model
 from ..checkpoint.start import concatenate
-from ..files import InputError, write_json, write_text
+from ..files import InputError, read_json, write_json
 from ..finetuning.run import finetune
 from ..pretraining.run import pretrain, useful_flops
 from ..reporting.log import duration
@@ -37,7 +37,8 @@ from .cells import (
 )
 from .engine import Engine, Grid
 from .plan import Plan, read_rows
-from .report import FORMAT, measure, tables
+from .report import FORMAT, measure
+from .study_tables import write_tables
 
 BULKY = ("model", "nbest_predictions.json")  # of a finished fine-tuning, many megabytes each
 
@@ -70,6 +71,7 @@ def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options())
     facts = machine.facts()
     if options.retry:
         grid.retry(plan.cells)
+    write(plan, grid, out, facts)  # before any run, so that the claim is seen to be named before
     after = lambda cell: write(plan, grid, out, facts)  # noqa: E731
     finished = Engine(plan.cells, grid, runner.run, None, after, runner.wanted, quiet=options.quiet).work()
     plot_study(write(plan, grid, out, facts), out / "study")
@@ -116,12 +118,10 @@ def check_snapshot(start: InitialModel, grid: Grid) -> None:
 
 def write(plan: Plan, grid: Grid, out: Path, machine: dict[str, Any]) -> dict[str, Any]:
     """Write results.json and study.md with all that is known so far; returns the results."""
-    results = measure(plan, grid) | {"machine": machine}
-    sheets = tables(results)
-    text = "\n".join("#" * (number > 0) + sheet.markdown() for number, sheet in enumerate(sheets))
-    picture = f"\n![{results['title']}](study.png)\n" if (out / "study.png").exists() else ""
-    write_text(out / "study.md", text + picture)
-    write_json(out / "results.json", results)
+    path = out / "results.json"
+    results = measure(plan, grid, read_json(path) if path.exists() else None) | {"machine": machine}
+    write_tables(results, out)
+    write_json(path, results)
     return results
 
 

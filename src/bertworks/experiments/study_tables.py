@@ -1,0 +1,146 @@
+"""The tables of a study, from its results alone: claim, figures, differences, the paper's curves, costs."""
+
+from pathlib import Path
+from typing import Any
+
+from ..files import write_text
+from ..reporting.tables import ResultTable
+from .claims import LEVEL, Difference, claim_table, difference, difference_text, holm
+from .engine import failure_notes
+
+
+def tables(results: dict[str, Any]) -> list[ResultTable]:
+    """The claim first, the figures, the differences from the base variant, the paper's curves, and the costs."""
+    claim = claim_table(results)
+    figures = _figures(results, "Figures" if claim else results["title"])
+    found = [*([claim] if claim else []), figures, _differences(results), *_paper_curves(results), _costs(results)]
+    return [sheet for sheet in found if sheet.rows]
+
+
+def write_tables(results: dict[str, Any], folder: Path) -> None:
+    """Write study.md in a study's folder, with the study's picture if it was drawn."""
+    text = "\n".join("#" * (number > 0) + sheet.markdown() for number, sheet in enumerate(tables(results)))
+    picture = f"\n![{results['title']}](study.png)\n" if (folder / "study.png").exists() else ""
+    write_text(folder / "study.md", text + picture)
+
+
+def _figures(results: dict[str, Any], title: str) -> ResultTable:
+    rows = [
+        (
+            row["name"],
+            *(_cell(_entry(results, row["name"], column["name"]), column, results) for column in results["columns"]),
+        )
+        for row in results["rows"]
+    ]
+    header = ("variant", *(column["name"] for column in results["columns"]))
+    return ResultTable(title, header, rows, tuple(_notes(results)))
+
+
+def _differences(results: dict[str, Any]) -> ResultTable:
+    found = differences(results)
+    tested = {key: one.p for key, one in found.items() if one.p is not None}
+    holding = {key for key, p in zip(tested, holm([*tested.values()]), strict=True) if p <= LEVEL}
+    rows = []
+    for name in (row["name"] for row in results["rows"]):
+        if any((name, column["name"]) in found for column in results["columns"]):
+            keys = [((name, column["name"]), column) for column in results["columns"]]
+            shown = (_difference(found.get(k), _entry(results, *k), column, k in holding) for k, column in keys)
+            rows.append((name, *shown))
+    header = ("variant", *(column["name"] for column in results["columns"]))
+    notes = ["In brackets: 95 % interval over equal seeds, of each comparison alone."]
+    if len(tested) > 1:
+        count = f"{len(holding)} of them hold" if len(holding) != 1 else "one of them holds"
+        notes.append(f"‡ p at most 0.05 after Holm's correction over the table's {len(tested)} comparisons: {count}.")
+    if any(entry["against"] != results["base"] for entry in results["measured"]):
+        notes.append(f"Snapshots: from {results['base']} at the same step.")
+    return ResultTable(f"Differences from {results['base']}", header, rows, tuple(notes))
+
+
+def differences(results: dict[str, Any]) -> dict[tuple[str, str], Difference]:
+    """Each row's difference from the row that it is compared with, by row and column, where both have been run."""
+    values = {(entry["row"], entry["column"]): entry["values"] for entry in results["measured"]}
+    pairs = ((e, difference(values[e["against"], e["column"]], e["values"])) for e in results["measured"])
+    return {(e["row"], e["column"]): found for e, found in pairs if found and e["row"] != e["against"]}
+
+
+def _paper_curves(results: dict[str, Any]) -> list[ResultTable]:
+    """The paper's curves, a table for each column."""
+    sheets = []
+    for column, curves in results["paper_curves"].items():
+        axis = sorted({x for pairs in curves.values() for x, _ in pairs})
+        rows = [
+            (line, *(next((f"{y:.1f}" for x, y in pairs if x == at), "-") for at in axis))
+            for line, pairs in curves.items()
+        ]
+        title = f"{column} in {results['source']}, by {results['paper_axis'] or results['axis']}"
+        sheets.append(ResultTable(title, ("", *(f"{x:g}" for x in axis)), rows))
+    return sheets
+
+
+def _costs(results: dict[str, Any]) -> ResultTable:
+    header = ("variant", "parameters", "training tokens", "minutes of pre-training", "minutes of fine-tuning")
+    rows = []
+    for row in results["rows"]:
+        numbers = ["-" if row[key] is None else f"{row[key]:,.0f}" for key in ("parameters", "tokens")]
+        minutes = ["-" if s is None else f"{s / 60:.1f}" for s in (row["pretrain_seconds"], row["finetune_seconds"])]
+        rows.append((row["name"], *numbers, *minutes))
+    note = "Parameters with the heads of pre-training; fine-tuning of all columns and seeds together."
+    return ResultTable("Costs", header, rows, (note,))
+
+
+def _entry(results: dict[str, Any], row: str, column: str) -> dict[str, Any]:
+    return next(e for e in results["measured"] if (e["row"], e["column"]) == (row, column))
+
+
+def _number(value: float, column: dict[str, Any]) -> str:
+    return f"{100 * value:.1f}" if column["percent"] else f"{value:.2f}"
+
+
+def _cell(entry: dict[str, Any], column: dict[str, Any], results: dict[str, Any]) -> str:
+    """63.1 ± 0.4 (n 2) †1 *84.4*: ours, of how many seeds if not all, collapsed ones among them, the paper's."""
+    parts = []
+    if entry["n"]:
+        spread = f" ± {_number(entry['sd'], column)}" if entry["sd"] is not None else ""
+        parts.append(_number(entry["mean"], column) + spread)
+    expected = 1 if "" in entry["values"] else len(results["seeds"])
+    if entry["failed"]:
+        parts.append("/".join(dict.fromkeys(one["outcome"] for one in entry["failed"])))
+    if 0 < entry["n"] < expected:
+        parts.append(f"(n {entry['n']})")
+    if entry["collapsed"]:
+        parts.append(f"†{entry['collapsed']}")
+    parts = parts or ["-"]
+    if entry["paper"] is not None:
+        parts.append(f"*{entry['paper']:.{1 if column['percent'] else 2}f}*")
+    return " ".join(parts)
+
+
+def _difference(found: Difference | None, entry: dict[str, Any], column: dict[str, Any], holds: bool) -> str:
+    """-1.2 (-3.0 to +0.6) ‡ *-0.5*: ours, whether it holds after Holm's correction, the paper's."""
+    parts = [difference_text(found, column["percent"])] if found else []
+    parts += ["‡"] * holds
+    if entry["paper_difference"] is not None:
+        parts.append(f"*{entry['paper_difference']:+.{1 if column['percent'] else 2}f}*")
+    return " ".join(parts) or "-"
+
+
+def _notes(results: dict[str, Any]) -> list[str]:
+    """Sentences below the figures."""
+    seeds, measured = results["seeds"], results["measured"]
+    notes = ["Made with --minute: this shows that the study runs; its figures mean nothing."] * results["minute"]
+    if any("" not in entry["values"] and entry["n"] for entry in measured):
+        names = ", ".join(map(str, seeds))
+        notes.append(
+            f"Mean ± standard deviation over {len(seeds)} seeds of fine-tuning ({names}), on development data. A "
+            "variant is pre-trained once: what another seed of pre-training would change is in no interval."
+        )
+    if any(entry["paper"] is not None for entry in measured):
+        notes.append(f"In italics: {results['source']}.")
+    if any(entry["collapsed"] for entry in measured):
+        notes.append("† so many of the runs collapsed to the same answer everywhere; they are in the mean.")
+    notes += failure_notes(results)
+    if left := len(results["left"]):
+        empty = f"{sum(not entry['n'] for entry in measured)} of {len(measured)}"
+        cells = len(results["cells"])
+        notes.append(f"A dash is a missing figure: {empty}. Of the study's {cells} runs {left} have not been run.")
+    return [*notes, *results["notes"]]

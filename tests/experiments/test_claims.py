@@ -1,0 +1,134 @@
+"""Claims: p and effect size are right, Holm's correction is Holm's, and a verdict says no more than was found."""
+
+import math
+import statistics
+
+import pytest
+from scipy import stats
+
+from bertworks.config import RECIPES
+from bertworks.experiments.claims import Difference, difference, holm, verdict
+from bertworks.experiments.recipe import load_study
+from bertworks.experiments.study_tables import differences, tables
+
+BASE = {"1": 0.50, "2": 0.60, "3": 0.40, "9": 0.0}
+OTHER = {"1": 0.60, "2": 0.65, "3": 0.55}
+
+
+def test_p_is_scipys_and_the_effect_size_by_hand():
+    found = difference(BASE, OTHER)
+    expected = stats.ttest_rel([0.6, 0.65, 0.55], [0.5, 0.6, 0.4])
+    assert (found.n, found.mean, found.p) == (3, pytest.approx(0.1), pytest.approx(expected.pvalue))
+    # differences 0.10, 0.05, 0.15: mean 0.1, standard deviation 0.05, and 1 - 3 / 7 of three pairs
+    assert found.effect == pytest.approx(4 / 7 * 2)
+    reverse = difference(OTHER, BASE)
+    assert (reverse.mean, reverse.p, reverse.effect) == (pytest.approx(-0.1), pytest.approx(found.p), -found.effect)
+
+
+def test_few_seeds_give_less():
+    assert difference({"1": 0.5}, {"2": 0.5}) is None
+    assert difference({"1": 0.5}, {"1": 0.75}) == Difference(0.25, 1)
+    two = difference({"1": 0.5, "2": 0.5}, {"1": 0.6, "2": 0.7})
+    assert two.effect is None and 0 < two.p < 1
+    assert difference({"1": 0.5, "2": 0.5}, {"1": 0.5, "2": 0.5}).p == 1
+    assert difference({"1": 0.25, "2": 0.5}, {"1": 0.5, "2": 0.75}).p == 0  # the differences do not vary
+
+
+def test_holms_correction():
+    assert holm([]) == [] and holm([0.04]) == [0.04]
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("found", "expect", "said"),
+    [
+        (None, "higher", "not run"),
+        (Difference(0.02, 3, (0.01, 0.03), 0.01), "higher", "shown"),
+        (Difference(0.02, 3, (-0.01, 0.05), 0.1), "higher", "direction only"),
+        (Difference(0.02, 1), "higher", "direction only"),
+        (Difference(0.02, 3, (-0.01, 0.05), 0.1), "lower", "not shown"),
+        (Difference(0.0, 3, (-0.01, 0.01), 1.0), "lower", "not shown"),
+        (Difference(0.02, 3, (0.01, 0.03), 0.01), "lower", "the opposite is shown"),
+        (Difference(0.002, 3, (-0.005, 0.009), 0.6), "equal", "shown"),
+        (Difference(0.002, 3, (-0.015, 0.019), 0.6), "equal", "not shown"),
+        (Difference(0.002, 1), "equal", "not shown"),
+    ],
+)
+def test_verdicts(found, expect, said):
+    assert verdict(found, expect, margin=0.01) == said
+    if said == "shown" and expect != "equal":
+        assert verdict(found, expect, p=0.2) == "direction only"  # where other comparisons were made too
+
+
+def made_results():
+    """A study of two variants and two columns: one difference holds after Holm's correction, one only alone."""
+    values = {
+        ("base", "A"): [0.50, 0.51, 0.52],
+        ("row", "A"): [0.60, 0.611, 0.619],
+        ("base", "B"): [0.50, 0.50, 0.50],
+        ("row", "B"): [0.53, 0.54, 0.55],
+        ("late", "A"): [],
+        ("late", "B"): [],
+    }
+    measured = [
+        {
+            "row": row,
+            "column": column,
+            "values": {str(seed): value for seed, value in enumerate(found)},
+            "collapsed": 0,
+            "failed": [],
+            "n": len(found),
+            "mean": statistics.fmean(found) if found else None,
+            "sd": statistics.stdev(found) if found else None,
+            "paper": None,
+            "against": "base",
+            "paper_difference": None,
+        }
+        for (row, column), found in values.items()
+    ]
+    costs = dict.fromkeys(("parameters", "tokens", "pretrain_seconds", "finetune_seconds"))
+    claim = {"row": "row", "column": "B", "expect": "higher", "finding": "it helps", "against": "base", "margin": 1.0}
+    return {
+        "title": "Made",
+        "base": "base",
+        "minute": False,
+        "seeds": [0, 1, 2],
+        "columns": [{"name": name, "percent": True} for name in "AB"],
+        "rows": [{"name": name, **costs} for name in ("base", "row", "late")],
+        "measured": measured,
+        "paper_curves": {},
+        "notes": [],
+        "cells": dict.fromkeys(map(str, range(20))),
+        "left": [{}] * 6,
+        "claim": claim | {"named_before": True},
+    }
+
+
+def test_the_claim_comes_first_and_the_differences_are_corrected(monkeypatch):
+    results = made_results()
+    claim, figures, compared, _ = tables(results)
+    shown = dict(claim.rows)
+    assert (claim.title, figures.title) == ("Made", "Figures")
+    assert shown["comparison"] == "B: row against base" and shown["difference"] == "+4.0 (+1.5 to +6.5) points"
+    assert shown["p, paired t-test"] == "0.020" and shown["effect size, Hedges's g of paired differences"] == "+2.3"
+    assert shown["verdict"] == "shown" and shown["runs of the study"] == "20, of which 6 have not been run"
+    found = differences(results)
+    assert set(found) == {("row", "A"), ("row", "B")} and math.isclose(found["row", "B"].mean, 0.04)
+    assert [row[0] for row in compared.rows] == ["row"]
+    assert compared.rows[0][1].endswith("‡") and compared.rows[0][2].endswith("‡")  # 0.020 is the larger of two
+    assert "over the table's 2 comparisons: 2 of them hold." in compared.notes[1]
+    results["measured"][3]["values"] = {"0": 0.51, "1": 0.54, "2": 0.55}  # p 0.1
+    compared = tables(results)[2]
+    assert not compared.rows[0][2].endswith("‡") and "one of them holds" in compared.notes[1]
+
+
+def test_a_study_without_a_claim_begins_with_its_figures():
+    figures, *_ = tables(made_results() | {"claim": None})
+    assert figures.title == "Made" and figures.header == ("variant", "A", "B")
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "study").rglob("*.toml")), ids=lambda path: path.stem)
+def test_every_study_of_ours_names_its_claim(path):
+    claim = load_study(path).claim
+    assert claim is not None and claim.finding

@@ -266,7 +266,7 @@ def test_rarer_activations(activation, tmp_path):
 
 
 OWN = {  # what no class of transformers computes, and the classes that the tensors' names are those of
-    "rotary": ({"position_embedding_type": "rotary"}, ["BertForMaskedLM", "BertModel"]),
+    "rotary": ({"position_embedding_type": "rotary", "norm": "pre"}, ["BertForMaskedLM", "BertModel"]),
     "static": ({"num_hidden_layers": 0, "norm": "pre"}, ["BertModel"]),
     "lstm": ({"layer_type": "lstm"}, ["BertForMaskedLM"]),
     "right": ({"direction": "right"}, ["BertForMaskedLM"]),

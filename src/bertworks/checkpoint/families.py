@@ -42,6 +42,16 @@ _DISTILBERT_LAYER = {
     "output": "ffn.lin2",
     "output_norm": "output_layer_norm",
 }
+_JINA_LAYER = {
+    "query": "self_attn.q_proj",
+    "key": "self_attn.k_proj",
+    "value": "self_attn.v_proj",
+    "attention_output": "self_attn.o_proj",
+    "attention_norm": "post_attention_layernorm",
+    "intermediate": "mlp.fc1",
+    "output": "mlp.fc2",
+    "output_norm": "post_mlp_layernorm",
+}
 
 
 def _modules(prefix: str, layer: str, inside: Mapping[str, str], pooler: str, mlm: tuple[str, ...]) -> dict[str, str]:
@@ -122,6 +132,24 @@ def _read_distilbert(settings: Settings) -> dict[str, Any]:
 def _write_distilbert(config: ModelConfig) -> dict[str, Any]:
     sinusoidal = config.position_embedding_type == "sinusoidal"
     return {"seq_classif_dropout": config.head_dropout, "qa_dropout": 0.0, "sinusoidal_pos_embds": sinusoidal}
+
+
+def _read_jina(settings: Settings) -> dict[str, Any]:
+    """Its formula is RoBERTa's, heads and pooler too, with rotary positions in place of a table."""
+    rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
+    if not isinstance(rope, dict) or rope.keys() - {"rope_type", "type", "rope_theta"}:
+        raise ValueError(f"rope_parameters = {shorten(rope)}; expected rope_type and rope_theta alone")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ValueError(f"rope_type = {shorten(kind)}; expected default: no scaling of positions is computed here")
+    if "head_dim" in settings:
+        raise ValueError(f"head_dim = {shorten(settings['head_dim'])}; expected no such key: heads share hidden_size")
+    theta = rope.get("rope_theta", settings.get("rope_theta", 20000.0))
+    return {"family": "roberta", "position_embedding_type": "rotary", "rope_theta": theta}
+
+
+def _write_jina(config: ModelConfig) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta}}
 
 
 # ---- the tables
@@ -217,15 +245,62 @@ DISTILBERT = Family(
     read=_read_distilbert,
     write=_write_distilbert,
 )
-FAMILIES = {"bert": BERT, "roberta": ROBERTA, "albert": ALBERT, "distilbert": DISTILBERT}
+_JINA = "JinaEmbeddingsV3"
+JINA = Family(  # BERT and RoBERTa with rotary positions, in transformers from 5.4 on
+    prefix="roberta",
+    modules=_modules(
+        "roberta",
+        "roberta.layers.{}",
+        _JINA_LAYER,
+        pooler="roberta.pooler.dense",
+        mlm=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head"),
+    ),
+    classes={name: parts for name, parts in _classes(_JINA).items() if not name.endswith("MultipleChoice")},
+    beside=frozenset({"nsp", "sop"}),
+    older={  # what transformers itself writes
+        r"(^|\.)emb_ln\.": r"\1embeddings.LayerNorm.",
+        r"(^|\.)encoder\.layers\.": r"\1layers.",
+        r"\.mixer\.out_proj\.": ".self_attn.o_proj.",
+        r"\.norm1\.": ".post_attention_layernorm.",
+        r"\.norm2\.": ".post_mlp_layernorm.",
+    },
+    fused={"mixer.Wqkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")},
+    defaults={
+        "vocab_size": 250002,
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+        "max_position_embeddings": 8194,
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 1,
+    },
+    read=_read_jina,
+    write=_write_jina,
+)
+JINA_CLASSIFIER = replace(
+    JINA,
+    modules={**JINA.modules, "encoder.pooler": "classifier.dense", "heads.classifier": "classifier.out_proj"},
+    unread="roberta.pooler.",
+    pooler_of={"classifier"},
+)
+ROTARY = "jina_embeddings_v3"  # the model type of transformers for rotary BERT and RoBERTa
+FAMILIES = {"bert": BERT, "roberta": ROBERTA, "albert": ALBERT, "distilbert": DISTILBERT, ROTARY: JINA}
+_CLASSIFIERS = {
+    "roberta": ROBERTA_CLASSIFIER,
+    ROTARY: JINA_CLASSIFIER,
+}
 
 
 def family_of(name: str, classifier: bool) -> Family:
-    """A family by name. `classifier`: whether there is a sequence classifier, which RoBERTa names differently."""
-    return ROBERTA_CLASSIFIER if classifier and name == "roberta" else FAMILIES[name]
+    """The table of a model type. `classifier`: whether there is a sequence classifier, which some name differently."""
+    return _CLASSIFIERS.get(name, FAMILIES[name]) if classifier else FAMILIES[name]
 
 
 def family_in(name: str, tensors: Collection[str], settings: Mapping[str, Any]) -> Family:
-    """The family of a folder with these tensors and this config.json."""
-    declared = "RobertaForSequenceClassification" in (settings.get("architectures") or ())
-    return family_of(name, declared or any(tensor.startswith("classifier.out_proj.") for tensor in tensors))
+    """The table of a folder with these tensors and this config.json; `name` is the family of its encoder."""
+    kind = ROTARY if settings.get("model_type") == ROTARY else name
+    declared = {f"{prefix}ForSequenceClassification" for prefix in ("Roberta", _JINA)}
+    classifier = not declared.isdisjoint(settings.get("architectures") or ())
+    return family_of(kind, classifier or any(tensor.startswith("classifier.out_proj.") for tensor in tensors))

@@ -8,6 +8,7 @@ the new one, or at worst one without config.json, which nothing reads.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..files import InputError, NotWritten, atomic_write, read_table, write_json
 from ..model.config import ModelConfig
 from ..model.encoder import Encoder
 from ..model.heads import Model, build_model
+from ..model.top import TopConfig
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
@@ -30,7 +32,7 @@ from .locate import find_model as find_model
 from .locate import move_in
 from .locate import run_name as run_name
 from .metadata import LABELLED, labels_of, top_of
-from .names import Family, heads_in
+from .names import Family, heads_in, listed
 from .weights import WEIGHTS, check_finite, read_weights
 
 SPARE, ROUND = 1_024, 8  # a padded embedding table: rows that no token has, at most; its rows are a multiple of 8
@@ -99,6 +101,8 @@ class FolderContents(NamedTuple):
     ) -> "FolderContents":
         """Raises InputError if tensors and settings contradict each other."""
         family = family_in(config.family, tensors, settings)
+        _refuse_adapters(tensors, path)
+        tensors = family.separated(tensors)
         unread, tensors = family.unread_in(tensors), family.canonical(tensors, str(path))
         if not config.tie_word_embeddings:
             tensors = family.untied(tensors)
@@ -129,6 +133,17 @@ class FolderContents(NamedTuple):
             return len(labels)
         matrices = [f"{self.family.modules[f'heads.{name}']}.weight" for name in sorted(LABELLED & self.parts)]
         return next((len(self.tensors[name]) for name in matrices if name in self.tensors), 2)
+
+
+def _refuse_adapters(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Raises InputError for a folder with LoRA adapters, which change what its weights compute."""
+    adapters = [name for name in tensors if re.search(r"lora|\.parametrizations\.", name, re.IGNORECASE)]
+    adapters += [name for name in ("adapter_config.json",) if (path / name).exists()]
+    if adapters:
+        raise InputError(
+            f"{path}: LoRA adapters ({listed(adapters, 2)}), which are not computed here; expected their sum with the "
+            "weights: merge them with the library that wrote them"
+        )
 
 
 def load_encoder(path: Path | str) -> Encoder:
@@ -172,8 +187,7 @@ def save_folder(
     tokenizer = tokenizer_source if isinstance(tokenizer_source, Tokenizer | None) else Tokenizer.load(tokenizer_source)
     if tokenizer is not None:
         check_size(tokenizer, model.config, "save_folder")
-    top = None if model.top is None else model.top.config
-    config = hf.config_to_hf(model.config, parts_in(model), _labels(model, labels), task, top)
+    config = hf.config_to_hf(model.config, parts_in(model), _labels(model, labels), task, _top(model))
     temporary = folder.with_name(f".{folder.name}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
@@ -193,7 +207,7 @@ def save_folder(
 
 def _their_tensors(model: Model) -> dict[str, Tensor]:
     """The weights under Hugging Face's names; without the prefix if there is no head, as BertModel writes them."""
-    family = family_of(model.config.family, "classifier" in model.heads)
+    family = family_of(hf.type_to_write(model.config, parts_in(model), _top(model)), "classifier" in model.heads)
     prefix = "" if model.heads or model.config.direction == "pair" else f"{family.prefix}."
     tensors = {
         family.their_name(name).removeprefix(prefix): tensor.detach().to("cpu", torch.float32).contiguous()
@@ -204,6 +218,10 @@ def _their_tensors(model: Model) -> dict[str, Tensor]:
             if copy not in tensors:
                 tensors[copy] = tensors[original].clone()
     return tensors
+
+
+def _top(model: Model) -> TopConfig | None:
+    return None if model.top is None else model.top.config
 
 
 def _labels(model: Model, labels: list[str] | None) -> list[str] | None:

@@ -6,14 +6,14 @@ that transformers would compute differently has model_type `bertworks`, and the 
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from ..config import from_dict
 from ..files import InputError, check_fields, check_version, clip, shorten
 from ..model.config import ACTIVATIONS, ModelConfig
 from ..model.top import TopConfig
-from .families import FAMILIES, family_of
+from .families import FAMILIES, ROTARY, family_of
 from .metadata import TASK, label_settings
 from .names import TOP, Family
 
@@ -87,9 +87,9 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
         raise InputError(
             f"{where}: model_type = {shorten(kind)}; expected one of {', '.join([*FAMILIES, *_ALIASES])} (or bertworks)"
         )
-    positions = settings.get("position_embedding_type", "absolute")
-    if positions != "absolute":
-        raise InputError(f"{where}: position_embedding_type = {shorten(positions)}; expected absolute")
+    positions, usual = settings.get("position_embedding_type"), "rotary" if name == ROTARY else "absolute"
+    if positions not in (None, usual):
+        raise InputError(f"{where}: position_embedding_type = {shorten(positions)}; expected {usual}")
     if settings.get("add_cross_attention"):
         raise InputError(f"{where}: add_cross_attention is set; only encoders are read")
     try:
@@ -153,6 +153,8 @@ def config_to_hf(
 
     labels: names of the classes of its classifier or tagger. task: what `metadata.task_of` shall find. top: its top.
 
+    BERT and RoBERTa with rotary positions are written as `jina_embeddings_v3`, which computes the same.
+
     A model that transformers would compute differently gets model_type `bertworks`: no segment embeddings (its
     BertModel always adds one), recurrent layers, a top, a right context, everything that came after BERT's relatives. A
     left context alone is its `is_decoder`, unless a head reads the pooler, which is on the last token here. Sinusoidal
@@ -161,16 +163,13 @@ def config_to_hf(
     A class of transformers that the caller names would read a `bertworks` folder too, and would start the weights it
     does not find at random with a mere warning. So a rate of dropout, which every class reads, is written as a text.
     """
-    family = FAMILIES[config.family]
-    plain = {family.keys.get(name, name): getattr(config, name) for name in _PLAIN if name not in family.fixed}
-    plain |= family.write(config)
-    read = {**vars(ModelConfig()), **_values(config.family, plain)}
-    own = {name: value for name, value in vars(config).items() if value != read[name]}
+    name = type_to_write(config, parts, top)
+    family, (plain, own) = FAMILIES[name], _keys(name, config)
+    known = _known_to_transformers(name, config, parts, top)
     causal = config.direction == "left" and family.causal is not None
-    known = _known_to_transformers(config, own.keys(), causal and "pooler" not in parts) and top is None
     out = {
-        "architectures": _architectures(config, parts, top),
-        "model_type": config.family if known else "bertworks",
+        "architectures": _architectures(name, config, parts, top) or [family.bare],
+        "model_type": name if known else "bertworks",
         **plain,
         **{own_key(name): value for name, value in own.items() if value is not None},
     }
@@ -191,22 +190,44 @@ def config_to_hf(
     return out
 
 
-def _known_to_transformers(config: ModelConfig, own: Collection[str], decoder: bool) -> bool:
-    """Whether transformers computes the same, though the fields `own` are not in its config.json."""
+def type_to_write(config: ModelConfig, parts: set[str], top: TopConfig | None) -> str:
+    """The model type whose names a folder of this model has: its family's, or that of rotary positions if that fits."""
+    rotary = config.family in ("bert", "roberta") and config.position_embedding_type == "rotary"
+    return ROTARY if rotary and _known_to_transformers(ROTARY, config, parts, top) else config.family
+
+
+def _keys(name: str, config: ModelConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keys of config.json under a model type, and the fields that they do not say."""
+    family = FAMILIES[name]
+    plain = {family.keys.get(field, field): getattr(config, field) for field in _PLAIN if field not in family.fixed}
+    plain |= family.write(config)
+    read = {**vars(ModelConfig()), **_values(name, plain)}
+    return plain, {field: value for field, value in vars(config).items() if value != read[field]}
+
+
+def _known_to_transformers(name: str, config: ModelConfig, parts: set[str], top: TopConfig | None) -> bool:
+    """Whether transformers computes the same by this model type, though some fields are not in its config.json."""
+    family, (_, own) = FAMILIES[name], _keys(name, config)
     same = {"classifier_dropout", "start"}  # they change training alone
     same |= {"position_embedding_type"} if config.position_embedding_type == "sinusoidal" else set()
-    same |= {"direction"} if decoder else set()
-    has_segments = config.type_vocab_size > 0 or "type_vocab_size" in FAMILIES[config.family].fixed
-    return {*own} <= same and has_segments
+    same |= {"direction"} if config.direction == "left" and family.causal and "pooler" not in parts else set()
+    same |= {"family"} if name == ROTARY else set()
+    has_segments = config.type_vocab_size > 0 or "type_vocab_size" in family.fixed
+    return own.keys() <= same and has_segments and top is None and (name != ROTARY or _has_rotary_class(config, parts))
 
 
-def _architectures(config: ModelConfig, parts: set[str], top: TopConfig | None) -> list[str]:
-    """The classes of transformers that have these parts."""
-    family = family_of(config.family, "classifier" in parts)
+def _has_rotary_class(config: ModelConfig, parts: set[str]) -> bool:
+    """Whether a rotary class of transformers has these heads: none is for multiple choice, all MLM heads are GELU."""
+    exact = "mlm" not in parts or (config.rules.mlm_act or config.hidden_act) == "gelu"
+    return exact and bool(_architectures(ROTARY, config, parts, None))
+
+
+def _architectures(name: str, config: ModelConfig, parts: set[str], top: TopConfig | None) -> list[str]:
+    """The classes of transformers that have these parts; none if there is no such class."""
+    family = family_of(name, "classifier" in parts)
     reads = parts | {"pooler"} if top is not None else parts  # with a top a class may do without its pooler
-    heads = parts - {"pooler", "top"}
+    heads = parts - {"pooler", "top"} - family.beside
     if heads == {"mlm"} and "top" not in parts:
         masked = next(name for name in family.classes if name.endswith("ForMaskedLM"))
         return [family.causal if family.causal and config.direction == "left" else masked]
-    fits = [name for name, has in family.classes.items() if has <= reads and has - {"pooler"} == heads]
-    return fits or [family.bare]
+    return [name for name, has in family.classes.items() if has <= reads and has - {"pooler"} == heads]

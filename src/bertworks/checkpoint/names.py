@@ -40,6 +40,11 @@ class Family:
     unread: str = ""  # beginning of tensors that some folders have, but their class does not read
     pooler_of: Container[str] = ()  # heads whose first matrix is the pooler; without them there is none
     aliases: Mapping[str, str] = field(default_factory=dict)  # model types of the same tensors: how their classes begin
+    beside: frozenset[str] = (
+        frozenset()
+    )  # heads that no class has; they are written beside those of a class, which ignores them
+    older: Mapping[str, str] = field(default_factory=dict)  # patterns of other names that folders have: those of today
+    fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ends of modules: those that are stacked there
 
     keys: Mapping[str, str] = field(default_factory=dict)  # a ModelConfig field: its key, where that is another name
     fixed: Settings = field(default_factory=dict)  # ModelConfig fields that its config.json has no key for
@@ -89,6 +94,19 @@ class Family:
         name = self.modules[pattern].format(number and number[1]) + f"{inner}.{kind}"
         return re.sub(f"^{self.prefix}", self.right, name) if right else name
 
+    def separated(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a folder, each fused one cut into equal parts along its rows, under the names of the parts."""
+        out: dict[str, Tensor] = {}
+        for name, tensor in tensors.items():
+            module, _, kind = name.rpartition(".")
+            end = next((end for end in self.fused if module.endswith(f".{end}")), None)
+            if end is None or tensor.ndim == 0 or len(tensor) % len(self.fused[end]):
+                out[name] = tensor
+                continue
+            names = (f"{module.removesuffix(end)}{part}.{kind}" for part in self.fused[end])
+            out |= zip(names, tensor.chunk(len(self.fused[end])), strict=True)
+        return out
+
     def canonical(self, tensors: Mapping[str, T], where: str) -> dict[str, T]:
         """The tensors of a folder under full names of today. A value may be anything, not only a tensor.
 
@@ -100,6 +118,8 @@ class Family:
             if buffer.fullmatch(name) or self.unread_in([name]):
                 continue
             full = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+            for other, todays in self.older.items():
+                full = re.sub(other, todays, full)
             full = f"{self.prefix}.{full}" if full.split(".")[0] in self.inside else full
             if full in out:
                 raise InputError(

@@ -56,6 +56,7 @@ def read_source(
     config, settings = read_config(folder)
     what, raw = f"folder with {weights_name(folder)}", read_weights(folder, allow_pickle)
     family = family_in(config.family, raw, settings)
+    raw = family.separated(raw)
     every = family.canonical({name: name for name in raw}, str(folder))
     names = every if config.tie_word_embeddings else family.untied(every)
     tensors = {name: raw[theirs] for name, theirs in names.items()}

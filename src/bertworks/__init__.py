@@ -1,40 +1,53 @@
 """bertworks: the whole life of a BERT encoder. Importing it loads no torch."""
 
+import sys as _sys
+from collections.abc import Callable as _Callable
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-if _TYPE_CHECKING:
-    from .checkpoint.folder import load_encoder, load_model
-    from .files import InputError
-    from .inference.predictor import Predictor
-    from .model.config import ModelConfig
-    from .model.encoder import Encoder
-    from .tokenizer import Tokenizer
-
 __version__ = "0.2.0"
-_HOME = {
-    "Encoder": "model.encoder",
-    "InputError": "files",
-    "ModelConfig": "model.config",
-    "Predictor": "inference.predictor",
-    "Tokenizer": "tokenizer",
-    "load_encoder": "checkpoint.folder",
-    "load_model": "checkpoint.folder",
-}
-__all__ = ["Encoder", "InputError", "ModelConfig", "Predictor", "Tokenizer", "load_encoder", "load_model"]
+
+
+def lazy_names(package: str) -> tuple[list[str], _Callable[[str], _Any], _Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` of a package whose names are imported when they are first used.
+
+    The names are those that its `__init__.py` imports from its own files under `if TYPE_CHECKING`, where readers,
+    editors and type checkers find them. So a package names what is public, and `--help` loads no torch.
+    """
+    import ast
+    import importlib
+    import pkgutil
+
+    source = pkgutil.get_data(package, "__init__.py") or b""
+    guarded = [block for block in ast.parse(source).body if isinstance(block, ast.If)]
+    imports = [one for block in guarded for one in block.body if isinstance(one, ast.ImportFrom)]
+    home = {alias.name: f"{package}.{one.module}" for one in imports for alias in one.names}
+
+    def get(name: str) -> _Any:
+        if name not in home:
+            import difflib
+
+            near = difflib.get_close_matches(name, home, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+        value = getattr(importlib.import_module(home[name]), name)
+        setattr(_sys.modules[package], name, value)
+        return value
+
+    return sorted(home), get, lambda: sorted({*home, *vars(_sys.modules[package])})
+
+
+if _TYPE_CHECKING:
+    from .checkpoint.folder import load_encoder as load_encoder
+    from .checkpoint.folder import load_model as load_model
+    from .files import InputError as InputError
+    from .inference.predictor import Predictor as Predictor
+    from .model.config import ModelConfig as ModelConfig
+    from .model.encoder import Encoder as Encoder
+    from .tokenizer import Tokenizer as Tokenizer
+
+__all__, __getattr__, _ = lazy_names(__name__)
 
 
 def __dir__() -> list[str]:
     return sorted({"__version__", *__all__})
-
-
-def __getattr__(name: str) -> _Any:
-    import importlib
-
-    if name not in _HOME:
-        import difflib
-
-        near = difflib.get_close_matches(name, __all__, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise AttributeError(f"module 'bertworks' has no attribute {name!r}{hint}")
-    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)

@@ -9,6 +9,13 @@ Files in reading order:
     report.py        REPORT.md, made from results.json
 """
 
-from .run import DemoConfig, default_config, demo
+from typing import TYPE_CHECKING
 
-__all__ = ["DemoConfig", "default_config", "demo"]
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .run import DemoConfig as DemoConfig
+    from .run import default_config as default_config
+    from .run import demo as demo
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -18,11 +18,18 @@ Files in reading order:
     submission.py    predictions for GLUE's leaderboard
 """
 
-from .compare import compare_runs
-from .plan import StudyInputs, make_plan
-from .study import Options, run_study
-from .submission import submit
-from .suite import run_suite
-from .sweep import run_sweep
+from typing import TYPE_CHECKING
 
-__all__ = ["Options", "StudyInputs", "compare_runs", "make_plan", "run_study", "run_suite", "run_sweep", "submit"]
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .compare import compare_runs as compare_runs
+    from .plan import StudyInputs as StudyInputs
+    from .plan import make_plan as make_plan
+    from .study import Options as Options
+    from .study import run_study as run_study
+    from .submission import submit as submit
+    from .suite import run_suite as run_suite
+    from .sweep import run_sweep as run_sweep
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -8,5 +8,12 @@ In reading order:
     teacher.py  scores of a fine-tuned teacher, which a student learns
 """
 
-from .recipe import FinetuneConfig as FinetuneConfig
-from .run import finetune as finetune
+from typing import TYPE_CHECKING
+
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .recipe import FinetuneConfig as FinetuneConfig
+    from .run import finetune as finetune
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -12,30 +12,26 @@ In reading order:
     feature_files.py    files of such vectors (`bertworks features`)
 """
 
-from .evaluation import Evaluation, evaluate
-from .feature_files import write_features
-from .features import Extractor, FeatureConfig, Features, extract
-from .files import predict_file, predict_texts
-from .masks import Candidate, MaskFiller
-from .model import LoadedModel
-from .predictor import Predictor
-from .steps import Embedder, HeadSteps, Steps
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Candidate",
-    "Embedder",
-    "Evaluation",
-    "Extractor",
-    "FeatureConfig",
-    "Features",
-    "HeadSteps",
-    "LoadedModel",
-    "MaskFiller",
-    "Predictor",
-    "Steps",
-    "evaluate",
-    "extract",
-    "predict_file",
-    "predict_texts",
-    "write_features",
-]
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .evaluation import Evaluation as Evaluation
+    from .evaluation import evaluate as evaluate
+    from .feature_files import write_features as write_features
+    from .features import Extractor as Extractor
+    from .features import FeatureConfig as FeatureConfig
+    from .features import Features as Features
+    from .features import extract as extract
+    from .files import predict_file as predict_file
+    from .files import predict_texts as predict_texts
+    from .masks import Candidate as Candidate
+    from .masks import MaskFiller as MaskFiller
+    from .model import LoadedModel as LoadedModel
+    from .predictor import Predictor as Predictor
+    from .steps import Embedder as Embedder
+    from .steps import HeadSteps as HeadSteps
+    from .steps import Steps as Steps
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

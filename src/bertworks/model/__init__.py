@@ -18,22 +18,29 @@ In reading order:
     prepare.py       first weights, compiled layers, fast inference
 """
 
-from .config import ModelConfig as ModelConfig
-from .dropout import DropoutKey as DropoutKey
-from .encoder import Encoder as Encoder
-from .encoder import EncoderOutput as EncoderOutput
-from .heads import NO_TOP as NO_TOP
-from .heads import TOKEN_HEADS as TOKEN_HEADS
-from .heads import HeadName as HeadName
-from .heads import Model as Model
-from .heads import build_head as build_head
-from .heads import build_model as build_model
-from .layer_choice import LayerChoice as LayerChoice
-from .packing import Packing as Packing
-from .pair import Pair as Pair
-from .prepare import compile_layers as compile_layers
-from .prepare import for_inference as for_inference
-from .prepare import initialise as initialise
-from .presets import PRESETS as PRESETS
-from .top import Top as Top
-from .top import TopConfig as TopConfig
+from typing import TYPE_CHECKING
+
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .config import ModelConfig as ModelConfig
+    from .dropout import DropoutKey as DropoutKey
+    from .encoder import Encoder as Encoder
+    from .encoder import EncoderOutput as EncoderOutput
+    from .heads import NO_TOP as NO_TOP
+    from .heads import TOKEN_HEADS as TOKEN_HEADS
+    from .heads import HeadName as HeadName
+    from .heads import Model as Model
+    from .heads import build_head as build_head
+    from .heads import build_model as build_model
+    from .layer_choice import LayerChoice as LayerChoice
+    from .packing import Packing as Packing
+    from .pair import Pair as Pair
+    from .prepare import compile_layers as compile_layers
+    from .prepare import for_inference as for_inference
+    from .prepare import initialise as initialise
+    from .presets import PRESETS as PRESETS
+    from .top import Top as Top
+    from .top import TopConfig as TopConfig
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -9,7 +9,14 @@ In reading order:
     static.py    word2vec on a store, to compare with
 """
 
-from .recipe import DistillConfig as DistillConfig
-from .recipe import PretrainConfig as PretrainConfig
-from .run import pretrain as pretrain
-from .static import train_static as train_static
+from typing import TYPE_CHECKING
+
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .recipe import DistillConfig as DistillConfig
+    from .recipe import PretrainConfig as PretrainConfig
+    from .run import pretrain as pretrain
+    from .static import train_static as train_static
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -15,28 +15,24 @@ In reading order:
     pictures.py         lines over layers and heat maps
 """
 
-from .attention import Attention, attend, statistics
-from .attention_page import page
-from .heads import HeadsConfig, ablate_heads
-from .items import read_items
-from .layers import LayersConfig, probe_layers
-from .model import ProbedModel
-from .neighbours import NeighbourConfig, find_neighbours
-from .similarity import WordConfig, compare_word
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Attention",
-    "HeadsConfig",
-    "LayersConfig",
-    "NeighbourConfig",
-    "ProbedModel",
-    "WordConfig",
-    "ablate_heads",
-    "attend",
-    "compare_word",
-    "find_neighbours",
-    "page",
-    "probe_layers",
-    "read_items",
-    "statistics",
-]
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .attention import Attention as Attention
+    from .attention import attend as attend
+    from .attention import statistics as statistics
+    from .attention_page import page as page
+    from .heads import HeadsConfig as HeadsConfig
+    from .heads import ablate_heads as ablate_heads
+    from .items import read_items as read_items
+    from .layers import LayersConfig as LayersConfig
+    from .layers import probe_layers as probe_layers
+    from .model import ProbedModel as ProbedModel
+    from .neighbours import NeighbourConfig as NeighbourConfig
+    from .neighbours import find_neighbours as find_neighbours
+    from .similarity import WordConfig as WordConfig
+    from .similarity import compare_word as compare_word
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -22,26 +22,24 @@ In reading order:
     metrics.py         metrics of classes, values and label sets
 """
 
-from .base import Data, Example, Limits, Task
-from .catalogue import TASKS, find_task
-from .choice import Choice
-from .kinds import KINDS, load_data, own_table, own_task, read_rows
-from .questions import Question
-from .sentences import Tagged
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "KINDS",
-    "TASKS",
-    "Choice",
-    "Data",
-    "Example",
-    "Limits",
-    "Question",
-    "Tagged",
-    "Task",
-    "find_task",
-    "load_data",
-    "own_table",
-    "own_task",
-    "read_rows",
-]
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .base import Data as Data
+    from .base import Example as Example
+    from .base import Limits as Limits
+    from .base import Task as Task
+    from .catalogue import TASKS as TASKS
+    from .catalogue import find_task as find_task
+    from .choice import Choice as Choice
+    from .kinds import KINDS as KINDS
+    from .kinds import load_data as load_data
+    from .kinds import own_table as own_table
+    from .kinds import own_task as own_task
+    from .kinds import read_rows as read_rows
+    from .questions import Question as Question
+    from .sentences import Tagged as Tagged
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -12,10 +12,17 @@ In reading order:
     machine.py          device, threads, precision, processes, signals
 """
 
-from .identity import RunIdentity as RunIdentity
-from .loop import Loop as Loop
-from .loop import LoopConfig as LoopConfig
-from .optim import OptimConfig as OptimConfig
-from .optim import Optimizer as Optimizer
-from .run import Run as Run
-from .run import train_in_folder as train_in_folder
+from typing import TYPE_CHECKING
+
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .identity import RunIdentity as RunIdentity
+    from .loop import Loop as Loop
+    from .loop import LoopConfig as LoopConfig
+    from .optim import OptimConfig as OptimConfig
+    from .optim import Optimizer as Optimizer
+    from .run import Run as Run
+    from .run import train_in_folder as train_in_folder
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

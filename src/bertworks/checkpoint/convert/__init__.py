@@ -11,8 +11,15 @@ In reading order:
     crc32c.py            the checksum of these files
 """
 
-from .conversion import Converted as Converted
-from .conversion import ConvertOptions as ConvertOptions
-from .conversion import convert as convert
-from .extension import Extended as Extended
-from .extension import extend_folder as extend_folder
+from typing import TYPE_CHECKING
+
+from ... import lazy_names
+
+if TYPE_CHECKING:
+    from .conversion import Converted as Converted
+    from .conversion import ConvertOptions as ConvertOptions
+    from .conversion import convert as convert
+    from .extension import Extended as Extended
+    from .extension import extend_folder as extend_folder
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

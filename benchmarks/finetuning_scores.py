@@ -30,8 +30,7 @@ from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import load_data
-from bertworks.training.loop import LoopConfig
-from bertworks.training.optim import OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig
 from finetuning_settings import FILES, FOLDERS, TASKS, Settings
 
 SIDES = ("ours", "transformers", "ours-same-head")  # the last begins with the head that transformers has drawn

@@ -34,8 +34,7 @@ from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import StoreTraining, start_model, useful_flops
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import machine
-from bertworks.training.loop import LoopConfig
-from bertworks.training.optim import OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.run import Run, prepare_loop
 
 LENGTH, BATCH = 128, 32

@@ -8,7 +8,7 @@ from bertworks.model.heads import build_model
 from bertworks.model.prepare import compile_layers
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import pretrain
-from bertworks.training.loop import LoopConfig
+from bertworks.training.config import LoopConfig
 from bertworks.training.objectives import PretrainingObjective
 
 pytestmark = pytest.mark.gpu

@@ -25,7 +25,7 @@ from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import Tokenizer
-from bertworks.training.loop import LoopConfig
+from bertworks.training.config import LoopConfig
 from support.tiny_task import tiny_folder, tiny_table
 
 CONFIG = FinetuneConfig(loop=LoopConfig(seed=1, precision="float32"), max_seq_length=16, seeds=(1, 2))

@@ -29,8 +29,8 @@ from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
-from bertworks.training.loop import LoopConfig
-from bertworks.training.optim import OptimConfig, learning_rate
+from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.optim import learning_rate
 from bertworks.training.run import locked
 from support.tiny_task import TINY, tiny_folder, tiny_table
 

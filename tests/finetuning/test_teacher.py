@@ -19,10 +19,9 @@ from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import Tokenizer
-from bertworks.training.loop import LoopConfig
-from bertworks.training.objectives import TeacherScoresObjective
-from bertworks.training.optim import OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.state import Progress
+from bertworks.training.task_objectives import TeacherScoresObjective
 from support.loops import ALONE
 from support.tiny_task import TINY, tiny_folder, tiny_table
 

@@ -11,13 +11,13 @@ from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.checkpoint.start import concatenate, initial_model
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
-from bertworks.model.config import ModelConfig
+from bertworks.model.config import ModelConfig, TopConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.model.pair import Pair
-from bertworks.model.top import TopConfig
 from bertworks.tokenizer import Tokenizer
-from bertworks.training.objectives import ClassificationObjective, LanguageModelObjective, TaggingObjective
+from bertworks.training.objectives import LanguageModelObjective
+from bertworks.training.task_objectives import ClassificationObjective, TaggingObjective
 from support.tiny_task import VOCAB
 
 TINY = ModelConfig(len(VOCAB), 16, 2, 4, 32, max_position_embeddings=24)

@@ -11,13 +11,12 @@ from torch.nn import functional as F
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.model.attention import rotate, rotation
-from bertworks.model.config import ModelConfig
+from bertworks.model.config import ModelConfig, TopConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
 from bertworks.model.prepare import compile_layers, for_inference, initialise
 from bertworks.model.presets import PRESETS
-from bertworks.model.top import TopConfig
 from bertworks.training.optim import layers_from_top
 
 TINY = ModelConfig(

@@ -8,7 +8,7 @@ from bertworks.data.instances import Position
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
-from bertworks.training.optim import OptimConfig
+from bertworks.training.config import OptimConfig
 from support.loops import Feed, loop_of
 
 transformers = pytest.importorskip("transformers")

@@ -25,8 +25,8 @@ from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import machine, vocabulary_loss
 from bertworks.training.loop import evaluate
-from bertworks.training.objectives import DistillationObjective
 from bertworks.training.run import locked
+from bertworks.training.task_objectives import DistillationObjective
 from bertworks.training.vocabulary_loss import Scorer, Term, linear_divergence
 from conftest import tiny_texts
 from support.loops import ALONE, loop_of

@@ -2,11 +2,12 @@
 
 import torch
 
+from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.identity import RunIdentity
-from bertworks.training.loop import Group, Loop, LoopConfig
+from bertworks.training.loop import Group, Loop
 from bertworks.training.machine import World
 from bertworks.training.objectives import PretrainingObjective
-from bertworks.training.optim import OptimConfig, Optimizer
+from bertworks.training.optim import Optimizer
 from bertworks.training.state import Progress, load_state
 
 ALONE = World(0, 1, torch.device("cpu"))

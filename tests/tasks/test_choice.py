@@ -16,8 +16,7 @@ from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.choice import CHOICE, Choice
 from bertworks.tasks.kinds import load_data, read_rows
-from bertworks.training.loop import LoopConfig
-from bertworks.training.optim import OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig
 from support.tiny_task import tiny_folder
 
 TASK = Task(

@@ -19,8 +19,7 @@ from bertworks.tasks.base import Example, Limits, Task
 from bertworks.tasks.classification import prepare, prepare_windows
 from bertworks.tasks.kinds import KINDS, load_data, read_rows
 from bertworks.tokenizer import Tokenizer
-from bertworks.training.loop import LoopConfig
-from bertworks.training.optim import OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig
 from support.tiny_task import TINY, tiny_folder
 
 CONFIG = FinetuneConfig(

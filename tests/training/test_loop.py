@@ -22,10 +22,10 @@ from bertworks.pretraining.run import PretrainingFeed
 from bertworks.reporting.log import read_log
 from bertworks.training import loop as loop_module
 from bertworks.training import machine
-from bertworks.training.loop import LoopConfig
-from bertworks.training.objectives import PretrainingObjective, Term
-from bertworks.training.optim import OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.state import Progress, load_state
+from bertworks.training.vocabulary_loss import Term
 from support.loops import ALONE, IDENTITY, loop_of, stopped_before
 
 TINY = dict(

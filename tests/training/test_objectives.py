@@ -7,7 +7,8 @@ from torch.nn import functional as F
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.training import vocabulary_loss
-from bertworks.training.objectives import ClassificationObjective, PretrainingObjective, SpanObjective
+from bertworks.training.objectives import PretrainingObjective
+from bertworks.training.task_objectives import ClassificationObjective, SpanObjective
 from bertworks.training.vocabulary_loss import linear_cross_entropy
 
 TINY = ModelConfig(

@@ -10,8 +10,10 @@ import torch
 from bertworks.config import to_toml
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
-from bertworks.training.objectives import ClassificationObjective, PretrainingObjective
-from bertworks.training.optim import OptimConfig, Optimizer, layers_from_top, learning_rate
+from bertworks.training.config import OptimConfig
+from bertworks.training.objectives import PretrainingObjective
+from bertworks.training.optim import Optimizer, layers_from_top, learning_rate
+from bertworks.training.task_objectives import ClassificationObjective
 from parity.test_original_model import config_of, theirs
 from support.loops import loop_of
 from support.shared_data import needs_shared, shared

@@ -11,8 +11,8 @@ import pytest
 
 from bertworks.config import SCHEMA, added, to_toml
 from bertworks.files import InputError, NewerVersion, NotWritten, OtherRun, remove_temporaries, try_lock, write_json
+from bertworks.training.config import LoopConfig
 from bertworks.training.identity import FORMAT, RunIdentity
-from bertworks.training.loop import LoopConfig
 from bertworks.training.run import finished, locked, opened_run, write_results
 from support.loops import ALONE, IDENTITY
 

@@ -9,8 +9,9 @@ import torch
 
 from bertworks import __version__
 from bertworks.files import InputError, NewerVersion
+from bertworks.training.config import OptimConfig
 from bertworks.training.identity import FORMAT
-from bertworks.training.optim import OptimConfig, Optimizer
+from bertworks.training.optim import Optimizer
 from bertworks.training.state import Progress, load_state, save_state
 from support.loops import identity_of
 

@@ -14,7 +14,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed, pretrain
 from bertworks.training import loop as loop_module
 from bertworks.training import machine
-from bertworks.training.objectives import Term
+from bertworks.training.vocabulary_loss import Term
 from support.loops import loop_of
 from support.processes import together
 from support.segments import write_recipe

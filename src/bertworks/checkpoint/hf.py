@@ -11,8 +11,7 @@ from typing import Any
 
 from ..config import from_dict
 from ..files import InputError, check_fields, check_version, clip, shorten
-from ..model.config import ACTIVATIONS, ModelConfig
-from ..model.top import TopConfig
+from ..model.config import ACTIVATIONS, ModelConfig, TopConfig
 from .families import FAMILIES, ROTARY, family_of
 from .metadata import TASK, label_settings
 from .names import TOP, Family

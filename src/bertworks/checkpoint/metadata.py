@@ -6,8 +6,8 @@ from typing import Any, TypedDict
 
 from ..config import from_dict
 from ..files import InputError, check_fields, read_table, shorten
+from ..model.config import TopConfig
 from ..model.heads import Model
-from ..model.top import TopConfig
 from .locate import CONFIG
 from .names import TOP
 

@@ -13,8 +13,7 @@ from typing import Any, TypeVar, get_args
 from torch import Tensor
 
 from ..files import InputError, clip
-from ..model.config import ModelConfig
-from ..model.heads import HeadName
+from ..model.config import HeadName, ModelConfig
 
 T = TypeVar("T")
 Settings = Mapping[str, Any]  # a config.json

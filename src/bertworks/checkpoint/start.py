@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from ..files import InputError
-from ..model.config import ModelConfig
+from ..model.config import NO_TOP, HeadName, ModelConfig, TopConfig
 from ..model.encoder import Encoder
-from ..model.heads import NO_TOP, HeadName, Model, build_head, build_model
+from ..model.heads import Model, build_head, build_model
 from ..model.pair import SIDES, Pair
 from ..model.prepare import initialise
-from ..model.top import Top, TopConfig
+from ..model.top import Top
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
 from .locate import CONFIG, find_model
 from .metadata import LABELLED, top_of

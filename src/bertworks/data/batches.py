@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..batch import Batch
@@ -82,7 +81,9 @@ class PretrainingData:
             cells = positions + self.length * np.arange(len(ids))[:, None]
             batch["masked_positions"] = np.where(labels >= 0, cells, 0).reshape(-1)
             batch["masked_labels"] = labels.reshape(-1)
-        return {name: torch.from_numpy(array) for name, array in batch.items()}, after
+        from torch import from_numpy
+
+        return {name: from_numpy(array) for name, array in batch.items()}, after
 
     def _assemble(self, group: int, rows: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Ids, lengths, first cell of segment 1 and pair labels of rows of a plan; then masked positions and labels."""

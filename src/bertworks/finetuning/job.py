@@ -30,8 +30,9 @@ from ..tokenizer import Tokenizer, unknown_share
 from ..training import machine
 from ..training.identity import RunIdentity
 from ..training.loop import Group
-from ..training.objectives import Objective, TeacherScoresObjective
+from ..training.objectives import Objective
 from ..training.state import Progress
+from ..training.task_objectives import TeacherScoresObjective
 from .recipe import FinetuneConfig
 from .teacher import TeacherScores, score_with_teacher
 

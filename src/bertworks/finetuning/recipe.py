@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..config import added, check_seed, from_dict
-from ..model.heads import NO_TOP
-from ..model.top import TopConfig
+from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import Limits, Task
-from ..training.loop import LoopConfig
-from ..training.optim import OptimConfig
+from ..training.config import LoopConfig, OptimConfig
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
 MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_steps` has set

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING
 from .. import lazy_names
 
 if TYPE_CHECKING:
+    from .config import NO_TOP as NO_TOP
+    from .config import HeadName as HeadName
     from .config import ModelConfig as ModelConfig
+    from .config import TopConfig as TopConfig
     from .dropout import DropoutKey as DropoutKey
     from .encoder import Encoder as Encoder
     from .encoder import EncoderOutput as EncoderOutput
-    from .heads import NO_TOP as NO_TOP
     from .heads import TOKEN_HEADS as TOKEN_HEADS
-    from .heads import HeadName as HeadName
     from .heads import Model as Model
     from .heads import build_head as build_head
     from .heads import build_model as build_model
@@ -41,6 +42,5 @@ if TYPE_CHECKING:
     from .prepare import initialise as initialise
     from .presets import PRESETS as PRESETS
     from .top import Top as Top
-    from .top import TopConfig as TopConfig
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -5,33 +5,22 @@ rotary positions (Su et al. 2021), pre-LayerNorm (Xiong et al. 2020), GeGLU (Sha
 alternation with global (Beltagy et al. 2020; Warner et al. 2024).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, get_args, get_origin
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
-
 from ..config import added
 
-ACTIVATIONS = {
-    "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
-    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),  # the tanh form of the original code since February 2019
-    "relu": F.relu,
-    "silu": F.silu,
-    "tanh": torch.tanh,
-    "linear": lambda x: x,  # none
-}
+ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")  # activations.py has their functions
 DIRECTIONS = ("both", "left", "right", "pair")
 LAYERS = ("attention", "lstm", "gru")
 POSITIONS = ("learned", "sinusoidal", "rotary")
+HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"]
 
 
 class FamilyRules(NamedTuple):
     """What a family computes otherwise than BERT, where no field of ModelConfig says it."""
 
-    pooler_activation: Callable[[Tensor], Tensor] = torch.tanh
+    pooler_activation: str = "tanh"
     pooler_dropout: bool = False  # before the pooler, at the rate of the heads
     pooler_without_head: bool = True  # whether an encoder without heads has its pooler
     mlm_act: str | None = None  # activation of the masked-LM head (RoBERTa: exact GELU); None: that of the layers
@@ -41,7 +30,7 @@ FAMILY_RULES = {
     "bert": FamilyRules(),
     "roberta": FamilyRules(pooler_dropout=True, mlm_act="gelu"),
     "albert": FamilyRules(),
-    "distilbert": FamilyRules(pooler_activation=torch.relu, pooler_without_head=False),
+    "distilbert": FamilyRules(pooler_activation="relu", pooler_without_head=False),
 }
 _MAY_BE_ZERO = (  # numbers that turn something off
     "type_vocab_size",
@@ -186,3 +175,28 @@ class ModelConfig:
     def head_dropout(self) -> float:
         """The rate before the last matrix of a classifier."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+
+
+@dataclass(frozen=True)
+class TopConfig:
+    """What a head reads. With the defaults it reads BERT's last layer and pooler."""
+
+    layers: str = "last"  # as in `bertworks features --layers`: second-to-last, concat-last-4, weighted-sum, ...
+    bilstm_layers: int = 0  # number of BiLSTM layers between encoder and head; the paper has 2
+    bilstm_width: int = 768  # width of the BiLSTM in each direction
+    cell: str = "lstm"  # recurrent cell: lstm or gru
+    pooler: bool = True  # read the pooler (dense, tanh) of the first token; false: the token itself, as GPT
+
+    def __post_init__(self) -> None:
+        if self.cell not in LAYERS[1:]:
+            raise ValueError(f"top.cell = {self.cell!r}; expected one of {', '.join(LAYERS[1:])}")
+        if not 0 <= self.bilstm_layers <= 100 or not 1 <= self.bilstm_width <= 1 << 16:
+            raise ValueError("expected top.bilstm_layers of 0 to 100, top.bilstm_width of 1 to 65,536")
+
+    @property
+    def needs_pooler(self) -> bool:
+        """Whether a head that reads whole sequences reads the encoder's pooler."""
+        return self.pooler and not self.bilstm_layers and self.layers == "last"
+
+
+NO_TOP = TopConfig()  # heads read the encoder itself

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .activations import FUNCTIONS
 from .attention import Blocks, rotation
 from .config import ModelConfig
 from .dropout import Dropout, DropoutKey, LayerMasks
@@ -220,7 +221,7 @@ class Encoder(nn.Module):
         x = x[packing.ends(x.device, last=self.config.direction == "left")]  # (B, D)
         if self.pooler_dropout is not None:
             x = self.pooler_dropout(x, key)
-        return self.config.rules.pooler_activation(self.pooler(x))
+        return FUNCTIONS[self.config.rules.pooler_activation](self.pooler(x))
 
 
 def build_layer(config: ModelConfig, number: int = 0) -> Layer | RecurrentLayer:

@@ -4,23 +4,22 @@ Shapes: M masked positions, B sequences, L positions, T rows of a packed batch, 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .config import ACTIVATIONS, ModelConfig
+from .activations import FUNCTIONS
+from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey
 from .encoder import Encoder, EncoderOutput
 from .pair import Pair
 from .position_heads import start_with_position_heads
 from .prepare import initialise
-from .top import Top, TopConfig
+from .top import Top
 
-HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"]
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
-NO_TOP = TopConfig()  # heads read the encoder itself
 
 
 class MaskedLMHead(nn.Module):
@@ -40,7 +39,7 @@ class MaskedLMHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(M, D) to (M, E), ready for the product with the embedding table."""
-        return self.norm(ACTIVATIONS[self.hidden_act](self.dense(x)))
+        return self.norm(FUNCTIONS[self.hidden_act](self.dense(x)))
 
 
 class ClassificationHead(nn.Linear):

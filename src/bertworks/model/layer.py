@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .activations import FUNCTIONS
 from .attention import Blocks, fused_attention, keyed_attention, rotate, visible_attention
-from .config import ACTIVATIONS, ModelConfig
+from .config import ModelConfig
 from .dropout import LayerMasks, add_dropped
 from .packing import Packing
 
@@ -53,7 +54,7 @@ class Layer(nn.Module):
 
     def feed_forward(self, x: Tensor, masks: LayerMasks | None) -> Tensor:
         """The second sub-layer, (T, D) to (T, D)."""
-        activation = ACTIVATIONS[self.config.hidden_act]
+        activation = FUNCTIONS[self.config.hidden_act]
         hidden = self.intermediate(compute(self.output_norm(x) if self.pre else x))  # (T, I), or (T, 2 I)
         if self.config.feed_forward == "geglu":
             hidden, gate = hidden.chunk(2, -1)

@@ -5,38 +5,14 @@ Without a top a head reads the last layer and the pooler, as in the paper's main
 Shapes: B sequences, T rows of a packed batch, D width of the encoder, W width of the BiLSTM's one direction.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 
-from .config import ModelConfig
+from .config import ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey
 from .encoder import EncoderOutput
 from .layer_choice import LayerChoice
-from .recurrent import CELLS, Recurrent
-
-
-@dataclass(frozen=True)
-class TopConfig:
-    """What a head reads. With the defaults it reads BERT's last layer and pooler."""
-
-    layers: str = "last"  # as in `bertworks features --layers`: second-to-last, concat-last-4, weighted-sum, ...
-    bilstm_layers: int = 0  # number of BiLSTM layers between encoder and head; the paper has 2
-    bilstm_width: int = 768  # width of the BiLSTM in each direction
-    cell: str = "lstm"  # recurrent cell: lstm or gru
-    pooler: bool = True  # read the pooler (dense, tanh) of the first token; false: the token itself, as GPT
-
-    def __post_init__(self) -> None:
-        if self.cell not in CELLS:
-            raise ValueError(f"top.cell = {self.cell!r}; expected one of {', '.join(CELLS)}")
-        if not 0 <= self.bilstm_layers <= 100 or not 1 <= self.bilstm_width <= 1 << 16:
-            raise ValueError("expected top.bilstm_layers of 0 to 100, top.bilstm_width of 1 to 65,536")
-
-    @property
-    def needs_pooler(self) -> bool:
-        """Whether a head that reads whole sequences reads the encoder's pooler."""
-        return self.pooler and not self.bilstm_layers and self.layers == "last"
+from .recurrent import Recurrent
 
 
 class Top(nn.Module):

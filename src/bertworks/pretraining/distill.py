@@ -30,8 +30,9 @@ from ..model.heads import Model, build_model
 from ..model.prepare import compile_layers, for_inference
 from ..training import machine
 from ..training.loop import Loop, autocast, evaluate
-from ..training.objectives import DistillationObjective, PretrainingObjective
+from ..training.objectives import PretrainingObjective
 from ..training.run import Run, is_finished, train_in_folder
+from ..training.task_objectives import DistillationObjective
 from .recipe import DistillConfig, run_identity
 from .run import StoreTraining
 

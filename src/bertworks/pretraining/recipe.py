@@ -5,20 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..checkpoint.folder import find_model
-from ..checkpoint.weights import weights_checksum
 from ..config import check_least, identities
 from ..data.batches import PretrainingData, Vocabulary
 from ..data.instances import InstanceConfig
 from ..data.masking import MaskingConfig
 from ..data.store import Store
 from ..files import InputError
-from ..model.config import ModelConfig
-from ..model.heads import HeadName
+from ..model.config import HeadName, ModelConfig
+from ..training.config import LoopConfig, OptimConfig
 from ..training.identity import RunIdentity
-from ..training.loop import LoopConfig
 from ..training.objectives import PRETRAINING, LanguageModelObjective, ObjectiveName, PretrainingObjective
-from ..training.optim import OptimConfig
 
 
 @dataclass(frozen=True)
@@ -106,6 +102,9 @@ class PretrainConfig:
 
     def identity(self, store: Store, init: Path | None = None) -> RunIdentity:
         """What determines the outcome of a run: settings, store, weights to continue from."""
+        from ..checkpoint.locate import find_model
+        from ..checkpoint.weights import weights_checksum
+
         begun = () if init is None else (weights_checksum(find_model(init)),)
         return run_identity(self, store.fingerprint, *begun)
 

@@ -7,16 +7,18 @@ choice.py, tagging.py, span.py. kinds.py lists them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from torch import Tensor
-
-from ..model.heads import HeadName
+from ..model.config import HeadName
 from ..tokenizer import Tokenizer
 from ..training.objectives import Objective
-from .inputs import Inputs
 from .rows import checked_rows
 from .sequences import Integers
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .inputs import Inputs
 
 KindName = Literal["single", "pair", "regression", "multilabel", "choice", "tagging", "span"]
 
@@ -114,7 +116,7 @@ class PreparedRows(Protocol):
     """N rows as the sequences that a model reads."""
 
     @property
-    def inputs(self) -> Inputs: ...
+    def inputs(self) -> "Inputs": ...
 
     @property
     def tokens(self) -> Integers:
@@ -128,13 +130,13 @@ class PreparedRows(Protocol):
 class Prepared(PreparedRows, Protocol):
     """Rows of a task: they decode a model's scores into predictions and metrics."""
 
-    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> Sequence[Any]:
+    def decode(self, scores: "Tensor", settings: Mapping[str, Any]) -> Sequence[Any]:
         """The predictions for each row, as plain dictionaries, from the scores of `inputs` (inputs.compute_scores).
 
         `settings`: those stored with the model. Rows need no labels.
         """
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def judge(self, scores: "Tensor", settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of the same scores. Every row needs a label.
 
         `settings`: those stored with the model; None while it is trained, where they are tuned on these rows.

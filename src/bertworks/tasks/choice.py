@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
-from ..training.objectives import ChoiceObjective
+from ..training.task_objectives import ChoiceObjective
 from .base import Judged, Kind, Limits, Task, no_names
 from .inputs import Inputs
 from .metrics import METRICS

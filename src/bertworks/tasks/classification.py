@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
-from ..training.objectives import ClassificationObjective
+from ..training.task_objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .metrics import METRICS, guessing

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
-from ..training.objectives import SpanObjective
+from ..training.task_objectives import SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
 from .base import Judged, Kind, Limits, Task, no_names
 from .contexts import Contexts, find_answer, improve_span, narrow_span, tokenize_contexts

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer, compose
-from ..training.objectives import TaggingObjective
+from ..training.task_objectives import TaggingObjective
 from .base import Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .sentences import Tagged, by_character, read

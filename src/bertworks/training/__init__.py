@@ -2,7 +2,9 @@
 
 In reading order:
 
-    objectives.py       what a model is trained to do, as sums and counts
+    config.py           budget, precision, optimizer: what every recipe sets
+    objectives.py       what pre-training learns, as sums and counts
+    task_objectives.py  what fine-tuning and distillation learn
     vocabulary_loss.py  cross entropy over the vocabulary, in blocks
     loop.py             the one training loop; `Loop.step` is one training step
     optim.py            Adam and LAMB, the learning rate
@@ -17,10 +19,10 @@ from typing import TYPE_CHECKING
 from .. import lazy_names
 
 if TYPE_CHECKING:
+    from .config import LoopConfig as LoopConfig
+    from .config import OptimConfig as OptimConfig
     from .identity import RunIdentity as RunIdentity
     from .loop import Loop as Loop
-    from .loop import LoopConfig as LoopConfig
-    from .optim import OptimConfig as OptimConfig
     from .optim import Optimizer as Optimizer
     from .run import Run as Run
     from .run import train_in_folder as train_in_folder

@@ -9,11 +9,11 @@ run.
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -22,58 +22,16 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..batch import Batch, to_device
-from ..config import check_least, check_seed
-from ..files import Diverged, InputError, atomic_write
+from ..files import Diverged, atomic_write
 from ..model.dropout import DropoutKey
 from ..reporting.log import Reporter
+from .config import LoopConfig
 from .machine import Stop, World, caught_signals, compute_dtype, peak_memory, return_memory
 from .objectives import Objective
 from .optim import Optimizer
 from .state import Progress, Totals, check_tensors, damaged, on_cpu, save_state
 
 BEST = "best.safetensors"
-
-
-@dataclass(frozen=True)
-class LoopConfig:
-    """Training budget, intervals and precision of a run."""
-
-    steps: int = 0  # training budget in optimizer steps; 0: no limit in steps
-    tokens: int = 0  # training budget in tokens, padding not counted; 0: no limit in tokens
-    hours: float = 0.0  # training budget in hours, summed over all run segments; 0: no limit in hours
-    seed: int = 12345  # seed of initial weights, order, masks and dropout; 0 to 2^63 - 1
-    # number type of matrix products in training; weights and evaluation are always float32
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    # whether torch.compile is used; auto: on a GPU where a compiler is installed
-    compile: Literal["auto", "on", "off"] = "auto"
-    log_every: int = 50  # steps between two records in log.jsonl; 0: only at the end
-    # steps between two evaluations; 0: at the end, in fine-tuning also after each epoch
-    eval_every: int = 500
-    # steps between two checkpoints; 0: at the end and when stopped, in fine-tuning also after each epoch
-    save_every: int = 500
-    max_skipped: int = 10  # number of consecutive updates that may be skipped because loss or gradient is not finite
-    keep_best: str = ""  # evaluation metric that selects the weights to keep (a loss: the lowest); empty: the last
-
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
-        check_least(self, ("steps", "tokens", "hours"), 0, "no such limit", "loop")
-        check_least(self, ("log_every", "eval_every", "save_every", "max_skipped"), 0, of="loop")
-
-    def share(self, progress: Progress) -> float:
-        """How much of the budget is used, 0 to 1."""
-        shares = [
-            progress.step / self.steps if self.steps else 0.0,
-            progress.tokens / self.tokens if self.tokens else 0.0,
-            progress.seconds / (3600 * self.hours) if self.hours else 0.0,
-        ]
-        return min(1.0, max(shares))
-
-    def check(self, metrics: Sequence[str] = ()) -> None:
-        """Raises InputError if the run would never end, or if `keep_best` is none of the `metrics`, where given."""
-        if not (self.steps or self.tokens or self.hours):
-            raise InputError("no budget: give one of loop.steps, loop.tokens, loop.hours")
-        if self.keep_best and metrics and self.keep_best not in metrics:
-            raise InputError(f"loop.keep_best = {self.keep_best!r}; expected one of {', '.join(metrics)}")
 
 
 @dataclass(frozen=True)

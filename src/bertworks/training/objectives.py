@@ -1,20 +1,26 @@
-"""What a model is trained to do. Each objective turns a batch into sums and counts, never into means: the loop adds the
-counts over micro-batches and processes first, divides once, and so 1 x 32, 4 x 8 and 2 x 16 give the same gradient.
+"""What a model is trained to do in pre-training; task_objectives.py has fine-tuning and distillation.
 
-Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), C choices, D width, V vocabulary, K labels.
+Each objective turns a batch into sums and counts, never into means: the loop adds the counts over micro-batches and
+processes first, divides once, and so 1 x 32, 4 x 8 and 2 x 16 give the same gradient. Recipes read the table
+PRETRAINING, so importing this file loads no torch.
+
+Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), D width.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from __future__ import annotations
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from ..batch import IGNORED, Batch
-from ..model.dropout import DropoutKey
-from ..model.heads import HeadName, Model
-from .vocabulary_loss import Scorer, Term, linear_cross_entropy, linear_divergence
+from ..model.config import HeadName
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..model.dropout import DropoutKey
+    from ..model.heads import Model
+    from .vocabulary_loss import Term
 
 PairName = Literal["nsp", "sop"]
 
@@ -59,7 +65,7 @@ class PretrainingObjective:
         terms = {"mlm": _word_loss(model, used, batch["masked_labels"])}
         if self.pair:
             key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
-            terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
+            terms[self.pair] = _pair_loss(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
         return terms
 
 
@@ -108,137 +114,18 @@ PRETRAINING: dict[ObjectiveName, PretrainingObjective | LanguageModelObjective] 
 def _neighbours(batch: Batch) -> Tensor:
     """(B, L): tokens that have a token at their right."""
     mask = batch["attention_mask"].bool()
-    return F.pad(mask[:, 1:] & mask[:, :-1], (0, 1))
+    both = mask & mask.roll(-1, 1)
+    both[:, -1] = False
+    return both
 
 
 def _word_loss(model: Model, hidden: Tensor, labels: Tensor) -> Term:
+    from .vocabulary_loss import Scorer, linear_cross_entropy
+
     return linear_cross_entropy(*Scorer.of(model, hidden), labels)
 
 
-@dataclass(frozen=True)
-class DistillationObjective:
-    """A masked LM that also learns what a teacher says (Sanh et al. 2019, section 3).
+def _pair_loss(logits: Tensor, labels: Tensor) -> Term:
+    from .vocabulary_loss import cross_entropy
 
-    Terms: "soft", the divergence from the teacher's distribution over the vocabulary, both at `temperature`; "mlm"; and
-    "cosine", one minus the cosine of the two last layers' vectors of every token. The loop weighs them. The teacher
-    sees the batch as it is, with segments if it knows them; it must be in evaluation mode.
-    """
-
-    teacher: Model
-    temperature: float = 2.0
-    every_token: bool = False  # "soft" at every token, not at the masked positions alone
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        masked, tokens = int((batch["masked_labels"] != IGNORED).sum()), int(batch["attention_mask"].sum())
-        return {"soft": tokens if self.every_token else masked, "mlm": masked, "cosine": tokens}
-
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out, labels = model.encode(batch, dropout), batch["masked_labels"]
-        masked = out.packing.rows(batch["masked_positions"])
-        real = out.packing.rows(batch["attention_mask"].flatten().nonzero().squeeze(1))
-        rows, used = (real, torch.ones_like(real).bool()) if self.every_token else (masked, labels != IGNORED)
-        with torch.no_grad():
-            known = self.teacher.encode(batch).packed
-            theirs = Scorer.of(self.teacher, known.index_select(0, rows))
-        ours = Scorer.of(model, out.packed.index_select(0, masked))
-        asked = Scorer.of(model, out.packed.index_select(0, rows)) if self.every_token else ours
-        student, teacher = (states.index_select(0, real).float() for states in (out.packed, known))  # (n, D) each
-        return {
-            "soft": linear_divergence(asked, theirs, used, self.temperature),
-            "mlm": linear_cross_entropy(*ours, labels),
-            "cosine": Term((1 - F.cosine_similarity(student, teacher, dim=-1)).sum(), None),
-        }
-
-
-class ClassificationObjective:
-    """By the form of the labels: (B,) classes: softmax; (B,) floats: squared error; (B, K) floats: K sigmoids."""
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": batch["labels"].numel()}
-
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        logits, labels = model.heads["classifier"](model.encode(batch, dropout).pooled, dropout), batch["labels"]
-        return {"task": _labelled_loss(logits, labels)}
-
-
-def _labelled_loss(logits: Tensor, labels: Tensor) -> Term:
-    """By the form of the labels, as ClassificationObjective says."""
-    if labels.ndim == 2:
-        return Term(F.binary_cross_entropy_with_logits(logits.float(), labels, reduction="sum"), None)
-    if labels.is_floating_point():
-        return Term(F.mse_loss(logits.squeeze(-1).float(), labels, reduction="sum"), None)
     return cross_entropy(logits, labels)
-
-
-@dataclass(frozen=True)
-class TeacherScoresObjective:
-    """A classification or regression that also learns a teacher's scores, `teacher_scores` (B, K) of the batch.
-
-    Terms: "task", the labels; "soft", of classes the KL divergence from the teacher's softmax, both at `temperature`,
-    times its square (Hinton et al. 2015); of a regression the squared difference. The loop weighs them.
-    """
-
-    temperature: float = 2.0
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return dict.fromkeys(("task", "soft"), len(batch["labels"]))
-
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        logits = model.heads["classifier"](model.encode(batch, dropout).pooled, dropout).float()
-        known, T = batch["teacher_scores"], self.temperature
-        if logits.shape[1] == 1:
-            soft = F.mse_loss(logits, known, reduction="sum")
-        else:
-            found, wanted = ((scores / T).log_softmax(-1) for scores in (logits, known))
-            soft = T**2 * F.kl_div(found, wanted, reduction="sum", log_target=True)
-        return {"task": _labelled_loss(logits, batch["labels"]), "soft": Term(soft, None)}
-
-
-class ChoiceObjective:
-    """One score a sequence, softmax over the C sequences of an example (section 4.4)."""
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": len(batch["labels"])}
-
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        scores, labels = model.heads["choice"](model.encode(batch, dropout).pooled, dropout), batch["labels"]
-        return {"task": cross_entropy(scores.view(len(labels), -1), labels)}
-
-
-class TaggingObjective:
-    """Softmax over K tags at every token with a label (section 5.3)."""
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": int((batch["labels"] != IGNORED).sum())}
-
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out = model.encode(batch, dropout)
-        labels = batch["labels"].flatten()
-        cells = (labels != IGNORED).nonzero().squeeze(1)
-        return {"task": cross_entropy(model.heads["tagger"](out, dropout)[out.packing.rows(cells)], labels[cells])}
-
-
-class SpanObjective:
-    """Mean of two softmaxes, over start and over end, each over the real tokens of a sequence (section 4.2).
-
-    The original's softmaxes also run over padding; so its loss, unlike ours, hangs on the length of the batch. Places
-    -100 are not known.
-    """
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": int((batch["labels"][:, 0] != IGNORED).sum())}
-
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out = model.encode(batch, dropout)
-        scores = out.packing.unpack(model.heads["span"](out, dropout).float()).view(out.packing.B, out.packing.L, 2)
-        if out.packing.mask is not None:
-            scores = scores.masked_fill(~out.packing.mask[:, :, None], -torch.inf)
-        start, end = (cross_entropy(scores[:, :, i], batch["labels"][:, i]) for i in (0, 1))
-        return {"task": Term((start.loss + end.loss) / 2, None)}
-
-
-def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
-    """Summed cross entropy in float32 and number of hits; labels -100 are left out."""
-    logits = logits.float()
-    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
-    return Term(loss, (logits.argmax(-1) == labels).sum().detach())

@@ -9,37 +9,12 @@ trained ALBERT, without bias correction (its lamb_optimizer.py).
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
-from ..config import check_least
-
-
-@dataclass(frozen=True)
-class OptimConfig:
-    """Optimizer and learning rate."""
-
-    lr: float = 1e-4  # peak learning rate
-    # optimizer: Adam without (bert_adam) or with bias correction (adamw); LAMB with or without it (albert_lamb)
-    rule: Literal["bert_adam", "adamw", "lamb", "albert_lamb"] = "bert_adam"
-    betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
-    eps: float = 1e-6  # added to the square root of the second moment, against division by zero
-    weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
-    max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
-    warmup: float = 0.01  # warm-up, as a share of the run (the paper: 10,000 of 1,000,000 steps)
-    schedule: Literal["google", "hf", "constant"] = "google"  # linear decay from step 0 or the warm-up's end
-    layer_decay: float | None = None  # learning rate of a layer divided by that of the layer above; none: equal rates
-
-    def __post_init__(self) -> None:
-        if self.lr <= 0 or not 0 <= self.warmup < 1:
-            raise ValueError(f"lr = {self.lr}, warmup = {self.warmup}; expected lr > 0 and 0 <= warmup < 1")
-        check_least(self, ("eps", "weight_decay"), 0, of="optim")
-        check_least(self, ("max_grad_norm",), 0, "do not clip", "optim")
-        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
-            raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
+from .config import OptimConfig
 
 
 def learning_rate(config: OptimConfig, progress: float) -> float:

@@ -46,6 +46,13 @@ class Scorer(NamedTuple):
         return torch.mm(self.hidden[rows], self.weight.T).add_(self.bias)
 
 
+def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
+    """Summed cross entropy in float32 and number of hits; labels -100 are left out."""
+    logits = logits.float()
+    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+    return Term(loss, (logits.argmax(-1) == labels).sum().detach())
+
+
 Rule = Callable[[Tensor, slice], tuple[Tensor, Tensor]]  # scores (m, V) of rows: summed loss, its slope over the scores
 
 

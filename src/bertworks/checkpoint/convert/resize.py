@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from ...files import InputError
-from ...model.config import ModelConfig
-from ...model.heads import NO_TOP, Model, build_model
-from ...model.top import TopConfig
+from ...model.config import NO_TOP, ModelConfig, TopConfig
+from ...model.heads import Model, build_model
 from ..families import family_of
 
 LONGEST = 1 << 20  # positions; more is a typing error, and no memory holds it

@@ -1,0 +1,77 @@
+"""The settings of training that every recipe has: the loop's and the optimizer's. Importing them loads no torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ..config import check_least, check_seed
+from ..files import InputError
+
+if TYPE_CHECKING:
+    from .state import Progress
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """Training budget, intervals and precision of a run."""
+
+    steps: int = 0  # training budget in optimizer steps; 0: no limit in steps
+    tokens: int = 0  # training budget in tokens, padding not counted; 0: no limit in tokens
+    hours: float = 0.0  # training budget in hours, summed over all run segments; 0: no limit in hours
+    seed: int = 12345  # seed of initial weights, order, masks and dropout; 0 to 2^63 - 1
+    # number type of matrix products in training; weights and evaluation are always float32
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    # whether torch.compile is used; auto: on a GPU where a compiler is installed
+    compile: Literal["auto", "on", "off"] = "auto"
+    log_every: int = 50  # steps between two records in log.jsonl; 0: only at the end
+    # steps between two evaluations; 0: at the end, in fine-tuning also after each epoch
+    eval_every: int = 500
+    # steps between two checkpoints; 0: at the end and when stopped, in fine-tuning also after each epoch
+    save_every: int = 500
+    max_skipped: int = 10  # number of consecutive updates that may be skipped because loss or gradient is not finite
+    keep_best: str = ""  # evaluation metric that selects the weights to keep (a loss: the lowest); empty: the last
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_least(self, ("steps", "tokens", "hours"), 0, "no such limit", "loop")
+        check_least(self, ("log_every", "eval_every", "save_every", "max_skipped"), 0, of="loop")
+
+    def share(self, progress: "Progress") -> float:
+        """How much of the budget is used, 0 to 1."""
+        shares = [
+            progress.step / self.steps if self.steps else 0.0,
+            progress.tokens / self.tokens if self.tokens else 0.0,
+            progress.seconds / (3600 * self.hours) if self.hours else 0.0,
+        ]
+        return min(1.0, max(shares))
+
+    def check(self, metrics: Sequence[str] = ()) -> None:
+        """Raises InputError if the run would never end, or if `keep_best` is none of the `metrics`, where given."""
+        if not (self.steps or self.tokens or self.hours):
+            raise InputError("no budget: give one of loop.steps, loop.tokens, loop.hours")
+        if self.keep_best and metrics and self.keep_best not in metrics:
+            raise InputError(f"loop.keep_best = {self.keep_best!r}; expected one of {', '.join(metrics)}")
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """Optimizer and learning rate."""
+
+    lr: float = 1e-4  # peak learning rate
+    # optimizer: Adam without (bert_adam) or with bias correction (adamw); LAMB with or without it (albert_lamb)
+    rule: Literal["bert_adam", "adamw", "lamb", "albert_lamb"] = "bert_adam"
+    betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
+    eps: float = 1e-6  # added to the square root of the second moment, against division by zero
+    weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
+    max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
+    warmup: float = 0.01  # warm-up, as a share of the run (the paper: 10,000 of 1,000,000 steps)
+    schedule: Literal["google", "hf", "constant"] = "google"  # linear decay from step 0 or the warm-up's end
+    layer_decay: float | None = None  # learning rate of a layer divided by that of the layer above; none: equal rates
+
+    def __post_init__(self) -> None:
+        if self.lr <= 0 or not 0 <= self.warmup < 1:
+            raise ValueError(f"lr = {self.lr}, warmup = {self.warmup}; expected lr > 0 and 0 <= warmup < 1")
+        check_least(self, ("eps", "weight_decay"), 0, of="optim")
+        check_least(self, ("max_grad_norm",), 0, "do not clip", "optim")
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 import common
 from bertworks.data.corpus import read_documents
 from bertworks.data.sentences import split_sentences
-from bertworks.inference.features import Extractor, FeatureConfig
+from bertworks.inference.config import FeatureConfig
+from bertworks.inference.features import Extractor
 from bertworks.model.layer_choice import LayerChoice
 from bertworks.training import machine
 

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -142,3 +143,31 @@ def test_importing_and_help_load_nothing_heavy():
             [sys.executable, "-c", f"import sys\n{code}\nprint({heavy})"], capture_output=True, text=True
         )
         assert done.stdout.splitlines()[-1] == "[]", done
+
+
+def test_help_of_every_verb_and_the_lists_load_no_torch():
+    """torch alone takes two seconds; matplotlib and transformers one each."""
+    code = (
+        "import contextlib, io, sys; from bertworks.cli import VERBS, main\n"
+        "for line in [*(f'{verb} --help' for verb in VERBS if verb != 'demo'), 'tasks', 'recipes', '--version']:\n"
+        "    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):\n"
+        "        main(line.split())\n"
+        "    assert len(shown.getvalue()) > 5, line\n"
+        "    heavy = {'torch', 'matplotlib', 'transformers', 'scipy', 'sklearn'} & set(sys.modules)\n"
+        "    assert not heavy, (line, heavy)\n"
+        "print('none')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "none\n", done.stderr
+
+
+LAZY = sorted(n for n, path in FILES.items() if path.name == "__init__.py" and "lazy_names" in path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_a_room_has_the_names_that_it_lists(name):
+    package = importlib.import_module(f"bertworks.{name}")
+    assert package.__all__
+    for public in package.__all__:
+        assert getattr(package, public) is not None and public in dir(package)
+    assert not hasattr(package, "no_such_name")

@@ -13,7 +13,8 @@ import safetensors.torch
 import torch
 
 from bertworks.checkpoint.convert import conversion as module
-from bertworks.checkpoint.convert.conversion import ConvertOptions, convert
+from bertworks.checkpoint.convert.conversion import convert
+from bertworks.checkpoint.convert.options import ConvertOptions
 from bertworks.checkpoint.convert.tensorflow import read_original
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
 from bertworks.checkpoint.locate import new_folder

@@ -24,8 +24,7 @@ from bertworks.cli.pretrain import print_estimate
 from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
-from bertworks.pretraining.recipe import DistillConfig, PretrainConfig
-from bertworks.pretraining.static import StaticConfig
+from bertworks.pretraining.recipe import DistillConfig, PretrainConfig, StaticConfig
 from bertworks.reporting import run_files
 from bertworks.tokenizer import TokenizerConfig
 

@@ -20,7 +20,8 @@ from bertworks.checkpoint.pooling import MODES, Pooling
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference import features
-from bertworks.inference.features import Extractor, FeatureConfig, extract
+from bertworks.inference.config import FeatureConfig
+from bertworks.inference.features import Extractor, extract
 from bertworks.model.heads import build_model
 from bertworks.tasks.inputs import Inputs
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer

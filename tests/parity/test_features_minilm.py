@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from bertworks.data.corpus import read_documents
-from bertworks.inference.features import Extractor, FeatureConfig, extract
+from bertworks.inference.config import FeatureConfig
+from bertworks.inference.features import Extractor, extract
 from support.shared_data import shared
 
 transformers = pytest.importorskip("transformers")

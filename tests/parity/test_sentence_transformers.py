@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertworks.checkpoint.convert.conversion import ConvertOptions, convert
+from bertworks.checkpoint.convert.conversion import convert
+from bertworks.checkpoint.convert.options import ConvertOptions
 from bertworks.checkpoint.folder import read_config, save_folder
 from bertworks.checkpoint.pooling import MODES, Pooling, read_pooling, write_pooling
 from bertworks.files import InputError

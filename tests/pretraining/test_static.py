@@ -8,7 +8,8 @@ from bertworks.checkpoint.folder import load_encoder, load_tokenizer
 from bertworks.cli import main
 from bertworks.data.store import Store
 from bertworks.files import InputError
-from bertworks.pretraining.static import StaticConfig, read_static, train_static
+from bertworks.pretraining.recipe import StaticConfig
+from bertworks.pretraining.static import read_static, train_static
 from bertworks.tokenizer import Tokenizer
 from support.tiny_task import VOCAB
 

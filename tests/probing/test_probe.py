@@ -20,15 +20,16 @@ from bertworks.inference.evaluation import evaluate
 from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
 from bertworks.probing.attention import attend
+from bertworks.probing.config import HeadsConfig, LayersConfig, NeighbourConfig, WordConfig
 from bertworks.probing.controls import by_lexicon, by_type
-from bertworks.probing.heads import HeadsConfig, ablate_heads, masked
+from bertworks.probing.heads import ablate_heads, masked
 from bertworks.probing.items import read_items
-from bertworks.probing.layers import LayersConfig, layer_vectors
+from bertworks.probing.layers import layer_vectors
 from bertworks.probing.layers import probe_layers as probe
 from bertworks.probing.layers import sheet as layer_sheet
 from bertworks.probing.model import ProbedModel, cosine
-from bertworks.probing.neighbours import NeighbourConfig, _cut_around, find_neighbours
-from bertworks.probing.similarity import WordConfig, compare_word, pair_means
+from bertworks.probing.neighbours import _cut_around, find_neighbours
+from bertworks.probing.similarity import compare_word, pair_means
 from bertworks.tasks.base import Limits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import own_task, read_rows

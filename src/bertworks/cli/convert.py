@@ -4,8 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..checkpoint.convert.conversion import ConvertOptions
-from ..checkpoint.convert.conversion import convert as convert_folder
+from ..checkpoint.convert.options import ConvertOptions
 from .arguments import Flat, Positional, parse
 
 
@@ -34,6 +33,8 @@ class Arguments:
 def convert(argv: list[str]) -> None:
     """Convert, and print what became of each tensor."""
     arguments = parse(Arguments, argv, "convert", "--model", "--out")
+    from ..checkpoint.convert.conversion import convert as convert_folder
+
     done = convert_folder(arguments.model, arguments.out, arguments.options)
     print(f"{arguments.model}: {done.what}")
     width = max(len(row.theirs) for row in done.mapping)

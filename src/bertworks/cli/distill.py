@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..pretraining.distill import distill as run_distillation
 from ..pretraining.recipe import DistillConfig
 from .arguments import Flat, parse_recipe
 from .ending import run_to_its_end
@@ -30,5 +29,7 @@ class Arguments:
 def distill(argv: list[str]) -> None:
     """Distil, and draw the curves of a finished run."""
     arguments = parse_recipe(Arguments, DistillConfig, argv, "distill")
+    from ..pretraining.distill import distill as run_distillation
+
     run_to_its_end(lambda: run_distillation(arguments.config, arguments.teacher, arguments.corpus, arguments.out))
     draw_curves(arguments.out)

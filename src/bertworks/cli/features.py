@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ..inference.feature_files import write_features, writer_for
-from ..inference.features import Extractor, FeatureConfig
-from ..inference.files import Columns
+from ..inference.config import FeatureConfig
 from .arguments import Flat, Positional, comma_separated, parse
 
 
@@ -32,6 +30,10 @@ class Arguments:
 def features(argv: list[str]) -> None:
     """Write the vectors, and print how many there are."""
     arguments = parse(Arguments, argv, "features", "--model", "--data")
+    from ..inference.feature_files import write_features, writer_for
+    from ..inference.features import Extractor
+    from ..inference.files import Columns
+
     out = arguments.out
     writer_for(out)  # a wrong file ending is refused before minutes of computing
     columns = Columns(comma_separated(arguments.text))

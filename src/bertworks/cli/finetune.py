@@ -7,15 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..config import find_recipe, load_recipe
-from ..experiments import suite as suites
-from ..experiments import sweep as sweeps
 from ..files import InputError
 from ..finetuning.recipe import OWN_TABLE_STEPS, FinetuneConfig
-from ..finetuning.run import finetune as run_finetuning
-from ..finetuning.run import joined_job
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
-from ..tasks.kinds import load_data, own_table
 from .arguments import (
     Flat,
     Positional,
@@ -141,13 +136,20 @@ def _one(command: Arguments) -> dict[str, Any] | None:
     """A run, the runs of several seeds, or a sweep."""
     task, data = _read(command.rows)
     if not command.sweep:
+        from ..finetuning.run import finetune as run_finetuning
+
         return run_finetuning(command.config, task, data, command.model, command.out)
+    from ..experiments.sweep import run_sweep
+    from ..finetuning.run import joined_job
+
     with joined_job(command.config, task, data, command.model) as job:
-        return sweeps.run_sweep(job, command.out, command.sweep, command.keep_all)
+        return run_sweep(job, command.out, command.sweep, command.keep_all)
 
 
 def _read(rows: TrainRows) -> tuple[Task, Data]:
     """The task and its rows: of a known task, or of the user's own tables."""
+    from ..tasks.kinds import load_data, own_table
+
     task, files = rows.find()
     if rows.task:
         return task, load_data(task, rows.data or "")
@@ -160,16 +162,19 @@ def _suite(command: Arguments, argv: list[str], task: Task | None) -> dict[str, 
     if task or command.rows.train or command.rows.data is None:
         raise InputError("--suite takes --data DIR, a folder with the tasks' folders in it, and no --task or --train")
 
+    from ..experiments.suite import run_suite
+
     def config_of(one: Task) -> FinetuneConfig:
         return _parse(argv, one).config
 
-    return suites.run_suite(config_of, command.rows.data, command.model, command.out, command.sweep or "")
+    return run_suite(config_of, command.rows.data, command.model, command.out, command.sweep or "")
 
 
 def _show(results: dict[str, Any]) -> None:
     if results["kind"] in ("sweep", "suite"):
-        table = sweeps.table if results["kind"] == "sweep" else suites.table
-        table(results).show()
+        from ..experiments import suite, sweep
+
+        (sweep if results["kind"] == "sweep" else suite).table(results).show()
         return
     for name, value in results["metrics"].items():
         print(f"{name:10} {value:.4f}" + (f" +- {results['std'][name]:.4f}" if "std" in results else ""))

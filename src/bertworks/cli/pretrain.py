@@ -5,9 +5,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..pretraining.estimate import estimate
 from ..pretraining.recipe import PretrainConfig
-from ..pretraining.run import pretrain as run_pretraining
 from ..reporting.log import duration, mebibytes
 from .arguments import Flat, parse_recipe
 from .ending import run_to_its_end
@@ -36,9 +34,13 @@ def pretrain(argv: list[str]) -> None:
     """Pre-train, or print the estimate; draw the curves of a finished run."""
     arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain")
     if arguments.estimate:
+        from ..pretraining.estimate import estimate
+
         found = estimate(arguments.config, arguments.corpus, init=arguments.init)
         print_estimate(found)
         return
+    from ..pretraining.run import pretrain as run_pretraining
+
     run_to_its_end(lambda: run_pretraining(arguments.config, arguments.corpus, arguments.out, arguments.init))
     draw_curves(arguments.out)
 

@@ -9,16 +9,7 @@ from typing import Annotated, Any
 from ..data.corpus import InputOptions, read_documents
 from ..data.sentences import split_sentences
 from ..files import write_text
-from ..probing import heads as head_probe
-from ..probing import layers as layer_probe
-from ..probing import neighbours as neighbour_search
-from ..probing import similarity
-from ..probing.attention import attend
-from ..probing.attention_page import page
-from ..probing.items import read_items
-from ..probing.model import ProbedModel
-from ..probing.pictures import check_out, write_results
-from ..tasks.base import Limits
+from ..probing.config import HeadsConfig, LayersConfig, NeighbourConfig, WordConfig
 from .arguments import DevRows, Flat, Positional, TrainRows, parse, required
 
 
@@ -39,13 +30,17 @@ class WordArguments:
     sentences: Annotated[tuple[str, ...], Positional, required("SENTENCE")]  # two sentences or more
     baseline: tuple[str, ...] = ()
     """text files whose first 200 sentences provide the random words; none: the sentences themselves"""
-    config: Flat[similarity.WordConfig] = field(default_factory=similarity.WordConfig)
+    config: Flat[WordConfig] = field(default_factory=WordConfig)
     out: Path | None = None  # file to write, besides printing: .json, .png or .svg
 
 
 def word(argv: list[str]) -> None:
     """Print the cosines, and write or draw them if asked to."""
     arguments = parse(WordArguments, argv, "probe word", "--model")
+    from ..probing import similarity
+    from ..probing.model import ProbedModel
+    from ..probing.pictures import check_out
+
     check_out(arguments.out)
     texts = (document.text for document in read_documents(arguments.baseline)) if arguments.baseline else ()
     sentences = (sentence for text in texts for sentence in split_sentences(text))
@@ -69,7 +64,7 @@ class NeighboursArguments:
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
     word: Positional[str]  # word to search for
     data: tuple[str, ...]  # text to search: files, folders, globs or archives
-    config: Flat[neighbour_search.NeighbourConfig] = field(default_factory=neighbour_search.NeighbourConfig)
+    config: Flat[NeighbourConfig] = field(default_factory=NeighbourConfig)
     input: InputOptions = field(default_factory=InputOptions)
     out: Path | None = None  # .json file to write, besides printing
 
@@ -77,10 +72,14 @@ class NeighboursArguments:
 def neighbours(argv: list[str]) -> None:
     """Print the nearest contexts, and write them if asked to."""
     arguments = parse(NeighboursArguments, argv, "probe neighbours", "--model")
+    from ..probing.model import ProbedModel
+    from ..probing.neighbours import find_neighbours, show
+    from ..probing.pictures import check_out
+
     check_out(arguments.out, (".json",))
     model = ProbedModel(arguments.model)
-    results = neighbour_search.find_neighbours(model, arguments.word, arguments.data, arguments.config, arguments.input)
-    neighbour_search.show(results)
+    results = find_neighbours(model, arguments.word, arguments.data, arguments.config, arguments.input)
+    show(results)
     _write(results, arguments.out)
 
 
@@ -104,6 +103,11 @@ class AttentionArguments:
 def attention(argv: list[str]) -> None:
     """Write the page."""
     arguments = parse(AttentionArguments, argv, "probe attention", "--model")
+    from ..probing.attention import attend
+    from ..probing.attention_page import page
+    from ..probing.model import ProbedModel
+    from ..probing.pictures import check_out
+
     check_out(arguments.out, (".html",))
     shown = attend(ProbedModel(arguments.model), arguments.text, arguments.pair, arguments.max_length)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
@@ -125,17 +129,20 @@ class HeadsArguments:
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
     rows: Flat[DevRows] = field(default_factory=DevRows)
-    config: Flat[head_probe.HeadsConfig] = field(default_factory=head_probe.HeadsConfig)
+    config: Flat[HeadsConfig] = field(default_factory=HeadsConfig)
     out: Path | None = None  # file to write, besides printing: .json, .png or .svg
 
 
 def heads(argv: list[str]) -> None:
     """Print the table of heads, and write or draw it if asked to."""
     arguments = parse(HeadsArguments, argv, "probe heads", "--model")
+    from ..probing import heads as probe
+    from ..probing.pictures import check_out
+
     check_out(arguments.out)
-    results = head_probe.ablate_heads(arguments.model, *arguments.rows.read(), arguments.config)
-    head_probe.show(results)
-    _write(results, arguments.out, head_probe.plot)
+    results = probe.ablate_heads(arguments.model, *arguments.rows.read(), arguments.config)
+    probe.show(results)
+    _write(results, arguments.out, probe.plot)
 
 
 @dataclass(frozen=True)
@@ -150,13 +157,19 @@ class LayersArguments:
 
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
     rows: Flat[TrainRows] = field(default_factory=TrainRows)
-    config: Flat[layer_probe.LayersConfig] = field(default_factory=layer_probe.LayersConfig)
+    config: Flat[LayersConfig] = field(default_factory=LayersConfig)
     out: Path | None = None  # file to write, besides printing: .json, .png or .svg
 
 
 def layers(argv: list[str]) -> None:
     """Print the table of layers, and write or draw it if asked to."""
     arguments = parse(LayersArguments, argv, "probe layers", "--model")
+    from ..probing import layers as probe
+    from ..probing.items import read_items
+    from ..probing.model import ProbedModel
+    from ..probing.pictures import check_out
+    from ..tasks.base import Limits
+
     check_out(arguments.out)
     task, (train, dev) = arguments.rows.find()
     if arguments.rows.task and arguments.rows.label not in ("", task.label):  # part_of_speech of conll2003, for example
@@ -165,12 +178,14 @@ def layers(argv: list[str]) -> None:
     limits = Limits(max_seq_length=min(config.max_seq_length, model.positions))
     learned = read_items(task, train, model.tokenizer, limits, config.train_items, config.first_seed)
     judged = read_items(task, dev, model.tokenizer, limits, config.dev_items, config.first_seed, learned.names)
-    results = layer_probe.probe_layers(model, learned, judged, config)
-    layer_probe.sheet(results).show()
-    _write(results, arguments.out, layer_probe.plot)
+    results = probe.probe_layers(model, learned, judged, config)
+    probe.sheet(results).show()
+    _write(results, arguments.out, probe.plot)
 
 
 def _write(results: dict[str, Any], out: Path | None, plot: Any = None) -> None:
     """Write the results to `out`, if it is given, as JSON or drawn by `plot`, and print the names of the files."""
+    from ..probing.pictures import write_results
+
     if out is not None:
         print(f"written: {', '.join(map(str, write_results(results, out, plot)))}", file=sys.stderr)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..files import InputError
-from ..pretraining.static import StaticConfig, read_static, train_static
+from ..pretraining.recipe import StaticConfig
 from .arguments import Flat, parse
 
 
@@ -29,6 +29,8 @@ class Arguments:
 def static(argv: list[str]) -> None:
     """Train or read the vectors, and write the folder."""
     arguments = parse(Arguments, argv, "static")
+    from ..pretraining.static import read_static, train_static
+
     out = arguments.out
     try:
         if arguments.corpus is not None:

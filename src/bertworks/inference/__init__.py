@@ -8,6 +8,7 @@ In reading order:
     masks.py            the same three steps for masks
     files.py            predictions for every line or row of a file (`bertworks predict`)
     evaluation.py       metrics on labelled rows (`bertworks evaluate`)
+    config.py           the settings of features
     features.py         vectors of texts from any layers: `Extractor`
     feature_files.py    files of such vectors (`bertworks features`)
 """
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING
 from .. import lazy_names
 
 if TYPE_CHECKING:
+    from .config import FeatureConfig as FeatureConfig
     from .evaluation import Evaluation as Evaluation
     from .evaluation import evaluate as evaluate
     from .feature_files import write_features as write_features
     from .features import Extractor as Extractor
-    from .features import FeatureConfig as FeatureConfig
     from .features import Features as Features
     from .features import extract as extract
     from .files import predict_file as predict_file

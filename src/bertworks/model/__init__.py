@@ -2,7 +2,8 @@
 
 In reading order:
 
-    config.py        an encoder's shape: BERT by default, its relatives and later ideas by setting
+    config.py        an encoder's shape: BERT by default, its relatives and later ideas by setting; what a head reads
+    activations.py   the activations that a config names
     presets.py       published sizes by name
     packing.py       a batch without its padding
     dropout.py       masks that depend on (seed, step, site, row) alone

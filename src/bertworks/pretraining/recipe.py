@@ -1,4 +1,4 @@
-"""Recipes of pre-training (paper 3.1, A.2; its comparators, 5.1) and of distillation (Sanh et al. 2019)."""
+"""Recipes of pre-training (paper 3.1, A.2; its comparators, 5.1), distillation (Sanh et al. 2019), and word2vec."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -153,6 +153,23 @@ class DistillConfig:
             return PretrainConfig("mlm", student, **{name: getattr(self, name) for name in same})
         except ValueError as error:
             raise InputError(str(error)) from None
+
+
+@dataclass(frozen=True)
+class StaticConfig:
+    """How word2vec is trained; the defaults are gensim's, but for width and the direction of prediction."""
+
+    width: int = 256  # width of a vector
+    window: int = 5  # number of tokens on each side that a token predicts
+    negative: int = 5  # number of negative samples for each prediction
+    epochs: int = 5  # passes over the corpus store
+    min_count: int = 5  # tokens that occur less often get no vector
+    seed: int = 1  # random seed; only one thread gives the same vectors again
+    threads: int = 1  # number of training threads
+
+    def __post_init__(self) -> None:
+        check_least(self, ("width", "window", "negative", "epochs", "min_count", "threads"), 1)
+        check_least(self, ("seed",), 0)
 
 
 def run_identity(config: Any, *reads: str) -> RunIdentity:

@@ -6,7 +6,6 @@ table holds the vectors, positions and segments are zero. Fine-tune it under a B
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +14,19 @@ import torch
 from numpy.typing import NDArray
 
 from ..checkpoint.folder import save_folder
-from ..config import check_least
 from ..data.store import Store
 from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import build_model
 from ..tokenizer import Tokenizer
+from .recipe import StaticConfig
 
 Vectors = NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class StaticConfig:
-    """How word2vec is trained; the defaults are gensim's, but for width and the direction of prediction."""
-
-    width: int = 256  # width of a vector
-    window: int = 5  # number of tokens on each side that a token predicts
-    negative: int = 5  # number of negative samples for each prediction
-    epochs: int = 5  # passes over the corpus store
-    min_count: int = 5  # tokens that occur less often get no vector
-    seed: int = 1  # random seed; only one thread gives the same vectors again
-    threads: int = 1  # number of training threads
-
-    def __post_init__(self) -> None:
-        check_least(self, ("width", "window", "negative", "epochs", "min_count", "threads"), 1)
-        check_least(self, ("seed",), 0)
-
-
-def train_static(corpus: Path | str, out: Path | str, config: StaticConfig = StaticConfig()) -> dict[str, Any]:
+def train_static(corpus: Path | str, out: Path | str, config: StaticConfig | None = None) -> dict[str, Any]:
     """Train word2vec on a store; returns what the model card lists. Raises InputError if there is no store."""
-    store = Store.open(corpus)
+    config, store = config or StaticConfig(), Store.open(corpus)
     tokenizer = store.load_tokenizer()
     store.check_unknown(tokenizer)
     found = _word2vec(_Sentences(store), config)

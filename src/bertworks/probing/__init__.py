@@ -2,6 +2,7 @@
 
 In reading order:
 
+    config.py           the settings of each probe
     model.py            a model folder to probe: tokens and the hidden states of every layer
     words.py            whole words among token ids
     similarity.py       how far a word's vector moves with its sentence (`probe word`)
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
     from .attention import attend as attend
     from .attention import statistics as statistics
     from .attention_page import page as page
-    from .heads import HeadsConfig as HeadsConfig
+    from .config import HeadsConfig as HeadsConfig
+    from .config import LayersConfig as LayersConfig
+    from .config import NeighbourConfig as NeighbourConfig
+    from .config import WordConfig as WordConfig
     from .heads import ablate_heads as ablate_heads
     from .items import read_items as read_items
-    from .layers import LayersConfig as LayersConfig
     from .layers import probe_layers as probe_layers
     from .model import ProbedModel as ProbedModel
-    from .neighbours import NeighbourConfig as NeighbourConfig
     from .neighbours import find_neighbours as find_neighbours
-    from .similarity import WordConfig as WordConfig
     from .similarity import compare_word as compare_word
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -10,7 +10,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..files import InputError
 from ..inference.evaluation import Evaluation
 from ..inference.model import LoadedModel
 from ..model.encoder import Encoder
 from ..reporting.log import duration
 from ..tasks.base import Judged, Task
 from ..training.machine import facts
+from .config import HeadsConfig
 from .model import check_attention
 from .pictures import HeatMap, draw_heat_map
-
-
-@dataclass(frozen=True)
-class HeadsConfig:
-    """How `bertworks probe heads` measures."""
-
-    examples: int = 1000  # development rows to evaluate on, drawn at random; 0: all
-    seed: int = 1  # seed of the random choice of rows
-    batch_size: int = 64  # rows in each forward pass
-
-    def __post_init__(self) -> None:
-        if min(self.examples, self.seed) < 0 or self.batch_size < 1:
-            found = ", ".join(f"{name} = {value}" for name, value in vars(self).items())
-            raise InputError(f"{found}; expected examples and seed of 0 or more, a batch_size of 1 or more")
 
 
 def ablate_heads(

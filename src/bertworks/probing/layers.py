@@ -21,36 +21,13 @@ from ..files import InputError
 from ..reporting.log import duration
 from ..reporting.tables import ResultTable, points
 from ..training.machine import facts
+from .config import LayersConfig
 from .controls import control_labels, form_majority, majority
 from .items import Items, Numbers
 from .model import Floats, ProbedModel
 from .pictures import lines
 
 CONTROLS = {"words": "each word form", "texts": "a random lexicon of tokens"}
-
-
-@dataclass(frozen=True)
-class LayersConfig:
-    """How `bertworks probe layers` measures."""
-
-    train_items: int = 5000  # labelled items (texts, or words of whole sentences) to train on, drawn at random; 0: all
-    dev_items: int = 2000  # labelled items to evaluate on, drawn at random; 0: all
-    pool: Literal["mean", "cls"] = "mean"  # a text's vector: the mean over its tokens, or that of [CLS]
-    seeds: int = 3  # probes of each layer; each leaves out a random tenth of the items and draws its own control
-    first_seed: int = 1  # seed of the first probe; the next probes count up from it
-    l2: float = 100.0  # L2 penalty: half of it times the squared weights is added to the summed loss
-    steps: int = 300  # largest number of L-BFGS steps
-    max_seq_length: int = 128  # tokens of an input; longer texts are cut, longer sentences are read in windows
-
-    def __post_init__(self) -> None:
-        if (
-            min(self.seeds, self.steps) < 1
-            or self.l2 <= 0
-            or min(self.train_items, self.dev_items, self.first_seed) < 0
-        ):
-            raise InputError("expected seeds and steps of 1 or more, l2 above 0, items and first_seed of 0 or more")
-        if self.max_seq_length < 8:
-            raise InputError(f"max_seq_length = {self.max_seq_length}; expected 8 or more, room for a few words")
 
 
 @dataclass(frozen=True)

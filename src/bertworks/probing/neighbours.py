@@ -9,7 +9,6 @@ import itertools
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,26 +17,11 @@ from ..data.sentences import split_sentences
 from ..files import InputError
 from ..tokenizer import normalize
 from ..training.machine import facts
+from .config import NeighbourConfig
 from .model import BATCH, Floats, ProbedModel, cosine
 from .words import Forms, Span
 
 SENTENCES = 1024  # that are tokenized together
-
-
-@dataclass(frozen=True)
-class NeighbourConfig:
-    """How `bertworks probe neighbours` searches."""
-
-    sentence: str = ""  # a sentence with the word in the wanted meaning; default: the word alone
-    layer: int = -2  # layer of the vectors: 1 to L, 0 the embeddings, -1 the last, -2 the second to last
-    top: int = 10  # number of contexts to print
-    limit: int = 10_000  # occurrences of the word to embed; reading ends there
-    beginning: bool = False  # also find longer words that begin with the word (Korean nouns with particles)
-    language: str = "en"  # language of the rules that split texts into sentences
-
-    def __post_init__(self) -> None:
-        if self.top < 1 or self.limit < 1:
-            raise InputError(f"top = {self.top}, limit = {self.limit}; expected 1 or more")
 
 
 class Context(NamedTuple):

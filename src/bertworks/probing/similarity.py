@@ -9,7 +9,6 @@ Shapes: S sentences, L layers, W words of a sentence, D hidden width.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -22,25 +21,12 @@ from ..files import InputError
 from ..model.pair import Pair
 from ..reporting.tables import ResultTable
 from ..training.machine import facts
+from .config import WordConfig
 from .model import Floats, ProbedModel, cosine
 from .pictures import HeatMap, draw_heat_map, lines
 from .words import Span
 
 MOST = 200  # sentences of the baseline: their vectors of all layers are in memory
-
-
-@dataclass(frozen=True)
-class WordConfig:
-    """How `bertworks probe word` compares."""
-
-    layer: int = -2  # for the matrix of more than two sentences: 1 to L, 0 the embeddings, -1 the last
-    beginning: bool = False  # also find longer words that begin with the word (Korean nouns with particles)
-    pairs: int = 10_000  # pairs of different words for the baseline, at most; drawn at random
-    seed: int = 1  # seed of the random choice of pairs
-
-    def __post_init__(self) -> None:
-        if self.pairs < 1 or self.seed < 0:
-            raise InputError(f"pairs = {self.pairs}, seed = {self.seed}; expected 1 or more, and a seed of 0 or more")
 
 
 def compare_word(

@@ -2,6 +2,7 @@
 
 In reading order:
 
+    options.py           the options of `bertworks convert`
     conversion.py        `bertworks convert`: read, map, write, read back, compare
     sources.py           what can be converted, and how it is found
     resize.py            more or fewer positions, a longer vocabulary, no heads
@@ -17,9 +18,9 @@ from ... import lazy_names
 
 if TYPE_CHECKING:
     from .conversion import Converted as Converted
-    from .conversion import ConvertOptions as ConvertOptions
     from .conversion import convert as convert
     from .extension import Extended as Extended
     from .extension import extend_folder as extend_folder
+    from .options import ConvertOptions as ConvertOptions
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -6,7 +6,7 @@ unchanged, and both models compute the same.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,25 +18,12 @@ from ..locate import new_folder
 from ..metadata import metadata_of
 from ..pooling import Pooling, write_pooling
 from ..weights import check_finite
+from .options import ConvertOptions
 from .resize import with_positions, without_heads
 from .sources import Source, read_source
 
 TOLERANCE = 1e-5  # of what two models compute from the same weights
 LENGTH = 16  # tokens of the text they are compared on
-
-
-@dataclass(frozen=True)
-class ConvertOptions:
-    """What to change, and what the source does not say."""
-
-    to: Literal["folder", "sentence-transformers"] = "folder"  # sentence-transformers: encoder and pooling
-    drop_heads: bool = False  # leave out all heads and write the encoder alone
-    positions: int = 0  # longest input: position table cut, or repeated from its start; 0: unchanged
-    do_lower_case: bool | None = None  # for a vocab.txt that does not say it: --do-lower-case or --cased
-    hidden_act: Literal["gelu", "gelu_new"] | None = None  # of TensorFlow checkpoints before February 2019: gelu
-    pooling: str | None = None  # for sentence-transformers: cls, max, mean, ...; none: the source's, or mean
-    normalize: bool | None = None  # for sentence-transformers: scale vectors to length 1; none: as the source
-    allow_pickle: bool = False  # allow reading pytorch_model.bin, by torch's restricted loader
 
 
 class Row(NamedTuple):

@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from ..files import InputError, NotWritten, atomic_write, read_table, write_json, write_text
-from ..model.config import ModelConfig
+from ..model.config import ModelConfig, TopConfig
 from ..model.encoder import Encoder
 from ..model.heads import Model, build_model
-from ..model.top import TopConfig
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card

@@ -63,6 +63,10 @@ CANDIDATES = {
     "heads, base 100": Candidate({"model": OURS}, PositionHeads(base=100.0)),
     "heads, base 10,000": Candidate({"model": OURS}, PositionHeads(base=10000.0)),
     "heads, the plane kept clean": Candidate({"model": OURS}, PositionHeads(clean=True)),
+    "heads, values x 2": Candidate({"model": OURS}, PositionHeads(values=2.0)),
+    "heads at -1, +1, values x 2": Candidate({"model": OURS}, PositionHeads(offsets=(-1, 1), values=2.0)),
+    "heads, spread 0.04": Candidate({"model": {**OURS, "initializer_range": 0.04}}),
+    "heads, 30 % masked": Candidate({"model": OURS, "masking": {"masked_lm_prob": 0.3}}),
     "heads, rate 2e-3": Candidate({"model": OURS, "optim": {"lr": 2e-3}}),
 }
 SEEDS = {"confirm": (12345, 2, 3)}  # of a stage with several; the others have the recipe's

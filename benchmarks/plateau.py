@@ -58,6 +58,10 @@ CANDIDATES = {
     "heads, 40 % masked": Candidate({"model": OURS, "masking": MORE_MASKS}),
     "heads at -1, +1": Candidate({"model": OURS}, PositionHeads(offsets=(-1, 1))),
     "heads in the first layer": Candidate({"model": OURS}, PositionHeads(layers=1)),
+    "heads in the first layer, 40 % masked": Candidate({"model": OURS, "masking": MORE_MASKS}, PositionHeads(layers=1)),
+    "heads in the first two layers, 40 % masked": Candidate(
+        {"model": OURS, "masking": MORE_MASKS}, PositionHeads(layers=2)
+    ),
     "heads, gain 3": Candidate({"model": OURS}, PositionHeads(gain=3.0)),
     "heads, gain 1.5": Candidate({"model": OURS}, PositionHeads(gain=1.5)),
     "heads, base 100": Candidate({"model": OURS}, PositionHeads(base=100.0)),

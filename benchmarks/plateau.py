@@ -63,7 +63,14 @@ CANDIDATES = {
         {"model": OURS, "masking": MORE_MASKS}, PositionHeads(layers=2)
     ),
     "heads, gain 3": Candidate({"model": OURS}, PositionHeads(gain=3.0)),
-    "heads, gain 1.5": Candidate({"model": OURS}, PositionHeads(gain=1.5)),
+    "heads, gain 4": Candidate({"model": OURS}, PositionHeads(gain=4.0)),
+    "heads, gain 6": Candidate({"model": OURS}, PositionHeads(gain=6.0)),
+    "heads, amplitude 0.1": Candidate({"model": OURS}, PositionHeads(amplitude=0.1)),
+    "heads, gain 4, amplitude 0.1": Candidate({"model": OURS}, PositionHeads(gain=4.0, amplitude=0.1)),
+    "heads in the first layer, gain 4": Candidate({"model": OURS}, PositionHeads(gain=4.0, layers=1)),
+    "heads in the first layer, gain 4, amplitude 0.1": Candidate(
+        {"model": OURS}, PositionHeads(gain=4.0, layers=1, amplitude=0.1)
+    ),
     "heads, base 100": Candidate({"model": OURS}, PositionHeads(base=100.0)),
     "heads, base 10,000": Candidate({"model": OURS}, PositionHeads(base=10000.0)),
     "heads, the plane kept clean": Candidate({"model": OURS}, PositionHeads(clean=True)),

@@ -28,6 +28,7 @@ from bertworks.config import RECIPES, from_dict, load_recipe
 from bertworks.data.batches import Vocabulary
 from bertworks.data.store import Store
 from bertworks.files import read_json, write_json
+from bertworks.model.heads import Model, build_model
 from bertworks.model.position_heads import PositionHeads, start_with_position_heads
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import pretrain
@@ -120,9 +121,9 @@ def started_with(heads: PositionHeads) -> Iterator[None]:
 
 
 @torch.no_grad()
-def look_inside(folder: Path, config: PretrainConfig, store: Store, batches: int = 8) -> dict[str, Any]:
+def look_inside(model: Model, config: PretrainConfig, store: Store, batches: int = 8) -> dict[str, Any]:
     """The held-out loss at [MASK] alone, and each head's attention at offsets -1 and +1 together: [[...], ...]."""
-    model, tokenizer = load_model(find_model(folder)).eval(), store.load_tokenizer()
+    model, tokenizer = model.eval(), store.load_tokenizer()
     vocabulary = Vocabulary.of(tokenizer)
     data = config.data(store, "validation", vocabulary, config.phases[0].length)
     loss, masked, seen, near = 0.0, 0, 0, torch.zeros(())
@@ -175,6 +176,7 @@ def run(name: str, stage: str, seed: int | None, args: Any, store: Store) -> dic
     with started_with(candidate.heads):
         if pretrain(config, args.corpus, out, quiet=True) is None:
             raise KeyboardInterrupt
+        models = {0: build_model(config.model, config.heads, seed=config.loop.seed)}
     found = curves(out)
     steps = {s: out / "snapshots" / f"step-{s}" for s in config.snapshots} | {
         read_json(out / "results.json")["steps"]: out

@@ -178,13 +178,11 @@ def run(name: str, stage: str, seed: int | None, args: Any, store: Store) -> dic
             raise KeyboardInterrupt
         models = {0: build_model(config.model, config.heads, seed=config.loop.seed)}
     found = curves(out)
-    steps = {s: out / "snapshots" / f"step-{s}" for s in config.snapshots} | {
-        read_json(out / "results.json")["steps"]: out
-    }
-    found["inside"] = {
-        str(step): look_inside(folder, config, store, 1 if args.smoke else 8)
-        for step, folder in steps.items() if folder.exists()
-    }  # fmt: skip
+    folders = {step: out / "snapshots" / f"step-{step}" for step in config.snapshots}
+    folders = {step: folder for step, folder in folders.items() if folder.exists()} | {found["steps"]: out}
+    models |= {step: load_model(find_model(folder)) for step, folder in folders.items()}
+    batches = 1 if args.smoke else 8
+    found["inside"] = {str(step): look_inside(model, config, store, batches) for step, model in models.items()}
     return found
 
 

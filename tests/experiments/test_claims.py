@@ -1,16 +1,21 @@
 """Claims: p and effect size are right, Holm's correction is Holm's, and a verdict says no more than was found."""
 
 import math
+import shutil
 import statistics
+from pathlib import Path
 
 import pytest
 from scipy import stats
 
+from bertworks.cli import main
 from bertworks.config import RECIPES
 from bertworks.experiments.claims import Difference, difference, holm, verdict
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.study_tables import differences, tables
+from bertworks.files import read_json, write_json
 
+SIZE = Path(__file__).parents[2] / "docs/results/studies/size/results.json"  # a study from before there were claims
 BASE = {"1": 0.50, "2": 0.60, "3": 0.40, "9": 0.0}
 OTHER = {"1": 0.60, "2": 0.65, "3": 0.55}
 
@@ -95,7 +100,7 @@ def made_results():
         "minute": False,
         "seeds": [0, 1, 2],
         "columns": [{"name": name, "percent": True} for name in "AB"],
-        "rows": [{"name": name, **costs} for name in ("base", "row", "late")],
+        "rows": [{"name": name, "start": "one", **costs} for name in ("base", "row", "late")],
         "measured": measured,
         "paper_curves": {},
         "notes": [],
@@ -123,6 +128,15 @@ def test_the_claim_comes_first_and_the_differences_are_corrected(monkeypatch):
     assert not compared.rows[0][2].endswith("‡") and "one of them holds" in compared.notes[1]
 
 
+def test_seeds_of_fine_tuning_show_nothing_of_other_pre_training():
+    results = made_results()
+    results["rows"][1]["start"] = "other"
+    assert dict(tables(results)[0].rows)["verdict"] == "shown, for these two encoders"
+    results["unit"] = "pre-training seeds"
+    assert dict(tables(results)[0].rows)["verdict"] == "shown"
+    assert dict(tables(results)[0].rows)["n"] == "3 pre-training seeds"
+
+
 def test_a_study_without_a_claim_begins_with_its_figures():
     figures, *_ = tables(made_results() | {"claim": None})
     assert figures.title == "Made" and figures.header == ("variant", "A", "B")
@@ -132,3 +146,34 @@ def test_a_study_without_a_claim_begins_with_its_figures():
 def test_every_study_of_ours_names_its_claim(path):
     claim = load_study(path).claim
     assert claim is not None and claim.finding
+
+
+def test_a_report_of_results_from_before_there_were_claims(tmp_path, capsys):
+    shutil.copy(SIZE, tmp_path)
+    main(["study", "report", str(tmp_path)])
+    text = (tmp_path / "study.md").read_text()
+    assert "| comparison | NER: L1 H256 A4 against L2 H256 A4 |" in text and "named after its rows were run" in text
+    assert "52, of which 6 have not been run" in text and "Model size" in capsys.readouterr().out
+    assert (tmp_path / "results.json").read_bytes() == SIZE.read_bytes()
+    results = read_json(SIZE)
+    for change in ({"study": "of mine"}, {"measured": [{**one, "column": "SST-2"} for one in results["measured"]]}):
+        write_json(tmp_path / "results.json", results | {"columns": [{**results["columns"][3]}]} | change)
+        main(["study", "report", str(tmp_path)])
+        assert (tmp_path / "study.md").read_text().startswith("# Model size\n\n| variant |")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: r.update(seeds=["x"]), "field seeds"),
+        (lambda r: r.update(claim={"row": "L1 H256 A4"}), "the study's claim: no field"),
+        (lambda r: r.update(kind="sweep"), "no results of a study; expected its --out"),
+    ],
+)
+def test_a_report_names_what_is_wrong_with_results(tmp_path, capsys, change, message):
+    results = read_json(SIZE)
+    change(results)
+    write_json(tmp_path / "results.json", results)
+    with pytest.raises(SystemExit):
+        main(["study", "report", str(tmp_path)])
+    assert message in capsys.readouterr().err

@@ -40,6 +40,7 @@ GROUPS = {
         "evaluate": "Evaluate a fine-tuned model on development rows.",
         "compare": "Compare two fine-tuned models on the same rows.",
         "study": "Run variants of a recipe side by side.",
+        "study report": "Print and write the tables of finished studies.",
         "submit": "Write the submission for GLUE's leaderboard.",
     },
     "using a model": {
@@ -59,7 +60,7 @@ GROUPS = {
     },
 }
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
-FAMILIES = {verb.split()[0] for verb in VERBS if " " in verb}  # no verb alone: tokenizer, corpus, probe
+FAMILIES = {verb.split()[0] for verb in VERBS if " " in verb} - {*VERBS}  # no verb alone: tokenizer, corpus, probe
 
 # These verbs make nothing but output: they end when its reader closes it. The other verbs finish their work.
 PRINTERS = {"tokenizer check", "corpus show", "tasks", "recipes", "fill-mask", "predict"}

@@ -1,13 +1,13 @@
-"""`bertworks study`: variants of a recipe side by side."""
+"""`bertworks study` and `study report`: variants of a recipe side by side, and their tables."""
 
 import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ..config import find_recipe
-from .arguments import Positional, parse
+from .arguments import Positional, parse, required
 from .ending import FAILED, STOPPED, run_to_its_end
 
 
@@ -58,6 +58,28 @@ def study(argv: list[str]) -> None:
         raise SystemExit(STOPPED)
     if results["failed"]:
         raise SystemExit(FAILED)
+
+
+@dataclass(frozen=True)
+class ReportArguments:
+    """Print the tables of studies from their results, and write them. Run nothing.
+
+    Example:
+        bertworks study report runs/masking runs/size
+    """
+
+    folders: Annotated[tuple[Path, ...], Positional, required("FOLDER")]
+    """folders that `bertworks study` has written to, finished or not"""
+
+
+def report(argv: list[str]) -> None:
+    """Print the tables of each study, and write them."""
+    arguments = parse(ReportArguments, argv, "study report")
+    from ..experiments.study_tables import report_study, tables
+
+    for results in [report_study(folder) for folder in arguments.folders]:
+        for sheet in tables(results):
+            sheet.show()
 
 
 def _stoppable(work: Any) -> Any:

@@ -19,6 +19,7 @@ from ..reporting.tables import ResultTable
 from .compare import paired
 from .recipe import Claim
 
+UNIT = "fine-tuning seeds of one encoder"  # what n counts, unless results name another unit
 LEVEL = 0.05  # the two-sided level of a test; intervals hold 95 %
 CLAIM = {  # of a study's results.json
     **dict.fromkeys(("row", "column", "expect", "finding", "against"), str),
@@ -106,23 +107,29 @@ def claim_table(results: dict[str, Any]) -> ResultTable | None:
     check_fields(claim, CLAIM, "the study's claim", "run the study again: it writes results.json anew")
     found, percent = claimed(results), _percent(results, claim["column"])
     left, cells = len(results["left"]), len(results["cells"])
-    margin = f" within {claim['margin']:g}" if claim["expect"] == "equal" else ""
+    within = f" within {claim['margin']:g}" if claim["expect"] == "equal" else ""
+    margin = claim["margin"] / (100 if percent else 1)
     rows = [
         ("comparison", f"{claim['column']}: {claim['row']} against {claim['against']}"),
         ("finding of the source", claim["finding"]),
-        ("expected here", claim["expect"] + margin),
+        ("expected here", claim["expect"] + within),
         ("difference", difference_text(found, percent) + (" points" if percent and found else "")),
         ("p, paired t-test", "-" if found is None or found.p is None else p_text(found.p)),
         ("effect size, Hedges's g of paired differences", effect_text(found)),
         ("n", f"{found.n if found else 0} {results.get('unit', UNIT)}"),
-        ("verdict", verdict(found, claim["expect"], claim["margin"] / (100 if percent else 1))),
+        ("verdict", _with_reservation(verdict(found, claim["expect"], margin), results)),
         ("runs of the study", f"{cells}, of which {left} have not been run" if left else f"{cells}, all of them run"),
     ]
     named = "before its rows were run" if claim["named_before"] else "after its rows were run"
     return ResultTable(results["title"], ("claim", "result"), rows, (f"The claim was named {named}.",))
 
 
-UNIT = "fine-tuning seeds of one encoder"  # what n counts, in results that do not say it
+def _with_reservation(shown: str, results: dict[str, Any]) -> str:
+    """Limit a verdict to the two encoders where the rows differ in pre-training and n counts fine-tuning seeds."""
+    claim, unit = results["claim"], results.get("unit", UNIT)
+    trained = {(r["start"], r["tokens"]) for r in results["rows"] if r["name"] in (claim["row"], claim["against"])}
+    limited = unit == UNIT and len(trained) > 1 and shown.endswith("shown") and not shown.startswith("not")
+    return f"{shown}, for these two encoders" if limited else shown
 
 
 def _percent(results: dict[str, Any], column: str) -> bool:

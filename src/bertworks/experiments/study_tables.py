@@ -3,10 +3,25 @@
 from pathlib import Path
 from typing import Any
 
-from ..files import write_text
+from ..config import RECIPES
+from ..files import InputError, check_fields, write_text
 from ..reporting.tables import ResultTable
-from .claims import LEVEL, Difference, claim_table, difference, difference_text, holm
+from .claims import LEVEL, Difference, claim_results, claim_table, difference, difference_text, holm
 from .engine import failure_notes
+from .recipe import load_study
+
+_MAYBE = (float, None)
+SHOWN = {  # of a study's results.json, besides what is drawn of it (figures.py)
+    **dict.fromkeys(("study", "size"), str),
+    "minute": bool,
+    "seeds": [int],
+    "rows": [{"start": str} | dict.fromkeys(("parameters", "tokens", "pretrain_seconds", "finetune_seconds"), _MAYBE)],
+    "measured": [{"sd": _MAYBE, "paper": _MAYBE, "collapsed": int, "failed": [{"outcome": str}]}],
+    "notes": [str],
+    "cells": {str: {"what": str}},
+    "left": [{"what": str}],
+    "failed": [{"what": str, "outcome": str, "message": str}],
+}
 
 
 def tables(results: dict[str, Any]) -> list[ResultTable]:
@@ -15,6 +30,37 @@ def tables(results: dict[str, Any]) -> list[ResultTable]:
     figures = _figures(results, "Figures" if claim else results["title"])
     found = [*([claim] if claim else []), figures, _differences(results), *_paper_curves(results), _costs(results)]
     return [sheet for sheet in found if sheet.rows]
+
+
+def report_study(folder: Path) -> dict[str, Any]:
+    """Write study.md anew from the results.json in a study's folder, and return those results.
+
+    Results from before studies had claims get the claim of the recipe of that name that comes with bertworks, marked as
+    named after the runs, if they have its rows. Raises InputError if the folder has no study's results.
+    """
+    from .figures import read_study  # matplotlib, which a study's tables can do without
+
+    results = read_study(folder)
+    if results is None:
+        raise InputError(
+            f"{folder}: no results of a study; expected its --out, with the results.json of `bertworks study`"
+        )
+    check_fields(results, SHOWN, str(folder / "results.json"), "run the study again: it writes the file anew")
+    results.setdefault("claim", _late_claim(results))
+    write_tables(results, folder)
+    return results
+
+
+def _late_claim(results: dict[str, Any]) -> dict[str, Any] | None:
+    """The claim of our study of that name, if these results have its rows and its column."""
+    name = results["study"] if results["size"] == "cpu" else f"{results['size']}/{results['study']}"
+    path = RECIPES / "study" / f"{name}.toml"
+    study = load_study(path) if path.is_file() else None
+    if study is None or study.claim is None:
+        return None
+    claim = claim_results(study.claim, study.base, named_before=False)
+    entries = {(entry["row"], entry["column"]) for entry in results["measured"]}
+    return claim if {(claim[key], claim["column"]) for key in ("row", "against")} <= entries else None
 
 
 def write_tables(results: dict[str, Any], folder: Path) -> None:
@@ -49,7 +95,7 @@ def _differences(results: dict[str, Any]) -> ResultTable:
     header = ("variant", *(column["name"] for column in results["columns"]))
     notes = ["In brackets: 95 % interval over equal seeds, of each comparison alone."]
     if len(tested) > 1:
-        count = f"{len(holding)} of them hold" if len(holding) != 1 else "one of them holds"
+        count = {0: "none of them holds", 1: "one of them holds"}.get(len(holding), f"{len(holding)} of them hold")
         notes.append(f"‡ p at most 0.05 after Holm's correction over the table's {len(tested)} comparisons: {count}.")
     if any(entry["against"] != results["base"] for entry in results["measured"]):
         notes.append(f"Snapshots: from {results['base']} at the same step.")

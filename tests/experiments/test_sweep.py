@@ -300,6 +300,8 @@ def test_a_sweep_on_the_command_line(place, tmp_path, capsys, monkeypatch):
     told = capsys.readouterr()
     assert "table: accuracy on 60 rows of dev" in told.out and "b16-lr0.003-e6" in told.out
     assert "[1/4] b16-lr0.003-e6, seed 4" in told.err
+    chosen = read_json(tmp_path / "run/model/config.json")["bertworks_task"]
+    assert chosen["text"] == ["text"] and chosen["choices"] == []  # where `predict` looks
     assert read_json(tmp_path / "run/results.json")["seeds"] == [4, 5]
     main(["evaluate", "--model", str(tmp_path / "run"), "--dev", str(place / "dev.csv")])
     assert json.loads(capsys.readouterr().out)["metrics"][METRIC] == read_json(tmp_path / "run/best.json")["value"]
@@ -317,6 +319,15 @@ def test_collapsed_seeds_are_told_without_a_sweep_too(place, tmp_path, capsys):
     told = capsys.readouterr()
     assert "2 of 2 runs collapsed" in told.out
     assert "collapsed: the same answer for every development row. The run had few updates (2)" in told.err
+
+
+def test_a_sweep_advises_no_flag_that_it_refuses(place, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(SWEEPS, "glue", (Setting(16, 1e-9, 0.1),))
+    line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--sweep", "glue"]
+    main([*line, "--model", str(place / "model"), "--out", str(tmp_path / "run"), "--max-seq-length", "16"])
+    said = capsys.readouterr().err
+    assert "collapsed: the same answer for every development row" in said
+    assert "--min-steps" not in said and "--epochs" not in said and "optim.lr (" not in said
 
 
 def test_restarts_without_a_sweep_are_seeds_counted_up():

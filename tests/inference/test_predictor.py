@@ -526,6 +526,22 @@ def test_predict_lines_tables_and_standard_input(classifier, tmp_path, capsys, m
     assert json.loads(capsys.readouterr().out)["label"] == Predictor(classifier).classify("a b", "c d")["label"]
 
 
+def test_predict_looks_in_the_columns_of_fine_tuning(classifier, pretrained, tmp_path, capsys):
+    """Of a table alone; a text file has lines. A column that is given comes first."""
+    model, columns = load_model(classifier), {"kind": "single", "name": "table", "text": ["review"], "choices": []}
+    save_folder(tmp_path / "m", model, pretrained, labels=["one", "two", "three"], max_length=16, task=columns)
+    (tmp_path / "a.csv").write_text("text,review\nx,c d e\n")
+    (tmp_path / "a.txt").write_text("c d e\n")
+    for line, text in ((["a.csv"], "c d e"), (["a.txt"], "c d e"), (["a.csv", "--text", "text"], "x")):
+        main(["predict", str(tmp_path / "m"), str(tmp_path / line[0]), *line[1:]])
+        assert json.loads(capsys.readouterr().out)["score"] == Predictor(classifier).classify(text)["score"]
+
+
+def test_a_predictor_shows_its_folder_and_kind(classifier, pretrained):
+    assert repr(Predictor(classifier)) == f"Predictor({str(classifier)!r}, kind='single', max_length=16)"
+    assert "kind='pre-trained'" in repr(Predictor(pretrained))
+
+
 def test_an_input_without_text_keeps_its_place(classifier, tmp_path, capsys):
     """In tables too; at the beginning, at the end, and alone."""
     for name, content, empty in (

@@ -173,3 +173,10 @@ def test_initialisation_follows_the_seed_alone():
     one, same, other = (build_model(TINY, seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not torch.equal(one["encoder.layers.1.query.weight"], other["encoder.layers.1.query.weight"])
+
+
+def test_an_output_shows_shapes_and_no_tensors():
+    encoder = Encoder(TINY).eval()
+    out = encoder(torch.ones(2, 5, dtype=torch.long))
+    assert repr(out) == "EncoderOutput(last_hidden_state=(2, 5, 16), pooled=(2, 16), hidden_states=3 tensors)"
+    assert repr(encoder(torch.ones(2, 5, dtype=torch.long), hidden_states=False)).endswith("pooled=(2, 16))")

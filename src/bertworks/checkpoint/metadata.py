@@ -93,6 +93,8 @@ def label_settings(labels: list[str], classifier: bool, task: Mapping[str, Any] 
 _COUNT = range(1, 1 << 31)
 _TASK_FORM = {  # the settings of a task that are read again
     "name?": str,
+    "text?": [str],  # columns of the user's own table
+    "choices?": [str],
     "version_2?": bool,
     "null_score_diff_threshold?": float,
     "characters?": bool,

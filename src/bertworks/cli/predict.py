@@ -27,8 +27,10 @@ class Arguments:
     string: tuple[str, ...] = ()
     """texts of a single input, instead of a file: one text, a sentence pair, question and context, or text and
     choices"""
-    text: str = ""  # text column of a table, or two columns separated by a comma; empty: the task's usual columns
-    choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
+    text: str = ""
+    """text column of a table, or two columns separated by a comma; empty: the columns of the table that the model was
+    fine-tuned on, or text (question answering: question,context)"""
+    choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated; empty: as in fine-tuning
     out: Path | None = None  # file to write; none: standard output
     all_scores: bool = False  # classification: add the probabilities of all labels
     n_best: int = 1  # question answering: number of answers for each question

@@ -32,7 +32,7 @@ from ..workers import Pool
 from .corpus import InputOptions, Reader
 from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
 from .parts import Part, PartWriter, part_name
-from .sentences import check_documents, document_batches
+from .sentences import check_documents, check_language, document_batches
 from .shards import ShardPlan, plan_shards, save_array, write_shard
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 
@@ -66,6 +66,7 @@ class BuildConfig:
     """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
 
     def __post_init__(self) -> None:
+        check_language(self.language)
         if not 0 <= self.validation_share < 1:
             raise InputError(f"validation_share {self.validation_share}; expected at least 0 and less than 1")
         for name in ("max_sentence_tokens", "shard_tokens"):

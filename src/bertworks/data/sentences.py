@@ -1,13 +1,21 @@
 """Documents -> sentences, by the multilingual library sentencex; and a check of where the input's documents end."""
 
+import re
 import statistics
 from collections.abc import Iterable, Iterator
 
 import sentencex
 
+from ..files import InputError
 from .corpus import Document
 
 BLOCK_CHARS = 50_000  # characters of a paragraph that are split at a time; nearly all paragraphs have fewer
+
+
+def check_language(code: str) -> None:
+    """Raises InputError for what is no language code; the library would read it as English without a word."""
+    if not re.fullmatch("[a-z]{2,3}(-[A-Za-z]+)*", code):
+        raise InputError(f"language {code!r}; expected an ISO code of two or three letters, such as en, ko or de")
 
 
 def split_sentences(text: str, language: str = "en") -> list[str]:

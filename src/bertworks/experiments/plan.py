@@ -200,10 +200,12 @@ class Planner:
 
     def _check_store(self, config: PretrainConfig, store: Store) -> None:
         """Note a store that the recipe does not fit; with --minute too, which must find what the study refuses."""
-        if config.model.vocab_size != store.vocab_size:
+        ours, theirs = config.model.vocab_size, store.vocab_size
+        if ours != theirs:
             self.problems.append(  # once, although every variant has it
-                f"model.vocab_size is {config.model.vocab_size}, {store.folder} was built with a vocabulary of "
-                f"{store.vocab_size}; change the recipe, or build the corpus with the other tokenizer"
+                f"model.vocab_size is {ours}, {store.folder} was built with a vocabulary of {theirs}; build a corpus "
+                f"with {ours} tokens (bertworks tokenizer train --vocab-size {ours}), or copy the study and its "
+                f"pre-training recipe and set model.vocab_size = {theirs} there"
             )
 
     def _side_by_side(self, variant: Variant) -> tuple[InitialModel, ModelConfig, None]:

@@ -84,6 +84,7 @@ class Job:
     start: tuple[str, ...]  # labels, and checksums of rows and weights: what a run begins with besides its settings
     world: machine.World
     quiet: bool
+    advise: bool = True  # whether a message about a failed run names flags; a sweep sets most of them itself
 
     @classmethod
     def of(

@@ -20,6 +20,7 @@ from ..model.heads import Model
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
 from ..tasks.base import Data, Judged, Limits, Task
+from ..tasks.kinds import OWN_TABLE
 from ..training import machine
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop
@@ -167,14 +168,18 @@ class Forecast:
                 self.say(f"about {duration(left)} of training to go")
 
 
-def _failure(judged: Judged, steps: int) -> str:
-    """What went wrong with a run that learned nothing, and what helps."""
-    what = "collapsed: the same answer for every development row"
+def _failure(judged: Judged) -> str:
+    """What went wrong with a run that learned nothing."""
     if judged.flat:
-        what = "the predicted values hardly vary: their standard deviation is below 1 % of that of the true ones"
+        return "the predicted values hardly vary: their standard deviation is below 1 % of that of the true ones"
+    return "collapsed: the same answer for every development row"
+
+
+def _advice(steps: int) -> str:
+    """What helps such a run."""
     if steps < OWN_TABLE_STEPS:
-        return f"{what}. The run had few updates ({steps}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
-    return f"{what}. Try another seed, more --epochs, or another optim.lr (large encoders: lower, small: higher)"
+        return f". The run had few updates ({steps}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
+    return ". Try another seed, more --epochs, or another optim.lr (large encoders: lower, small: higher)"
 
 
 def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:
@@ -215,6 +220,7 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
     stored = {
         "kind": job.task.kind,
         "name": job.task.name,
+        **_columns(job.task),
         **(limits if job.task.kind == "span" else {}),
         **judged.settings,
     }
@@ -226,7 +232,13 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
         else:
             write_json(out / name, content)
     if judged.collapsed or judged.flat:
-        job.say(f"{out}: {_failure(judged, results['steps'])}")
+        job.say(f"{out}: {_failure(judged)}{_advice(results['steps']) if job.advise else ''}")
+
+
+def _columns(task: Task) -> dict[str, list[str]]:
+    """The text columns of the user's own table, in which `predict` looks for texts too."""
+    own = task.name == OWN_TABLE and task.kind != "tagging"  # whose column holds words, not a text
+    return {"text": list(task.text), "choices": list(task.choices)} if own else {}
 
 
 def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, world: machine.World) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from ..files import InputError
 class FeatureConfig:
     """Which vectors are taken from a text."""
 
-    layers: str = "last"  # or second-to-last, embeddings, concat-last-4, sum-last-4, sum-all, weighted-sum; 0,5; -1,-2
+    # layers that give the vectors: last, second-to-last, embeddings, concat-last-4, sum-last-4, sum-all, weighted-sum,
+    # or numbers separated by commas: 0,5 from the lowest, -1,-2 from the highest
+    layers: str = "last"
     pool: Literal["mean", "cls", "max"] | None = None  # one vector for each text; none: one for each token
     words: Literal["first", "mean"] | None = None  # a vector for each word: its first subword's, or its subwords' mean
     specials: bool = False  # also write the vectors of [CLS] and [SEP]

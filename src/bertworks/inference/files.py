@@ -6,7 +6,7 @@ An input without text is not predicted; its object is `{"line": 3, "empty": true
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,8 +43,12 @@ class Counts:
 class Columns(NamedTuple):
     """The columns of a table that hold texts."""
 
-    text: tuple[str, ...] = ()  # one or two; (): the default of the kind
+    text: tuple[str, ...] = ()  # one or two; (): those of fine-tuning on one's own table, else the default of the kind
     choices: tuple[str, ...] = ()
+
+    def or_those_of(self, settings: Mapping[str, Any]) -> "Columns":
+        """The columns, where not given those that fine-tuning stored."""
+        return Columns(self.text or tuple(settings.get("text", ())), self.choices or tuple(settings.get("choices", ())))
 
 
 def predict_file(
@@ -57,6 +61,8 @@ def predict_file(
     """
     waiting: deque[Item] = deque()  # inputs without a result yet
     counts = Counts()
+    if Path(file).suffix in TABLES:
+        columns = columns.or_those_of(predictor.loaded.settings)
 
     def texts() -> Iterator[Sequence[str]]:
         for item in read_inputs(file, predictor.kind, columns):

@@ -41,7 +41,14 @@ CHARACTERS = 4_000_000  # characters of a chunk: memory stays bounded whatever t
 
 
 class Predictor:
-    """A model folder, or one of sentence-transformers, ready for raw text, in float32."""
+    """A model folder, or one of sentence-transformers, ready for raw text, in float32.
+
+    `fill_mask` predicts masked tokens and `embed` gives a vector for each text. What fine-tuning added decides on the
+    others: `classify` (labels and numbers), `tag` (entities), `answer` (questions), `choose` (multiple choice). `kind`
+    names the task's kind. Methods with `_stream` take any iterable and keep memory bounded.
+
+        Predictor("runs/sst2").classify(["a fine film", "dull"])
+    """
 
     def __init__(self, folder: Path | str, max_length: int | None = None, device: str | None = None):
         """max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
@@ -58,6 +65,10 @@ class Predictor:
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
         self.note = check_size(self.tokenizer, self.model.config, str(self.folder))  # "", or a note for the user
+
+    def __repr__(self) -> str:
+        kind = self.kind or "pre-trained"
+        return f"Predictor({str(self.folder)!r}, kind={kind!r}, max_length={self.max_length})"
 
     # ---- masks
 

@@ -68,7 +68,7 @@ class Embeddings(nn.Module):
         return positions if packing.index is None else positions[packing.index]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EncoderOutput:
     """What an encoder returns.
 
@@ -84,6 +84,14 @@ class EncoderOutput:
     pooled: Tensor | None
     states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+
+    def __repr__(self) -> str:
+        """The shapes of what it has: tensors themselves fill screens."""
+        shapes = {"last_hidden_state": (self.packing.B, self.packing.L, self.packed.shape[-1])}
+        shapes |= {} if self.pooled is None else {"pooled": tuple(self.pooled.shape)}
+        kept = {"hidden_states": self.states, "attentions": self.attentions}
+        lengths = [f"{name}={len(tensors)} tensors" for name, tensors in kept.items() if tensors is not None]
+        return f"EncoderOutput({', '.join([*(f'{name}={shape}' for name, shape in shapes.items()), *lengths])})"
 
     @cached_property
     def hidden_states(self) -> tuple[Tensor, ...] | None:

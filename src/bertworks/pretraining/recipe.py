@@ -117,7 +117,7 @@ class DistillConfig:
     layers: tuple[int, ...] = ()
     from_teacher: bool = True  # false: the student has the same shape and starts with random weights
     temperature: float = 2.0  # temperature of both softmaxes in the loss against the teacher's distribution
-    # tokens at which the teacher's distribution is learned: the masked ones, or all
+    # tokens at which the student learns the teacher's distribution: only the masked tokens, or all tokens
     soft_targets: Literal["masked", "all"] = "masked"
     soft_weight: float = 5.0  # weight in the loss of the divergence from the teacher's distribution
     mlm_weight: float = 2.0  # weight in the loss of the masked LM

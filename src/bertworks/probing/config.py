@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from ..data.sentences import check_language
 from ..files import InputError
 
 
@@ -32,6 +33,7 @@ class NeighbourConfig:
     language: str = "en"  # language of the rules that split texts into sentences
 
     def __post_init__(self) -> None:
+        check_language(self.language)
         if self.top < 1 or self.limit < 1:
             raise InputError(f"top = {self.top}, limit = {self.limit}; expected 1 or more")
 

@@ -12,6 +12,8 @@ from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
 from .span import SPAN
 from .tagging import TAGGING
 
+OWN_TABLE = "table"  # name of the task of a user's own table
+
 KINDS: dict[str, Kind] = {
     "single": SINGLE,
     "pair": PAIR,
@@ -81,6 +83,6 @@ def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: t
         raise InputError(f"kind {kind!r}; expected one of {', '.join(KINDS)}")
     labels = tuple(label.split(",")) if kind == "multilabel" and "," in label else ()  # a column of 0 and 1 for each
     try:
-        return Task("table", text, label, kind, labels, metrics=KINDS[kind].metrics[:2], choices=choices)  # type: ignore[arg-type]
+        return Task(OWN_TABLE, text, label, kind, labels, metrics=KINDS[kind].metrics[:2], choices=choices)  # type: ignore[arg-type]
     except ValueError as error:
         raise InputError(f"{error}; give them with --text{' and --choices' if kind == 'choice' else ''}") from None

@@ -65,7 +65,9 @@ class OptimConfig:
     weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
     max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
     warmup: float = 0.01  # warm-up, as a share of the run (the paper: 10,000 of 1,000,000 steps)
-    schedule: Literal["google", "hf", "constant"] = "google"  # linear decay from step 0 or the warm-up's end
+    # learning rate after the warm-up: linear decay to 0 on a line that starts at step 0 (google) or where the warm-up
+    # ends (hf: Hugging Face's), or no decay (constant)
+    schedule: Literal["google", "hf", "constant"] = "google"
     layer_decay: float | None = None  # learning rate of a layer divided by that of the layer above; none: equal rates
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from bertworks.reporting.log import read_log
 from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
-from bertworks.training.state import Progress
+from bertworks.training.state import TrainerState
 from bertworks.training.task_objectives import TeacherScoresObjective
 from support.loops import ALONE
 from support.tiny_task import TINY, tiny_folder, tiny_table
@@ -97,7 +97,7 @@ def test_the_teacher_is_met_by_the_names_of_its_labels(place, tmp_path):
     again = score_with_teacher(tmp_path / "wide", job.task, job.kind, data, CONFIG, ALONE)
     torch.testing.assert_close(again.scores, job.teacher.scores)
     assert again.facts["metrics"] == job.teacher.facts["metrics"]
-    group = ExampleFeed(job.train, CONFIG.resolved(48, 1), ALONE, job.teacher.scores)(Progress(), 0.0)
+    group = ExampleFeed(job.train, CONFIG.resolved(48, 1), ALONE, job.teacher.scores)(TrainerState(), 0.0)
     found, _ = group.micro_batches[0]
     with torch.no_grad():  # each row has its own scores
         said = model.eval().heads["classifier"](model.encode(found).pooled)

@@ -12,7 +12,7 @@ from bertworks.files import InputError
 from bertworks.probing import pictures
 from bertworks.reporting import figures as plots
 from bertworks.reporting import fonts
-from bertworks.reporting.figures import plot_groups, plot_runs, read_run
+from bertworks.reporting.figures import plot_groups, plot_runs, read_curves
 
 
 def fake_run(folder, start=7.0, results=True):
@@ -137,7 +137,7 @@ def test_a_fine_tuning_run(tmp_path):
     (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     (folder / "results.json").write_text(json.dumps({"metrics": {"accuracy": 0.7}, "majority": 0.55}))
     assert "majority class" in words(plot_runs([folder], tmp_path / "f.svg")[0])
-    assert read_run(folder).held_out[0]["task_loss"] == 0.6
+    assert read_curves(folder).held_out[0]["task_loss"] == 0.6
 
 
 def a_log(folder, steps, metric="mlm_loss", **last):

@@ -9,7 +9,7 @@ import pytest
 
 from bertworks.files import InputError, check_fields
 from bertworks.reporting import run_files
-from bertworks.reporting.run_files import read_log, read_results, read_rows
+from bertworks.reporting.run_files import read_json_lines, read_log, read_results
 
 FORM = {
     "kind": str,
@@ -82,7 +82,7 @@ def test_a_last_line_that_was_cut_is_left_out(tmp_path):
         assert [record["step"] for record in read_log(tmp_path)] == [1, 1]
     (tmp_path / "log.jsonl").write_text(RECORD * 2 + '{"line": 3')
     with pytest.raises(InputError, match="line 3: not valid JSON"):
-        read_rows(tmp_path / "log.jsonl", {})
+        read_json_lines(tmp_path / "log.jsonl", {})
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a file without an end")

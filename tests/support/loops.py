@@ -8,7 +8,7 @@ from bertworks.training.loop import Group, Loop
 from bertworks.training.machine import World
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.optim import Optimizer
-from bertworks.training.state import Progress, load_state
+from bertworks.training.state import TrainerState, load_state
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -27,7 +27,7 @@ class Feed:
     def __init__(self, groups):
         self.groups, self.shares = groups, []
 
-    def __call__(self, progress: Progress, share: float) -> Group:
+    def __call__(self, progress: TrainerState, share: float) -> Group:
         self.shares.append(share)
         group = self.groups[progress.step % len(self.groups)]
         made, row = [], 0
@@ -51,7 +51,7 @@ def loop_of(model, groups, folder, optim=None, objective=None, evaluate=None, wo
         LoopConfig(**settings),
         folder,
         IDENTITY.hash,
-        load_state(folder / "state", model, optimizer, IDENTITY) if resumed else Progress(),
+        load_state(folder / "state", model, optimizer, IDENTITY) if resumed else TrainerState(),
         evaluate=evaluate and (lambda progress: evaluate()),
         quiet=True,
     )

@@ -21,7 +21,7 @@ from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import load_data, with_labels
 from bertworks.tasks.sentences import Tagged, from_texts, read
 from bertworks.tasks.tagging import TAGGING, TagRows, labels, prepare
-from bertworks.tasks.tags import chunks, evaluate
+from bertworks.tasks.tags import chunks, score_tags
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import needs_shared, shared
 
@@ -598,7 +598,7 @@ def test_pieces_across_borders_are_all_that_klue_loses():
     gold = [row.tags or () for row in rows]
     pairs = [(a, b) for a, b, good in zip(gold, told, whole, strict=True) if good]
     assert len(pairs) > 3800
-    assert evaluate([a for a, _ in pairs], [b for _, b in pairs]).entities.f1 == 1
+    assert score_tags([a for a, _ in pairs], [b for _, b in pairs]).entities.f1 == 1
     others = [(a, b) for a, b, good in zip(gold, told, whole, strict=True) if not good]
     assert all(chunks(a) != chunks(b) for a, b in others)
 

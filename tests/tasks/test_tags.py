@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertworks.files import InputError
-from bertworks.tasks.tags import Chunk, EntityCounts, TagScores, check_scheme, check_tag, chunks, evaluate, to_iob2
+from bertworks.tasks.tags import Chunk, EntityCounts, TagScores, check_scheme, check_tag, chunks, score_tags, to_iob2
 from support.shared_data import needs_shared, shared
 
 Phrases = list[tuple[str, int]]  # type, "" for O, and length
@@ -145,7 +145,7 @@ def test_two_schemes_in_one_file_are_refused():
 
 
 def test_scores_by_hand():
-    scores = evaluate(
+    scores = score_tags(
         [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]],
         [["B-PER", "I-PER", "I-PER", "I-LOC"], ["B-MISC", "O"]],  # PER too long, LOC right, MISC for ORG
     )
@@ -163,20 +163,20 @@ def test_scores_by_hand():
 
 
 def test_sentences_are_judged_apart():
-    assert evaluate([["B-PER"], ["I-PER"]], [["B-PER"], ["I-PER"]]).entities == EntityCounts(2, 2, 2)
-    assert evaluate([["B-PER", "I-PER"]], [["B-PER", "I-PER"]]).entities == EntityCounts(1, 1, 1)
+    assert score_tags([["B-PER"], ["I-PER"]], [["B-PER"], ["I-PER"]]).entities == EntityCounts(2, 2, 2)
+    assert score_tags([["B-PER", "I-PER"]], [["B-PER", "I-PER"]]).entities == EntityCounts(1, 1, 1)
 
 
 def test_nothing_to_find_is_zero_not_an_error():
-    assert evaluate([["O"]], [["O"]]).entities.f1 == 0
-    assert evaluate([], []).accuracy == 0
+    assert score_tags([["O"]], [["O"]]).entities.f1 == 0
+    assert score_tags([], []).accuracy == 0
 
 
 def test_different_numbers_are_an_error():
     with pytest.raises(ValueError, match=r"shorter|longer"):
-        evaluate([["O", "O"]], [["O"]])
+        score_tags([["O", "O"]], [["O"]])
     with pytest.raises(ValueError, match=r"shorter|longer"):
-        evaluate([["O"]], [["O"], ["O"]])
+        score_tags([["O"]], [["O"], ["O"]])
 
 
 def printed(scores: TagScores) -> dict[str, object]:
@@ -206,7 +206,7 @@ def test_equal_to_conlleval_on_whole_files():
     runs = json.loads((folder / "conlleval.json").read_text())["runs"]
     assert len(rows) == 3250 and len(runs) == 10
     for name, run in runs.items():
-        scores = evaluate([row[run["gold"]] for row in rows], [row[name] for row in rows])
+        scores = score_tags([row[run["gold"]] for row in rows], [row[name] for row in rows])
         assert printed(scores) == run["figures"], name
 
 
@@ -215,7 +215,7 @@ def test_equal_to_conlleval_on_small_cases():
     cases = json.loads((shared("oracle/conll") / "small_cases.json").read_text())
     assert len(cases) > 10
     for case in cases:
-        scores = evaluate([case["gold"].split()], [case["predicted"].split()])
+        scores = score_tags([case["gold"].split()], [case["predicted"].split()])
         assert printed(scores) == case["figures"], case
 
 

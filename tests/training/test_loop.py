@@ -24,7 +24,7 @@ from bertworks.training import loop as loop_module
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.objectives import PretrainingObjective
-from bertworks.training.state import Progress, load_state
+from bertworks.training.state import TrainerState, load_state
 from bertworks.training.vocabulary_loss import Term
 from support.loops import ALONE, IDENTITY, loop_of, stopped_before
 
@@ -275,7 +275,7 @@ def test_resuming_in_the_middle_gives_the_same_weights(tiny_store, tmp_path):
 
 
 def test_the_fresh_start_is_the_seeds():
-    assert Progress().step == 0
+    assert TrainerState().step == 0
     one, two, other = model_of(seed=1), model_of(seed=1), model_of(seed=2)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
     assert not torch.equal(one.heads["nsp"].weight, other.heads["nsp"].weight)

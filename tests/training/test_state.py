@@ -12,7 +12,7 @@ from bertworks.files import InputError, NewerVersion
 from bertworks.training.config import OptimConfig
 from bertworks.training.identity import FORMAT
 from bertworks.training.optim import Optimizer
-from bertworks.training.state import Progress, load_state, save_state
+from bertworks.training.state import TrainerState, load_state, save_state
 from support.loops import identity_of
 
 ABC = identity_of("abc")
@@ -33,7 +33,7 @@ def test_everything_comes_back(tmp_path):
     model, optimizer = trained()
     sums = {"loss_sums": {"mlm": 0.1}, "loss_counts": {"mlm": 7}, "lr": 1e-3}
     where = dict(step=5, updates=3, phase=1, group=7, offset=11, tokens=99)
-    progress = Progress(**where, seconds=1.5, skipped=2, best=0.25, **sums)
+    progress = TrainerState(**where, seconds=1.5, skipped=2, best=0.25, **sums)
     save_state(tmp_path / "state", model, optimizer, progress, ABC.hash)
     other, fresh = trained(0)
     assert load_state(tmp_path / "state", other, fresh, ABC) == progress
@@ -46,14 +46,14 @@ def test_everything_comes_back(tmp_path):
 
 def test_a_state_before_the_first_update_comes_back_too(tmp_path):
     model, optimizer = trained(0)
-    save_state(tmp_path, model, optimizer, Progress(step=1, skipped=1), ABC.hash)
-    assert load_state(tmp_path, *trained(0), ABC) == Progress(step=1, skipped=1)
+    save_state(tmp_path, model, optimizer, TrainerState(step=1, skipped=1), ABC.hash)
+    assert load_state(tmp_path, *trained(0), ABC) == TrainerState(step=1, skipped=1)
 
 
 @pytest.mark.parametrize("kept", [0, 5, 8, 200, -1])
 def test_a_cut_state_is_refused(tmp_path, kept):
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), ABC.hash)
+    save_state(tmp_path, model, optimizer, TrainerState(step=3, updates=3), ABC.hash)
     path = tmp_path / "state.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
     before = [p.clone() for p in model.parameters()]
@@ -72,7 +72,7 @@ def test_another_file_is_not_a_state(tmp_path):
 
 
 def test_a_state_of_another_recipe_is_refused(tmp_path):
-    save_state(tmp_path / "state", *trained(), Progress(), ABC.hash)
+    save_state(tmp_path / "state", *trained(), TrainerState(), ABC.hash)
     with pytest.raises(InputError, match=r"other settings, data or model\. Rerun the command .*or give another --out"):
         load_state(tmp_path / "state", *trained(0), identity_of("abd"))
 
@@ -86,7 +86,7 @@ def alter(path, **header):
 
 
 def test_a_state_of_a_newer_version_is_refused_by_name(tmp_path):
-    save_state(tmp_path, *trained(), Progress(step=3, updates=3), ABC.hash)
+    save_state(tmp_path, *trained(), TrainerState(step=3, updates=3), ABC.hash)
     alter(tmp_path / "state.safetensors", format=str(FORMAT + 1), progress='{"unknown": 1}')
     newer = (
         rf"state\.safetensors: written by a newer bertworks \(format {FORMAT + 1}; this version reads up to {FORMAT}\)"
@@ -98,7 +98,7 @@ def test_a_state_of_a_newer_version_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize("other", ["0.0.9", "0.2.0", "1.1.0"])
 def test_an_unfinished_run_continues_under_the_same_minor_version(tmp_path, monkeypatch, other):
     monkeypatch.setattr("bertworks.training.state.__version__", "0.1.7")
-    save_state(tmp_path, *trained(), Progress(step=3, updates=3), ABC.hash)
+    save_state(tmp_path, *trained(), TrainerState(step=3, updates=3), ABC.hash)
     for same in ("0.1.0", "0.1.8.dev3+g1234567"):
         monkeypatch.setattr("bertworks.training.state.__version__", same)
         assert load_state(tmp_path, *trained(0), ABC).step == 3
@@ -109,7 +109,7 @@ def test_an_unfinished_run_continues_under_the_same_minor_version(tmp_path, monk
 
 
 def test_a_state_without_a_version_is_of_the_first_one(tmp_path, monkeypatch):
-    save_state(tmp_path, *trained(), Progress(step=3, updates=3), ABC.hash)
+    save_state(tmp_path, *trained(), TrainerState(step=3, updates=3), ABC.hash)
     path = tmp_path / "state.safetensors"
     with safetensors.safe_open(path, "pt") as file:
         header = {name: file.metadata()[name] for name in ("progress", "recipe")}
@@ -124,11 +124,11 @@ def test_a_state_without_a_version_is_of_the_first_one(tmp_path, monkeypatch):
 def test_a_state_of_an_older_version_is_taken(tmp_path):
     """It says nothing of the losses since the last record."""
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), ABC.hash)
+    save_state(tmp_path, model, optimizer, TrainerState(step=3, updates=3), ABC.hash)
     known = ("step", "updates", "phase", "group", "offset", "tokens", "instances", "seconds", "skipped", "best")
-    older = {name: vars(Progress(step=3, updates=3))[name] for name in known}
+    older = {name: vars(TrainerState(step=3, updates=3))[name] for name in known}
     alter(tmp_path / "state.safetensors", progress=json.dumps(older))
-    assert load_state(tmp_path, *trained(0), ABC) == Progress(step=3, updates=3)
+    assert load_state(tmp_path, *trained(0), ABC) == TrainerState(step=3, updates=3)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_state_of_an_older_version_is_taken(tmp_path):
 )  # fmt: skip
 def test_a_damaged_header_is_refused(tmp_path, progress):
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), ABC.hash)
+    save_state(tmp_path, model, optimizer, TrainerState(step=3, updates=3), ABC.hash)
     alter(tmp_path / "state.safetensors", progress=progress)
     with pytest.raises(InputError, match=r"state\.safetensors: not a whole state"):
         load_state(tmp_path, *trained(0), ABC)
@@ -158,7 +158,7 @@ def test_a_damaged_header_is_refused(tmp_path, progress):
 )  # fmt: skip
 def test_a_state_with_other_tensors_is_refused_and_changes_nothing(tmp_path, name, tensor):
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, Progress(step=3, updates=3), ABC.hash)
+    save_state(tmp_path, model, optimizer, TrainerState(step=3, updates=3), ABC.hash)
     path = tmp_path / "state.safetensors"
     with safetensors.safe_open(path, "pt") as file:
         header = file.metadata()

@@ -18,9 +18,9 @@ class Arguments:
         bertworks convert uncased_L-12_H-768_A-12/bert_model.ckpt bert-base
         bertworks convert runs/base for-search --to sentence-transformers
 
-    --cased and --uncased stand for --do-lower-case=False and =True.
+    --cased and --uncased mean --do-lower-case=False and =True.
 
-    --normalize and --no-normalize stand for --normalize=True and =False.
+    --normalize and --no-normalize mean --normalize=True and =False.
     """
 
     model: Positional[Path]

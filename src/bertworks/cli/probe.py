@@ -185,7 +185,7 @@ def layers(argv: list[str]) -> None:
 
 def _write(results: dict[str, Any], out: Path | None, plot: Any = None) -> None:
     """Write the results to `out`, if it is given, as JSON or drawn by `plot`, and print the names of the files."""
-    from ..probing.pictures import write_results
+    from ..probing.pictures import write_or_plot
 
     if out is not None:
-        print(f"written: {', '.join(map(str, write_results(results, out, plot)))}", file=sys.stderr)
+        print(f"written: {', '.join(map(str, write_or_plot(results, out, plot)))}", file=sys.stderr)

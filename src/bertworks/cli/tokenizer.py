@@ -17,7 +17,7 @@ class TrainArguments:
     Example:
         bertworks tokenizer train texts/ --out tok --vocab-size 30000 --cased
 
-    --cased stands for --lowercase=False, --uncased for --lowercase=True.
+    --cased means --lowercase=False, --uncased means --lowercase=True.
     """
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
@@ -56,7 +56,7 @@ class CheckArguments:
     Example:
         bertworks tokenizer check tok texts/
 
-    --cased stands for --lowercase=False, --uncased for --lowercase=True.
+    --cased means --lowercase=False, --uncased means --lowercase=True.
     """
 
     tokenizer: Positional[Path]

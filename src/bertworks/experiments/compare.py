@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ..files import InputError, check_fields
-from ..reporting.run_files import METRICS, read_results, read_rows
+from ..reporting.run_files import METRICS, read_json_lines, read_results
 from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
 from . import statistics as resampling
@@ -101,7 +101,7 @@ def read_run(folder: Path) -> Outcome:
     if results.get("kind") != "finetune" or not (folder / ROWS).exists():
         raise InputError(f"{folder}: no {ROWS} in this folder; expected a run folder of `bertworks finetune`")
     check_fields(results, {"task": str, "metrics": METRICS, "predicted": {str: int}}, str(path))
-    return Outcome(folder, results, read_rows(folder / ROWS, {}))
+    return Outcome(folder, results, read_json_lines(folder / ROWS, {}))
 
 
 def _shared_seeds(sides: list[dict[int | None, Outcome]]) -> list[Any]:

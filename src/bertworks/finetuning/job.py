@@ -31,7 +31,7 @@ from ..training import machine
 from ..training.identity import RunIdentity
 from ..training.loop import Group
 from ..training.objectives import Objective
-from ..training.state import Progress
+from ..training.state import TrainerState
 from ..training.task_objectives import TeacherScoresObjective
 from .recipe import FinetuneConfig
 from .teacher import TeacherScores, score_with_teacher
@@ -51,7 +51,7 @@ class ExampleFeed:
         updates = config.loop.steps or sys.maxsize // config.batch_size
         self.order = Order(inputs.lengths, config.batch_size, updates, config.loop.seed, config.length_window)
 
-    def __call__(self, progress: Progress, share: float) -> Group:
+    def __call__(self, progress: TrainerState, share: float) -> Group:
         rows = self.order.rows(progress.step)
         mine = len(rows) // self.world.size
         first, micro = mine * self.world.rank, self.config.micro_batch_size or mine
@@ -98,8 +98,8 @@ class Job:
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
         notes = (*_notes(train, config.max_seq_length), *_unknown(train.inputs, tokenizer), *_same(data))
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
-            told = f" ({'; '.join(notes)})" if notes else ""
-            raise InputError(f"{task.name}: training and development data need rows, and every row a label{told}")
+            left_out = f" ({'; '.join(notes)})" if notes else ""
+            raise InputError(f"{task.name}: training and development data need rows, and every row a label{left_out}")
         sets = (train, dev, *more.values())
         start = [task.name, task.kind, *task.metrics, *task.labels, *(rows.inputs.fingerprint() for rows in sets)]
         start.append(json.dumps(read_json(folder / "config.json")))

@@ -34,7 +34,7 @@ FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a s
 
 @contextlib.contextmanager
 def joined_job(config: FinetuneConfig, task: Task, data: Data, model: Path | str, quiet: bool = False) -> Iterator[Job]:
-    """A job among all processes that train together; what was left out is told. Raises InputError like `Job.of`."""
+    """A job among all processes that train together; prints what was left out. Raises InputError like `Job.of`."""
     machine.prepare_process()
     folder = find_model(model)
     with machine.joined_world() as world:
@@ -215,7 +215,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
 
 def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
     """The model folder and the predictions on dev."""
-    told = {key: value for key, value in results.items() if key not in ("model", "data")}  # paths of this machine
+    facts = {key: value for key, value in results.items() if key not in ("model", "data")}  # paths of this machine
     limits = {f.name: getattr(config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
     stored = {
         "kind": job.task.kind,
@@ -225,7 +225,7 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
         **judged.settings,
     }
     labels = list(job.task.labels) or None
-    save_folder(out / "model", model, job.tokenizer, told, labels, config.max_seq_length, stored)
+    save_folder(out / "model", model, job.tokenizer, facts, labels, config.max_seq_length, stored)
     for name, content in judged.files.items():
         if name.endswith(".jsonl"):
             write_text(out / name, "".join(to_json(row) + "\n" for row in content))

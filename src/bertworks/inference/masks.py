@@ -17,10 +17,9 @@ from ..batch import to_device
 from ..files import InputError
 from ..tasks.inputs import Inputs
 from ..tasks.rows import check_count
-from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer, normalize
 from .model import BATCH, LoadedModel
-from .steps import Steps
+from .steps import Steps, TextRows
 
 
 class Candidate(TypedDict):
@@ -84,21 +83,12 @@ class MaskFiller(Steps["MaskRows"]):
 
 
 @dataclass(frozen=True)
-class MaskRows:
+class MaskRows(TextRows):
     """Texts with masks, ready for a model."""
 
-    inputs: Inputs
     texts: Sequence[str]
     counts: list[int]  # (N,) masks of each text
     tokenizer: Tokenizer
-
-    @property
-    def tokens(self) -> Integers:
-        return self.inputs.lengths
-
-    @property
-    def cut(self) -> Integers:
-        return self.inputs.cut
 
     def decode(self, scores: Tensor, top_k: int = 5, targets: Sequence[str] = ()) -> list[list[list[Candidate]]]:
         """The `top_k` likeliest tokens, best first, for each mask of each text, from (M, V) scores.

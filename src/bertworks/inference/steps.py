@@ -110,15 +110,11 @@ class HeadSteps(Steps[P]):
         return [Example(*row) for row in rows]
 
 
-# ---- vectors
-
-
 @dataclass(frozen=True)
 class TextRows:
-    """Texts to embed."""
+    """Texts of one sequence each, ready for a model."""
 
     inputs: Inputs
-    normalize: bool  # whether vectors are scaled to length 1
 
     @property
     def tokens(self) -> Integers:
@@ -128,13 +124,23 @@ class TextRows:
     def cut(self) -> Integers:
         return self.inputs.cut
 
+
+# ---- vectors
+
+
+@dataclass(frozen=True)
+class EmbeddingRows(TextRows):
+    """Texts to embed."""
+
+    normalize: bool  # whether vectors are scaled to length 1
+
     def decode(self, scores: Tensor) -> NDArray[np.float32]:
         """(N, D) vectors of the texts."""
         vectors: NDArray[np.float32] = (F.normalize(scores, dim=-1) if self.normalize else scores).numpy()
         return vectors
 
 
-class Embedder(Steps[TextRows]):
+class Embedder(Steps[EmbeddingRows]):
     """A vector for each text, cut to the folder's limit and pooled from the last layer."""
 
     def __init__(self, loaded: LoadedModel, extractor: Extractor, pooling: Pooling):
@@ -142,12 +148,12 @@ class Embedder(Steps[TextRows]):
         self.extractor, self.pooling = extractor, pooling
         self.width = extractor.widths[-1] * len(pooling.modes)  # D
 
-    def prepare(self, rows: Sequence[str]) -> TextRows:
+    def prepare(self, rows: Sequence[str]) -> EmbeddingRows:
         tokenizer, limit = self.loaded.tokenizer, self.loaded.limits.max_seq_length
         texts = tokenize(tokenizer, [self.pooling.text(text) for text in rows])
         length = np.minimum(texts.length, limit - 2)
         frames = frame(tokenizer, texts._replace(length=length))
-        return TextRows(Inputs.unlabelled(frames, tokenizer, limit, texts.length - length), self.pooling.normalize)
+        return EmbeddingRows(Inputs.unlabelled(frames, tokenizer, limit, texts.length - length), self.pooling.normalize)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """(N, D) pooled vectors, not yet normalised."""

@@ -87,7 +87,9 @@ class EncoderOutput:
 
     def __repr__(self) -> str:
         """The shapes of what it has: tensors themselves fill screens."""
-        shapes = {"last_hidden_state": (self.packing.B, self.packing.L, self.packed.shape[-1])}
+        shapes: dict[str, tuple[int, ...]] = {
+            "last_hidden_state": (self.packing.B, self.packing.L, self.packed.shape[-1])
+        }
         shapes |= {} if self.pooled is None else {"pooled": tuple(self.pooled.shape)}
         kept = {"hidden_states": self.states, "attentions": self.attentions}
         lengths = [f"{name}={len(tensors)} tensors" for name, tensors in kept.items() if tensors is not None]

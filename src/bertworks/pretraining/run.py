@@ -28,7 +28,7 @@ from ..training.loop import Group, Loop, evaluate
 from ..training.objectives import Objective
 from ..training.optim import Optimizer
 from ..training.run import Run, is_finished, run_facts, train_in_folder
-from ..training.state import Progress
+from ..training.state import TrainerState
 from .recipe import PretrainConfig
 
 
@@ -88,7 +88,7 @@ class StoreTraining:
         vocabulary = Vocabulary.of(self.tokenizer)
         held_out = [config.data(self.store, "validation", vocabulary, phase.length) for phase in config.phases]
 
-        def evaluate_now(progress: Progress) -> dict[str, float]:
+        def evaluate_now(progress: TrainerState) -> dict[str, float]:
             """During training at the current phase's length, because the model has not yet been trained on longer ones.
 
             At the end, and where scores are compared to keep the best weights, at the last phase's.
@@ -162,7 +162,7 @@ class PretrainingFeed:
             if p.batch_size % world.size:
                 raise InputError(f"batch_size {p.batch_size} is not divisible by the {world.size} processes")
 
-    def __call__(self, progress: Progress, share: float) -> Group:
+    def __call__(self, progress: TrainerState, share: float) -> Group:
         """The next group; a new phase begins at the start of its own stream."""
         phase = self.phase_at(share)
         position = Position(progress.group, progress.offset) if phase == progress.phase else Position()

@@ -79,7 +79,7 @@ def check_out(out: Path | None, endings: Sequence[str] = (".json", ".png", ".svg
         raise InputError(f"--out {out}: expected a name that ends in {' or '.join(endings)}")
 
 
-def write_results(results: dict[str, Any], out: Path, plot: Callable[[dict[str, Any], Path], list[Path]]) -> list[Path]:
+def write_or_plot(results: dict[str, Any], out: Path, plot: Callable[[dict[str, Any], Path], list[Path]]) -> list[Path]:
     """`results` as JSON, or drawn by `plot(results, out)`, as the ending of `out` says. Returns the files.
 
     Raises InputError for another ending.

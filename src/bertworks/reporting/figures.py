@@ -49,7 +49,7 @@ COUNTERS = {"step", "tokens", "seconds", "left", "skipped"}
 NO_METRIC = COUNTERS | {"kind", "lr", "grad_norm", "tokens_per_second", "share_of_peak", "memory"}
 
 
-class Run(NamedTuple):
+class Curves(NamedTuple):
     """The log and results of a run folder."""
 
     name: str
@@ -58,7 +58,7 @@ class Run(NamedTuple):
     results: dict[str, Any]  # empty if it is not finished
 
 
-def read_run(folder: Path | str) -> Run:
+def read_curves(folder: Path | str) -> Curves:
     """The run in `folder`. Raises InputError if there is no log with records in it, or a file was changed."""
     folder = Path(folder)
     if not (folder / LOG).is_file():
@@ -73,7 +73,7 @@ def read_run(folder: Path | str) -> Run:
     held_out = [{"task_loss" if key == "loss" else key: v for key, v in record.items()} for record in kinds["eval"]]
     form = {"metrics?": METRICS, "majority?": (float, None)}
     results = read_results(folder / RESULTS, form) if (folder / RESULTS).exists() else {}
-    return Run(folder.resolve().name, kinds["train"], held_out, results)
+    return Curves(folder.resolve().name, kinds["train"], held_out, results)
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -83,8 +83,8 @@ def runs_in(folder: Path) -> list[Path]:
     inside = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in sorted(folder.glob(f"{pattern}/{LOG}"))]
     seeds = {int(run.name[5:]): run for run in inside if run.parent == folder and re.fullmatch(r"seed-\d+", run.name)}
     if inside and len(seeds) < len(inside):
-        told = "\n".join(f"  {run}" for run in inside[:SHOWN]) + ("\n  ..." if len(inside) > SHOWN else "")
-        raise InputError(f"{folder} is a folder of {len(inside)} runs; give those to draw, such as\n{told}")
+        listed = "\n".join(f"  {run}" for run in inside[:SHOWN]) + ("\n  ..." if len(inside) > SHOWN else "")
+        raise InputError(f"{folder} is a folder of {len(inside)} runs; give those to draw, such as\n{listed}")
     return [seeds[seed] for seed in sorted(seeds)] or [folder]
 
 
@@ -94,7 +94,7 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
     A folder of seeds stands for its runs. Returns the files. Raises InputError if a folder is no run.
     """
     folders = [folder for given in runs for folder in runs_in(Path(given))]
-    found = [read_run(folder) for folder in folders]
+    found = [read_curves(folder) for folder in folders]
     if not found:
         raise InputError("no run to plot; give one run folder or more")
     if len({run.name for run in found}) < len(found):  # names alone do not tell them apart: say where they are
@@ -128,14 +128,14 @@ def legend_columns(figure: Figure, labels: Collection[str]) -> int:
     return next(n for n in columns if n == 1 or sum(map(max, np.array_split(sizes, n))) <= figure.get_figwidth())
 
 
-def _panels(runs: list[Run]) -> tuple[list[str], list[str]]:
+def _panels(runs: list[Curves]) -> tuple[list[str], list[str]]:
     """(losses, other metrics) that the runs have, in the order in which they log them."""
     keys = dict.fromkeys(key for run in runs for record in (run.train[-1], *run.held_out[-1:]) for key in record)
     metrics = [key for key in keys if key not in NO_METRIC]
     return [m for m in metrics if m.endswith("loss")], [m for m in metrics if not m.endswith("loss")]
 
 
-def _draw(axes: Axes, runs: list[Run], metric: str, x: X) -> None:
+def _draw(axes: Axes, runs: list[Curves], metric: str, x: X) -> None:
     """One metric of all runs."""
     several = len(runs) > 1
     for i, run in enumerate(runs):
@@ -172,7 +172,7 @@ def _whole(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return records[:-1] if short else records
 
 
-def _positions(run: Run, x: X) -> Callable[[dict[str, Any]], float]:
+def _positions(run: Curves, x: X) -> Callable[[dict[str, Any]], float]:
     """A function from a record to its x. Held-out records have only a step; tokens and seconds are interpolated."""
     steps = [0.0, *(float(r["step"]) for r in run.train)]
     values = [0.0, *(float(r.get(x, math.nan)) for r in run.train)]
@@ -180,7 +180,7 @@ def _positions(run: Run, x: X) -> Callable[[dict[str, Any]], float]:
     return lambda record: float(np.interp(record["step"], steps, values)) / scale
 
 
-def _levels(runs: list[Run], metric: str) -> list[tuple[float, str]]:
+def _levels(runs: list[Curves], metric: str) -> list[tuple[float, str]]:
     """Levels of models without context or without input (unigram entropy, majority class); equal ones once."""
     levels: dict[float, str] = {}
     for run in runs:

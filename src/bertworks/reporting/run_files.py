@@ -50,7 +50,7 @@ def read_log(run: Path | str) -> list[dict[str, Any]]:
     return _read_lines(Path(run) / LOG, RECORD, {str: (float, None, str)}, cut=True)
 
 
-def read_rows(path: Path, form: Any) -> list[Any]:
+def read_json_lines(path: Path, form: Any) -> list[Any]:
     """What a run wrote for each row of a file, a JSON object a line. Raises InputError with file and line."""
     return _read_lines(path, form)
 

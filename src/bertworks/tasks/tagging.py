@@ -39,7 +39,7 @@ from .sequences import (
     ranges,
     tokens_of_rows,
 )
-from .tags import OUTSIDE, check_tag, chunks, evaluate
+from .tags import OUTSIDE, check_tag, chunks, score_tags
 
 
 class Entity(TypedDict):
@@ -227,7 +227,7 @@ class TagRows:
         if len(gold) < len(self.rows):
             raise ValueError("rows without tags cannot be judged")
         predicted = [tags for tags, _ in self.tags(scores)]
-        found = evaluate(gold, predicted)
+        found = score_tags(gold, predicted)
         whole = found.entities
         loss = F.cross_entropy(scores.float(), torch.from_numpy(self.inputs.labels), ignore_index=IGNORED)
         each = {

@@ -113,7 +113,7 @@ class TagScores:
         return self.same / max(self.units, 1)
 
 
-def evaluate(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> TagScores:
+def score_tags(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> TagScores:
     """Scores of the predicted tags of sentences. Raises ValueError if sentences or tags are not the same in number."""
     units = same = 0
     counts = Counter[str](), Counter[str](), Counter[str]()

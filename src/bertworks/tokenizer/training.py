@@ -53,7 +53,7 @@ class TokenizerConfig:
 
     @property
     def uncased(self) -> bool:
-        """Whether text is lower-cased and loses its accents; RoBERTa's byte-level BPE alone is cased unless told so."""
+        """Whether text is lower-cased and loses its accents; RoBERTa's byte-level BPE alone is cased by default."""
         return self.algorithm != "bpe" if self.lowercase is None else self.lowercase
 
     @property

@@ -8,7 +8,7 @@ from ..config import check_least, check_seed
 from ..files import InputError
 
 if TYPE_CHECKING:
-    from .state import Progress
+    from .state import TrainerState
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class LoopConfig:
         check_least(self, ("steps", "tokens", "hours"), 0, "no such limit", "loop")
         check_least(self, ("log_every", "eval_every", "save_every", "max_skipped"), 0, of="loop")
 
-    def share(self, progress: "Progress") -> float:
+    def share(self, progress: "TrainerState") -> float:
         """How much of the budget is used, 0 to 1."""
         shares = [
             progress.step / self.steps if self.steps else 0.0,

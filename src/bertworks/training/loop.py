@@ -29,7 +29,7 @@ from .config import LoopConfig
 from .machine import Stop, World, caught_signals, compute_dtype, peak_memory, return_memory
 from .objectives import Objective
 from .optim import Optimizer
-from .state import Progress, Totals, check_tensors, damaged, on_cpu, save_state
+from .state import Totals, TrainerState, check_tensors, damaged, on_cpu, save_state
 
 BEST = "best.safetensors"
 
@@ -43,7 +43,7 @@ class Group:
 
 
 class Feed(Protocol):
-    def __call__(self, progress: Progress, share: float) -> Group:
+    def __call__(self, progress: TrainerState, share: float) -> Group:
         """The group that comes next at `progress`, `share` of the budget being used."""
 
 
@@ -73,8 +73,8 @@ class Loop:
     config: LoopConfig
     run_folder: Path
     recipe: str  # hash of the run's identity, which the state records
-    progress: Progress = field(default_factory=Progress)
-    evaluate: Callable[[Progress], dict[str, float]] | None = None  # metrics on held-out data
+    progress: TrainerState = field(default_factory=TrainerState)
+    evaluate: Callable[[TrainerState], dict[str, float]] | None = None  # metrics on held-out data
     after_step: Callable[[int], None] | None = None  # called with the number of each finished step
     weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
     flops_per_token: float = 0.0  # useful operations, forward and backward; 0: the log has no share of the peak
@@ -89,7 +89,7 @@ class Loop:
         self.dtype = compute_dtype(self.config.precision, self.world.device)
         self.start_at(self.progress)
 
-    def start_at(self, progress: Progress) -> None:
+    def start_at(self, progress: TrainerState) -> None:
         """Continue from this progress, to which model and optimizer belong."""
         self.progress, self.totals = progress, Totals.of(progress, self.world)
 

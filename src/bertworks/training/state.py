@@ -28,7 +28,7 @@ BEFORE_VERSIONS = "0.1.0"  # of bertworks, which wrote the states without a vers
 
 
 @dataclass
-class Progress:
+class TrainerState:
     """How far a run has come. `phase`, `group` and `offset` say which training instance comes next."""
 
     step: int = 0  # updates tried
@@ -46,7 +46,7 @@ class Progress:
     lr: float = 0.0  # of the last update
 
     @classmethod
-    def parse(cls, text: str) -> "Progress":
+    def parse(cls, text: str) -> "TrainerState":
         """What `json.dumps(asdict(progress))` wrote; fields that an older version did not know keep their defaults.
 
         Raises InputError or TypeError for anything else.
@@ -70,13 +70,13 @@ class Totals:
         self.start = time.perf_counter()
 
     @classmethod
-    def of(cls, progress: Progress, world: World) -> "Totals":
+    def of(cls, progress: TrainerState, world: World) -> "Totals":
         """The sums that `store` put into the progress; the first process gets those of all processes."""
         totals = cls(progress.lr)
         totals.losses, totals.counts = dict(progress.loss_sums) if world.main else {}, dict(progress.loss_counts)
         return totals
 
-    def store(self, progress: Progress, world: World) -> None:
+    def store(self, progress: TrainerState, world: World) -> None:
         """Put the sums into the progress, which is saved: so a resumed run logs the means of an undisturbed one."""
         progress.loss_sums, progress.loss_counts, progress.lr = self._sums(world), dict(self.counts), self.lr
 
@@ -113,7 +113,7 @@ def on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
 
-def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, recipe: str) -> None:
+def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: TrainerState, recipe: str) -> None:
     """Write the state atomically; `recipe` is the run's hash (identity.py)."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()} | optimizer.state()
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: P
         ) from None
 
 
-def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity) -> Progress | None:
+def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity) -> TrainerState | None:
     """Put a saved state back into model and optimizer; None if there is none yet.
 
     Raises InputError if the file is damaged, belongs to another run, or was written by a version of bertworks whose
@@ -147,7 +147,7 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
         raise damaged(path, error) from None
     _check_versions(path, version, header.get("bertworks", BEFORE_VERSIONS))
     try:
-        progress = Progress.parse(header["progress"])
+        progress = TrainerState.parse(header["progress"])
     except (InputError, KeyError, TypeError) as error:
         raise damaged(path, error) from None
     if recorded not in identity.hashes:
@@ -191,7 +191,7 @@ def check_tensors(path: Path, found: Mapping[str, Tensor], expected: Mapping[str
             raise damaged(path, f"{name} is {tensor.dtype} of shape {list(tensor.shape)}")
 
 
-def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity, world: World) -> Progress:
+def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity, world: World) -> TrainerState:
     """Continue from the state in `folder`, or begin. The first process reads it; all get what it has read.
 
     So the processes need no common disk. Raises InputError like `load_state`, and if their recipes differ.
@@ -199,7 +199,7 @@ def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunId
     world.agree(recipe=identity.hash)
     progress = world.ask_first(lambda: load_state(folder, model, optimizer, identity))
     if progress is None:
-        return Progress()
+        return TrainerState()
     if progress.updates and not world.main:
         optimizer.load({name: torch.zeros_like(t) for name, t in optimizer.expected().items()}, progress.updates)
     world.spread([*model.state_dict().values(), *optimizer.state().values()])

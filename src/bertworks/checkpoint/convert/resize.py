@@ -42,8 +42,8 @@ def without_heads(model: Model) -> Model:
 def with_positions(model: Model, length: int) -> Model:
     """The model for inputs of up to `length` tokens: its position table cut, or repeated from its first position.
 
-    Repeated positions are a start for training on longer texts: at first a token cannot be told from one P before it.
-    Raises InputError if the model has no learned position table.
+    Repeated positions are a start for training on longer texts: at first a token looks like the one P before
+    it. Raises InputError if the model has no learned position table.
     """
     config, offset = model.config, model.config.position_offset
     tables = {name: table for name, table in model.state_dict().items() if _POSITIONS.fullmatch(name)}

@@ -33,10 +33,17 @@ def tables(results: dict[str, Any]) -> list[ResultTable]:
 
 
 def report_study(folder: Path) -> dict[str, Any]:
-    """Write study.md anew from the results.json in a study's folder, and return those results.
+    """Write study.md anew from the results.json in a study's folder, and return those results."""
+    results = load_results(folder)
+    write_tables(results, folder)
+    return results
+
+
+def load_results(folder: Path) -> dict[str, Any]:
+    """Read the results.json in a study's folder. Raises InputError if the folder has no study's results.
 
     Results from before studies had claims get the claim of the recipe of that name that comes with bertworks, marked as
-    named after the runs, if they have its rows. Raises InputError if the folder has no study's results.
+    named after the runs, if they have its rows.
     """
     from .figures import read_study  # matplotlib, which a study's tables can do without
 
@@ -46,9 +53,7 @@ def report_study(folder: Path) -> dict[str, Any]:
             f"{folder}: no results of a study; expected its --out, with the results.json of `bertworks study`"
         )
     check_fields(results, SHOWN, str(folder / "results.json"), "run the study again: it writes the file anew")
-    results.setdefault("claim", _late_claim(results))
-    write_tables(results, folder)
-    return results
+    return {"claim": _late_claim(results)} | results
 
 
 def _late_claim(results: dict[str, Any]) -> dict[str, Any] | None:
@@ -64,10 +69,15 @@ def _late_claim(results: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def write_tables(results: dict[str, Any], folder: Path) -> None:
-    """Write study.md in a study's folder, with the study's picture if it was drawn."""
+    """Write study.md in a study's folder."""
+    write_text(folder / "study.md", tables_text(results, folder))
+
+
+def tables_text(results: dict[str, Any], folder: Path) -> str:
+    """The tables of a study as study.md has them, with the study's picture if the folder has it."""
     text = "\n".join("#" * (number > 0) + sheet.markdown() for number, sheet in enumerate(tables(results)))
     picture = f"\n![{results['title']}](study.png)\n" if (folder / "study.png").exists() else ""
-    write_text(folder / "study.md", text + picture)
+    return text + picture
 
 
 def _figures(results: dict[str, Any], title: str) -> ResultTable:

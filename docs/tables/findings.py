@@ -1,0 +1,172 @@
+"""What the papers found and what is shown here: the comparisons of the first table of docs/results.md."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sources import Lines, Values, result, seeds_of, table, values_in
+
+from bertworks.experiments.claims import difference, difference_text, holm, p_text, verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding of a paper, and the comparison of ours that it is judged by."""
+
+    finding: str
+    paper: str  # its figure, in points
+    here: str  # column: row against row
+    source: str = ""  # study of both rows; none: not run
+    column: str = ""
+    row: str = ""
+    against: str = ""
+    expect: str = "higher"
+    margin: float = 0.01  # for "equal"
+    percent: bool = True
+
+
+FINDINGS = [
+    Finding("pre-training helps", "-", "NER, 6 M tokens", "tasks-longer", "NER", "BERT", "random weights"),
+    Finding("", "-", "NER, 18 M tokens", "tasks-longer", "NER", "BERT, 18 million tokens", "random weights"),
+    Finding("", "-", "QQP, 18 M tokens", "tasks-longer", "QQP", "BERT, 18 million tokens", "random weights"),
+    Finding("", "-", "SST-2, 20 M tokens, four layers", "runs", "accuracy", "sst2_pretrained", "sst2_random"),
+    Finding("", "-", "MRPC, 20 M tokens, four layers", "runs", "accuracy", "mrpc5_pretrained", "mrpc5_random"),
+    Finding("without NSP worse (T5)", "QNLI -3.5", "QNLI", "tasks", "QNLI", "No NSP", "BERT", "lower"),
+    Finding("", "MNLI -0.5", "MNLI", "tasks", "MNLI", "No NSP", "BERT", "lower"),
+    Finding(
+        "one direction worse (T5)",
+        "MNLI -1.8, SQuAD -10.1",
+        "NER",
+        "tasks-longer",
+        "NER",
+        "LTR & No NSP",
+        "No NSP",
+        "lower",
+    ),
+    Finding(
+        "",
+        "-",
+        "NER, no pre-training",
+        "tasks-longer",
+        "NER",
+        "random weights, left-to-right",
+        "random weights",
+        "lower",
+    ),
+    Finding("", "-", "NER, what pre-training adds to the gap", "interaction", "NER", expect="lower"),
+    Finding(
+        "two directions side by side worse (5.1)",
+        "-",
+        "NER, against BERT of 18 M tokens",
+        "tasks-longer",
+        "NER",
+        "LTR and RTL side by side",
+        "BERT, 18 million tokens",
+        "lower",
+    ),
+    Finding(
+        "larger is better (T6)",
+        "MNLI -2.5 with half the layers",
+        "NER",
+        "size",
+        "NER",
+        "L1 H256 A4",
+        "L2 H256 A4",
+        "lower",
+    ),
+    Finding("", "the same", "MNLI", "size", "MNLI", "L1 H256 A4", "L2 H256 A4", "lower"),
+    Finding(
+        "",
+        "perplexity +0.69",
+        "perplexity",
+        "size",
+        "perplexity",
+        "L1 H256 A4",
+        "L2 H256 A4",
+        "higher",
+        percent=False,
+    ),
+    Finding("features equal fine-tuning (T7)", "-0.3", "NER, equal updates", "features", expect="equal"),
+    Finding(
+        "the mix of masks matters little (T8)",
+        "NER -0.5",
+        "NER, 100/0/0 at rate 3e-4",
+        "masking-low-rate",
+        "NER, fine-tuning",
+        "100/0/0",
+        "80/10/10",
+        "equal",
+    ),
+    Finding(
+        "masked LM overtakes left-to-right (Fig. 5)",
+        "MNLI, end: -2.2",
+        "MNLI, end",
+        "steps",
+        "MNLI",
+        "left-to-right",
+        "masked LM",
+        "lower",
+    ),
+    Finding("", "-", "NER, end", "steps", "NER", "left-to-right", "masked LM", "lower"),
+    Finding("RoBERTa: dynamic masks equal static ones", "MNLI -0.3", "MNLI"),
+    Finding("RoBERTa: whole inputs without NSP better", "MNLI +0.7", "MNLI"),
+    Finding(
+        "ALBERT: sharing costs",
+        "average -2.5",
+        "NER, with three other changes",
+        "relatives",
+        "",
+        "ALBERT",
+        "BERT",
+        "lower",
+    ),
+    Finding(
+        "DistilBERT: a teacher helps",
+        "keeps 97 %",
+        "NER, against the same student alone",
+        "relatives",
+        "",
+        "DistilBERT",
+        "two layers without a teacher",
+    ),
+    Finding("Wettig: 40 % masked is better", "MNLI +0.3", "NER", "mask-rate", "NER", "40 %", "15 %"),
+]
+
+
+def findings() -> Lines:
+    """The table, with Holm's correction over all its comparisons that have a p."""
+    pairs = [compared(one) for one in FINDINGS]
+    found = [difference(*pair) if pair else None for pair in pairs]
+    tested = {i: one.p for i, one in enumerate(found) if one is not None and one.p is not None}
+    corrected = dict(zip(tested, holm([*tested.values()]), strict=True))
+    rows = []
+    for i, (one, ours) in enumerate(zip(FINDINGS, found, strict=True)):
+        shown = "-" if ours is None else f"{one.here}: {difference_text(ours, one.percent)}"
+        p, n = p_text(corrected[i]) if i in corrected else "-", "-" if ours is None else str(ours.n)
+        rows.append((one.finding, one.paper, shown, n, p, verdict(ours, one.expect, one.margin, corrected.get(i))))
+    note = f"p: paired t-test, with Holm's correction over the {len(tested)} comparisons of this table that have one."
+    return [*table(("finding", "paper", "here (95 %)", "n", "p", "verdict"), rows, words=3), "", note]
+
+
+def compared(one: Finding) -> tuple[Values, Values] | None:
+    """The values that a finding compares: of the row that it is compared with, and of its own; None: not run."""
+    if one.source == "runs":
+        return pair(seeds_of(f"finetune-cpu-rotary/{name}", one.column) for name in (one.against, one.row))
+    if one.source == "relatives":
+        sides = result("benchmarks/relatives")["sides"]
+        scores = (sides[name]["scores"]["conll2003"]["f1"] for name in (one.against, one.row))
+        return pair({str(seed): value for seed, value in enumerate(found)} for found in scores)
+    if one.source == "features":
+        tuned = values_in("tasks", "BERT, batches of 8", "NER")
+        return tuned, values_in("features", "both layers side by side", "NER dev")
+    if one.source == "interaction":
+        names = ("random weights", "random weights, left-to-right", "BERT", "LTR & No NSP")
+        both, left, bert, ltr = (values_in("tasks-longer", name, "NER") for name in names)
+        return {s: left[s] - both[s] for s in both}, {s: ltr[s] - bert[s] for s in bert}
+    if one.source:
+        return pair(values_in(one.source, name, one.column) for name in (one.against, one.row))
+    return None
+
+
+def pair(found: Iterable[Values]) -> tuple[Values, Values]:
+    first, second = found
+    return first, second

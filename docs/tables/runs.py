@@ -1,0 +1,132 @@
+"""The tables of docs/results.md that show single runs: pre-training, fine-tuning, the plateau, the relatives."""
+
+from sources import RESULTS, Lines, percent, result, seeds_of, spread, table
+
+from bertworks.experiments.claims import difference, difference_text
+
+
+def held_out() -> Lines:
+    rotary, learned = (result(f"{run}/results")["metrics"] for run in ("pretrain-cpu-rotary", "pretrain-cpu"))
+    guess = result("pretrain-cpu/guessing")
+    entropy, most = rotary["unigram_entropy"], percent(guess["mlm_guess"])
+    rows = [
+        ("masked-LM loss (nats)", *(f"{m['mlm_loss']:.2f}" for m in (rotary, learned)), f"{entropy:.2f} (frequencies)"),
+        ("masked-LM accuracy (%)", *(percent(m["mlm_accuracy"]) for m in (rotary, learned)), f'{most} (always "the")'),
+        ("NSP accuracy (%)", *(percent(m["nsp_accuracy"]) for m in (rotary, learned)), percent(guess["nsp_guess"])),
+    ]
+    return table(("held-out documents, length 128", "rotary, 20 M tokens", "learned, 38 M tokens", "guessing"), rows)
+
+
+def fine_tuned() -> Lines:
+    asked = [
+        ("SST-2, accuracy", "2e-4, 1", "sst2", "accuracy"),
+        ("MRPC, accuracy", "5e-5, 3", "mrpc5", "accuracy"),
+        ("MRPC, F1", "5e-5, 3", "mrpc5", "f1"),
+        ("MRPC, accuracy", "2e-4, 3", "mrpc", "accuracy"),
+        ("CoNLL-2003, F1", "2e-4, 3", "ner", "f1"),
+        ("CoNLL-2003, F1 on eng.testb", "2e-4, 3", "ner", "f1_test"),
+    ]
+    rows = []
+    for task, settings, run, metric in asked:
+        new, old = "finetune-cpu-rotary", "finetune"
+        before = (RESULTS / old / f"{run}_pretrained").exists()
+        runs = [f"{new}/{run}_pretrained", f"{new}/{run}_random", *([f"{old}/{run}_pretrained"] if before else [])]
+        shown = [spread(one["metrics"][metric], one["std"][metric]) for one in (result(f"{r}/results") for r in runs)]
+        rows.append((task, settings, *shown, *([] if before else ["-"]), effect(runs[1], runs[0], metric)))
+    header = ("task", "rate, epochs", "pre-trained", "random", "predecessor", "effect (95 %)")
+    return table(header, rows, words=2)
+
+
+def effect(base: str, other: str, metric: str) -> str:
+    """The difference of two runs of the same seeds, with its interval."""
+    return difference_text(difference(seeds_of(base, metric), seeds_of(other, metric)))
+
+
+def parity() -> Lines:
+    asked = [
+        ("MRPC", "mrpc", "f1"),
+        ("MRPC", "mrpc", "accuracy"),
+        ("RTE", "rte", "accuracy"),
+        ("CoLA", "cola", "matthews"),
+        ("STS-B", "stsb", "spearman"),
+        ("STS-B", "stsb", "pearson"),
+        ("SST-2, first 10,000 rows, 2 epochs", "sst2", "accuracy"),
+        ("QNLI, 2 epochs", "qnli", "accuracy"),
+        ("CoNLL-2003", "conll2003", "f1"),
+        ("CoNLL-2003", "conll2003", "test_f1"),
+        ("CoNLL-2003, ours from transformers' head", "conll2003", "f1"),
+        ("CoNLL-2003, ours from transformers' head", "conll2003", "test_f1"),
+        ("SQuAD 1.1, 13 % of its questions, 2 epochs", "squad1", "exact"),
+        ("SQuAD 1.1, 13 % of its questions, 2 epochs", "squad1", "f1"),
+        ("SQuAD 2.0, `small-train-v2.0.json`, 2 epochs", "squad2", "best_f1"),
+        ("SQuAD 2.0, `small-train-v2.0.json`, 2 epochs", "squad2", "f1"),
+    ]
+    names = {"test_f1": "F1 on eng.testb", "f1": "F1", "best_f1": "F1 at its best threshold", "exact": "EM"}
+    rows = []
+    for task, key, metric in asked:
+        found = result("benchmarks/finetuning_scores")["tasks"][key]
+        side = "ours-same-head" if "head" in task else "ours"
+        sides = [found["metrics"][metric][one] for one in (side, "transformers")]
+        n = len(found["seeds"][side])
+        shown = [spread(one["mean"], one["sd"] if n > 1 else None) for one in sides]
+        gap = percent(sides[0]["mean"] - sides[1]["mean"], "+")
+        rows.append((task, names.get(metric, metric), *shown, gap, str(n)))
+    return table(("task", "metric", "ours", "transformers", "difference", "seeds"), rows, words=2)
+
+
+def korean() -> Lines:
+    rows = []
+    for task, run, metric in (
+        ("NSMC, 40,000 reviews, 1 epoch, accuracy on 5,000", "nsmc", "accuracy"),
+        ("KorSTS, 3 epochs, Spearman on dev", "korsts", "spearman"),
+    ):
+        runs = [f"korean/{run}-pre", f"korean/{run}-random"]
+        shown = [spread(one["metrics"][metric], one["std"][metric]) for one in (result(f"{r}/results") for r in runs)]
+        rows.append((task, *shown, effect(runs[1], runs[0], metric)))
+    return table(("task", "this encoder (%)", "random weights (%)", "effect in points (95 % over seeds)"), rows)
+
+
+def plateau() -> Lines:
+    runs = result("plateau")["runs"]
+    asked = [
+        ("BERT: learned positions", "two layers"),
+        ("four layers in place of two", "four layers"),
+        ("twice the rate", "two layers, twice the rate"),
+        ("half the batch", "two layers, half the batch"),
+        ("initial spread of 0.0625 in place of 0.02", "two layers, initializer_range 0.0625"),
+        (
+            "the table of positions begun with sinusoids",
+            "two layers, learned positions that begin as sinusoids of the tables' spread (patched code)",
+        ),
+        ("40 % of the tokens predicted", "two layers, 40 % predicted"),
+        ("rotary positions", "two layers, rotary positions"),
+        (
+            "rotary positions, pre-LayerNorm, initial spread of 0.0625",
+            "two layers, rotary positions, pre-LayerNorm, initializer_range 0.0625",
+        ),
+    ]
+    near = [(label, runs[name]["near"]) for label, name in asked]
+    shown = [(label, *(f"{one[at]:.2f}" for at in ("1 M tokens", "2 M tokens"))) for label, one in near]
+    return table(("all else equal: masked-LM loss in training", "near 1 M tokens", "near 2 M tokens"), shown)
+
+
+def relatives() -> Lines:
+    labels = {
+        "ALBERT": "ALBERT (all shared, E = 64)",
+        "DistilBERT": "DistilBERT, taught by that BERT",
+        "two layers without a teacher": "the same two layers alone",
+        "random weights": "random weights, BERT's shape",
+    }
+    rows, sides = [], result("benchmarks/relatives")["sides"]
+    for name, side in sides.items():
+        loss = side.get("metrics", {})
+        scores = [side["scores"][task] for task in ("mrpc", "sst2", "conll2003")]
+        counts = (
+            side if "tokens" in side else {"parameters": sides["BERT"]["parameters"], "tokens": 0}
+        )  # random weights
+        size = [f"{counts[key] / 1e6:.2f}" for key in ("parameters", "tokens")]
+        held = f"{loss['mlm_loss']:.2f}" if "mlm_loss" in loss else "-"
+        every = f"{loss['ltr_loss']:.2f} (every token, from the left)" if "ltr_loss" in loss else held
+        rows.append((labels.get(name, name), *size, every, *(spread(score["mean"], score["sd"]) for score in scores)))
+    header = ("encoder", "parameters (M)", "tokens (M)", "held-out loss (nats)", "MRPC", "SST-2", "CoNLL-2003 F1")
+    return table(header, rows)

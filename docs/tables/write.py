@@ -1,0 +1,67 @@
+"""Write the tables of docs/results.md from the JSON files of results, so that prose and figures cannot part.
+
+    python docs/tables/write.py            # rewrites the page; --check only says whether it is up to date
+
+A table is between `<!-- table: NAME -->` and `<!-- end -->`, and NAME is a key of TABLES. What is between the tables is
+written by hand. After a run of a study: `bertworks study report FOLDER`, then this.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+
+import runs
+import studies
+from findings import findings
+from sources import DOCS, Lines
+
+from bertworks.files import write_text
+
+PAGE = DOCS / "results.md"
+BLOCK = re.compile(r"^(<!-- table: (\S+) -->)\n.*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
+
+TABLES: dict[str, Callable[[], Lines]] = {
+    "findings": findings,
+    "held-out": runs.held_out,
+    "fine-tuned": runs.fine_tuned,
+    "parity": runs.parity,
+    "korean": runs.korean,
+    "plateau": runs.plateau,
+    "relatives": runs.relatives,
+    "tasks": lambda: studies.figures("tasks"),
+    "tasks-longer": lambda: studies.figures("tasks-longer"),
+    "steps": studies.steps,
+    "masking": lambda: studies.figures("masking"),
+    "masking-low-rate": lambda: studies.with_differences("masking-low-rate", "NER, fine-tuning"),
+    "mask-rate": lambda: studies.with_differences("mask-rate", "NER"),
+    "features": lambda: studies.figures("features"),
+    "features-at-equal-updates": studies.features_at_equal_updates,
+    "size": lambda: studies.figures("size"),
+}
+
+
+def renewed(text: str) -> str:
+    """The page with every table written anew."""
+
+    def block(match: re.Match[str]) -> str:
+        return "\n".join([match[1], "", *TABLES[match[2]](), "", match[3]])
+
+    return BLOCK.sub(block, text)
+
+
+def main() -> None:
+    """Rewrite the page, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a table is out of date")
+    check = parser.parse_args().check
+    text = PAGE.read_text(encoding="utf-8")
+    new = renewed(text)
+    if check and new != text:
+        sys.exit(f"{PAGE}: tables are out of date; run python docs/tables/write.py")
+    if not check:
+        write_text(PAGE, new)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The tables of docs/results.md, and of the studies that it is about, are what their JSON files say."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertworks.experiments.study_tables import load_results, tables_text
+
+ROOT = Path(__file__).parents[1]
+WRITE = ROOT / "docs" / "tables" / "write.py"
+STUDIES = sorted(path.parent for path in (ROOT / "docs/results/studies").rglob("results.json"))
+
+
+def written(root, *flags):
+    """The end of the script in a copy of the repository's pages, and what it printed as an error."""
+    done = subprocess.run([sys.executable, root / "docs/tables/write.py", *flags], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def test_the_page_is_written_from_its_files():
+    assert written(ROOT, "--check") == (0, "")
+
+
+def test_a_changed_figure_changes_the_page(tmp_path):
+    """In a file of a study, whose figure is in three tables, and on the page itself."""
+    for name in ("results.md", "tables", "results/studies", "results/plateau.json", "results/korean"):
+        copy = shutil.copytree if (ROOT / "docs" / name).is_dir() else shutil.copy
+        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / "docs" / name, tmp_path / "docs" / name)
+    for name in ("pretrain-cpu", "pretrain-cpu-rotary", "finetune", "finetune-cpu-rotary"):
+        shutil.copytree(ROOT / "docs/results" / name, tmp_path / "docs/results" / name)
+    shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
+    page, file = tmp_path / "docs/results.md", tmp_path / "docs/results/studies/tasks-longer/results.json"
+    before, results = page.read_text("utf-8"), json.loads(file.read_text("utf-8"))
+    for entry in results["measured"]:
+        if (entry["row"], entry["column"]) == ("BERT", "NER"):
+            entry.update(
+                values={seed: value - 0.1 for seed, value in entry["values"].items()}, mean=entry["mean"] - 0.1
+            )
+    file.write_text(json.dumps(results))
+    status, said = written(tmp_path, "--check")
+    assert status == 1 and "tables are out of date; run python docs/tables/write.py" in said
+    assert written(tmp_path) == (0, "") and written(tmp_path, "--check") == (0, "")
+    after = page.read_text("utf-8")
+    assert "| BERT | 69.4 ± 0.4 |" in after and "NER, 6 M tokens: -6.2" in after
+    prose = [re.sub(r"<!-- table: .*?<!-- end -->", "", text, flags=re.DOTALL) for text in (before, after)]
+    assert prose[0] == prose[1]
+    page.write_text(after.replace("| BERT | 69.4 ± 0.4 |", "| BERT | 79.4 ± 0.4 |"), "utf-8")
+    assert written(tmp_path, "--check")[0] == 1
+
+
+def test_every_table_of_the_script_is_on_the_page():
+    text = (ROOT / "docs/results.md").read_text("utf-8")
+    names = re.findall(r'^    "([a-z0-9-]+)": ', WRITE.read_text("utf-8"), re.MULTILINE)
+    assert sorted(re.findall(r"^<!-- table: (\S+) -->$", text, re.MULTILINE)) == sorted(names) and len(names) > 10
+    assert text.count("<!-- table: ") == text.count("<!-- end -->")
+
+
+@pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folder.name)
+def test_the_tables_of_a_study_are_written_from_its_results(folder):
+    assert (folder / "study.md").read_text("utf-8") == tables_text(load_results(folder), folder)

@@ -6,9 +6,9 @@ known key. The command line puts dotted overrides (`--optim.lr 1e-4`) on top of 
 
 Recipes grow. A field that is added to a recipe gets the next schema number and the value that older runs had:
 
-    width: int = added(64, since=4, before=32)  # new runs have 64; a recipe.toml of schema 3 stands for 32
+    width: int = added(64, since=5, before=32)  # new runs have 64; a recipe.toml of schema 4 stands for 32
 
-and SCHEMA becomes 4. `identities` then gives the same run the same name in all versions of bertworks.
+and SCHEMA becomes 5. `identities` then gives the same run the same name in all versions of bertworks.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ import tomli_w
 from .files import InputError, check_version, read_bytes, shorten
 
 T = TypeVar("T")
-SCHEMA = 3  # of recipes; schema 1 is that of recipe.toml files without a number
+SCHEMA = 4  # of recipes; schema 1 is that of recipe.toml files without a number
 RECIPE_BYTES = 1 << 20  # the largest recipe; ours have some thousand
 
 RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks: KIND/NAME.toml

@@ -67,8 +67,9 @@ def test_parameter_counts_of_the_other_presets():
     with torch.device("meta"):
         gpt, modern, base = (build_model(PRESETS[name], (), pooler=False) for name in ("gpt", "modern", "base"))
     assert parameters(gpt) == 116_534_784 + 2 * 768  # the LayerNorm on BERT's embeddings, which GPT has not
-    gate = 12 * (2 * 2048 + 768 - 3072 - 768)  # biases of a wider product; its matrices have BASE's size
-    assert parameters(modern) == parameters(base) - 514 * 768 + gate + 2 * 768  # no positions, no segments; last norm
+    biases = 12 * (3072 + 7 * 768) + 768  # BASE's, of layers and embeddings; matrices have BASE's size
+    norms = 768 - 768  # none before the first layer's attention, one at the end
+    assert parameters(modern) == parameters(base) - 514 * 768 - biases + norms  # no positions, no segments
 
 
 def parameters(module: torch.nn.Module) -> int:

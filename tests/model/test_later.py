@@ -52,6 +52,19 @@ OPTIONS = {
         "global_every": 2,
         "type_vocab_size": 0,
     },
+    "no-bias": {"bias": False},
+    "mean": {"classifier_pooling": "mean"},
+    "modernbert": {
+        "family": "modernbert",
+        "position_embedding_type": "rotary",
+        "norm": "pre",
+        "feed_forward": "geglu",
+        "attention_window": 2,
+        "global_every": 2,
+        "local_rope_theta": 100.0,
+        "type_vocab_size": 0,
+        "bias": False,
+    },
     "all": {"family": "albert", "embedding_size": 10, "shared_layers": "ffn", "norm": "pre", "feed_forward": "geglu"}
     | {"position_embedding_type": "rotary", "attention_window": 2, "tie_word_embeddings": False},
 }
@@ -132,7 +145,7 @@ def test_folders_and_states_keep_them(option, tmp_path):
     back, settings = load_model(tmp_path), read_config(tmp_path)[1]
     assert back.config == config and [*back.state_dict()] == [*model.state_dict()]
     assert all(torch.equal(p, back.state_dict()[name]) for name, p in model.state_dict().items())
-    transformers_too = option in ("roberta", "albert", "distilbert", "untied")
+    transformers_too = option in ("rotary", "roberta", "albert", "distilbert", "untied", "modernbert")
     assert (settings["model_type"] != "bertworks") == transformers_too
     assert len(dict(model.named_parameters())) == len(model.state_dict())  # shared parameters exist once
 
@@ -219,6 +232,20 @@ def test_pre_layer_norm_and_geglu_are_the_plain_computation():
         close(found, expected, 1e-4)
     close(out.packed, encoder.final_norm(states[-1]), 1e-4)
     assert torch.equal(out.states[-1], out.packed)
+
+
+@torch.no_grad()
+def test_the_pooler_reads_the_mean_of_real_tokens():
+    encoder, (ids, mask) = fresh("mean"), batch()
+    out = encoder(ids, mask)
+    mean = torch.stack([row[:n].mean(0) for row, n in zip(out.last_hidden_state, mask.sum(1).tolist(), strict=True)])
+    close(out.pooled, torch.tanh(encoder.pooler(mean)))
+
+
+def test_without_biases_only_the_last_matrix_of_a_head_has_one():
+    model = build_model(dataclasses.replace(TINY, **OPTIONS["modernbert"]), ("mlm", "classifier"), 3)
+    biases = {name for name, _ in model.named_parameters() if name.endswith("bias")}
+    assert biases == {"heads.mlm.bias", "heads.classifier.bias"}
 
 
 # ---- local attention
@@ -337,6 +364,9 @@ def test_the_layer_that_all_share_has_the_top_layers_rate():
         ({"position_embedding_type": "rotary", "num_attention_heads": 8}, "heads of width 3"),
         ({"position_embedding_type": "rotary", "position_offset": 2}, "position_offset = 2"),
         ({"layer_type": "lstm", "norm": "pre"}, "layer_type = 'lstm' with norm = 'pre'"),
+        ({"layer_type": "gru", "bias": False}, "layer_type = 'gru' with bias = False"),
+        ({"local_rope_theta": -1.0}, "local_rope_theta = -1.0; expected a number from 0"),
+        ({"classifier_pooling": "max"}, "classifier_pooling = 'max'; expected one of cls, mean"),
         ({"layer_type": "gru", "position_embedding_type": "rotary"}, "recurrent layers have none"),
     ],
 )

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, ALBERT and DistilBERT against transformers on random tiny models: every class, folders both ways."""
+"""All families against transformers on random tiny models: every class, folders both ways."""
 
 import json
 
@@ -45,10 +45,32 @@ SHAPES = {
         },
         "unshared": {"activation": "relu", "sinusoidal_pos_embds": True},
     },
+    "modernbert": {
+        "ModernBert": {
+            **BERT_KEYS,
+            "pad_token_id": 0,
+            "max_position_embeddings": 24,
+            "local_attention": 6,
+            "global_attn_every_n_layers": 2,
+            "cls_token_id": 1,
+            "sep_token_id": 2,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+        "biased": {
+            **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True),
+            "hidden_activation": "relu",
+            "classifier_activation": "relu",
+            "classifier_pooling": "mean",
+            "layer_types": ["full_attention"] * 3,
+            "local_attention": 128,
+        },
+    },
 }
 KINDS = ["ForMaskedLM", "ForSequenceClassification", "ForMultipleChoice", "ForTokenClassification"]
 KINDS += ["ForQuestionAnswering", "Model"]
-CLASSES = [f"{name}{kind}" for name in ("Bert", "Roberta", "Albert", "DistilBert") for kind in KINDS]
+FAMILIES = ("Bert", "Roberta", "Albert", "DistilBert", "ModernBert")
+CLASSES = [f"{name}{kind}" for name in FAMILIES for kind in KINDS]
 CLASSES += ["BertForPreTraining", "BertLMHeadModel", "AlbertForPreTraining", "RobertaForCausalLM"]
 ENDINGS = {  # their class: our head
     "ForMaskedLM": "mlm",
@@ -113,7 +135,8 @@ def scores(model: Model, head: str | None, batch: dict[str, torch.Tensor], types
 
 def their_scores(model, batch: dict[str, torch.Tensor], types: torch.Tensor) -> list[torch.Tensor]:
     mask, kind = batch["attention_mask"], type(model).__name__
-    given = {**batch, "attention_mask": mask.long()} | ({} if kind.startswith("Distil") else {"token_type_ids": types})
+    segments = {} if kind.startswith(("Distil", "Modern")) else {"token_type_ids": types}
+    given = {**batch, "attention_mask": mask.long(), **segments}
     if kind.endswith("MultipleChoice"):
         given = {name: value.view(B // C, C, L) for name, value in given.items()}
     out = model(**given, output_hidden_states=True)
@@ -183,7 +206,7 @@ def test_outputs_and_folders_both_ways(cls, more, tmp_path):
     auto = transformers.AutoModel.from_pretrained(tmp_path / "2").eval()
     batch, family = batches(ours.config.pad_token_id)[1], ours.config.family
     mask, zeros = batch["attention_mask"], torch.zeros(B, L, dtype=torch.long)
-    types = {} if family == "distilbert" else {"token_type_ids": zeros}
+    types = {} if family in ("distilbert", "modernbert") else {"token_type_ids": zeros}
     expected = auto(**{**batch, "attention_mask": mask.long()}, **types).last_hidden_state[mask]
     found = ours.encoder(batch["input_ids"], mask).last_hidden_state[mask]
     torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
@@ -254,6 +277,9 @@ STARTS = [  # a pre-trained class, a head, what is fresh
     ("DistilBertForMaskedLM", "classifier", ["classifier", "pooler"]),
     ("DistilBertForMaskedLM", "tagger", ["tagger"]),
     ("AlbertForMaskedLM", "span", ["span"]),
+    ("ModernBertForMaskedLM", "classifier", ["classifier", "pooler"]),
+    ("ModernBertForMaskedLM", "tagger", ["tagger"]),
+    ("ModernBertForSequenceClassification", "choice", ["choice"]),
 ]
 
 
@@ -291,7 +317,7 @@ def test_what_robertas_classifier_does_not_read_is_left(tmp_path):
     assert done.ignored == dict.fromkeys(more, "a pooler that a model of this class does not read")
 
 
-@pytest.mark.parametrize("cls", ["BertForMaskedLM", "RobertaForMaskedLM", "AlbertForMaskedLM", "DistilBertForMaskedLM"])
+@pytest.mark.parametrize("cls", [f"{name}ForMaskedLM" for name in FAMILIES])
 @torch.no_grad()
 def test_a_decoder_of_its_own(cls, tmp_path):
     theirs = peer(cls, tie_word_embeddings=False)

@@ -7,6 +7,7 @@ In reading order:
     hf.py        config.json to the encoder's shape and back
     metadata.py  labels, task, top, longest input
     families.py  one table a family: tensor names, classes, keys of config.json
+    keys.py      keys of config.json that no table can say
     names.py     tensor names to ours and back, by these tables
     weights.py   safetensors files
     card.py      the model card

@@ -1,16 +1,27 @@
 """The families of folders that are read and written: one table each, used in both directions.
 
-names.py turns tensor names by these tables, hf.py the keys of config.json. What a family computes otherwise than BERT
-is in model/config.py (FAMILY_RULES).
+names.py turns tensor names by these tables, hf.py the keys of config.json; keys.py has what a table cannot say of
+those. What a family computes otherwise than BERT is in model/config.py (FAMILY_RULES).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from ..files import shorten
-from ..model.config import ModelConfig
-from .names import Family, Settings
+from ..model.heads import TOKEN_HEADS
+from .keys import (
+    read_albert,
+    read_distilbert,
+    read_jina,
+    read_modernbert,
+    read_roberta,
+    write_albert,
+    write_distilbert,
+    write_jina,
+    write_modernbert,
+    write_positions,
+)
+from .names import Family
 
 _BERT_LAYER = {
     "query": "attention.self.query",
@@ -31,6 +42,16 @@ _ALBERT_LAYER = {
     "intermediate": "ffn",
     "output": "ffn_output",
     "output_norm": "full_layer_layer_norm",
+}
+_MODERNBERT_LAYER = {
+    "query": "attn.query",
+    "key": "attn.key",
+    "value": "attn.value",
+    "attention_output": "attn.Wo",
+    "attention_norm": "attn_norm",
+    "intermediate": "mlp.Wi",
+    "output": "mlp.Wo",
+    "output_norm": "mlp_norm",
 }
 _DISTILBERT_LAYER = {
     "query": "attention.q_lin",
@@ -91,67 +112,6 @@ def _classes(name: str) -> dict[str, set[str]]:
     }
 
 
-# ---- what fields and keys do not say one to one
-
-
-def _write_positions(_: ModelConfig) -> dict[str, Any]:
-    return {"position_embedding_type": "absolute"}
-
-
-def _read_roberta(settings: Settings) -> dict[str, Any]:
-    pad = settings.get("pad_token_id", 1)
-    return {"position_offset": pad + 1 if isinstance(pad, int) else 0}  # else its own field refuses it
-
-
-def _read_albert(settings: Settings) -> dict[str, Any]:
-    groups, inner = settings.get("num_hidden_groups", 1), settings.get("inner_group_num", 1)
-    layers = settings.get("num_hidden_layers", 12)
-    if inner != 1 or groups not in (1, layers):
-        raise ValueError(
-            f"num_hidden_groups = {shorten(groups)}, inner_group_num = {shorten(inner)}; expected 1 group "
-            f"(all layers share) or {shorten(layers)} (none do), and 1 layer in each"
-        )
-    return {"embedding_size": settings.get("embedding_size", 128), "shared_layers": "all" if groups == 1 else "none"}
-
-
-def _write_albert(config: ModelConfig) -> dict[str, Any]:
-    groups = 1 if config.shared_layers == "all" else config.num_hidden_layers
-    return {
-        "classifier_dropout_prob": config.head_dropout,
-        "embedding_size": config.embedding_width,
-        "num_hidden_groups": groups,
-        "inner_group_num": 1,
-        **_write_positions(config),
-    }
-
-
-def _read_distilbert(settings: Settings) -> dict[str, Any]:
-    return {"position_embedding_type": "sinusoidal"} if settings.get("sinusoidal_pos_embds") else {}
-
-
-def _write_distilbert(config: ModelConfig) -> dict[str, Any]:
-    sinusoidal = config.position_embedding_type == "sinusoidal"
-    return {"seq_classif_dropout": config.head_dropout, "qa_dropout": 0.0, "sinusoidal_pos_embds": sinusoidal}
-
-
-def _read_jina(settings: Settings) -> dict[str, Any]:
-    """Its formula is RoBERTa's, heads and pooler too, with rotary positions in place of a table."""
-    rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
-    if not isinstance(rope, dict) or rope.keys() - {"rope_type", "type", "rope_theta"}:
-        raise ValueError(f"rope_parameters = {shorten(rope)}; expected rope_type and rope_theta alone")
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise ValueError(f"rope_type = {shorten(kind)}; expected default: no scaling of positions is computed here")
-    if "head_dim" in settings:
-        raise ValueError(f"head_dim = {shorten(settings['head_dim'])}; expected no such key: heads share hidden_size")
-    theta = rope.get("rope_theta", settings.get("rope_theta", 20000.0))
-    return {"family": "roberta", "position_embedding_type": "rotary", "rope_theta": theta}
-
-
-def _write_jina(config: ModelConfig) -> dict[str, Any]:
-    return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta}}
-
-
 # ---- the tables
 
 _CLS = "cls.predictions"
@@ -171,7 +131,7 @@ BERT = Family(
         **_classes("Bert"),
     },
     causal="BertLMHeadModel",
-    write=_write_positions,
+    write=write_positions,
 )
 ROBERTA = Family(
     prefix="roberta",
@@ -186,8 +146,8 @@ ROBERTA = Family(
     causal="RobertaForCausalLM",
     aliases={"xlm-roberta": "XLMRoberta", "camembert": "Camembert"},
     defaults={"vocab_size": 50265, "pad_token_id": 1},
-    read=_read_roberta,
-    write=_write_positions,
+    read=read_roberta,
+    write=write_positions,
 )
 ROBERTA_CLASSIFIER = replace(  # its head of sequences has a pooler of its own and does not read the encoder's
     ROBERTA,
@@ -216,8 +176,8 @@ ALBERT = Family(
         "attention_probs_dropout_prob": 0.0,
         "classifier_dropout": 0.1,
     },
-    read=_read_albert,
-    write=_write_albert,
+    read=read_albert,
+    write=write_albert,
 )
 DISTILBERT = Family(
     prefix="distilbert",
@@ -242,8 +202,8 @@ DISTILBERT = Family(
     },
     fixed={"type_vocab_size": 0, "layer_norm_eps": 1e-12},
     defaults={"num_hidden_layers": 6, "classifier_dropout": 0.2},
-    read=_read_distilbert,
-    write=_write_distilbert,
+    read=read_distilbert,
+    write=write_distilbert,
 )
 _JINA = "JinaEmbeddingsV3"
 JINA = Family(  # BERT and RoBERTa with rotary positions, in transformers from 5.4 on
@@ -276,8 +236,8 @@ JINA = Family(  # BERT and RoBERTa with rotary positions, in transformers from 5
         "layer_norm_eps": 1e-5,
         "pad_token_id": 1,
     },
-    read=_read_jina,
-    write=_write_jina,
+    read=read_jina,
+    write=write_jina,
 )
 JINA_CLASSIFIER = replace(
     JINA,
@@ -286,21 +246,78 @@ JINA_CLASSIFIER = replace(
     pooler_of={"classifier"},
 )
 ROTARY = "jina_embeddings_v3"  # the model type of transformers for rotary BERT and RoBERTa
-FAMILIES = {"bert": BERT, "roberta": ROBERTA, "albert": ALBERT, "distilbert": DISTILBERT, ROTARY: JINA}
-_CLASSIFIERS = {
-    "roberta": ROBERTA_CLASSIFIER,
-    ROTARY: JINA_CLASSIFIER,
+MODERNBERT = Family(
+    prefix="model",
+    modules={
+        **_modules(
+            "model", "model.layers.{}", _MODERNBERT_LAYER, "pooler", ("head.dense", "head.norm", "decoder", "decoder")
+        ),
+        "encoder.embeddings.word": "model.embeddings.tok_embeddings",
+        "encoder.embeddings.norm": "model.embeddings.norm",
+        "encoder.final_norm": "model.final_norm",
+        "encoder.pooler.dense": "pooler.dense",
+        "encoder.pooler.norm": "pooler.norm",
+    },
+    classes=_classes("ModernBert"),
+    fused={"attn.Wqkv": ("attn.query", "attn.key", "attn.value")},
+    write_fused=True,
+    keys={
+        "hidden_act": "hidden_activation",
+        "hidden_dropout_prob": "embedding_dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+        "layer_norm_eps": "norm_eps",
+    },
+    fixed={"type_vocab_size": 0, "position_embedding_type": "rotary", "norm": "pre", "feed_forward": "geglu"},
+    defaults={
+        "vocab_size": 50368,
+        "intermediate_size": 1152,
+        "num_hidden_layers": 22,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "classifier_dropout": 0.0,
+        "max_position_embeddings": 8192,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 50283,
+    },
+    read=read_modernbert,
+    write=write_modernbert,
+)
+MODERNBERT_TASK = replace(  # its other heads begin with a layer of the same name as that of the masked-LM head
+    MODERNBERT,
+    modules={
+        **MODERNBERT.modules,
+        **{f"heads.mlm{part}": f"mlm{part}" for part in (".dense", ".norm", ".decoder", "")},
+        **{f"encoder.pooler.{part}": f"head.{part}" for part in ("dense", "norm")},
+        **{f"heads.{name}.transform.{part}": f"head.{part}" for name in TOKEN_HEADS for part in ("dense", "norm")},
+        "heads.span": "classifier",
+    },
+    pooler_of={"classifier", "choice"},
+)
+FAMILIES = {
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "albert": ALBERT,
+    "distilbert": DISTILBERT,
+    "modernbert": MODERNBERT,
+    ROTARY: JINA,
+}
+_WITH_HEAD: dict[str, tuple[Set[str], str, Family]] = {  # heads with names of their own, and how those begin
+    "roberta": ({"classifier"}, "classifier.out_proj.", ROBERTA_CLASSIFIER),
+    ROTARY: ({"classifier"}, "classifier.out_proj.", JINA_CLASSIFIER),
+    "modernbert": ({"classifier", "choice", *TOKEN_HEADS}, "classifier.", MODERNBERT_TASK),
 }
 
 
-def family_of(name: str, classifier: bool) -> Family:
-    """The table of a model type. `classifier`: whether there is a sequence classifier, which some name differently."""
-    return _CLASSIFIERS.get(name, FAMILIES[name]) if classifier else FAMILIES[name]
+def family_of(name: str, parts: Set[str]) -> Family:
+    """The table of a model type, for a model with these parts: some types name some heads differently."""
+    heads, _, family = _WITH_HEAD.get(name, (set(), "", FAMILIES[name]))
+    return family if heads & parts else FAMILIES[name]
 
 
 def family_in(name: str, tensors: Collection[str], settings: Mapping[str, Any]) -> Family:
     """The table of a folder with these tensors and this config.json; `name` is the family of its encoder."""
     kind = ROTARY if settings.get("model_type") == ROTARY else name
-    declared = {f"{prefix}ForSequenceClassification" for prefix in ("Roberta", _JINA)}
-    classifier = not declared.isdisjoint(settings.get("architectures") or ())
-    return family_of(kind, classifier or any(tensor.startswith("classifier.out_proj.") for tensor in tensors))
+    heads, begin, family = _WITH_HEAD.get(kind, (set(), "", FAMILIES[kind]))
+    declared = (family.classes.get(cls, set()) for cls in settings.get("architectures") or ())
+    named = any(tensor.startswith(begin) for tensor in tensors) or any(heads & parts for parts in declared)
+    return family if named else FAMILIES[kind]

@@ -206,12 +206,14 @@ def save_folder(
 
 def _their_tensors(model: Model) -> dict[str, Tensor]:
     """The weights under Hugging Face's names; without the prefix if there is no head, as BertModel writes them."""
-    family = family_of(hf.type_to_write(model.config, parts_in(model), _top(model)), "classifier" in model.heads)
+    parts = parts_in(model)
+    family = family_of(hf.type_to_write(model.config, parts, _top(model)), parts)
     prefix = "" if model.heads or model.config.direction == "pair" else f"{family.prefix}."
     tensors = {
         family.their_name(name).removeprefix(prefix): tensor.detach().to("cpu", torch.float32).contiguous()
         for name, tensor in model.state_dict().items()
     }
+    tensors = family.stacked(tensors)
     if "mlm" in model.heads and not model.config.tie_word_embeddings:
         for copy, original in family.tied.items():  # without it transformers initialises the bias at random
             if copy not in tensors:

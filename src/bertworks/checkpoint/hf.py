@@ -223,7 +223,7 @@ def _has_rotary_class(config: ModelConfig, parts: set[str]) -> bool:
 
 def _architectures(name: str, config: ModelConfig, parts: set[str], top: TopConfig | None) -> list[str]:
     """The classes of transformers that have these parts; none if there is no such class."""
-    family = family_of(name, "classifier" in parts)
+    family = family_of(name, parts)
     reads = parts | {"pooler"} if top is not None else parts  # with a top a class may do without its pooler
     heads = parts - {"pooler", "top"} - family.beside
     if heads == {"mlm"} and "top" not in parts:

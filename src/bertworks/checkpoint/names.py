@@ -5,11 +5,13 @@ folder is used exactly once: what is missing, left over or of another shape is a
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, get_args
 
+import torch
 from torch import Tensor
 
 from ..files import InputError, clip
@@ -39,11 +41,10 @@ class Family:
     unread: str = ""  # beginning of tensors that some folders have, but their class does not read
     pooler_of: Container[str] = ()  # heads whose first matrix is the pooler; without them there is none
     aliases: Mapping[str, str] = field(default_factory=dict)  # model types of the same tensors: how their classes begin
-    beside: frozenset[str] = (
-        frozenset()
-    )  # heads that no class has; they are written beside those of a class, which ignores them
+    beside: frozenset[str] = frozenset()  # heads that no class has: written beside those of a class, which ignores them
     older: Mapping[str, str] = field(default_factory=dict)  # patterns of other names that folders have: those of today
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ends of modules: those that are stacked there
+    write_fused: bool = False  # whether folders of today have them stacked too
 
     keys: Mapping[str, str] = field(default_factory=dict)  # a ModelConfig field: its key, where that is another name
     fixed: Settings = field(default_factory=dict)  # ModelConfig fields that its config.json has no key for
@@ -65,6 +66,13 @@ class Family:
             if (part := our_part(ours)) != "body":
                 parts[part] = (*parts.get(part, ()), f"{theirs.removesuffix('.{}')}.")
         return parts
+
+    @cached_property
+    def unclear(self) -> set[str]:
+        """Parts that only the class of a folder tells apart, because their tensors have the same names."""
+        names = {(our_part(ours), theirs) for ours, theirs in self.modules.items()}
+        counts = Counter(theirs for _, theirs in names)
+        return _SAME_NAME | {part for part, theirs in names if counts[theirs] > 1}
 
     @cached_property
     def tied(self) -> dict[str, str]:
@@ -106,6 +114,15 @@ class Family:
             out |= zip(names, tensor.chunk(len(self.fused[end])), strict=True)
         return out
 
+    def stacked(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a folder to write: the opposite of `separated`, if the family writes fused tensors."""
+        out = dict(tensors)
+        for end, parts in self.fused.items() if self.write_fused else ():
+            first = re.compile(rf"(.*\.){re.escape(parts[0])}\.(\w+)")
+            for before, kind in (found.groups() for found in map(first.fullmatch, tensors) if found):
+                out[f"{before}{end}.{kind}"] = torch.cat([out.pop(f"{before}{part}.{kind}") for part in parts])
+        return out
+
     def canonical(self, tensors: Mapping[str, T], where: str) -> dict[str, T]:
         """The tensors of a folder under full names of today. A value may be anything, not only a tensor.
 
@@ -143,15 +160,17 @@ class Family:
         """Which heads a folder has, and `pooler`: those with tensors, and those that its `architectures` have.
 
         Three heads are called `classifier` in folders; the class in `architectures` tells which one it is. Without such
-        a class it is a classifier if there is a pooler to read, and none of ours if the class is unknown.
+        a class it is a classifier if there is a pooler to read, and none of ours if the class is unknown. ModernBERT's
+        pooler has the same names as the first half of its other heads, so only the class tells.
         """
         names, classes = list(names), settings.get("architectures") or []
         found = {part for part, prefix in self.parts.items() if any(name.startswith(prefix) for name in names)}
         known = set[str]().union(*(self.classes.get(name, set()) for name in classes))
         if settings.get(TOP):  # its heads may read something else
             known.discard("pooler")
-        usual = "pooler" in found and self.classes.keys() >= set(classes) and not known & _SAME_NAME
-        found -= _SAME_NAME - known - ({"classifier"} if usual else set())
+        unclear = self.unclear - known
+        usual = "pooler" in found - unclear and self.classes.keys() >= set(classes) and not known & _SAME_NAME
+        found -= unclear - ({"classifier"} if usual else set())
         if "pooler" not in found:
             found.discard("nsp")
         return found | known

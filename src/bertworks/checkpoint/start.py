@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from ..files import InputError
 from ..model.config import NO_TOP, HeadName, ModelConfig, TopConfig
@@ -89,7 +88,7 @@ def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Gene
     """Replace the parts that have no weights by initialised ones."""
     config, width = model.config, model.encoder.width
     if "pooler" in parts:
-        model.encoder.pooler = nn.Linear(width, width)
+        model.encoder.pooler.to_empty(device="cpu")
         initialise(model.encoder.pooler, config.initializer_range, generator)
     if "top" in parts:
         model.top = Top(top, config, width)

@@ -213,7 +213,7 @@ def reinitialise_top(model: Model, layers: int, seed: int) -> list[str]:
     generator = torch.Generator().manual_seed(int(np.random.default_rng((seed, 2)).integers(2**62)))
     names = [f"layers.{shape.num_hidden_layers - 1 - i}" for i in range(layers)]
     for i in range(layers):
-        encoder.layers[-1 - i] = build_layer(shape)
+        encoder.layers[-1 - i] = build_layer(shape, shape.num_hidden_layers - 1 - i)
         initialise(encoder.layers[-1 - i], shape.initializer_range, generator)
     if layers and encoder.pooler is not None:
         initialise(encoder.pooler, shape.initializer_range, generator)

@@ -24,6 +24,8 @@ class FamilyRules(NamedTuple):
     pooler_dropout: bool = False  # before the pooler, at the rate of the heads
     pooler_without_head: bool = True  # whether an encoder without heads has its pooler
     mlm_act: str | None = None  # activation of the masked-LM head (RoBERTa: exact GELU); None: that of the layers
+    transform: bool = False  # the pooler is a Transform, and heads of tokens begin with one (ModernBERT)
+    first_norm: bool = True  # with pre-LayerNorm: whether the first layer has one before its attention
 
 
 FAMILY_RULES = {
@@ -31,6 +33,7 @@ FAMILY_RULES = {
     "roberta": FamilyRules(pooler_dropout=True, mlm_act="gelu"),
     "albert": FamilyRules(),
     "distilbert": FamilyRules(pooler_activation="relu", pooler_without_head=False),
+    "modernbert": FamilyRules(pooler_activation="linear", pooler_without_head=False, transform=True, first_norm=False),
 }
 _MAY_BE_ZERO = (  # numbers that turn something off
     "type_vocab_size",
@@ -43,6 +46,7 @@ _MAY_BE_ZERO = (  # numbers that turn something off
 _LARGEST = 1 << 24  # of any number but these: beyond it a config is a slip or an attack
 _LARGEST_OF = {"num_hidden_layers": 1_000, "attention_window": 1 << 31, "global_every": 1 << 31}
 _RANGES = {"layer_norm_eps": (0.0, 1.0), "initializer_range": (0.0, 1e3), "rope_theta": (1.0, 1e12)}
+_RANGES |= {"local_rope_theta": (0.0, 1e12)}
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class ModelConfig:
     direction: str = "both"  # what a token sees: both sides, left or right of itself; pair: one encoder for each side
     layer_type: str = "attention"  # attention, or recurrent layers (lstm, gru) to compare
     # tensor names in its folder, pooler
-    family: Literal["bert", "roberta", "albert", "distilbert"] = added("bert", since=1, before="bert")
+    family: Literal["bert", "roberta", "albert", "distilbert", "modernbert"] = added("bert", since=1, before="bert")
     # width E of the embedding tables, projected to D (ALBERT: 128); 0: E = D
     embedding_size: int = added(0, since=1, before=0)
     # unused rows of the position table before the first token's (RoBERTa: 2)
@@ -88,6 +92,12 @@ class ModelConfig:
     tie_word_embeddings: bool = added(True, since=1, before=True)
     # first weights: normal (the paper's truncated normal); position-heads: also heads that look at a token's neighbours
     start: Literal["normal", "position-heads"] = added("normal", since=3, before="normal")
+    # matrices and LayerNorms add a bias; false: only the last matrix of each head does (ModernBERT)
+    bias: bool = added(True, since=4, before=True)
+    # base of rotary positions' wavelengths in local layers; 0: rope_theta
+    local_rope_theta: float = added(0.0, since=4, before=0.0)
+    # what the pooler reads: cls, the first token (with a left context the last one), or the mean of all tokens
+    classifier_pooling: Literal["cls", "mean"] = added("cls", since=4, before="cls")
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -123,7 +133,7 @@ class ModelConfig:
     def _check_recurrent(self) -> None:
         if self.direction == "both" and self.hidden_size % 2:
             raise ValueError(f"hidden_size = {self.hidden_size}; recurrent layers that read both ways need an even one")
-        plain = {"shared_layers": "none", "norm": "post", "feed_forward": "dense", "attention_window": 0}
+        plain = {"shared_layers": "none", "norm": "post", "feed_forward": "dense", "attention_window": 0, "bias": True}
         unlike = [f"{name} = {getattr(self, name)!r}" for name, value in plain.items() if getattr(self, name) != value]
         if self.position_embedding_type == "rotary":
             unlike.append("position_embedding_type = 'rotary'")

@@ -20,7 +20,7 @@ from .activations import FUNCTIONS
 from .attention import Blocks, rotation
 from .config import ModelConfig
 from .dropout import Dropout, DropoutKey, LayerMasks
-from .layer import Layer, LayerContext, run_layer
+from .layer import Layer, LayerContext, Transform, layer_norm, run_layer
 from .packing import Packing
 from .recurrent import RecurrentLayer
 
@@ -40,8 +40,8 @@ class Embeddings(nn.Module):
         self.word = nn.Embedding(config.vocab_size, E)
         self.position = nn.Embedding(config.max_position_embeddings, E) if table else None
         self.token_type = nn.Embedding(config.type_vocab_size, E) if config.type_vocab_size else None
-        self.norm = nn.LayerNorm(E, eps=config.layer_norm_eps)
-        self.projection = nn.Linear(E, config.hidden_size) if config.embedding_size else None
+        self.norm = layer_norm(config, E)
+        self.projection = nn.Linear(E, config.hidden_size, config.bias) if config.embedding_size else None
         if self.position is not None:
             self.position.weight.requires_grad = config.position_embedding_type == "learned"
 
@@ -73,10 +73,10 @@ class EncoderOutput:
     """What an encoder returns.
 
     `packed` (T, D) is the last layer on real tokens; `packing` says which cells they are. `pooled` (B, D) is the tanh
-    pooler (DistilBERT: ReLU) on the first token, or on the last one if tokens see only what is left of them; None if
-    the encoder has no pooler. The rest is there if asked for: `states`, the embeddings and each layer's output in
-    packed form; `hidden_states`, the same as (B, L, D), zeros on padding; `attentions`, one (B, N, L, L) a layer. With
-    pre-LayerNorm the last state alone is normalised.
+    pooler (DistilBERT: ReLU; ModernBERT: Transform) on the first token, on the last one if tokens see only what is left
+    of them, or on the mean of all (`classifier_pooling`); None if the encoder has no pooler. The rest is there if asked
+    for: `states`, the embeddings and each layer's output in packed form; `hidden_states`, the same as (B, L, D), zeros
+    on padding; `attentions`, one (B, N, L, L) a layer. With pre-LayerNorm the last state alone is normalised.
     """
 
     packed: Tensor
@@ -116,8 +116,8 @@ class Encoder(nn.Module):
         self.embedding_dropout = Dropout(config.hidden_dropout_prob, site=0)
         own = min(1, config.num_hidden_layers) if config.shared_layers == "all" else config.num_hidden_layers
         self.layers = nn.ModuleList(build_layer(config, number) for number in range(own))
-        self.final_norm = nn.LayerNorm(self.width, eps=config.layer_norm_eps) if config.norm == "pre" else None
-        self.pooler = nn.Linear(self.width, self.width) if pooler else None
+        self.final_norm = layer_norm(config, self.width) if config.norm == "pre" else None
+        self.pooler = build_pooler(config) if pooler else None
         self.pooler_dropout = Dropout(config.head_dropout, _POOLER_SITE) if config.rules.pooler_dropout else None
         self.run_layer: Any = run_layer
 
@@ -186,18 +186,24 @@ class Encoder(nn.Module):
 
         Local layers work in blocks, unless someone needs `dense` (L, L) weights: to return them, or to drop some.
         """
-        c, rotations = self.config, None
+        c, span = self.config, self.config.attention_window
         if c.layer_type != "attention":
             return (LayerContext(packing, None, attentions=attentions),) * 2
-        if c.position_embedding_type == "rotary":
-            rotations = rotation(packing.L, c.hidden_size // c.num_attention_heads, c.rope_theta, device)
+        rotations = self._rotations(c.rope_theta, packing.L, device)
         everywhere = LayerContext(packing, packing.visible(c.direction, device), rotations, attentions=attentions)
-        span = c.attention_window
         if not span:
             return everywhere, everywhere
+        if c.local_rope_theta:
+            rotations = self._rotations(c.local_rope_theta, packing.L, device)
         if not dense and (blocks := Blocks.of(packing, c.direction, span, device)):
-            return everywhere, dataclasses.replace(everywhere, visible=None, blocks=blocks)
-        return everywhere, dataclasses.replace(everywhere, visible=packing.visible(c.direction, device, span))
+            return everywhere, dataclasses.replace(everywhere, visible=None, rotations=rotations, blocks=blocks)
+        visible = packing.visible(c.direction, device, span)
+        return everywhere, dataclasses.replace(everywhere, visible=visible, rotations=rotations)
+
+    def _rotations(self, theta: float, L: int, device: torch.device) -> Tensor | None:
+        """(2, L, H / 2) of rotary positions; None without them."""
+        rotary, H = self.config.position_embedding_type == "rotary", self.width // self.config.num_attention_heads
+        return rotation(L, H, theta, device) if rotary else None
 
     def _layer(
         self, i: int, x: Tensor, context: LayerContext, masks: LayerMasks | None
@@ -228,15 +234,27 @@ class Encoder(nn.Module):
         """(T, D) to (B, D)."""
         if self.pooler is None:
             return None
-        x = x[packing.ends(x.device, last=self.config.direction == "left")]  # (B, D)
+        if self.config.classifier_pooling == "mean":
+            x = packing.mean(x)  # (B, D)
+        else:
+            x = x[packing.ends(x.device, last=self.config.direction == "left")]  # (B, D)
         if self.pooler_dropout is not None:
             x = self.pooler_dropout(x, key)
         return FUNCTIONS[self.config.rules.pooler_activation](self.pooler(x))
+
+
+def build_pooler(config: ModelConfig) -> nn.Module:
+    """A dense layer, whose activation the encoder applies; ModernBERT's has activation and LayerNorm of its own."""
+    D = config.hidden_size
+    return Transform(config, D, D, config.hidden_act) if config.rules.transform else nn.Linear(D, D, config.bias)
 
 
 def build_layer(config: ModelConfig, number: int = 0) -> Layer | RecurrentLayer:
     """A layer of the kind that `layer_type` names; layer 0 has what the layers share."""
     c = config
     if c.layer_type == "attention":
-        return Layer(c, number == 0 or c.shared_layers != "attention", number == 0 or c.shared_layers != "ffn")
+        layer = Layer(c, number == 0 or c.shared_layers != "attention", number == 0 or c.shared_layers != "ffn")
+        if number == 0 and layer.pre and not c.rules.first_norm and c.shared_layers in ("none", "ffn"):
+            layer.attention_norm = nn.Identity()  # it would normalise the embeddings again
+        return layer
     return RecurrentLayer(c.hidden_size, c.layer_type, c.direction, c.layer_norm_eps, c.hidden_dropout_prob)

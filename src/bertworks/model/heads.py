@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .activations import FUNCTIONS
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey
 from .encoder import Encoder, EncoderOutput
+from .layer import Transform
 from .pair import Pair
 from .position_heads import start_with_position_heads
 from .prepare import initialise
@@ -22,24 +22,18 @@ from .top import Top
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
 
 
-class MaskedLMHead(nn.Module):
+class MaskedLMHead(Transform):
     """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embedding table (paper, A.2).
 
-    A config without `tie_word_embeddings` gives the decoder a matrix of its own.
+    A config without `tie_word_embeddings` gives the decoder a matrix of its own. `head(x)` takes (M, D) to (M, E),
+    ready for the product with that matrix.
     """
 
     def __init__(self, config: ModelConfig):
-        super().__init__()
         E = config.embedding_width
-        self.dense = nn.Linear(config.hidden_size, E)
-        self.norm = nn.LayerNorm(E, eps=config.layer_norm_eps)
+        super().__init__(config, config.hidden_size, E, config.rules.mlm_act or config.hidden_act)
         self.decoder = None if config.tie_word_embeddings else nn.Linear(E, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        self.hidden_act = config.rules.mlm_act or config.hidden_act
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(M, D) to (M, E), ready for the product with the embedding table."""
-        return self.norm(FUNCTIONS[self.hidden_act](self.dense(x)))
 
 
 class ClassificationHead(nn.Linear):
@@ -62,11 +56,13 @@ class TokenHead(nn.Linear):
 
     def __init__(self, config: ModelConfig, labels: int, width: int, rate: float):
         super().__init__(width, labels)
+        self.transform = Transform(config, width, width, config.hidden_act) if config.rules.transform else None
         self.dropout = Dropout(rate, head_site(config))
 
     def forward(self, out: EncoderOutput, dropout: DropoutKey | None = None) -> Tensor:  # type: ignore[override]
         """(T, K) scores of the packed rows. `dropout`: key of the mask in training; None leaves it to torch."""
-        return super().forward(self.dropout(out.packed, dropout, out.packing))
+        x = out.packed if self.transform is None else self.transform(out.packed)
+        return super().forward(self.dropout(x, dropout, out.packing))
 
 
 def head_site(config: ModelConfig) -> int:

@@ -35,15 +35,16 @@ class Layer(nn.Module):
 
     def __init__(self, config: ModelConfig, attention: bool = True, feed_forward: bool = True):
         super().__init__()
-        D, wide, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
+        D, wide, bias = config.hidden_size, config.intermediate_size, config.bias
         self.config, self.pre = config, config.norm == "pre"
         if attention:
-            self.query, self.key, self.value = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, D)
-            self.attention_output, self.attention_norm = nn.Linear(D, D), nn.LayerNorm(D, eps=eps)
+            self.query, self.key, self.value = (nn.Linear(D, D, bias) for _ in range(3))
+            self.attention_output = nn.Linear(D, D, bias)
+            self.attention_norm: nn.Module = layer_norm(config, D)
         if feed_forward:
             inner = 2 * wide if config.feed_forward == "geglu" else wide
-            self.intermediate, self.output = nn.Linear(D, inner), nn.Linear(wide, D)
-            self.output_norm = nn.LayerNorm(D, eps=eps)
+            self.intermediate, self.output = nn.Linear(D, inner, bias), nn.Linear(wide, D, bias)
+            self.output_norm = layer_norm(config, D)
 
     def attention(self, x: Tensor, context: LayerContext, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:
         """The first sub-layer, (T, D) to (T, D), and the weights (B, N, L, L) if `context` asks for them."""
@@ -89,6 +90,26 @@ class Layer(nn.Module):
             out = fused_attention(q, k, v, visible, rate)
         out = out if blocks is None else blocks.join(out, L)  # (B, N, L, H)
         return packing.pack(out.transpose(1, 2).reshape(B * L, -1)), weights if context.attentions else None
+
+
+def layer_norm(config: ModelConfig, width: int) -> nn.LayerNorm:
+    """LayerNorm of this width, with or without biases."""
+    return nn.LayerNorm(width, eps=config.layer_norm_eps, bias=config.bias)
+
+
+class Transform(nn.Module):
+    """Dense, activation, LayerNorm: what is before the decoder of a masked-LM head, and before ModernBERT's others."""
+
+    def __init__(self, config: ModelConfig, width: int, out: int, hidden_act: str):
+        super().__init__()
+        self.dense = nn.Linear(width, out, config.bias)
+        self.norm = layer_norm(config, out)
+        self.hidden_act = hidden_act
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., width) to (..., out)."""
+        transformed: Tensor = self.norm(FUNCTIONS[self.hidden_act](self.dense(x)))
+        return transformed
 
 
 def run_layer(

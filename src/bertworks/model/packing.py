@@ -51,6 +51,11 @@ class Packing:
         full = self.unpack(x).view(self.B, self.L, -1)
         return full if self.mask is None else full * self.mask[:, :, None]
 
+    def mean(self, x: Tensor) -> Tensor:
+        """(T, D) to (B, D), the mean of each sequence's real tokens."""
+        count = self.L if self.mask is None else self.mask.sum(1, keepdim=True)
+        return self.restore(x).sum(1) / count
+
     def visible(self, direction: str, device: torch.device, span: int = 0) -> Tensor | None:
         """True for keys that a query may see, (B, 1, 1, L), or (B or 1, 1, L, L) if queries differ; None: all.
 

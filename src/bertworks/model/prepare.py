@@ -28,6 +28,8 @@ def initialise(module: nn.Module, std: float, generator: torch.Generator) -> Non
             nn.init.trunc_normal_(child.weight, 0.0, std, -2 * std, 2 * std, generator=generator)
             if isinstance(child, nn.Linear) and child.bias is not None:
                 child.bias.zero_()
+        elif isinstance(child, nn.LayerNorm):
+            child.reset_parameters()
         elif isinstance(child, nn.RNNBase):  # torch's own way, from our generator
             for parameter in child.parameters():
                 parameter.uniform_(-(child.hidden_size**-0.5), child.hidden_size**-0.5, generator=generator)

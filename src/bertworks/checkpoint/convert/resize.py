@@ -25,7 +25,7 @@ def rebuilt(model: Model, config: ModelConfig, changes: Mapping[str, Tensor], he
     labels = next((model.heads[name].out_features for name in ("classifier", "tagger") if name in model.heads), 0)
     keep = tuple(model.heads) if heads else ()
     top: TopConfig = model.top.config if heads and model.top is not None else NO_TOP
-    pooler_of = family_of(config.family, "classifier" in model.heads).pooler_of
+    pooler_of = family_of(config.family, model.heads.keys()).pooler_of
     pooler = model.encoder.pooler is not None and (heads or not any(name in pooler_of for name in model.heads))
     with torch.device("meta"):
         new = build_model(config, keep, labels, pooler=pooler, top=top)  # type: ignore[arg-type]

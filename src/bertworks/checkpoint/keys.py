@@ -1,0 +1,151 @@
+"""What fields of ModelConfig and keys of config.json do not say one to one, family by family.
+
+Each family reads more fields from a config.json, and writes more keys of it; families.py names the functions.
+"""
+
+from functools import partial
+from typing import Any
+
+from ..files import shorten
+from ..model.config import ModelConfig
+from .names import Settings
+
+
+def write_positions(_: ModelConfig) -> dict[str, Any]:
+    return {"position_embedding_type": "absolute"}
+
+
+def read_roberta(settings: Settings) -> dict[str, Any]:
+    pad = settings.get("pad_token_id", 1)
+    return {"position_offset": pad + 1 if isinstance(pad, int) else 0}  # else its own field refuses it
+
+
+def read_albert(settings: Settings) -> dict[str, Any]:
+    groups, inner = settings.get("num_hidden_groups", 1), settings.get("inner_group_num", 1)
+    layers = settings.get("num_hidden_layers", 12)
+    if inner != 1 or groups not in (1, layers):
+        raise ValueError(
+            f"num_hidden_groups = {shorten(groups)}, inner_group_num = {shorten(inner)}; expected 1 group "
+            f"(all layers share) or {shorten(layers)} (none do), and 1 layer in each"
+        )
+    return {"embedding_size": settings.get("embedding_size", 128), "shared_layers": "all" if groups == 1 else "none"}
+
+
+def write_albert(config: ModelConfig) -> dict[str, Any]:
+    groups = 1 if config.shared_layers == "all" else config.num_hidden_layers
+    return {
+        "classifier_dropout_prob": config.head_dropout,
+        "embedding_size": config.embedding_width,
+        "num_hidden_groups": groups,
+        "inner_group_num": 1,
+        **write_positions(config),
+    }
+
+
+def read_distilbert(settings: Settings) -> dict[str, Any]:
+    return {"position_embedding_type": "sinusoidal"} if settings.get("sinusoidal_pos_embds") else {}
+
+
+def write_distilbert(config: ModelConfig) -> dict[str, Any]:
+    sinusoidal = config.position_embedding_type == "sinusoidal"
+    return {"seq_classif_dropout": config.head_dropout, "qa_dropout": 0.0, "sinusoidal_pos_embds": sinusoidal}
+
+
+def read_jina(settings: Settings) -> dict[str, Any]:
+    """Its formula is RoBERTa's, heads and pooler too, with rotary positions in place of a table."""
+    rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
+    if not isinstance(rope, dict) or rope.keys() - {"rope_type", "type", "rope_theta"}:
+        raise ValueError(f"rope_parameters = {shorten(rope)}; expected rope_type and rope_theta alone")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ValueError(f"rope_type = {shorten(kind)}; expected default: no scaling of positions is computed here")
+    if "head_dim" in settings:
+        raise ValueError(f"head_dim = {shorten(settings['head_dim'])}; expected no such key: heads share hidden_size")
+    theta = rope.get("rope_theta", settings.get("rope_theta", 20000.0))
+    return {"family": "roberta", "position_embedding_type": "rotary", "rope_theta": theta}
+
+
+def write_jina(config: ModelConfig) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta}}
+
+
+# ---- ModernBERT (Warner et al. 2024)
+
+_BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias")
+_THETAS = {"full": ("global_rope_theta", 160000.0), "sliding": ("local_rope_theta", 10000.0)}  # old keys, defaults
+_MOST_LAYERS = 1_000
+
+
+def write_modernbert(config: ModelConfig) -> dict[str, Any]:
+    """The keys that no field has one to one. Of layers and rotary positions the old ones, which every version reads."""
+    return {
+        **dict.fromkeys(_BIASES, config.bias),
+        "decoder_bias": True,
+        "mlp_dropout": config.hidden_dropout_prob,
+        "classifier_dropout": config.head_dropout,
+        "classifier_activation": config.hidden_act,
+        "classifier_pooling": config.classifier_pooling,
+        "global_attn_every_n_layers": config.global_every if config.attention_window else 1,
+        "local_attention": 2 * config.attention_window or 128,
+        "global_rope_theta": config.rope_theta,
+        "local_rope_theta": config.local_rope_theta or config.rope_theta,
+    }
+
+
+def read_modernbert(settings: Settings) -> dict[str, Any]:
+    """The fields that these keys stand for. Raises ValueError for what this encoder does not compute."""
+    _check_alike(settings)
+    every, theta, local_theta = _every(settings), *map(partial(_theta, settings), _THETAS)
+    values = {
+        "bias": settings.get("norm_bias", False),
+        "classifier_pooling": settings.get("classifier_pooling", "cls"),
+        "rope_theta": theta,
+    }
+    if every == 1:  # no layer is local
+        return values
+    span = settings.get("local_attention", 128)  # both sides together
+    if isinstance(span, int) and (span := span // 2) < 1:
+        raise ValueError(f"local_attention = {shorten(settings['local_attention'])}; expected 2 or more")
+    local = {"global_every": every, "attention_window": span}
+    return values | local | {"local_rope_theta": 0.0 if local_theta == theta else local_theta}
+
+
+def _check_alike(settings: Settings) -> None:
+    """Raises ValueError for biases in some parts alone, and for two activations: one field says each of them here."""
+    biases = {key: settings.get(key, False) for key in _BIASES}
+    if any(value is not biases["norm_bias"] for value in biases.values()):
+        found = ", ".join(f"{key} = {shorten(value)}" for key, value in biases.items())
+        raise ValueError(f"{found}; expected all true or all false")
+    if not settings.get("decoder_bias", True):
+        raise ValueError("decoder_bias = False; expected true: the masked-LM head has an output bias here")
+    activation, other = (settings.get(f"{part}_activation", "gelu") for part in ("hidden", "classifier"))
+    if activation != other:
+        raise ValueError(f"classifier_activation = {shorten(other)}; expected {shorten(activation)}, as in the layers")
+
+
+def _every(settings: Settings) -> int:
+    """Every how many layers one sees all tokens. Raises ValueError for another pattern."""
+    every, layers = settings.get("global_attn_every_n_layers", 3), settings.get("num_hidden_layers", 22)
+    types = settings.get("layer_types")
+    if not isinstance(every, int) or every < 1:
+        raise ValueError(f"global_attn_every_n_layers = {shorten(every)}; expected a number of at least 1")
+    if types is None or not isinstance(layers, int) or layers > _MOST_LAYERS:  # a field of its own refuses those
+        return every
+    for n in (every, *range(1, layers + 1)):
+        if types == ["sliding_attention" if i % n else "full_attention" for i in range(layers)]:
+            return n
+    raise ValueError(
+        f"layer_types = {shorten(types)}; expected {layers}, of which layers 0, n, 2 n, ... are full_attention and the "
+        "others sliding_attention"
+    )
+
+
+def _theta(settings: Settings, kind: str) -> Any:
+    """The base of rotary positions in one kind of layers. Raises ValueError for positions that are scaled."""
+    old, usual = _THETAS[kind]
+    tables = settings.get("rope_parameters", {})
+    table = (tables.get(f"{kind}_attention") or {}) if isinstance(tables, dict) else tables
+    if not isinstance(table, dict) or table.get("rope_type", "default") != "default" or "rope_scaling" in settings:
+        found = settings.get("rope_scaling", tables)
+        raise ValueError(f"rope_parameters = {shorten(found)}; expected rope_type default for both kinds of layers")
+    return table.get("rope_theta", settings.get(old, usual))

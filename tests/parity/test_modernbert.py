@@ -1,0 +1,116 @@
+"""ModernBERT against transformers: what test_families.py does not have. Long inputs, our recipe, configs."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from bertworks.checkpoint.convert.conversion import convert
+from bertworks.checkpoint.folder import load_model, read_config, save_folder
+from bertworks.files import InputError
+from bertworks.model.heads import build_model
+from bertworks.model.presets import PRESETS
+
+transformers = pytest.importorskip("transformers")
+V = 97
+
+
+def peer(cls: str = "ModernBertForMaskedLM", **more):
+    shape = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4}
+    shape |= {"intermediate_size": 50, "initializer_range": 0.2, "local_attention": 12}
+    shape |= dict.fromkeys(("pad_token_id", "cls_token_id", "bos_token_id"), 0)
+    shape |= dict.fromkeys(("sep_token_id", "eos_token_id"), 1)
+    torch.manual_seed(0)
+    return getattr(transformers, cls)(transformers.ModernBertConfig(**shape | more)).eval()
+
+
+def batch(L: int) -> tuple[torch.Tensor, torch.Tensor]:
+    ids = torch.randint(2, V, (3, L), generator=torch.Generator().manual_seed(1))
+    return ids, torch.arange(L) < torch.tensor([[L], [L - 70], [7]])
+
+
+def same_logits(ours, theirs, L: int) -> None:
+    ids, mask = batch(L)
+    expected = theirs(input_ids=ids, attention_mask=mask.long()).logits[mask]
+    found = ours.masked_lm_logits(ours.encoder(ids, mask).last_hidden_state[mask])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * max(1.0, expected.abs().max().item()))
+
+
+@torch.no_grad()
+def test_local_layers_in_blocks_and_a_converted_folder(tmp_path):
+    """From 512 tokens on local layers are computed in blocks."""
+    theirs = peer()
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = load_model(tmp_path / "theirs")
+    run, blocks = ours.encoder.run_layer, []
+    ours.encoder.run_layer = lambda *given: blocks.append(given[3].blocks is not None) or run(*given)
+    same_logits(ours, theirs, 530)
+    assert blocks == [False, True, True, False]
+    done = convert(tmp_path / "theirs", tmp_path / "converted")
+    assert done.tensor_difference == 0 and done.output_difference < 1e-5 and not done.ignored
+
+
+@torch.no_grad()
+def test_the_recipe_modern_writes_a_modernbert(tmp_path):
+    small = {"vocab_size": V, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
+    config = dataclasses.replace(PRESETS["modern"], **small, num_hidden_layers=4, attention_window=5)
+    model = build_model(config, ("mlm",), seed=1).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p += 0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel()))
+    save_folder(tmp_path, model, None)
+    back, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(back).__name__ == "ModernBertForMaskedLM" and not any(info.values()), info
+    same_logits(model, back.eval(), 90)
+    assert load_model(tmp_path).config == config
+
+
+def settings_with(tmp_path, **changes):
+    peer("ModernBertModel").save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text()) | changes
+    (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in settings.items() if v != "absent"}))
+    return read_config(tmp_path)[0]
+
+
+def test_old_and_new_keys_say_the_same(tmp_path):
+    """Published folders name every how many layers one is global; transformers 5 lists the layers."""
+    new = settings_with(tmp_path)
+    assert (new.global_every, new.attention_window, new.rope_theta, new.local_rope_theta) == (3, 6, 160000.0, 10000.0)
+    gone = dict.fromkeys(("layer_types", "rope_parameters"), "absent")
+    old = settings_with(tmp_path, **gone, global_attn_every_n_layers=2, global_rope_theta=500.0, local_rope_theta=20.0)
+    assert (old.global_every, old.rope_theta, old.local_rope_theta) == (2, 500.0, 20.0)
+    types = ["full_attention", "sliding_attention"] * 2
+    assert settings_with(tmp_path, layer_types=types).global_every == 2
+    whole = settings_with(tmp_path, layer_types=["full_attention"] * 4)
+    assert whole.attention_window == 0 and whole.local_rope_theta == 0.0
+    same = {"rope_type": "default", "rope_theta": 10000.0}
+    assert settings_with(tmp_path, rope_parameters=dict.fromkeys(("full_attention", "sliding_attention"), same))
+
+
+FULL, LOCAL = "full_attention", "sliding_attention"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"norm_bias": True}, "norm_bias = True.*; expected all true or all false"),
+        ({"attention_bias": "no"}, "attention_bias = 'no'"),
+        ({"decoder_bias": False}, "decoder_bias = False; expected true"),
+        ({"classifier_activation": "relu"}, "classifier_activation = 'relu'; expected 'gelu'"),
+        ({"layer_types": [LOCAL, FULL, LOCAL, FULL]}, "layer_types = .*; expected 4, of which layers 0, n, 2 n"),
+        ({"layer_types": [FULL, LOCAL]}, "layer_types = .*; expected 4, of which"),
+        ({"layer_types": 3}, "layer_types = 3; expected 4"),
+        ({"layer_types": "absent", "global_attn_every_n_layers": 0}, "global_attn_every_n_layers = 0"),
+        ({"local_attention": 1}, "local_attention = 1; expected 2 or more"),
+        ({"local_attention": "wide"}, "attention_window = 'wide'"),
+        ({"rope_parameters": {FULL: {"rope_type": "yarn", "factor": 4.0}}}, "rope_parameters = .*rope_type default"),
+        ({"rope_parameters": [1]}, "rope_parameters = "),
+        ({"rope_scaling": {"type": "linear"}}, "rope_parameters = .*linear"),
+        ({"classifier_pooling": "max"}, "classifier_pooling = 'max'"),
+        ({"hidden_activation": "swiglu", "classifier_activation": "swiglu"}, "hidden_act = 'swiglu'"),
+    ],
+)
+def test_what_is_computed_otherwise_is_refused(changes, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        settings_with(tmp_path, **changes)

@@ -105,8 +105,8 @@ def make(base: Path) -> None:
 
 
 def _tokenizers(base: Path) -> None:
+    from support.spiece_files import PIECES, charsmap, model_bytes
     from support.tiny_task import VOCAB
-    from tokenizer.test_tokenizer_families import PIECES, charsmap, model_bytes
 
     (base / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
     (base / "spiece.model").write_bytes(model_bytes({**PIECES, "▁good": 1, "▁bad": 1, "c": 1}, charmap=charsmap()))

@@ -26,6 +26,7 @@ from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.config import LoopConfig
+from support.loops import killed_at
 from support.tiny_task import tiny_folder, tiny_table
 
 CONFIG = FinetuneConfig(loop=LoopConfig(seed=1, precision="float32"), max_seq_length=16, seeds=(1, 2))
@@ -235,19 +236,10 @@ def test_two_processes_share_the_runs(place, glue, tmp_path, monkeypatch, kind):
 
 def test_a_sweep_that_was_begun_with_other_settings_is_left_alone(place, tmp_path, monkeypatch):
     """Its first run has no results yet; no other one is trained with the new settings."""
-    feed = ExampleFeed.__call__
-
-    def killed(self, progress, share):
-        if progress.step == 20:
-            raise KeyboardInterrupt
-        return feed(self, progress, share)
-
     config = dataclasses.replace(CONFIG, loop=dataclasses.replace(CONFIG.loop, save_every=5))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ExampleFeed, "__call__", killed)
-        patch.setitem(SWEEPS, "glue", GRID[1:])
-        run(place, tmp_path / "out", config)
     monkeypatch.setitem(SWEEPS, "glue", GRID[1:])
+    with killed_at(20, ExampleFeed):
+        run(place, tmp_path / "out", config)
     with pytest.raises(OtherRun, match="belongs to a run with other settings"):
         run(place, tmp_path / "out", dataclasses.replace(config, dropout=0.2))
     assert not [*(tmp_path / "out").rglob("failed.json")] and len([*(tmp_path / "out").rglob("recipe.toml")]) == 1

@@ -32,6 +32,7 @@ from bertworks.tasks.kinds import own_table, own_task, read_rows
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import learning_rate
 from bertworks.training.run import locked
+from support.loops import killed_at
 from support.tiny_task import TINY, tiny_folder, tiny_table
 
 CONFIG = FinetuneConfig(
@@ -138,19 +139,11 @@ def test_a_finished_run_of_another_start_or_other_rows_is_refused(finished, plac
 
 
 @pytest.mark.parametrize("at", [0, 3, 4, 13, 24])
-def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, monkeypatch, at):
+def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, at):
     """Stopped at step `at` without a word: what was done since the last save is done again."""
     config = dataclasses.replace(CONFIG, micro_batch_size=8)
     whole = finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
-    feed = ExampleFeed.__call__
-
-    def killed(self, progress, share):
-        if progress.step == at:
-            raise KeyboardInterrupt
-        return feed(self, progress, share)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ExampleFeed, "__call__", killed)
+    with killed_at(at, ExampleFeed):
         finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
     torch.manual_seed(at)  # nothing may hang on torch's own generator
     resumed = finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
@@ -254,20 +247,12 @@ def test_top_layers_get_fresh_weights(place):
     assert not torch.equal(model[1, 1]["encoder.pooler.weight"], model[1, 2]["encoder.pooler.weight"])
 
 
-def test_stability_options_run_and_resume(place, table, tmp_path, monkeypatch):
+def test_stability_options_run_and_resume(place, table, tmp_path):
     optim = dataclasses.replace(CONFIG.optim, rule="adamw", layer_decay=0.9)
     config = dataclasses.replace(CONFIG, reinit_layers=1, optim=optim, epochs=1)
     whole = finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
     assert whole["fresh"] == ["classifier", "layers.1", "pooler"]
-    feed = ExampleFeed.__call__
-
-    def killed(self, progress, share):
-        if progress.step == 6:
-            raise KeyboardInterrupt
-        return feed(self, progress, share)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ExampleFeed, "__call__", killed)
+    with killed_at(6, ExampleFeed):
         finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
     finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")

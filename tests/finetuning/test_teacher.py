@@ -22,7 +22,7 @@ from bertworks.tokenizer import Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.state import TrainerState
 from bertworks.training.task_objectives import TeacherScoresObjective
-from support.loops import ALONE
+from support.loops import ALONE, killed_at
 from support.tiny_task import TINY, tiny_folder, tiny_table
 
 CONFIG = FinetuneConfig(
@@ -127,21 +127,12 @@ def test_the_teacher_alone_can_teach(place, tmp_path):
     assert log[-1] < 0.3 * log[0]
 
 
-def test_a_stopped_run_goes_on_to_the_same_bytes_and_only_with_its_teacher(place, tmp_path, monkeypatch):
+def test_a_stopped_run_goes_on_to_the_same_bytes_and_only_with_its_teacher(place, tmp_path):
     task, data = table(place)
     config = with_teacher(place / "teacher")
     config = replace(config, loop=LoopConfig(log_every=1, save_every=2))
     assert finetune(config, task, data, place / "model", tmp_path / "whole", quiet=True)
-    feed, stops = ExampleFeed.__call__, [random.Random(1).randint(5, 9)]
-
-    def killed(self, progress, share):
-        if stops and progress.step == stops[0]:
-            stops.clear()
-            raise KeyboardInterrupt
-        return feed(self, progress, share)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ExampleFeed, "__call__", killed)
+    with killed_at(random.Random(1).randint(5, 9), ExampleFeed):
         finetune(config, task, data, place / "model", tmp_path / "run", quiet=True)
     other = with_teacher(tiny_teacher(place, tmp_path), loop=config.loop)
     with pytest.raises(InputError, match="belongs to a run with other settings"):

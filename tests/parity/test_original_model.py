@@ -1,7 +1,6 @@
 """Equality with the original implementation (google-research/bert on TensorFlow): outputs, losses, gradients, start."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -11,59 +10,20 @@ from torch.nn import functional as F
 from bertworks.checkpoint.convert.tensorflow import read_original
 from bertworks.checkpoint.folder import assemble
 from bertworks.checkpoint.hf import config_from_hf
-from bertworks.model.config import ModelConfig
 from bertworks.model.heads import Model, build_model
 from bertworks.training.objectives import PretrainingObjective
+from support.original import config_of, theirs
 from support.shared_data import SHARED, needs_shared, shared
 
 ORACLE = SHARED / "oracle" / "model"
 CHECKPOINTS = ["tiny_l12_h24", "tiny_l1_h20_relu", "tiny_l2_h32_adam", "tiny_l3_h48_sharded"]
 TOLERANCE = 2e-5
-MODULES = {  # ours: the original's scopes
-    "encoder.embeddings.norm": "bert/embeddings/LayerNorm",
-    "encoder.layers.{}.query": "bert/encoder/layer_{}/attention/self/query",
-    "encoder.layers.{}.key": "bert/encoder/layer_{}/attention/self/key",
-    "encoder.layers.{}.value": "bert/encoder/layer_{}/attention/self/value",
-    "encoder.layers.{}.attention_output": "bert/encoder/layer_{}/attention/output/dense",
-    "encoder.layers.{}.attention_norm": "bert/encoder/layer_{}/attention/output/LayerNorm",
-    "encoder.layers.{}.intermediate": "bert/encoder/layer_{}/intermediate/dense",
-    "encoder.layers.{}.output": "bert/encoder/layer_{}/output/dense",
-    "encoder.layers.{}.output_norm": "bert/encoder/layer_{}/output/LayerNorm",
-    "encoder.pooler": "bert/pooler/dense",
-    "heads.mlm.dense": "cls/predictions/transform/dense",
-    "heads.mlm.norm": "cls/predictions/transform/LayerNorm",
-}
-WHOLE = {
-    "encoder.embeddings.word.weight": "bert/embeddings/word_embeddings",
-    "encoder.embeddings.position.weight": "bert/embeddings/position_embeddings",
-    "encoder.embeddings.token_type.weight": "bert/embeddings/token_type_embeddings",
-    "heads.mlm.bias": "cls/predictions/output_bias",
-    "heads.nsp.weight": "cls/seq_relationship/output_weights",
-    "heads.nsp.bias": "cls/seq_relationship/output_bias",
-}
-
-
-def theirs(name: str) -> str:
-    """The original's name of our parameter."""
-    if name in WHOLE:
-        return WHOLE[name]
-    module, kind = name.rsplit(".", 1)
-    number = re.search(r"\d+", module)
-    scope = MODULES[re.sub(r"\d+", "{}", module)].format(number and number[0])
-    if scope.endswith("LayerNorm"):
-        return f"{scope}/{'gamma' if kind == 'weight' else 'beta'}"
-    return f"{scope}/{'kernel' if kind == 'weight' else 'bias'}"
 
 
 def ours(arrays, name: str) -> torch.Tensor:
     """An array of the original under our name; its kernels are [in, out]."""
     array = torch.from_numpy(arrays[theirs(name)])
     return array.T.contiguous() if theirs(name).endswith("/kernel") else array
-
-
-def config_of(settings: dict) -> ModelConfig:
-    """The original calls its tanh form "gelu"."""
-    return ModelConfig(**{**settings, "hidden_act": {"gelu": "gelu_new"}.get(act := settings["hidden_act"], act)})
 
 
 def load(name: str) -> tuple[Model, dict[str, torch.Tensor], dict[str, torch.Tensor]]:

@@ -29,9 +29,9 @@ from bertworks.training.run import locked
 from bertworks.training.task_objectives import DistillationObjective
 from bertworks.training.vocabulary_loss import Scorer, Term, linear_divergence
 from conftest import tiny_texts
+from support.batches import batch, problem
 from support.loops import ALONE, loop_of
 from support.segments import Segment, records, state_of, tensors, weights
-from training.test_objectives import batch, problem
 
 TEACHER = ModelConfig(
     vocab_size=100,

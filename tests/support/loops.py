@@ -1,5 +1,8 @@
 """A loop without text: batches from a list, and what a test wants to see of a run."""
 
+import contextlib
+
+import pytest
 import torch
 
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -66,3 +69,18 @@ def stopped_before(step, groups):
         return Feed(groups)(progress, share)
 
     return feed
+
+
+@contextlib.contextmanager
+def killed_at(step, feed):
+    """A run of the block is killed when its feed, of the class `feed`, is asked for the group of this step."""
+    give = feed.__call__
+
+    def killed(self, progress, share):
+        if progress.step == step:
+            raise KeyboardInterrupt
+        return give(self, progress, share)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(feed, "__call__", killed)
+        yield

@@ -10,6 +10,7 @@ from bertworks.training import vocabulary_loss
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.task_objectives import ClassificationObjective, SpanObjective
 from bertworks.training.vocabulary_loss import linear_cross_entropy
+from support.batches import batch, problem
 
 TINY = ModelConfig(
     vocab_size=40,
@@ -21,14 +22,6 @@ TINY = ModelConfig(
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
 )
-
-
-def problem(M: int = 23, D: int = 12, V: int = 31, unused: float = 0.3):
-    generator = torch.Generator().manual_seed(0)
-    hidden, weight, bias = (torch.randn(shape, generator=generator) for shape in ((M, D), (V, D), (V,)))
-    labels = torch.randint(0, V, (M,), generator=generator)
-    labels[torch.rand(M, generator=generator) < unused] = -100
-    return [t.requires_grad_() for t in (hidden, weight, bias)], labels
 
 
 def plain(hidden, weight, bias, labels):
@@ -86,21 +79,6 @@ def test_a_batch_without_predictions(M, autocast):
     with torch.no_grad():
         counted = linear_cross_entropy(*tensors, labels)
     assert counted.loss == 0 and counted.correct == 0 and counted.loss.dtype == torch.float32
-
-
-def batch(B: int = 3, L: int = 8) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(3)
-    positions = torch.arange(B)[:, None] * L + torch.tensor([1, 3, 4])
-    labels = torch.randint(0, 40, (B, 3), generator=generator)
-    labels[0, 2] = labels[2, 1] = -100
-    return {
-        "input_ids": torch.randint(0, 40, (B, L), generator=generator),
-        "attention_mask": torch.arange(L) < torch.tensor([8, 5, 6])[:, None],
-        "token_type_ids": torch.randint(0, 2, (B, L), generator=generator),
-        "masked_positions": positions.flatten(),
-        "masked_labels": labels.flatten(),
-        "pair_labels": torch.tensor([0, 1, 0]),
-    }
 
 
 def test_pretraining_terms_are_sums_over_what_counts_says():

@@ -14,8 +14,8 @@ from bertworks.training.config import OptimConfig
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.optim import Optimizer, layers_from_top, learning_rate
 from bertworks.training.task_objectives import ClassificationObjective
-from parity.test_original_model import config_of, theirs
 from support.loops import loop_of
+from support.original import config_of, theirs
 from support.shared_data import needs_shared, shared
 from support.tiny_task import TINY
 

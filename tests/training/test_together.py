@@ -15,7 +15,7 @@ from bertworks.pretraining.run import PretrainingFeed, pretrain
 from bertworks.training import loop as loop_module
 from bertworks.training import machine
 from bertworks.training.vocabulary_loss import Term
-from support.loops import loop_of
+from support.loops import killed_at, loop_of
 from support.processes import together
 from support.segments import write_recipe
 
@@ -94,15 +94,7 @@ def test_processes_without_a_common_disk_go_on_from_the_first_ones_state(tiny_st
     config = load_recipe(write_recipe(tmp_path, steps=6, micro=5), PretrainConfig)
     config = dataclasses.replace(config, loop=dataclasses.replace(config.loop, eval_every=0))
     whole = pretrain(config, tiny_store.path, tmp_path / "whole", quiet=True)
-    feed = PretrainingFeed.__call__
-
-    def killed(self, progress, share):
-        if progress.step == 4:
-            raise KeyboardInterrupt
-        return feed(self, progress, share)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(PretrainingFeed, "__call__", killed)
+    with killed_at(4, PretrainingFeed):
         pretrain(config, tiny_store.path, tmp_path / "0", quiet=True)
     one, other = together(resume_on_own_disk, config, tiny_store.path, tmp_path)
     assert one == other and one[:2] == (6, whole["tokens"])

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ..model.config import ModelConfig
+from .families import JINA, ROTARY
 from .names import TOP
 
 _PIPELINES = {  # by the end of a class's name
@@ -60,23 +61,28 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     tables = {key: value for key, value in facts.items() if isinstance(value, dict)}
     lines = ["---", *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()), "---", ""]
     alone = "**Load it with bertworks: no class of transformers computes this model, and none loads this folder.** "
-    known = f"`{architecture}` in transformers" if transformers else "`model_type` is `bertworks`"
-    lines += [f"# {_plain(title)}", "", f"{'' if transformers else alone}An encoder {_plain(made)}; {known}.", ""]
+    known = _class(config, sizes) if transformers else "`model_type` is `bertworks`."
+    lines += [f"# {_plain(title)}", "", f"{'' if transformers else alone}An encoder {_plain(made)}; {known}", ""]
     lines += _section("Shape", rows)
     lines += _section("Run", loose) if loose else []
     for name, table in tables.items():
         lines += _section(name, table)
-    lines += [
-        "## Use",
-        "",
-        "```python",
-        "import bertworks",
-        "",
-        'model = bertworks.load_model("this folder")',
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
+    if config["model_type"] == "roformer":
+        load = ["import transformers", "", f'model = transformers.{architecture}.from_pretrained("this folder")']
+    else:
+        load = ["import bertworks", "", 'model = bertworks.load_model("this folder")']
+    return "\n".join([*lines, "## Use", "", "```python", *load, "```", ""])
+
+
+def _class(config: dict[str, Any], sizes: dict[str, int]) -> str:
+    """The class of transformers that loads the folder, and what it leaves out."""
+    known = f"`{config['architectures'][0]}` in transformers"
+    if config["model_type"] != ROTARY:
+        return f"{known}."
+    known = f"{known} 5.4 and newer (BERT with rotary positions has the model type `{ROTARY}` there)."
+    for head in sorted(JINA.beside & sizes.keys()):
+        known += f" Its head `{head}` is read by bertworks alone; transformers lists its tensors as unexpected."
+    return known
 
 
 def _section(name: str, table: dict[str, Any]) -> list[str]:

@@ -187,15 +187,28 @@ def save_folder(
     if tokenizer is not None:
         check_size(tokenizer, model.config, "save_folder")
     config = hf.config_to_hf(model.config, parts_in(model), _labels(model, labels), task, _top(model))
+    card = model_card(config, model.config, part_sizes(model), facts or {})
+    write_files(folder, config, _their_tensors(model), card, tokenizer, max_length or model.config.max_length)
+
+
+def write_files(
+    folder: Path,
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    card: str,
+    tokenizer: Tokenizer | None,
+    max_length: int,
+) -> None:
+    """Write the files of a model folder beside it and move them in. Raises InputError if the disk is full."""
     temporary = folder.with_name(f".{folder.name}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
         temporary.mkdir(parents=True)
         with atomic_write(temporary / WEIGHTS) as file:
-            file.write(safetensors.torch.save(_their_tensors(model), metadata={"format": "pt"}))
+            file.write(safetensors.torch.save(tensors, metadata={"format": "pt"}))
         if tokenizer is not None:
-            tokenizer.save(temporary, model_max_length=max_length or model.config.max_length)
-        write_text(temporary / "README.md", model_card(config, model.config, _sizes(model), facts or {}))
+            tokenizer.save(temporary, model_max_length=max_length)
+        write_text(temporary / "README.md", card)
         write_json(temporary / CONFIG, config)
         move_in(temporary, folder)
     except OSError as error:
@@ -236,7 +249,7 @@ def _labels(model: Model, labels: list[str] | None) -> list[str] | None:
     return labels
 
 
-def _sizes(model: Model) -> dict[str, int]:
+def part_sizes(model: Model) -> dict[str, int]:
     """Parameters of each part, and in all."""
     parts = {"encoder": model.encoder, **({"top": model.top} if model.top else {}), **dict(model.heads.items())}
     counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}

@@ -1,0 +1,101 @@
+"""The pipelines of transformers give `Predictor`'s answers on our folders, with rotary positions or learned ones."""
+
+import numpy as np
+import pytest
+
+from bertworks.checkpoint.folder import save_folder
+from bertworks.inference.predictor import Predictor
+from bertworks.model.config import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from conftest import tiny_texts
+
+transformers = pytest.importorskip("transformers")
+TEXTS = tiny_texts(12)
+SHORT = [" ".join(text.replace(".", "").split()[:6]) for text in TEXTS]  # within the model's positions
+LABELS = ["law", "sport", "war"]
+TAGS = ["O", "B-LOC", "I-LOC"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(TEXTS, TokenizerConfig(vocab_size=100))
+
+
+@pytest.fixture(params=["rotary", "learned"])
+def make(request, tokenizer, tmp_path):
+    """A folder with these heads."""
+
+    def folder(*heads, labels=None):
+        shape = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
+        config = ModelConfig(
+            vocab_size=tokenizer.vocab_size,
+            max_position_embeddings=128,
+            initializer_range=0.3,
+            position_embedding_type=request.param,
+            **shape,
+        )
+        model = build_model(config, heads, labels=len(labels or ()), seed=3)
+        save_folder(tmp_path / "model", model, tokenizer, labels=labels)
+        return tmp_path / "model"
+
+    return folder
+
+
+def pipeline(task: str, folder, **more):
+    return transformers.pipeline(task, model=str(folder), device="cpu", **more)
+
+
+def test_the_tokenizer_that_it_finds(make, tokenizer):
+    theirs = transformers.AutoTokenizer.from_pretrained(make("mlm", "nsp"))
+    pair = theirs(SHORT[0], SHORT[1])
+    ours = tokenizer.encode(SHORT[0], SHORT[1])
+    assert (pair["input_ids"], pair["token_type_ids"]) == (list(ours.ids), list(ours.type_ids))
+
+
+def test_fill_mask(make):
+    folder = make("mlm", "nsp")
+    texts = [f"{text} [MASK] morning." for text in SHORT]
+    ours, fill = Predictor(folder, device="cpu"), pipeline("fill-mask", folder)
+    for text, (candidates,) in zip(texts, ours.fill_mask(texts, top_k=4), strict=True):
+        expected = fill(text, top_k=4)
+        assert [found["id"] for found in candidates] == [one["token"] for one in expected]
+        np.testing.assert_allclose(
+            [one["score"] for one in candidates], [one["score"] for one in expected], rtol=0, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("pairs", [False, True], ids=["texts", "pairs"])
+def test_text_classification(pairs, make):
+    folder = make("classifier", labels=LABELS)
+    classify = pipeline("text-classification", folder)
+    seconds = SHORT[::-1] if pairs else None
+    found = Predictor(folder, device="cpu").classify(SHORT, pairs=seconds)
+    given = [{"text": a, "text_pair": b} for a, b in zip(SHORT, seconds, strict=True)] if seconds else SHORT
+    for ours, theirs in zip(found, classify(given), strict=True):
+        assert ours["label"] == theirs["label"]
+        assert ours["score"] == pytest.approx(theirs["score"], abs=1e-5)
+
+
+def test_token_classification(make):
+    folder = make("tagger", labels=TAGS)
+    tag = pipeline("token-classification", folder, aggregation_strategy="first")
+    found = Predictor(folder, device="cpu").tag(SHORT)
+    assert sum(map(len, found)) > 5
+    for ours, theirs in zip(found, tag(SHORT), strict=True):
+        expected = [(e["entity_group"], e["start"], e["end"]) for e in theirs if e["entity_group"] != "O"]
+        assert [(e["type"], e["start"], e["end"]) for e in ours] == expected
+
+
+@pytest.mark.parametrize("heads", [(), ("mlm", "nsp")], ids="+".join)
+def test_features_and_sentence_vectors(heads, make):
+    folder = make(*heads)
+    ours = Predictor(folder, device="cpu")
+    extract = pipeline("feature-extraction", folder)
+    vectors = [np.array(rows[0]) for rows in extract(SHORT)]  # (L, D) each, special tokens too
+    np.testing.assert_allclose(ours.embed(SHORT), [v.mean(0) for v in vectors], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(ours.embed(SHORT, pooling="cls"), [v[0] for v in vectors], rtol=0, atol=1e-5)
+    library = pytest.importorskip("sentence_transformers", reason="needs the package sentence-transformers")
+    np.testing.assert_allclose(
+        library.SentenceTransformer(str(folder), device="cpu").encode(SHORT), ours.embed(SHORT), rtol=0, atol=1e-5
+    )

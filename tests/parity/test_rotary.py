@@ -331,7 +331,7 @@ def test_roformer_computes_the_same(heads, cls, left_out, tied, tmp_path):
         (
             {"family": "roberta", "hidden_act": "relu"},
             ("mlm",),
-            r"found hidden_act = relu, expected that of the masked-LM head \(gelu\); add --drop",
+            "found hidden_act = relu, expected its masked-LM head's gelu; add --drop-heads",
         ),
     ],
     ids=["classifier", "theta", "learned", "pre", "roberta"],

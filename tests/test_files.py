@@ -16,8 +16,8 @@ from bertworks.files import (
     flush_folder,
     parse_json,
     read_json,
+    read_json_object,
     read_lines,
-    read_table,
     remove_temporaries,
     shorten,
     to_json,
@@ -64,17 +64,17 @@ def test_what_has_no_end_is_read_to_a_limit(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     sender = threading.Thread(target=lambda: (tmp_path / "pipe").write_text('{"a": 1}'))
     sender.start()
-    assert read_table(tmp_path / "pipe") == {"a": 1}
+    assert read_json_object(tmp_path / "pipe") == {"a": 1}
     sender.join()
 
 
 def test_settings_are_a_small_table(tmp_path, monkeypatch):
     (tmp_path / "a.json").write_text("[1]")
     with pytest.raises(InputError, match=r"a.json: found a list; expected a table of settings"):
-        read_table(tmp_path / "a.json")
+        read_json_object(tmp_path / "a.json")
     monkeypatch.setattr(files, "TABLE_BYTES", 2)
     with pytest.raises(InputError, match=r"a.json: more than 2 bytes"):
-        read_table(tmp_path / "a.json")
+        read_json_object(tmp_path / "a.json")
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):

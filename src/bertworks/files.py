@@ -201,7 +201,7 @@ def read_json(path: Path | str, finite: bool = True, limit: int = READ_BYTES) ->
     return parse_json(read_bytes(path, "a JSON file", limit), str(path), finite)
 
 
-def read_table(path: Path | str) -> dict[str, Any]:
+def read_json_object(path: Path | str) -> dict[str, Any]:
     """Read a small JSON file that holds settings by their names. Raises InputError, see `read_json`, if it does not."""
     table = read_json(path, limit=TABLE_BYTES)
     if not isinstance(table, dict):

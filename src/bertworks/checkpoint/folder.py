@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..files import InputError, NotWritten, atomic_write, read_table, write_json, write_text
+from ..files import InputError, NotWritten, atomic_write, read_json_object, write_json, write_text
 from ..model.config import ModelConfig, TopConfig
 from ..model.encoder import Encoder
 from ..model.heads import Model, build_model
@@ -52,7 +52,7 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
             )
         inner = next((f"; there is one in {p.parent}" for p in sorted(path.glob(f"*/{CONFIG}"))), "")
         raise InputError(f"{path}: no {CONFIG} in this folder, so it is not (or not yet) a model folder{inner}")
-    settings = hf.by_family(read_table(path / CONFIG))
+    settings = hf.by_family(read_json_object(path / CONFIG))
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..config import from_dict
-from ..files import InputError, check_fields, read_table, shorten
+from ..files import InputError, check_fields, read_json_object, shorten
 from ..model.config import TopConfig
 from ..model.heads import Model
 from .locate import CONFIG
@@ -47,7 +47,7 @@ def input_length(folder: Path, positions: int) -> int:
     Raises InputError if its tokenizer_config.json is no table.
     """
     file = folder / "tokenizer_config.json"
-    settings = read_table(file) if file.exists() else {}
+    settings = read_json_object(file) if file.exists() else {}
     length = settings.get("model_max_length")
     return min(length, positions) if isinstance(length, int) and length > 2 else positions
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import TABLE_BYTES, InputError, check_fields, clip, read_json, read_table, shorten, write_json
+from ..files import TABLE_BYTES, InputError, check_fields, clip, read_json, read_json_object, shorten, write_json
 
 MODES = {  # of a text's vectors: the key that turns each on; joined in this order, unless the newer `pooling_mode` says
     "cls": "pooling_mode_cls_token",
@@ -146,7 +146,7 @@ def _inside(folder: Path, path: str) -> Path:
 
 def _table(file: Path) -> Mapping[str, Any]:
     """The settings in a file; none if there is no such file."""
-    return read_table(file) if file.exists() else {}
+    return read_json_object(file) if file.exists() else {}
 
 
 def _modes(file: Path) -> tuple[str, ...]:

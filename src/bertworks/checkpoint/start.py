@@ -21,7 +21,7 @@ from .names import heads_in, our_part
 from .weights import read_weights
 
 
-class InitialModel(NamedTuple):
+class TrainableModel(NamedTuple):
     """A model to train on, and what to report about it."""
 
     model: Model
@@ -36,7 +36,7 @@ def initial_model(
     seed: int,
     dropout: float | None = None,
     top: TopConfig = NO_TOP,
-) -> InitialModel:
+) -> TrainableModel:
     """A model with these heads to train on: weights from a model or run folder where it has them, else by `seed`.
 
     labels: the classes of a classifier or tagger, or their number. The folder's own head is used only if it has the
@@ -68,7 +68,7 @@ def initial_model(
     model.load_state_dict(contents.in_memory(state), strict=False, assign=True)
     _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
     left = {part_of[name] if part_of[name] in family.parts else name for name in tensors.keys() - used.keys()}
-    return InitialModel(model, sorted(wants - has), sorted({*left, *contents.unread}))
+    return TrainableModel(model, sorted(wants - has), sorted({*left, *contents.unread}))
 
 
 def _usable_parts(contents: FolderContents, labels: int | Sequence[str], top: TopConfig) -> set[str]:

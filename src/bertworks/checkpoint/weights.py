@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..files import InputError, checksum, clip, read_table
+from ..files import InputError, checksum, clip, read_json_object
 from .names import listed
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -49,7 +49,7 @@ def weights_name(path: Path) -> str | None:
 
 def _shards(path: Path, index: str) -> dict[Path, set[str]]:
     """The files that an index names, and the tensors that each should have."""
-    files = read_table(path / index).get("weight_map")
+    files = read_json_object(path / index).get("weight_map")
     if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
         raise InputError(f"{path / index}: no weight_map from tensors to files; copy or download it again")
     found: dict[Path, set[str]] = {}

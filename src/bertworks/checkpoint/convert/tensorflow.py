@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...files import InputError, read_table
+from ...files import InputError, read_json_object
 from ..families import FAMILIES
 from ..names import listed
 from .tensorflow_files import Bundle, find_prefix, open_bundle
@@ -129,7 +129,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     if len(found) != 1:
         what = " and ".join(found) or "no config file"
         raise InputError(f"{folder}: {what}; expected one of {', '.join(CONFIGS)} beside the checkpoint")
-    settings = read_table(folder / found[0])
+    settings = read_json_object(folder / found[0])
     activation = settings.get("hidden_act", "gelu")
     settings["hidden_act"] = "gelu_new" if activation == "gelu" else activation
     return {"layer_norm_eps": 1e-12, **settings, "model_type": CONFIGS[found[0]]}

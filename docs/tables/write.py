@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 import runs
+import speed
 import studies
 from findings import findings
 from sources import DOCS, Lines
@@ -23,6 +24,9 @@ BLOCK = re.compile(r"^(<!-- table: (\S+) -->)\n.*?^(<!-- end -->)$", re.MULTILIN
 
 TABLES: dict[str, Callable[[], Lines]] = {
     "findings": findings,
+    "speed": speed.speed,
+    "memory": speed.memory,
+    "fine-tuning-speed": speed.fine_tuning,
     "held-out": runs.held_out,
     "fine-tuned": runs.fine_tuned,
     "parity": runs.parity,

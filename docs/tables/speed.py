@@ -1,0 +1,95 @@
+"""The tables of docs/results.md that show rates and memory beside other software."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sources import Lines, result, table
+
+Row = tuple[str, ...]
+
+
+def speed() -> Lines:
+    """Rates of both sides, and how many times as fast ours is."""
+    header = ("workload", "unit", "compared with", "ours", "theirs", "times as fast", "each round", "file")
+    return table(header, [*_pretraining(), *_corpus(), *_features()], words=3)
+
+
+def _rounds(ratios: Iterable[float]) -> str:
+    return ", ".join(f"{ratio:.1f}" for ratio in ratios)
+
+
+def _pretraining() -> list[Row]:
+    found, file, unit = result("benchmarks/pretraining"), "`pretraining.json`", "tokens/s"
+    plain = found["without_dropout"]
+    name = "pre-training, L4 H256, length 128, batch 32, bfloat16, EPYC"
+    sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
+    rounds = _rounds(found["ratio_by_round"])
+    return [
+        (f"{name}, dropout 0.1", unit, "transformers", *sides, f"{found['ratio']:.1f}", rounds, file),
+        (
+            "the same, dropout 0",
+            unit,
+            "the same",
+            *_counts(plain, "ours", "peer"),
+            f"{plain['ratio']:.1f}",
+            "-",
+            "same",
+        ),
+    ]
+
+
+def _corpus() -> list[Row]:
+    rows = []
+    for file, what in (("corpus", "English"), ("corpus-ko", "Korean (multilingual vocabulary)")):
+        found = result(f"benchmarks/{file}")
+        sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
+        ratios = (b / a for a, b in zip(found["ours"]["seconds"], found["peer"]["seconds"], strict=True))
+        name = f"{found['megabytes']:.0f} MB of {what} to a store, two processes, EPYC"
+        peer = "datasets, fast tokenizer, group_texts"
+        rows.append((name, "tokens/s", peer, *sides, f"{found['ratio']:.1f}", _rounds(ratios), f"`{file}.json`"))
+    return rows
+
+
+def _features() -> list[Row]:
+    found, rows = result("benchmarks/features")["last"], []
+    for ours, peer, compared in (
+        ("ours", "transformers", "transformers, batches of 32, both float32"),
+        ("ours", "transformers, sorted", "the same, sorted by length"),
+        ("ours, bfloat16", "transformers, bfloat16", "transformers, both bfloat16"),
+        ("ours, bfloat16", "transformers, sorted, bfloat16", "the same, sorted by length"),
+        ("ours, bfloat16", "transformers", "transformers in float32, ours in bfloat16"),
+    ):
+        rates = _counts(found["sentences_a_second"], ours, peer)
+        ratio, rounds = (found[key][f"{ours} / {peer}"] for key in ("times_as_fast", "by_round"))
+        name = "vectors of 10,000 sentences, all-MiniLM-L6-v2, AMX"
+        rows.append((name, "sentences/s", compared, *rates, f"{ratio:.1f}", _rounds(rounds), "`features.json`"))
+    return rows
+
+
+def _counts(found: dict[str, Any], *keys: str) -> list[str]:
+    return [f"{found[key]:,.0f}" for key in keys]
+
+
+def memory() -> Lines:
+    """Memory of both sides at its peak."""
+    found = result("benchmarks/pretraining")
+    rows: list[Row] = [
+        ("pre-training, dropout 0.1", *(f"{found[side]['memory'] / 1e9:.2f}" for side in ("ours", "peer")))
+    ]
+    for file, language in (("corpus", "English"), ("corpus-ko", "Korean")):
+        one = result(f"benchmarks/{file}")
+        size = f"{one['megabytes']:.0f} MB of {language} to a store"
+        rows.append((size, *(f"{one[side]['peak_mb'] / 1e3:.2f}" for side in ("ours", "peer"))))
+        rows.append(("three times that text", f"{one['ours_on_3x_the_text']['peak_mb'] / 1e3:.2f}", "-"))
+    return table(("memory at its peak", "ours (GB)", "theirs (GB)"), rows)
+
+
+def fine_tuning() -> Lines:
+    """Times of training beside transformers."""
+    found, rows = result("benchmarks/finetuning"), []
+    for name, key in (("an epoch of MRPC", "mrpc"), ("200 steps of SST-2", "sst2")):
+        one, dynamic = found[key], "times_as_fast_as_dynamic_padding"
+        rounds = ", ".join(f"{ratio:.2f}" for ratio in one["by_round"])
+        rows.append((name, f"{one[dynamic]:.2f}", rounds, f"{one['times_as_fast_as_padded_to_128']:.1f}"))
+    header = ("times as fast, training only", "than dynamic padding", "each round", "than padding to 128")
+    return table(header, rows)

@@ -26,6 +26,7 @@ from bertworks.finetuning.run import Forecast, finetune, joined_job
 from bertworks.inference.evaluation import evaluate
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
+from bertworks.model.presets import PRESETS
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
@@ -245,6 +246,17 @@ def test_top_layers_get_fresh_weights(place):
         assert changed == {n for n in start if n.startswith(below) and n.endswith("weight") and "norm" not in n}
         assert all(fresh.state_dict()[n].std() < 0.025 for n in changed)
     assert not torch.equal(model[1, 1]["encoder.pooler.weight"], model[1, 2]["encoder.pooler.weight"])
+
+
+def test_fresh_layers_have_the_parameters_of_those_they_replace():
+    """Layers differ: ModernBERT's first one has no LayerNorm before its attention, shared halves exist once."""
+    for shape in (PRESETS["modern"], dataclasses.replace(PRESETS["tiny"], shared_layers="attention")):
+        small = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 3}
+        model = build_model(dataclasses.replace(shape, vocab_size=11, **small), ("classifier",), 2, seed=1)
+        before = [*model.state_dict()]
+        for layers in (2, 3):
+            reinitialise_top(model, layers, 1)
+            assert [*model.state_dict()] == before
 
 
 def test_stability_options_run_and_resume(place, table, tmp_path):

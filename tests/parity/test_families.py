@@ -289,6 +289,9 @@ def test_a_fine_tuning_starts_from_a_folder_of_each(cls, head, fresh, tmp_path):
     theirs.save_pretrained(tmp_path / "start")
     start = initial_model(tmp_path / "start", (head,), LABELS, seed=1)
     assert start.fresh == fresh
+    new = [start.model.encoder.pooler if name == "pooler" else start.model.heads[name] for name in fresh]
+    norms = [module for part in new for module in part.modules() if isinstance(module, torch.nn.LayerNorm)]
+    assert all(torch.equal(norm.weight, torch.ones_like(norm.weight)) for norm in norms)
     batch = batches(start.model.config.pad_token_id)[1]
     out = start.model.train().encode({**batch, "token_type_ids": batch["input_ids"] % 2}, DropoutKey(1, 2))
     given = out if head in TOKEN_HEADS else out.pooled

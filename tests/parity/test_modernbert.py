@@ -4,11 +4,13 @@ import dataclasses
 import json
 
 import pytest
+import tokenizers
 import torch
 
 from bertworks.checkpoint.convert.conversion import convert
-from bertworks.checkpoint.folder import load_model, read_config, save_folder
+from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
 from bertworks.files import InputError
+from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
 from bertworks.model.presets import PRESETS
 
@@ -64,6 +66,42 @@ def test_the_recipe_modern_writes_a_modernbert(tmp_path):
     assert type(back).__name__ == "ModernBertForMaskedLM" and not any(info.values()), info
     same_logits(model, back.eval(), 90)
     assert load_model(tmp_path).config == config
+
+
+def modernbert_tokenizer(folder) -> tokenizers.Tokenizer:
+    """One of the published kind: bytes of NFC, BERT's special tokens and frames, no segments."""
+    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
+    vocab = [*special, *sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), "he", "th", "the"]
+    model = tokenizers.models.BPE({token: i for i, token in enumerate(vocab)}, [("h", "e"), ("t", "he")])
+    theirs = tokenizers.Tokenizer(model)
+    theirs.normalizer = tokenizers.normalizers.NFC()
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    theirs.decoder = tokenizers.decoders.ByteLevel()
+    theirs.add_special_tokens(special)
+    theirs.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    names = {f"{role}_token": f"[{role.upper()}]" for role in ("unk", "cls", "sep", "pad", "mask")}
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=theirs, model_input_names=["input_ids", "attention_mask"], **names
+    )
+    fast.save_pretrained(folder)
+    return theirs
+
+
+def test_a_folder_with_its_tokenizer_predicts_as_the_pipeline_of_transformers(tmp_path):
+    theirs = modernbert_tokenizer(tmp_path / "1")
+    peer(vocab_size=theirs.get_vocab_size(), pad_token_id=3).save_pretrained(tmp_path / "1")
+    ours = load_tokenizer(tmp_path / "1")
+    for text in ("the cat", "wörld of the thé", "  한국어 "):
+        assert list(ours.encode(text).ids) == theirs.encode(text).ids
+        assert list(ours.encode(text, "he").ids) == theirs.encode(text, "he").ids
+    save_folder(tmp_path / "2", load_model(tmp_path / "1"), tmp_path / "1")
+    for folder in (tmp_path / "1", tmp_path / "2"):
+        expected = transformers.pipeline("fill-mask", str(folder), device="cpu")("the [MASK] cat", top_k=3)
+        [[found]] = Predictor(folder, device="cpu").fill_mask(["the [MASK] cat"], top_k=3)
+        assert [one["id"] for one in found] == [one["token"] for one in expected]
+        assert [one["score"] for one in found] == pytest.approx([one["score"] for one in expected], abs=1e-5)
 
 
 def settings_with(tmp_path, **changes):

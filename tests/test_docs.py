@@ -31,7 +31,7 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "bertworks finetune --suite": "--epochs 1 --max-seq-length 16 --seeds 1",
     "bertworks finetune": "--epochs 1 --max-seq-length 16",
     "bertworks study masking --corpus store --data data --out studies/masking --cells": "--dry-run",
-    "bertworks demo": "--minutes 0.05",
+    "bertworks demo": "--tokens 2000",
 }
 ELSEWHERE = {"demo.md": ("bertworks demo",)}  # the demo runs in tests/demo
 BEFORE = {  # what the snippets of a page take as given

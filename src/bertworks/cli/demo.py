@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..demo.run import DemoConfig, default_config
-from ..demo.run import demo as run_demo
+from ..demo.config import DemoConfig, default_config
 from .arguments import Flat, parse
 from .ending import INTERRUPTED, run_to_its_end
 
@@ -13,12 +12,12 @@ from .ending import INTERRUPTED, run_to_its_end
 class Arguments:
     """Pre-train a small BERT on the documentation of this Python, and measure it.
 
-    The table shows the effect of pre-training on a classification task.
+    Two tables show the effect of pre-training, on tagging words and on classifying texts.
 
     Nothing is downloaded. Rerun the command to resume.
 
     Example:
-        bertworks demo --minutes 5 --out runs/demo
+        bertworks demo --out runs/demo
     """
 
     config: Flat[DemoConfig]
@@ -28,4 +27,6 @@ class Arguments:
 def demo(argv: list[str]) -> None:
     """Run the demo."""
     arguments = parse(Arguments, argv, "demo", start=Arguments(default_config()))
+    from ..demo.run import demo as run_demo
+
     run_to_its_end(lambda: run_demo(arguments.config, arguments.out), INTERRUPTED)

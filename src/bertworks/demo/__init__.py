@@ -2,11 +2,18 @@
 
 Files in reading order:
 
-    run.py           the seven steps, from documentation strings to a table of results
-    text.py          English prose from installed Python packages, the split, and the task
-    clock.py         the time limit of each step
-    evaluation.py    held-out documents, filled masks, and fine-tuning with and without pre-training
+    config.py        settings
+    run.py           the seven steps, from documentation strings to tables of results
+    text.py          documents from installed Python packages
+    prose.py         from a docstring's markup to paragraphs of prose
+    tasks.py         the split, and the rows of the two tasks
+    clock.py         how long it takes, and the time limit
+    evaluation.py    held-out documents and filled masks
+    comparison.py    fine-tuning with and without pre-training
+    baselines.py     a linear model on the same rows
+    screen.py        what the terminal shows meanwhile, with the curves of curve.py
     report.py        REPORT.md, made from results.json
+    page.py          report.html, with the drawings of drawings.py
 """
 
 from typing import TYPE_CHECKING
@@ -14,8 +21,8 @@ from typing import TYPE_CHECKING
 from .. import lazy_names
 
 if TYPE_CHECKING:
-    from .run import DemoConfig as DemoConfig
-    from .run import default_config as default_config
+    from .config import DemoConfig as DemoConfig
+    from .config import default_config as default_config
     from .run import demo as demo
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

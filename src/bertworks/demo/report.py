@@ -7,12 +7,30 @@ from ..experiments.compare import paired
 from ..reporting.tables import no_tags
 
 _SIDE = {"rate": float, "dev": {str: float}, "test": [float], "mean": float, "sd": float}
-FINISHED = {  # of a demo's results.json, what is shown again
-    "task": {"sides": {"pre-trained": _SIDE, "random": _SIDE}, "majority": float, "gain": float},
-    "pretraining": {"seconds": float},
-    "masks": {str: [str]},
+_TASK = {
+    "sides": {"pre-trained": _SIDE, "random": _SIDE},
+    "linear": {"test": float},
+    "metric": str,
+    "examples": {str: int},
+    "majority": float,
+    "gain": float,
     "seeds": [int],
-    "cut?": [str],
+}
+FINISHED = {  # of a demo's results.json, what is shown again
+    "tasks": {str: _TASK},
+    "heldout": {str: float},
+    "pretraining": {"seconds": float, "tokens": int},
+    "masks": {str: [str]},
+}
+METRICS = {"f1": "F1", "accuracy": "accuracy"}
+TITLES = {"tags": "Which words name parameters or are code?", "packages": "Which package is a text from?"}
+ROWS = {"tags": "paragraphs", "packages": "documents"}
+LINEAR = {"tags": "linear model of word and neighbours", "packages": "linear model of TF-IDF"}
+ABOUT = {
+    "tags": "The docstrings' own markup says which words name parameters and which are other code. It is removed from "
+    "the text and becomes the word's tag. The score is F1 over the tagged words.",
+    "packages": "The packages' names and usual abbreviations are removed from the texts. The encoder reads the first "
+    "64 tokens of each text, the linear model reads all.",
 }
 
 
@@ -26,37 +44,23 @@ def compared_with_guessing(held: dict[str, float]) -> list[tuple[str, str, str, 
     ]
 
 
+def compared_weights(name: str, task: dict[str, Any]) -> list[tuple[str, float, float | None, str]]:
+    """(what was trained, its test score, standard deviation over seeds, its setting), the best first of each kind."""
+    rows: list[tuple[str, float, float | None, str]] = [
+        (f"{weights} weights", side["mean"], side["sd"] if len(side["test"]) > 1 else None, f"rate {side['rate']:g}")
+        for weights, side in task["sides"].items()
+    ]
+    rows.append((LINEAR[name], task["linear"]["test"], None, ""))
+    return [*rows, ("majority class", task["majority"], None, "")] if task["majority"] else rows
+
+
 def report(results: dict[str, Any]) -> str:
     """The text of REPORT.md: the numbers, and how they were measured."""
-    held, task, machine, how = results["heldout"], results["task"], results["machine"], results["pretraining"]
-    examples = task["examples"]
-    lines = [
-        "# The effect of pre-training",
-        "",
-        f"{how['seconds'] / 60:.1f} minutes of pre-training ({how['steps']:,} steps, {how['tokens']:,} tokens) on the "
-        f"documentation strings installed on this machine: {machine['cpu']}, {machine['threads']} threads, "
-        f"{machine['gpu'] or 'no GPU'}, torch {machine['torch']}, bertworks {machine['bertworks']}.",
-        "",
-        f"## Telling packages apart after {examples['train']} labelled examples",
-        "",
-        f"{len(task['labels'])} packages: {no_tags(', '.join(task['labels']))}. Their names and usual abbreviations "
-        f"are removed from the texts. {examples['test']} test documents, {len(results['seeds'])} seeds, each side at "
-        f"its best of {len(task['sides']['random']['dev'])} learning rates on {examples['dev']} other documents.",
-        "",
-        "| fine-tuned from | test accuracy | sd over seeds | learning rate | dev accuracy of each rate |",
-        "|---|---|---|---|---|",
-    ]
-    for name, side in task["sides"].items():
-        dev = ", ".join(f"{rate}: {score:.1%}" for rate, score in side["dev"].items())
-        lines.append(f"| {name} weights | {side['mean']:.1%} | {side['sd']:.1%} | {side['rate']:g} | {dev} |")
+    held = results["heldout"]
+    lines = ["# The effect of pre-training", "", conditions(results), ""]
+    for name, task in results["tasks"].items():
+        lines += [*_task_lines(name, task), f"![test scores](plots/{name}.png)", ""]
     lines += [
-        f"| majority class | {task['majority']:.1%} | | | |",
-        "",
-        f"Effect of pre-training: **{effect_of(results)}**.",
-        "",
-        *(f"Cut short by the time limit: {what}.\n" for what in results.get("cut", [])),
-        "![test accuracy](plots/gain.png)",
-        "",
         "## Held-out documents",
         "",
         "| | BERT | guessing | |",
@@ -64,7 +68,7 @@ def report(results: dict[str, Any]) -> str:
         *(f"| {' | '.join(row)} |" for row in compared_with_guessing(held)),
         "",
         f"{held['masked']:,} masked words and {held['pairs']:,} pairs, from documents whose names (`median`, `Parser`) "
-        "no document of pre-training has. Those to classify are among them: pre-training has seen none of them.",
+        "no document of pre-training has. The rows of both tasks are among them: pre-training has seen none of them.",
         "",
         "![pre-training](plots/pretraining.png)",
         "",
@@ -75,38 +79,90 @@ def report(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
-    """Commands to try next; all but the last can be run as they are."""
-    best = results["task"]["sides"]["pre-trained"]["rate"]
-    tuned = out / "finetune" / "pre-trained" / f"lr-{best:g}" / f"seed-{results['seeds'][0]}"
-    sentence = next(iter(results["masks"]))
-    return [
-        f'bertworks fill-mask {out}/pretrain "{sentence}"',
-        f"bertworks predict {tuned} {out}/task/test.jsonl",
-        f"bertworks finetune --train {out}/task/train.jsonl --dev {out}/task/test.jsonl --model {out}/pretrain "
-        f"--out {out}/again --optim.lr {best:g}",
-        f"bertworks plot {out}/pretrain --x tokens --out {out}/plots/tokens",
-        f"bertworks corpus show {out}/store",
-        "bertworks tokenizer train YOUR_TEXT --out my/tokenizer   (then corpus build, pretrain: your own encoder)",
+def conditions(results: dict[str, Any]) -> str:
+    """What was trained, on what text and machine, in one sentence."""
+    machine, how = results["machine"], results["pretraining"]
+    return (
+        f"A BERT pre-trained on {how['tokens']:,} tokens ({how['steps']:,} steps, {how['seconds'] / 60:.1f} minutes) "
+        f"of the documentation strings installed on this machine: {machine['cpu']}, {machine['threads']} threads, "
+        f"{machine['gpu'] or 'no GPU'}, torch {machine['torch']}, bertworks {machine['bertworks']}."
+    )
+
+
+def setting(name: str, task: dict[str, Any]) -> str:
+    """How many rows and seeds there were, and how the learning rates were chosen."""
+    counts, seeds = task["examples"], task["seeds"]
+    return (
+        f"{counts['train']:,} labelled {ROWS[name]} to fine-tune on, {counts['test']:,} to test on, {len(seeds)} "
+        f"{'seed' if len(seeds) == 1 else 'seeds'}. Each side has the setting that was best on {counts['dev']:,} other "
+        f"{ROWS[name]}, of {len(task['sides']['random']['dev'])} learning rates or {len(task['linear']['dev'])} "
+        "penalties."
+    )
+
+
+def _task_lines(name: str, task: dict[str, Any]) -> list[str]:
+    labels = f" The packages: {no_tags(', '.join(task['labels']))}." if name == "packages" else ""
+    lines = [
+        f"## {TITLES[name]}",
+        "",
+        f"{ABOUT[name]}{labels} {setting(name, task)}",
+        "",
+        f"| fine-tuned from | test {METRICS[task['metric']]} (%) | sd over seeds | learning rate |",
+        "|---|---:|---:|---|",
     ]
+    for what, score, sd, how in compared_weights(name, task):
+        spread = "" if sd is None else f"{100 * sd:.1f}"
+        lines.append(f"| {what} | {100 * score:.1f} | {spread} | {how.removeprefix('rate ')} |")
+    return [*lines, "", f"Effect of pre-training: **{effect_of(task)}**. {unit_of(task)}", ""]
 
 
-def effect_of(results: dict[str, Any]) -> str:
+def effect_of(task: dict[str, Any]) -> str:
     """The effect of pre-training in points, with its interval over the seeds if there are two or more."""
-    task = results["task"]
     points = f"{100 * task['gain']:+.1f} points"
     interval = interval_of(task["sides"])
     if interval is None:
         return f"{points} (no interval over seeds)"
     low, high = (100 * end for end in interval)
     shown = "" if low > 0 or high < 0 else ", which shows no effect"
-    return f"{points} (95 % over {len(results['seeds'])} seeds: {low:+.1f} to {high:+.1f}{shown})"
+    return f"{points} (95 % over {len(task['seeds'])} seeds: {low:+.1f} to {high:+.1f}{shown})"
+
+
+def unit_of(task: dict[str, Any]) -> str:
+    """What the interval says, and what it does not."""
+    if interval_of(task["sides"]) is None:
+        return "One seed gives no interval."
+    return (
+        "The interval is paired over fine-tuning seeds of one pre-trained encoder. It does not say what another "
+        "pre-training would give."
+    )
 
 
 def interval_of(sides: dict[str, Any]) -> list[float] | None:
-    """The 95 % interval of the gain, paired over the seeds' test accuracies; None of fewer than two."""
+    """The 95 % interval of the gain, paired over the seeds' test scores; None of fewer than two."""
     runs = (
         {str(number): score for number, score in enumerate(sides[name]["test"])} for name in ("random", "pre-trained")
     )
     found = paired(*runs)
     return found["interval"] if found else None
+
+
+def tuned_folder(out: Path, results: dict[str, Any]) -> Path:
+    """The run folder of the tagger from pre-trained weights, with its best rate and first seed."""
+    tags = results["tasks"]["tags"]
+    rate, seed = tags["sides"]["pre-trained"]["rate"], tags["seeds"][0]
+    return out / "finetune" / "tags" / "pre-trained" / f"lr-{rate:g}" / f"seed-{seed}"
+
+
+def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
+    """Commands to try next; all but the last can be run as they are."""
+    best = results["tasks"]["packages"]["sides"]["pre-trained"]["rate"]
+    sentence = next(iter(results["masks"]))
+    return [
+        f'bertworks fill-mask {out}/pretrain "{sentence}"',
+        f"bertworks predict {tuned_folder(out, results)} {out}/documents/heldout.jsonl",
+        f'bertworks probe attention {out}/pretrain "The axis along which to sort." --out {out}/attention.html',
+        f"bertworks finetune --train {out}/packages/train.jsonl --dev {out}/packages/test.jsonl "
+        f"--model {out}/pretrain --out {out}/again --optim.lr {best:g}",
+        f"bertworks corpus show {out}/store",
+        "bertworks tokenizer train YOUR_TEXT --out my/tokenizer   (then corpus build, pretrain: your own encoder)",
+    ]

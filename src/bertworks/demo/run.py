@@ -1,4 +1,4 @@
-"""The whole road on one screen: prose that every Python installation carries becomes a small BERT, and a table shows
+"""The whole road on one screen: prose that every Python installation carries becomes a small BERT, and tables show
 the effect of pre-training.
 
 Every step leaves its result in the run folder and is skipped when that is there: rerun the command to resume.
@@ -6,70 +6,55 @@ Documents are split by the name of what they describe before anything else happe
 number shown comes from the other.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from ..config import load_recipe
 from ..data.build import BuildConfig, build
 from ..data.store import Store
 from ..files import InputError, write_json, write_text
-from ..finetuning.recipe import FinetuneConfig
-from ..pretraining.recipe import PretrainConfig
 from ..pretraining.run import pretrain
 from ..reporting.figures import plot_groups, plot_runs
-from ..reporting.progress import Progress
-from ..reporting.run_files import read_results
+from ..reporting.log import duration
+from ..reporting.run_files import LOG, read_log, read_results
 from ..tokenizer import Tokenizer, TokenizerConfig
 from ..training import machine
 from .clock import Clock
-from .evaluation import Comparison, evaluate_heldout, fill_masks, read_task
-from .report import FINISHED, compared_with_guessing, effect_of, next_commands, report
-from .text import (
-    CollectConfig,
-    Document,
-    collect,
-    find_sources,
-    installed_roots,
-    make_task,
-    read_rows,
-    split_by_name,
-    write_rows,
+from .comparison import Comparison
+from .config import DemoConfig, TaskConfig
+from .evaluation import evaluate_heldout, fill_masks
+from .page import write_page
+from .prose import unmarked
+from .report import (
+    FINISHED,
+    METRICS,
+    ROWS,
+    TITLES,
+    compared_weights,
+    compared_with_guessing,
+    effect_of,
+    next_commands,
+    report,
+    unit_of,
 )
+from .screen import Screen, Step, score_table
+from .tasks import Rows, read_packages, read_tags, split_by_name, write_packages, write_tags
+from .text import Document, collect, find_sources, installed_roots, read_rows, write_rows
 
-FEWEST_FILES = 1500  # to read, however slowly: of fewer the task could not be made
-
-
-@dataclass(frozen=True)
-class DemoConfig:
-    """Settings of the demo."""
-
-    minutes: float = 5.0  # minutes of pre-training; the other stages take two or three more
-    pretrain: PretrainConfig = field(default_factory=PretrainConfig)
-    finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
-    collect: CollectConfig = field(default_factory=CollectConfig)
-    held_out: float = 0.2  # share of the documents, by package name, that are held out from pre-training
-    labels: int = 8  # number of classes: the packages with the most documents
-    train_examples: int = 200  # labelled documents to fine-tune on, over all classes
-    dev_examples: int = 320  # labelled documents that select the learning rate
-    test_examples: int = 1000  # labelled documents to report on, at most
-    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)  # learning rates to try; each side is shown at its best
-    seeds: tuple[int, ...] = (1, 2, 3)  # seeds of fine-tuning; the first selects the learning rate
-    workers: int = 0  # worker processes that read and tokenize; 0: one for each core
-
-    def __post_init__(self) -> None:
-        if not (self.minutes > 0 and self.rates and self.seeds and self.labels > 1 and 0 < self.held_out < 1):
-            raise ValueError("expected minutes above 0, a rate, a seed, two labels or more, and held_out in (0, 1)")
-
-
-def default_config() -> DemoConfig:
-    """What demo.toml says."""
-    return load_recipe(Path(__file__).with_name("demo.toml"), DemoConfig)
+STEPS = {  # name on the screen: what it does, and the stage of the clock that it begins
+    "text": ("read the docstrings of the standard library and installed packages", "reading"),
+    "corpus": ("train a vocabulary and build the corpus store", "store"),
+    "pre-train": ("predict masked words and next sentences", "pre-training"),
+    "evaluate": ("held-out documents and filled masks, beside guessing", "evaluation"),
+    "tags": ("fine-tune: which words name parameters or are code?", "tags"),
+    "packages": ("fine-tune: which package is a text from?", "packages"),
+    "report": ("plots, report.html and REPORT.md", ""),
+}
 
 
 def demo(
@@ -80,28 +65,21 @@ def demo(
     `roots`: folders of Python files and the label of each (see text.py); left out, what is installed.
     Raises InputError if `out` holds anything else, or there is too little to read.
     """
-    out = Path(out)
-    run = Demo(config, out, roots or installed_roots(), Console(quiet=quiet), quiet, Clock(config.minutes, out))
+    out, console, clock = Path(out), Console(quiet=quiet), Clock(config.minutes, config.tokens)
+    screen = Screen(clock.plan(), [Step(name, about) for name, (about, _) in STEPS.items()], console)
+    run = Demo(config, out, roots or installed_roots(), screen, clock)
     run.open_folder()
     if (out / "results.json").exists():
-        results: dict[str, Any] = read_results(
+        results: dict[str, Any] | None = read_results(
             out / "results.json", FINISHED, "remove the file to make it again from the runs"
         )
     else:
-        run.say(run.clock.plan())
-        run.collect()
-        run.make_stores()
-        if (pretrained := run.pretrain()) is None:
-            return None
-        known = run.evaluate(pretrained)
-        if (comparison := run.compare()) is None:
-            return None
-        about = {"kind": "demo", "minutes": config.minutes, "seeds": list(config.seeds)}
-        results = about | known | {"task": comparison, "cut": run.clock.cuts(), "machine": machine.facts()}
-        run.plot(results)
-        write_text(out / "REPORT.md", report(results))
-        write_json(out / "results.json", results)
-    run.show(results)
+        with screen.shown():
+            results = run.work()
+    if results is None:
+        run.too_short()
+        return None
+    show(results, out, console)
     return results
 
 
@@ -112,152 +90,201 @@ class Demo:
     config: DemoConfig
     out: Path
     roots: list[tuple[Path, str]]
-    console: Console
-    quiet: bool
+    screen: Screen
     clock: Clock
 
-    def step(self, number: int, text: str, stage: str = "") -> None:
-        """Say what comes next; with the `stage` that begins, also how long it and the rest will take."""
-        if stage:
-            self.clock.begin(stage)
-        left = f" [dim](about {self.clock.left()} to go)[/]" if stage else ""
-        self.console.print(f"[bold cyan]\\[{number}/7][/] {escape(text)}{left}", highlight=False, soft_wrap=True)
+    def work(self) -> dict[str, Any] | None:
+        """All steps; None if one was stopped."""
+        with self.step():
+            self.collect()
+        with self.step():
+            self.make_stores()
+        with self.step():
+            if (pretrained := self.pretrain()) is None:
+                return None
+        with self.step():
+            known = self.evaluate(pretrained)
+        tasks = {}
+        for read, settings in ((read_tags, self.config.tags), (read_packages, self.config.packages)):
+            with self.step():
+                found = read(self.out / STEP_NAMES[self.screen.number - 1])
+                if (comparison := self.compare(found, settings)) is None:
+                    return None
+                tasks[found.task.name] = comparison
+        with self.step():
+            results = {"kind": "demo", **known, "tasks": tasks, "machine": machine.facts()}
+            self.plot(results)
+            write_text(self.out / "REPORT.md", report(results))
+            write_page(self.out, results)
+            write_json(self.out / "results.json", results)
+        return results
 
-    def say(self, text: str) -> None:
-        self.console.print(f"      {text}", highlight=False, markup=False, soft_wrap=True)
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """The next step, from its beginning to its end."""
+        name = STEP_NAMES[self.screen.number]
+        if stage := STEPS[name][1]:
+            self.clock.begin(stage)
+        self.screen.begin(self.clock.left() if stage else 1.0)
+        yield
+        if self.screen.current.notes:  # else it was stopped
+            self.screen.end()
 
     def open_folder(self) -> None:
-        """Make the folder. Raises InputError if it has anything but a demo of as many minutes."""
-        path, mine = self.out / "demo.json", {"minutes": self.config.minutes}
+        """Make the folder. Raises InputError if it has anything but a demo of as many tokens."""
+        path, mine = self.out / "demo.json", {"tokens": self.config.tokens}
         if path.exists():
-            if (found := read_results(path, {"minutes": float})) != mine:
-                raise InputError(f"{self.out} is a demo of {found['minutes']} minutes; give that, or another --out")
+            if (found := read_results(path, {"tokens": int}, "give another --out")) != mine:
+                raise InputError(f"{self.out} is a demo of {found['tokens']:,} tokens; give --tokens, or another --out")
             return
         if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
             raise InputError(f"{self.out}: not an empty folder; give another --out")
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(path, mine)
 
+    def too_short(self) -> None:
+        """Say that there is no comparison yet, why, and how to go on."""
+        screen, name = self.screen, STEP_NAMES[self.screen.number - 1]
+        why = f"The limit of {self.config.minutes:g} minutes is used up" if self.clock.over() else "Stopped"
+        screen.console.print(
+            f"\n{why} in step {screen.number} of {len(screen.steps)} ({name}): too early for a comparison. All that "
+            "was done is kept. Rerun the command to continue, with more --minutes if you like.",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
     # ---- text to store
 
     def collect(self) -> None:
-        """Documents of both sides of the split, and the tables of the task."""
-        self.step(1, "collecting documentation strings of the standard library and installed packages", "reading")
+        """Documents of both sides of the split, and the rows of both tasks."""
         folder = self.out / "documents"
         if not (folder / "train.jsonl").exists():
             train, held_out = split_by_name(self.read_documents(), self.config.held_out)
-            counts = {n: getattr(self.config, f"{n}_examples") for n in ("train", "dev", "test")}
-            for name, rows in make_task(held_out, counts, self.config.labels).items():
-                write_rows(self.out / "task" / f"{name}.jsonl", rows)
+            write_tags(held_out, self.config.tags, self.out / "tags")
+            held_out = [document._replace(text=unmarked(document.text)) for document in held_out]
+            write_packages(held_out, self.config.packages, self.config.labels, self.out / "packages")
             write_rows(folder / "heldout.jsonl", held_out)
-            write_rows(folder / "train.jsonl", train)  # the last one: the others are complete where it exists
+            # the last one: the others are complete where it exists
+            write_rows(folder / "train.jsonl", (d._replace(text=unmarked(d.text)) for d in train))
         train, held_out = read_rows(folder / "train.jsonl"), read_rows(folder / "heldout.jsonl")
         chars = sum(len(document.text) for document in train)
-        self.say(f"{len(train):,} documents ({chars / 1e6:.1f} MB) to pre-train on, {len(held_out):,} held out")
+        self.screen.note(f"{len(train):,} documents ({chars / 1e6:.1f} MB), {len(held_out):,} more held out")
 
     def read_documents(self) -> list[Document]:
-        """The documents of all source files, or of those that are read within the stage's limit."""
+        """The documents of all source files, with marks."""
         sources = find_sources(self.roots, self.config.collect.max_files)
-        progress = Progress(not self.quiet)
 
-        def at(done: int) -> bool:
-            progress.at(done)
-            stop = done >= FEWEST_FILES and done < len(sources) and self.clock.over()
-            if stop:
-                self.clock.cut(f"reading, after {done:,} of {len(sources):,} files")
-            return stop
+        def at(done: int) -> None:
+            self.screen.at(done, len(sources), "files")
 
-        with progress.stage("reading", len(sources), "files"):
-            return list(collect(sources, self.config.collect, self.config.workers, at))
+        return list(collect(sources, self.config.collect, self.config.workers, at))
 
     def make_stores(self) -> None:
         """Vocabulary and stores."""
-        self.step(2, "training a vocabulary and building the corpus store", "store")
         text, folder = self.out / "documents", self.out / "tokenizer"
         if not (folder / "tokenizer_config.json").exists():
             wanted = TokenizerConfig(vocab_size=self.config.pretrain.model.vocab_size)
-            Tokenizer.train(self.texts(text / "train.jsonl"), wanted).save(folder)
+            Tokenizer.train((document.text for document in read_rows(text / "train.jsonl")), wanted).save(folder)
+        self.screen.at(1, 3)
         tokenizer = Tokenizer.load(folder)
-        for name, source, share in (("store", "train", 0.02), ("heldout", "heldout", 0.0)):
+        for done, (name, source, share) in enumerate((("store", "train", 0.02), ("heldout", "heldout", 0.0)), 2):
             settings = BuildConfig(validation_share=share, workers=self.config.workers)
             if not (self.out / name / "manifest.json").exists():
-                build([text / f"{source}.jsonl"], tokenizer, self.out / name, settings, progress=not self.quiet)
+                build([text / f"{source}.jsonl"], tokenizer, self.out / name, settings, progress=False)
+            self.screen.at(done, 3)
         tokens = Store.open(self.out / "store").manifest["counts"]["train"]["tokens"]
-        self.say(f"{tokenizer.vocab_size:,} subwords in the vocabulary, {tokens:,} tokens in the corpus")
-
-    def texts(self, path: Path) -> Iterator[str]:
-        """The texts to train the vocabulary on: all, or those that are read within half of the stage's limit."""
-        documents = read_rows(path)
-        for number, document in enumerate(documents):
-            if number >= FEWEST_FILES and self.clock.over(0.5):
-                self.clock.cut(f"the vocabulary, after {number:,} of {len(documents):,} documents")
-                return
-            yield document.text
+        self.screen.note(f"{tokenizer.vocab_size:,} subwords in the vocabulary, {tokens:,} tokens in the corpus")
 
     # ---- store to encoder
 
     def pretrain(self) -> dict[str, Any] | None:
         """The encoder; None if stopped."""
-        self.step(
-            3, f"pre-training for {self.config.minutes:g} minutes: masked words and next sentences", "pre-training"
-        )
-        recipe = self.config.pretrain
-        vocab_size = Store.open(self.out / "store").vocab_size  # little text gives fewer subwords than asked for
-        model = replace(recipe.model, vocab_size=vocab_size)
-        loop = replace(recipe.loop, hours=self.config.minutes / 60, steps=0, tokens=0)
-        return pretrain(
-            replace(recipe, model=model, loop=loop), self.out / "store", self.out / "pretrain", quiet=self.quiet
-        )
+        recipe, store, folder = self.config.pretrain, Store.open(self.out / "store"), self.out / "pretrain"
+        model = replace(recipe.model, vocab_size=store.vocab_size)  # little text gives fewer subwords than asked for
+        loop = replace(recipe.loop, hours=0.0, steps=0, tokens=self.config.tokens)
+        self.screen.entropy = store.unigram_entropy()
+        for record in read_log(folder) if (folder / LOG).exists() else ():
+            self.watch(record["kind"], record)
+        recipe = replace(recipe, model=model, loop=loop)
+        results = pretrain(recipe, self.out / "store", folder, quiet=True, watch=self.watch)
+        if results is not None:
+            seconds = results["seconds"]
+            self.screen.note(f"{results['tokens']:,} tokens, {results['tokens'] / seconds:,.0f} a second")
+        return results
+
+    def watch(self, kind: str, record: Mapping[str, Any]) -> bool:
+        """Show a record of the log; returns whether the time limit is used up."""
+        if kind == "train" and "mlm_loss" in record:
+            self.screen.losses.append((record["tokens"], record["mlm_loss"]))
+            self.screen.at(record["tokens"], self.config.tokens, "tokens")
+        return self.clock.over()
 
     def evaluate(self, pretrained: dict[str, Any]) -> dict[str, Any]:
         """Held-out loss and accuracy, filled masks, and the facts of the pre-training."""
-        self.step(4, "held-out documents: the encoder and guessing", "evaluation")
-        heldout = evaluate_heldout(self.out, self.config.pretrain, self.clock)
-        table = Table("", "BERT", "guessing", "")
-        for row in compared_with_guessing(heldout):
-            table.add_row(*row)
-        self.console.print(table)
-        self.step(5, "filling masks")
+        heldout = evaluate_heldout(self.out, self.config.pretrain)
         filled = fill_masks(self.out / "pretrain")
-        for sentence, words in filled.items():
-            self.say(f"{sentence}  {', '.join(words)}")
+        self.screen.note(f"held-out loss {heldout['mlm_loss']:.2f}, guessing {heldout['unigram_entropy']:.2f}")
         keep = ("steps", "tokens", "seconds", "machine")
         return {"heldout": heldout, "masks": filled, "pretraining": {key: pretrained[key] for key in keep}}
 
-    # ---- encoder to classifier
+    # ---- encoder to tagger and classifier
 
-    def compare(self) -> dict[str, Any] | None:
+    def compare(self, found: Rows, settings: TaskConfig) -> dict[str, Any] | None:
         """Fine-tune from pre-trained and from random weights; None if it was stopped."""
-        task, rows = read_task(self.out / "task")
-        self.step(
-            6, f"which package is it from? {len(rows['train'])} examples, {len(task.labels)} packages", "fine-tuning"
-        )
-        config = self.config
-        comparison = Comparison(config.finetune, config.rates, config.seeds, self.out, task, rows, self.clock)
-        return comparison.run(self.say)
+        recipe, finished = replace(self.config.finetune, epochs=settings.epochs), set[str]()
+
+        def after(name: str) -> None:
+            finished.add(name)
+            self.screen.at(len(finished), comparison.runs)
+
+        comparison = Comparison(recipe, self.config.rates, settings.seeds, self.out, found, self.clock, after)
+        results = comparison.run()
+        if results is not None:
+            self.screen.note(effect_of(results))
+        return results
 
     # ---- results
 
     def plot(self, results: dict[str, Any]) -> None:
-        """The curves of pre-training and the test accuracies, in plots/."""
-        self.step(7, f"plots and report in {self.out}")
-        plot_runs([self.out / "pretrain"], self.out / "plots" / "pretraining")
-        task = results["task"]
-        groups = {name: side["test"] for name, side in task["sides"].items()}
-        title = f"Which package? {task['examples']['train']} labelled examples"
-        plot_groups(groups, self.out / "plots" / "gain", "test accuracy", title, {"majority": task["majority"]})
+        """The curves of pre-training and the test scores, in plots/."""
+        plots = self.out / "plots"
+        plot_runs([self.out / "pretrain"], plots / "pretraining", "tokens")
+        for name, task in results["tasks"].items():
+            groups = {weights: side["test"] for weights, side in task["sides"].items()}
+            levels = {"linear\nmodel": task["linear"]["test"]}
+            title = f"{TITLES[name]} {task['examples']['train']} {ROWS[name]}"
+            plot_groups(groups, plots / name, f"test {METRICS[task['metric']]}", title, levels)
+        self.screen.note(f"{self.out}: report.html, REPORT.md, plots/")
 
-    def show(self, results: dict[str, Any]) -> None:
-        """Print the table, and what to try next."""
-        task = results["task"]
-        table = Table("fine-tuned from", "test accuracy", "sd", "best rate", title="effect of pre-training")
-        for name, side in task["sides"].items():
-            table.add_row(f"{name} weights", f"{side['mean']:.1%}", f"{side['sd']:.1%}", f"{side['rate']:g}")
-        table.add_row("majority class", f"{task['majority']:.1%}", "", "")
-        self.console.print(table)
-        self.say(f"{results['pretraining']['seconds'] / 60:.1f} min of pre-training: {effect_of(results)}")
-        for what in results.get("cut", []):
-            self.say(f"cut short by the time limit: {what}")
-        self.console.print(f"\nreport: {self.out / 'REPORT.md'}\n\nwhat to try next:", markup=False, soft_wrap=True)
-        for line in next_commands(self.out, results):
-            self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+
+STEP_NAMES = list(STEPS)
+
+
+def show(results: dict[str, Any], out: Path, console: Console) -> None:
+    """Print the tables, and what to try next."""
+
+    def say(text: str, wrap: bool = True) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=not wrap)
+
+    how = results["pretraining"]
+    held = Table(title="held-out documents", title_justify="left", title_style="bold", box=None, padding=(0, 2))
+    for header in ("", "BERT", "guessing", "guessing by"):
+        held.add_column(header)
+    for row in compared_with_guessing(results["heldout"]):
+        held.add_row(*row)
+    console.print()
+    console.print(held)
+    say("")
+    for sentence, words in results["masks"].items():
+        say(f"  {sentence}\n      {', '.join(words)}")
+    for name, task in results["tasks"].items():
+        counts = f"{task['examples']['train']:,} labelled {ROWS[name]}, {len(task['seeds'])} seeds"
+        rows = compared_weights(name, task)
+        console.print(score_table(f"\n{TITLES[name]} ({counts})", METRICS[task["metric"]], rows))
+        say(f"  effect of pre-training: {effect_of(task)}")
+    say(f"\n  {unit_of(results['tasks']['tags'])}")
+    say(f"  {how['tokens']:,} tokens of pre-training in {duration(how['seconds'])}.")
+    say(f"\nreport: {out / 'report.html'}\n\nwhat to try next:", wrap=False)
+    for line in next_commands(out, results):
+        say(f"  {line}", wrap=False)

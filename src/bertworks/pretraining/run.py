@@ -24,7 +24,7 @@ from ..model.heads import Model, build_model
 from ..reporting.log import duration
 from ..tokenizer import Tokenizer
 from ..training import machine
-from ..training.loop import Group, Loop, evaluate
+from ..training.loop import Group, Loop, Watch, evaluate
 from ..training.objectives import Objective
 from ..training.optim import Optimizer
 from ..training.run import Run, is_finished, run_facts, train_in_folder
@@ -33,19 +33,25 @@ from .recipe import PretrainConfig
 
 
 def pretrain(
-    config: PretrainConfig, corpus: Path, out: Path, init: Path | None = None, quiet: bool = False
+    config: PretrainConfig,
+    corpus: Path,
+    out: Path,
+    init: Path | None = None,
+    quiet: bool = False,
+    watch: Watch | None = None,
 ) -> dict[str, Any] | None:
     """Train or resume, and write the run folder; returns its results, or None if stopped before the end.
 
-    init: a model folder whose weights to continue from. Raises InputError if recipe, store and `init` do not fit
-    together, or if `out` belongs to another run.
+    init: a model folder whose weights to continue from. quiet: print nothing. watch: called with the kind and the
+    values of each record of the log; when it returns True, the run is saved and stops.
+    Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
     config.loop.check(config.metrics)
     machine.prepare_process()
     source = StoreTraining.open(config, corpus, is_finished(out))
     source.check_vocabulary(init)
     with machine.joined_world() as world:
-        run = Run(out, config.identity(source.store, init), world, quiet)
+        run = Run(out, config.identity(source.store, init), world, quiet, watch)
         return train_in_folder(
             run,
             lambda: source.loop(run, start_model(config, init), config.learns),
@@ -115,6 +121,7 @@ class StoreTraining:
             after_step=save_snapshot,
             weights=weights or {},
             flops_per_token=useful_flops(config),
+            watch=run.watch,
             quiet=run.quiet,
         )
 

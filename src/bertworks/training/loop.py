@@ -47,6 +47,9 @@ class Feed(Protocol):
         """The group that comes next at `progress`, `share` of the budget being used."""
 
 
+Watch = Callable[[str, Mapping[str, Any]], bool]  # called with the kind (train, eval) and the values of a record
+
+
 class Losses(nn.Module):
     """The losses of one micro-batch, as a module, so that DistributedDataParallel can wrap it."""
 
@@ -76,6 +79,7 @@ class Loop:
     progress: TrainerState = field(default_factory=TrainerState)
     evaluate: Callable[[TrainerState], dict[str, float]] | None = None  # metrics on held-out data
     after_step: Callable[[int], None] | None = None  # called with the number of each finished step
+    watch: Watch | None = None  # called with each record of the log; when it returns True, the run is saved and stops
     weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
     flops_per_token: float = 0.0  # useful operations, forward and backward; 0: the log has no share of the peak
     matmul_peak: float = 0.0  # operations a second that the machine can do at best
@@ -83,6 +87,7 @@ class Loop:
     dtype: torch.dtype = field(init=False)  # of matrix products
     totals: Totals = field(init=False)
     metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the last weights, when the run has ended
+    _stop_asked: bool = field(init=False, default=False)  # whether `watch` has asked for an end
 
     def __post_init__(self) -> None:
         self.config.check()
@@ -115,7 +120,7 @@ class Loop:
         while (share := config.share(progress)) < 1:
             start = time.perf_counter()
             group = self.feed(progress, share)
-            stopped = self.step(group, share, stop.caught)
+            stopped = self.step(group, share, stop.caught or self._stop_asked)
             progress.step += 1
             progress.phase, progress.group, progress.offset = group.after
             progress.seconds += self._seconds_since(start)
@@ -218,8 +223,12 @@ class Loop:
         record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
         self.totals = Totals(lr=self.totals.lr)
         return_memory()
+        self._record(reporter, "train", record)
+
+    def _record(self, reporter: Reporter, kind: str, record: dict[str, Any]) -> None:
         if self.world.main:
-            reporter.record("train", record)
+            reporter.record(kind, record)
+            self._stop_asked |= bool(self.watch and self.watch(kind, record))
 
     def _evaluate(self, reporter: Reporter) -> dict[str, float]:
         """Evaluate in float32, whatever training uses, so that the scores are those of the model that is kept."""
@@ -229,8 +238,7 @@ class Loop:
         self.model.train()
         return_memory()
         self.totals.pause()
-        if self.world.main:
-            reporter.record("eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
+        self._record(reporter, "eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
         self.config.check([*metrics])
         if best and self._is_better(metrics[best]):
             self.progress.best = metrics[best]

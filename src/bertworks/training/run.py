@@ -29,7 +29,7 @@ from ..model.prepare import compile_layers
 from ..reporting.run_files import RESULTS, read_results
 from . import machine
 from .identity import FORMAT, RECIPE, RunIdentity
-from .loop import Loop
+from .loop import Loop, Watch
 from .machine import World
 from .state import resume
 
@@ -47,6 +47,7 @@ class Run:
     identity: RunIdentity
     world: World
     quiet: bool = False
+    watch: Watch | None = None  # see Loop
 
     def say(self, text: str) -> None:
         """Print a line to stderr, once for all processes."""

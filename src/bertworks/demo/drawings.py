@@ -18,7 +18,7 @@ WIDTH, LABEL = 480, 150  # of a drawing and of the names at its left; the page s
 def score_bars(name: str, task: dict[str, Any]) -> str:
     """A bar for each row of the task's table, with a point a seed."""
     rows, size = compared_weights(name, task), 38
-    scale = (WIDTH - LABEL - 50) / max(0.01, *(score for _, score, _, _ in rows), *_seeds(task))
+    scale = (WIDTH - LABEL - 60) / max(0.01, *(score for _, score, _, _ in rows), *_seeds(task))
     parts = []
     for number, (what, score, _, _) in enumerate(rows):
         y, seeds = size * number + 4, task["sides"].get(what.removesuffix(" weights"), {"test": []})["test"]
@@ -76,7 +76,8 @@ def falling_loss(records: Sequence[dict[str, Any]], entropy: float) -> str:
     for share in (0, 0.5, 1):
         anchor = {0: "start", 0.5: "middle", 1: "end"}[share]
         x = left + (right - left) * share
-        label = f"{share * last / 1e6:.1f} M tokens" if share else "0"
+        tokens = f"{share * last / 1e6:.1f} M" if last > 1e6 else f"{share * last / 1e3:.0f} k"
+        label = f"{tokens} tokens" if share else "0"
         parts.append(f'<text x="{x}" y="{bottom + 20}" style="text-anchor:{anchor}">{label}</text>')
     return _svg("curve", WIDTH, bottom + 28, parts, "masked-LM loss in nats over tokens of pre-training")
 

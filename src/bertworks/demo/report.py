@@ -94,9 +94,8 @@ def setting(name: str, task: dict[str, Any]) -> str:
     counts, seeds = task["examples"], task["seeds"]
     return (
         f"{counts['train']:,} labelled {ROWS[name]} to fine-tune on, {counts['test']:,} to test on, {len(seeds)} "
-        f"{'seed' if len(seeds) == 1 else 'seeds'}. Each side has the setting that was best on {counts['dev']:,} other "
-        f"{ROWS[name]}, of {len(task['sides']['random']['dev'])} learning rates or {len(task['linear']['dev'])} "
-        "penalties."
+        f"{'seed' if len(seeds) == 1 else 'seeds'}. The learning rate and the linear model's penalty are those that "
+        f"were best on {counts['dev']:,} other {ROWS[name]}."
     )
 
 

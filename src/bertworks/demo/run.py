@@ -252,8 +252,8 @@ class Demo:
         plot_runs([self.out / "pretrain"], plots / "pretraining", "tokens")
         for name, task in results["tasks"].items():
             groups = {weights: side["test"] for weights, side in task["sides"].items()}
-            levels = {"linear\nmodel": task["linear"]["test"]}
-            title = f"{TITLES[name]} {task['examples']['train']} {ROWS[name]}"
+            levels = {"linear": task["linear"]["test"]}
+            title = f"{TITLES[name]}\n{task['examples']['train']} labelled {ROWS[name]}"
             plot_groups(groups, plots / name, f"test {METRICS[task['metric']]}", title, levels)
         self.screen.note(f"{self.out}: report.html, REPORT.md, plots/")
 

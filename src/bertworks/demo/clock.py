@@ -43,8 +43,8 @@ class Clock:
         return max(1.0, slow) * sum(self.expected[name] for name in rest)
 
     def plan(self) -> str:
-        """How long the whole demo will take, in one line."""
+        """How long the whole demo will take and how to go on with it, in two lines."""
         return (
-            f"about {duration(self.left())} on two free cores, {duration(self.expected['pre-training'])} of them "
-            f"pre-training; at most {duration(self.limit)}, then rerun the command to continue"
+            f"about {duration(self.left())} on two free cores, {duration(self.expected['pre-training'])} of them for "
+            f"pre-training\nCtrl-C or the limit of {self.limit / 60:g} min stops it; rerun the command to continue"
         )

@@ -194,7 +194,7 @@ class Demo:
                 build([text / f"{source}.jsonl"], tokenizer, self.out / name, settings, progress=False)
             self.screen.at(done, 3)
         tokens = Store.open(self.out / "store").manifest["counts"]["train"]["tokens"]
-        self.screen.note(f"{tokenizer.vocab_size:,} subwords in the vocabulary, {tokens:,} tokens in the corpus")
+        self.screen.note(f"{tokenizer.vocab_size:,} subwords, {tokens:,} tokens")
 
     # ---- store to encoder
 

@@ -18,7 +18,8 @@ from ..reporting.log import duration
 from .curve import bar, curve, sparkline
 
 EVERY = 30.0  # seconds between two lines about the same step where there is no terminal
-BAR, HEIGHT = 24, 5  # characters of a bar, lines of the curve
+BAR = 16  # characters of a bar
+WIDTH, HEIGHT = 36, 5  # characters and lines of the curve
 LEAST_RATE = 2.0  # seconds of work before a rate is shown
 
 
@@ -36,7 +37,7 @@ class Step:
 class Screen:
     """The list of steps, and the bar and the curve of the one under way."""
 
-    title: str
+    title: str  # how long it takes
     steps: list[Step]
     console: Console
     now: Callable[[], float] = time.monotonic
@@ -119,7 +120,7 @@ class Screen:
             table.add_column(width=width, justify="right" if width == 10 else "left", no_wrap=width != 56)
         for number, step in enumerate(self.steps, 1):
             table.add_row(*self._row(number, step))
-        return Group(Text(self.title, style="bold"), Text(), table)
+        return Group(Text("bertworks demo", style="bold"), Text(self.title, style="dim"), Text(), table)
 
     def _row(self, number: int, step: Step) -> Sequence[RenderableType]:
         if step.seconds is not None:
@@ -149,16 +150,14 @@ class Screen:
         """The loss so far, and beside it the highest, the last and what guessing reaches."""
         values = [y for _, y in self.losses]
         text = Text()
-        for number, line in enumerate(curve(self.losses, 40, HEIGHT, self._total)):
+        for number, line in enumerate(curve(self.losses, WIDTH, HEIGHT, self._total)):
             end = "\n" if number < HEIGHT - 1 else ""
             label = {0: f"{max(values):.2f}", HEIGHT - 1: f"{min(values):.2f}"}.get(number, "")
             text.append(f"{label:>5} ", style="dim").append(line, style="cyan")
             if number == 0:
                 text.append(f" loss {values[-1]:.2f}", style="bold")
             if number == 1 and self.entropy:
-                text.append(" guessing", style="dim")
-            if number == 2 and self.entropy:
-                text.append(f" {self.entropy:.2f}", style="dim")
+                text.append(f" guess {self.entropy:.2f}", style="dim")
             text.append(end)
         return text
 

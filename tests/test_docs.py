@@ -131,9 +131,9 @@ def test_every_flag_that_a_page_names_is_a_flag(flags):
 
 def test_a_flag_that_does_not_exist_is_found(tmp_path, flags):
     page = tmp_path / "page.md"
-    page.write_text("Try:\n\n    bertworks corpus build texts/ --tokens tok --workers 2  # a comment\n")
-    assert [*commands(page)] == ["bertworks corpus build texts/ --tokens tok --workers 2"]
-    assert "--tokens" not in flags and "--workers" in flags
+    page.write_text("Try:\n\n    bertworks corpus build texts/ --tokenizr tok --workers 2  # a comment\n")
+    assert [*commands(page)] == ["bertworks corpus build texts/ --tokenizr tok --workers 2"]
+    assert "--tokenizr" not in flags and "--workers" in flags
 
 
 def snippets(page):

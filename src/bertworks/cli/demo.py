@@ -12,7 +12,7 @@ from .ending import INTERRUPTED, run_to_its_end
 class Arguments:
     """Pre-train a small BERT on the documentation of this Python, and measure it.
 
-    Two tables show the effect of pre-training, on tagging words and on classifying texts.
+    Two tables show the effect of pre-training: tagging words, classifying texts.
 
     Nothing is downloaded. Rerun the command to resume.
 

@@ -11,9 +11,11 @@ Files in reading order:
     evaluation.py    held-out documents and filled masks
     comparison.py    fine-tuning with and without pre-training
     baselines.py     a linear model on the same rows
-    screen.py        what the terminal shows meanwhile, with the curves of curve.py
+    screen.py        what the terminal shows meanwhile
+    curve.py         curves and bars in text
     report.py        REPORT.md, made from results.json
-    page.py          report.html, with the drawings of drawings.py
+    page.py          report.html
+    drawings.py      its plots, as SVG
 """
 
 from typing import TYPE_CHECKING

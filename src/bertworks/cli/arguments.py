@@ -92,7 +92,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
 def parse(arguments: type[T], argv: list[str], verb: str, *positionals: str, start: T | None = None) -> T:
     """Return the verb's `arguments`, read from the words behind the verb; `start` holds other defaults.
 
-    `positionals` are the flags that stand for the positional arguments, in order: "--model"; "--data..." for one or
+    `positionals` are the flags of the positional arguments, in order: "--model"; "--data..." for one or
     more words. Raises InputError for a value that the arguments' own checks refuse; exits with status 2 for an unknown
     flag.
     """
@@ -128,7 +128,7 @@ def flag_hints(words: list[str], known: set[str]) -> list[str]:
 
 
 def flags_of(arguments: type[Any], prefix: str = "--") -> set[str]:
-    """The flags that stand for the fields of a dataclass, as --help writes them."""
+    """The flags of the fields of a dataclass, as --help writes them."""
     kinds, found = get_type_hints(arguments, include_extras=True), set()
     for field in dataclasses.fields(arguments):
         kind, *markers = (

@@ -81,7 +81,7 @@ def writer_for(out: Path) -> Callable[[Path, Extractor, bool, Facts], AbstractCo
 
 @contextlib.contextmanager
 def _parquet(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Iterator[Write]:
-    """A row a text; vectors and what they stand for are lists. A chunk is a row group."""
+    """A row a text; vectors and what they belong to are lists. A chunk is a row group."""
     import pyarrow
     from pyarrow import parquet
 

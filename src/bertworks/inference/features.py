@@ -1,6 +1,6 @@
 """Vectors of raw texts from the layers of an encoder (paper, section 5.3; original code extract_features.py).
 
-`extract` gives arrays, a text after the other; an `Extractor` also what each vector stands for; `feature_files.py`
+`extract` gives arrays, a text after the other; an `Extractor` also what each vector belongs to; `feature_files.py`
 writes files. A text is [CLS] tokens [SEP], a pair [CLS] tokens [SEP] tokens [SEP]. What is longer than the window is
 read through several, which overlap by a quarter or more, and each token's vector is taken where it has most context.
 
@@ -144,8 +144,8 @@ class Extractor:
 
     def _rows(self, tokens: "_Tokens", contexts: Contexts, C: int) -> tuple[Integers, Integers, tuple[Any, ...]]:
         """(N + 1,) borders of the texts' vectors; (F,) the vector of each token, -1 if it has none; their names."""
-        config, piece = self.config, tokens.words >= 0
-        N, counted = len(tokens.edges) - 1, piece | (config.specials or config.pool == "cls")
+        config, textual = self.config, tokens.words >= 0
+        N, counted = len(tokens.edges) - 1, textual | (config.specials or config.pool == "cls")
         if config.pool:
             row = np.where(counted, np.repeat(np.arange(N), np.diff(tokens.edges)), -1)
             return np.arange(N + 1), row, (None, None, None, None)
@@ -153,10 +153,10 @@ class Extractor:
             edges = edges_of(counted.astype(np.int64))[tokens.edges]
             names = (part[counted] for part in (tokens.offsets, tokens.words, tokens.segments, tokens.ids))
             return edges, np.where(counted, np.cumsum(counted) - 1, -1), tuple(names)
-        row = np.full(len(piece), -1)
-        row[piece] = contexts.word
+        row = np.full(len(textual), -1)
+        row[textual] = contexts.word
         if config.words == "first":
-            row[np.flatnonzero(piece)[1:][np.diff(contexts.word) == 0]] = -1
+            row[np.flatnonzero(textual)[1:][np.diff(contexts.word) == 0]] = -1
         lengths = np.fromiter(map(len, contexts.words), np.int64, len(contexts.words))
         offsets = np.stack([contexts.word_begin, contexts.word_begin + lengths], 1).astype(np.int32)
         text = np.repeat(np.arange(N * C), np.diff(contexts.word_edges))
@@ -290,8 +290,8 @@ class _Tokens:
 
     def framed(self, windows: Windows, tokenizer: Tokenizer) -> Frames:
         """A sequence for each window; the first text of a pair is in all of its windows."""
-        shown = [Spans(part.tokens, part.start[windows.text], part.length[windows.text]) for part in self.parts]
-        shown[-1] = Spans(shown[-1].tokens, shown[-1].start + windows.start, windows.length)
+        shown = [part.of(windows.text) for part in self.parts]
+        shown[-1] = shown[-1]._replace(start=shown[-1].start + windows.start, length=windows.length)
         return frame(tokenizer, shown[0], *shown[1:])
 
     def targets(self, windows: Windows, frames: Frames, row: Integers, cls: bool) -> Integers:

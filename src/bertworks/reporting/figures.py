@@ -91,7 +91,7 @@ def runs_in(folder: Path) -> list[Path]:
 def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> list[Path]:
     """Draw the curves of run folders. `out` ends in .png or .svg, or in neither: then both are written.
 
-    A folder of seeds stands for its runs. Returns the files. Raises InputError if a folder is no run.
+    A folder of seeds gives its runs. Returns the files. Raises InputError if a folder is no run.
     """
     folders = [folder for given in runs for folder in runs_in(Path(given))]
     found = [read_curves(folder) for folder in folders]

@@ -161,6 +161,21 @@ def test_too_many_in_a_row_end_the_run(tiny_store, tmp_path):
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
+def test_a_watcher_sees_every_record_and_can_stop_the_run(tiny_store, tmp_path):
+    """It stops as a signal does: the state is saved, and the run continues."""
+    seen, groups = [], batches(tiny_store)
+
+    def watch(kind, record):
+        seen.append((kind, record["step"]))
+        return record["step"] >= 4
+
+    loop = loop_of(model_of(), groups, tmp_path, steps=9, log_every=2)
+    loop.watch = watch
+    assert not loop.run() and seen == [("train", 2), ("train", 4)] and loop.progress.step == 5
+    assert loop_of(model_of(), groups, tmp_path, steps=9, log_every=2, resumed=True).run()
+    assert [record["step"] for record in read_log(tmp_path)] == [2, 4, 6, 8, 9]
+
+
 def test_budgets(tiny_store, tmp_path, monkeypatch):
     groups = batches(tiny_store)
     with pytest.raises(InputError, match=r"no budget: give one of loop\.steps, loop\.tokens, loop\.hours"):

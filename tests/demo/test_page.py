@@ -11,6 +11,7 @@ import pytest
 
 from bertworks.demo.page import page
 from bertworks.probing.attention import Attention
+from bertworks.reporting.figures import plot_groups
 
 EVIL = "<script>alert(1)</script>&\"'"
 SIDE = {"rate": 1e-3, "dev": {"0.001": 0.5}, "test": [0.6, 0.7], "mean": 0.65, "sd": 0.07}
@@ -100,3 +101,8 @@ def test_chromium_shows_the_page_without_a_bar_to_scroll_sideways(tmp_path, widt
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--dump-dom"]
     done = subprocess.run([*command, f"file://{tmp_path}/report.html"], capture_output=True, text=True, timeout=120)
     assert "<title>fits</title>" in done.stdout, done.stderr[-2000:]
+
+
+def test_a_level_far_above_the_bars_is_inside_the_plot(tmp_path, recwarn):
+    plot_groups({"pre-trained": [0.1], "random": [0.11]}, tmp_path / "a.svg", "test F1", levels={"linear": 0.9})
+    assert not [w for w in recwarn if "constrained_layout" in str(w.message)]

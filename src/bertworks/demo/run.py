@@ -279,7 +279,7 @@ def show(results: dict[str, Any], out: Path, console: Console) -> None:
     for sentence, words in results["masks"].items():
         say(f"  {sentence}\n      {', '.join(words)}")
     for name, task in results["tasks"].items():
-        counts = f"{task['examples']['train']:,} labelled {ROWS[name]}, {len(task['seeds'])} seeds"
+        counts = f"{task['examples']['train']:,} labelled {ROWS[name]}, seeds: {len(task['seeds'])}"
         rows = compared_weights(name, task)
         console.print(score_table(f"\n{TITLES[name]} ({counts})", METRICS[task["metric"]], rows))
         say(f"  effect of pre-training: {effect_of(task)}")

@@ -219,7 +219,8 @@ def plot_groups(
     axes.set(
         xticks=range(len(groups)), xticklabels=list(groups), ylabel=ylabel, title=title, xlim=(-0.6, len(groups) - 0.4)
     )
-    axes.set_ylim(0, min(1.1, 1.2 * max(value for values in groups.values() for value in values) + 0.02))
+    highest = max([1.2 * max(values) for values in groups.values()] + [1.1 * value for value in levels.values()])
+    axes.set_ylim(0, min(1.1, highest + 0.02))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
     return save_figure(figure, Path(out))
 

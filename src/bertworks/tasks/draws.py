@@ -1,0 +1,47 @@
+"""Parts of a task's rows, drawn by a seed: fewer training rows, and some that are kept back to choose settings by.
+
+Rows that belong together are drawn together: the sentences of a tagged document, the questions of an article or a text.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+KEPT_BACK = 0.2  # share of the training rows by which settings are chosen
+
+
+def draw_rows(rows: Sequence[Any], count: int, seed: int) -> list[Any]:
+    """So many rows, in their order; all of them if `count` is 0. A smaller draw of a seed is part of a larger one.
+
+    Documents are drawn one by one; the last one is cut where it would exceed `count`.
+    """
+    if not count or count >= len(rows):
+        return list(rows)
+    numbers = list(itertools.chain.from_iterable(_drawn_documents(rows, seed)))
+    return [rows[i] for i in sorted(numbers[:count])]
+
+
+def split_rows(rows: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
+    """The rows without about a fifth of them, and that fifth, both in their order; no document is in both.
+
+    The second part is empty where all rows are of one document.
+    """
+    documents = _drawn_documents(rows, seed)
+    back: set[int] = set(sorted(documents[:-1], key=len)[0]) if len(documents) > 1 else set()
+    for document in documents:
+        if len({*back, *document}) <= KEPT_BACK * len(rows):
+            back.update(document)
+    return [row for i, row in enumerate(rows) if i not in back], [rows[i] for i in sorted(back)]
+
+
+def _drawn_documents(rows: Sequence[Any], seed: int) -> list[list[int]]:
+    """The numbers of the rows of each document, the documents in an order drawn by the seed."""
+    documents: dict[Any, list[int]] = {}
+    for i, row in enumerate(rows):
+        key = next((getattr(row, name) for name in ("document", "title", "context") if getattr(row, name, "") != ""), i)
+        documents.setdefault(key, []).append(i)
+    order = np.random.default_rng((seed, 3)).permutation(len(documents))
+    found = list(documents.values())
+    return [found[i] for i in order]

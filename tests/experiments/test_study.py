@@ -30,9 +30,10 @@ from bertworks.experiments.cells import (
     user_model,
 )
 from bertworks.experiments.engine import Grid, refuse_torchrun
-from bertworks.experiments.plan import Planner, StudyInputs, make_plan
+from bertworks.experiments.plan import Planner, make_plan
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.report import paired, parameters
+from bertworks.experiments.rows import StudyInputs
 from bertworks.experiments.study import Options, run_study
 from bertworks.experiments.study_tables import tables
 from bertworks.files import Diverged, InputError, NotWritten, read_json, write_json
@@ -373,7 +374,7 @@ def test_a_diverged_run_is_marked_and_the_others_go_on(tiny_store, tiny_data, tm
     found = entry(results, "frozen", "SST-2")
     assert found["n"] == 1 and found["failed"][0]["outcome"] == "diverged" and results["left"] == []
     assert found["difference"]["n"] == 1 and found["difference"]["interval"] is None
-    table = {row[0]: row[2] for row in tables(results)[0].rows}
+    table = {row[0]: row[2] for row in tables(results)[1].rows}
     assert "diverged (n 1)" in table["frozen"] and "diverged" not in table["random"]
     monkeypatch.setattr(running, "finetune", finetune)
     with pytest.raises(SystemExit) as end:  # it is not tried again, unless that is asked for

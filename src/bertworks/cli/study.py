@@ -38,7 +38,8 @@ def study(argv: list[str]) -> None:
     """Run the study, and print its tables; or list its runs."""
     arguments = parse(Arguments, argv, "study", "--recipe")
     from ..experiments.engine import refuse_torchrun
-    from ..experiments.plan import StudyInputs, make_plan
+    from ..experiments.plan import make_plan
+    from ..experiments.rows import StudyInputs
     from ..experiments.study import Options, run_study, show_cells
     from ..experiments.study_tables import tables
 

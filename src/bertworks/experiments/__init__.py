@@ -7,7 +7,11 @@ Files in reading order:
     suite.py         every fine-tuning task of the paper
     recipe.py        a study as its TOML file describes it
     cells.py         the runs of a study, named by what determines their outcome
-    plan.py          from a study to its rows and cells
+    rows.py          the rows of a study, and their cells
+    plan.py          from a study's file to its rows
+    minute.py        the tiny sizes of --minute
+    choices.py       settings of fine-tuning that are chosen on training rows
+    baselines.py     baselines without an encoder
     study.py         running a study, and the estimate of --dry-run
     claims.py        what a comparison of two rows shows, and the one that a study names before it is run
     report.py        results.json of a study
@@ -24,8 +28,8 @@ from .. import lazy_names
 
 if TYPE_CHECKING:
     from .compare import compare_runs as compare_runs
-    from .plan import StudyInputs as StudyInputs
     from .plan import make_plan as make_plan
+    from .rows import StudyInputs as StudyInputs
     from .study import Options as Options
     from .study import run_study as run_study
     from .submission import submit as submit

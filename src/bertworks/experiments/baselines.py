@@ -23,7 +23,7 @@ from ..tasks.draws import split_rows
 from ..tasks.kinds import with_labels
 from ..tasks.metrics import METRICS
 from ..tasks.sentences import Tagged
-from ..tasks.tags import evaluate
+from ..tasks.tags import score_tags
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # C: the inverse of the weight of the L2 penalty
 NEIGHBOURS = 2  # words on each side that describe a word
@@ -135,7 +135,7 @@ def _fit_tags(rows: Sequence[Tagged], strength: float, config: BaselineConfig) -
 
 
 def _judge_tags(task: Task, rows: Sequence[Tagged], answers: list[list[str]]) -> dict[str, float]:
-    found = evaluate([row.tags or () for row in rows], answers)
+    found = score_tags([row.tags or () for row in rows], answers)
     whole = found.entities
     return {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall, "accuracy": found.accuracy}
 

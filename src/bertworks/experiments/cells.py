@@ -1,11 +1,14 @@
-"""The cells of a study: a pre-training, a concatenation of two models, or a fine-tuning with one seed.
+"""The cells of a study: a pre-training, a fine-tuning with one seed, and what stands beside them as baselines.
 
 A cell's folder is named by a hash of all that determines its outcome. So studies share the runs that they have in
 common, and a study that was stopped, or copied to another machine, finds what is finished.
 
     CELLS/pretrain-3f9a.../    a run folder of pretraining/run.py (state/ is removed when it is finished)
     CELLS/concat-.../model/    two pre-trained models side by side
+    CELLS/static-.../model/    word2vec vectors
     CELLS/finetune-.../        a run folder of finetuning/run.py (model/ is removed too, unless it is to be kept)
+    CELLS/baseline-.../        the results of a baseline without an encoder
+    CELLS/heldout-.../         the metrics of a model on a held-out set
     CELLS/*/cell.json          what the cell is for people, and its recipe
 """
 
@@ -21,10 +24,11 @@ from ..checkpoint.weights import weight_files
 from ..config import SCHEMA, from_dict, to_toml
 from ..files import InputError, checksum, write_json
 from ..finetuning.recipe import FinetuneConfig
-from ..pretraining.recipe import Phase, PretrainConfig
+from ..pretraining.recipe import Phase, PretrainConfig, StaticConfig
 from ..reporting.run_files import METRICS, read_results
 from ..tasks.base import Task
 from ..training.identity import RunIdentity, without_intervals
+from .baselines import BaselineConfig
 from .engine import Cell, Grid
 from .recipe import Column
 
@@ -102,16 +106,29 @@ class Concatenation:
 
 
 @dataclass(frozen=True)
-class Finetuning:
-    """One fine-tuning run."""
+class StaticVectors:
+    """Static word vectors, trained by word2vec."""
+
+    config: StaticConfig
+    corpus: str  # the store's fingerprint
+    kind: ClassVar[str] = "static"
+    needs: ClassVar[tuple[()]] = ()
+    results: ClassVar[dict[str, Any]] = Pretraining.results
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        return RunIdentity(self.config, (self.corpus,)).hashes
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A model's metrics on a held-out set that a recipe of pre-training makes."""
 
     start: InitialModel
-    task: Task
-    column: Column  # where its rows are, and how many of them are used
-    rows: str  # checksum of the files
-    config: FinetuneConfig  # with its seed
-    kind: ClassVar[str] = "finetune"
-    results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "collapsed": bool, "machine?": dict}
+    config: PretrainConfig
+    corpus: str  # the store's fingerprint
+    kind: ClassVar[str] = "heldout"
+    results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "machine?": dict}
 
     @property
     def needs(self) -> "tuple[StudyCell, ...]":
@@ -119,10 +136,35 @@ class Finetuning:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
+        found = RunIdentity(self.config, (self.corpus,)).hashes
+        return tuple(_hash(*pair) for pair in zip(self.start.keys, found, strict=False))
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """One fine-tuning run."""
+
+    start: InitialModel
+    task: Task
+    column: Column  # where its rows are, and how many of them are used
+    rows: str  # checksum of the files
+    config: FinetuneConfig  # with its seed; where there are candidates, one of their settings takes its place
+    kept_back: bool = False  # judged on training rows that are kept back, to choose a setting
+    candidates: "tuple[StudyCell, ...]" = ()  # runs with kept-back rows, of which the best setting is taken
+    kind: ClassVar[str] = "finetune"
+    results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "collapsed": bool, "machine?": dict}
+
+    @property
+    def needs(self) -> "tuple[StudyCell, ...]":
+        return (*self.start.needs, *self.candidates)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
         found: list[str] = []
         task = replace(self.task, defaults={})  # which are in the recipe
+        more = _reads(self.column, self.kept_back, self.candidates)
         for number, start in enumerate(self.start.keys):
-            hashes = RunIdentity(self.config, (start, *map(str, self._rows)), (task,)).hashes
+            hashes = RunIdentity(self.config, (start, *map(str, self._rows), *more), (task,)).hashes
             found.extend(hashes[number : number + 1])  # of the same schema as the start's
         return tuple(found)
 
@@ -131,13 +173,39 @@ class Finetuning:
         return [self.rows, self.column.train_rows, self.column.dev_rows]
 
 
-StudyWork = Pretraining | Concatenation | Finetuning
+@dataclass(frozen=True)
+class Baseline:
+    """A baseline without an encoder."""
+
+    task: Task
+    column: Column  # where its rows are, and how many of them are used
+    rows: str  # checksum of the files
+    config: BaselineConfig  # with its seed
+    kind: ClassVar[str] = "baseline"
+    needs: ClassVar[tuple[()]] = ()
+    results: ClassVar[dict[str, Any]] = Finetuning.results
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        column, task = self.column, replace(self.task, defaults={})
+        reads = (self.rows, str(column.train_rows), str(column.dev_rows), *_reads(column))
+        return RunIdentity(self.config, reads, (task,)).hashes
+
+
+def _reads(column: Column, kept_back: bool = False, candidates: "tuple[StudyCell, ...]" = ()) -> tuple[str, ...]:
+    """What a run reads besides files and numbers of rows, if it reads anything else than the first rows."""
+    marks = (("drawn", column.draw and column.train_rows), ("kept back", kept_back))
+    return (*(mark for mark, given in marks if given), *(cell.name for cell in candidates))
+
+
+StudyWork = Pretraining | Concatenation | StaticVectors | HeldOut | Finetuning | Baseline
+TRAINED = ("pretrain", "static")  # kinds of cells that make a model of a store
 StudyCell = Cell[StudyWork]
 
 
 def study_cell(work: StudyWork, title: str) -> StudyCell:
     """A cell that is named by its key. Folders with the names of older schemas are found too."""
-    name, *older = (f"{work.kind}-{key[:16]}" for key in (*work.keys, older_key(work)))
+    name, *older = (f"{work.kind}-{key[:16]}" for key in (*work.keys, *older_keys(work)))
     return Cell(name, title, work, work.needs, tuple(older))
 
 
@@ -176,7 +244,16 @@ def keeps_model(cell: StudyCell, grid: Grid) -> bool:
 # ---- cells of version 0.1.0
 
 
-def older_key(work: StudyWork) -> str:
+def older_keys(work: StudyWork) -> tuple[str, ...]:
+    """The key of version 0.1.0, if that version had such runs."""
+    if isinstance(work, StaticVectors | HeldOut | Baseline):
+        return ()
+    if isinstance(work, Finetuning) and (work.kept_back or work.candidates or work.column.draw):
+        return ()
+    return () if any(cell.work.kind == "static" for cell in work.needs) else (older_key(work),)
+
+
+def older_key(work: Any) -> str:
     """The key of version 0.1.0, which hashed only what differed from the defaults. It finds the folders of that time.
 
     `check_older` compares their whole recipe, since the defaults may have changed.

@@ -20,6 +20,7 @@ from .compare import paired
 from .recipe import Claim
 
 UNIT = "fine-tuning seeds of one encoder"  # what n counts, unless results name another unit
+UNITS = "pre-training seeds"  # what n counts where a study names several
 LEVEL = 0.05  # the two-sided level of a test; intervals hold 95 %
 CLAIM = {  # of a study's results.json
     **dict.fromkeys(("row", "column", "expect", "finding", "against"), str),

@@ -1,5 +1,7 @@
 """Pictures of a study, from its results alone: differences from the base variant, or curves along an axis.
 
+Curves have their points in rows (the steps of a run) or in columns (numbers of training examples).
+
 The paper's figures stand beside ours, never on the same scale: differences can be compared between a small model and
 the paper's, levels cannot.
 """
@@ -16,13 +18,14 @@ from ..files import InputError, check_fields, read_json
 from ..reporting.figures import COLOURS, GREY, new_figure, save_figure
 from ..reporting.fonts import text_width
 from ..reporting.run_files import METRICS
+from .compare import paired
 from .report import FORMAT
 
 PANELS = 3  # side by side
 _MAYBE = (float, None)
 DRAWN = {  # of a study's results.json
     **dict.fromkeys(("title", "base", "axis", "paper_axis", "source"), str),
-    "columns": [{"name": str, "percent": bool, "metric": str}],
+    "columns": [{"name": str, "percent": bool, "metric": str, "panel?": str, "x?": float}],
     "rows": [{"name": str, "line": str, "x": _MAYBE, "steps": _MAYBE}],
     "measured": [
         {
@@ -73,6 +76,8 @@ def _check(found: dict[str, Any], where: str) -> None:
 
 def plot_study(results: dict[str, Any], out: Path) -> list[Path]:
     """Write `out`.png and `out`.svg; returns the files, none if there is nothing to draw yet."""
+    if any("x" in column for column in results["columns"]):
+        return _draw_panels(results, out)
     return _draw_curves(results, out) if results["axis"] else _draw_differences(results, out)
 
 
@@ -173,3 +178,48 @@ def _draw_line(axes: Axes, results: dict[str, Any], column: dict[str, Any], line
         means.append((x, scale * entries[row["name"]]["mean"]))
     if means:
         axes.plot(*zip(*sorted(means), strict=True), "-o", color=colour, markersize=5, label=line)
+
+
+# ---- curves over columns
+
+
+def _draw_panels(results: dict[str, Any], out: Path) -> list[Path]:
+    """A panel for each group of columns; in it a curve for each variant, with the interval of each mean."""
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for column in results["columns"]:
+        if "x" in column and any(e["n"] for e in _of(results, column["name"])):
+            panels.setdefault(column["panel"], []).append(column)
+    if not panels:
+        return []
+    figure = new_figure(0.8 + 4.6 * len(panels), 4.2)
+    for number, (name, columns) in enumerate(panels.items()):
+        axes = figure.add_subplot(1, len(panels), number + 1)
+        axes.set_xscale("log")
+        columns = sorted(columns, key=lambda column: float(column["x"]))
+        for at, (row, colour) in enumerate(zip(results["rows"], cycle(COLOURS), strict=False)):
+            _draw_points(axes, results, row["name"], columns, colour, 1.03 ** (at - len(results["rows"]) / 2))
+        axes.set(xlabel=results["axis"], ylabel=name + " (%)" * columns[0]["percent"])
+        axes.set_xticks([column["x"] for column in columns], [f"{column['x']:,.0f}" for column in columns])
+        axes.set_xticks([], minor=True)
+    lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
+    figure.legend([*lines.values()], [*lines], loc="outside lower center", ncols=min(len(lines), 4), frameon=False)
+    figure.suptitle(results["title"], fontsize=11)
+    return save_figure(figure, out)
+
+
+def _draw_points(
+    axes: Axes, results: dict[str, Any], row: str, columns: list[dict[str, Any]], colour: str, shift: float
+) -> None:
+    """The means of one variant with their 95 % intervals; `shift` keeps the bars of several apart."""
+    points = []
+    for column in columns:
+        entry = next(entry for entry in _of(results, column["name"]) if entry["row"] == row)
+        found = paired(dict.fromkeys(entry["values"], 0.0), entry["values"])
+        if found:
+            low, high = found["interval"] or (found["mean"], found["mean"])
+            scale = 100 if column["percent"] else 1
+            points.append([scale * value for value in (found["mean"], low, high)] + [column["x"] * shift])
+    if points:
+        mean, low, high, x = (list(values) for values in zip(*points, strict=True))
+        reach = [[m - end for m, end in zip(mean, low, strict=True)], [e - m for m, e in zip(mean, high, strict=True)]]
+        axes.errorbar(x, mean, reach, fmt="-o", color=colour, capsize=3, markersize=5, label=row)

@@ -1,13 +1,11 @@
 """Expands a study to its rows and cells, and reports all that is wrong with it before any run begins.
 
-With --minute everything is tiny, so that a study is seen to run from end to end before hours are spent on it. Its
-figures mean nothing then.
+With --minute everything is tiny (minute.py), so that a study is seen to run before hours are spent on it.
 """
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,95 +16,37 @@ from ..files import InputError, checksum
 from ..finetuning.recipe import FinetuneConfig
 from ..model.config import ModelConfig
 from ..model.layer_choice import LayerChoice
-from ..pretraining.recipe import Phase, PretrainConfig
+from ..pretraining.recipe import PretrainConfig, StaticConfig
+from ..pretraining.static import static_shape
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.kinds import load_data
-from .cells import Concatenation, Finetuning, InitialModel, Pretraining, StudyCell, study_cell, user_model
-from .recipe import Column, Study, Variant, load_study
-
-MINUTE_ROWS = 64  # of each file with --minute
-MINUTE_SEEDS = 2
-MINUTE_LENGTH = 64  # tokens
-
-
-@dataclass(frozen=True)
-class StudyInputs:
-    """What a study is made from."""
-
-    recipe: Path  # the study's file
-    corpus: Path | None = None  # store to pre-train on
-    data: Path | None = None  # folder that has the columns' folders
-    model: Path | None = None  # model folder instead of the pre-training of all variants that do not differ in it
-    minute: bool = False  # tiny models and few rows
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the table: a variant, or a snapshot of one."""
-
-    name: str
-    line: str  # the curve that it is a point of
-    x: float | None
-    start: InitialModel
-    shape: ModelConfig
-    tuned: dict[str, tuple[StudyCell, ...]] = field(default_factory=dict)  # by column, a cell for each seed
-
-    @property
-    def step(self) -> int | None:
-        """Of a snapshot; None: the end of the run."""
-        return self.start.step
-
-    @property
-    def trained(self) -> tuple[StudyCell, ...]:
-        """The pre-training that it is made of."""
-        found = [cell for cell in self.ancestors if cell.work.kind == "pretrain"]
-        return tuple({cell.name: cell for cell in found}.values())
-
-    @property
-    def random(self) -> bool:
-        """Whether all its fine-tuning begins with random weights: its start gives the shape alone."""
-        works = [cell.work for cells in self.tuned.values() for cell in cells]
-        return bool(works) and all(isinstance(work, Finetuning) and work.config.random_init for work in works)
-
-    @property
-    def ancestors(self) -> list[StudyCell]:
-        """The cells that make its model, in the order of work."""
-        return [one for cell in self.start.needs for one in (*cell.ancestors, cell)]
-
-    @property
-    def cells(self) -> list[StudyCell]:
-        """All its cells, in the order of work."""
-        return [*self.ancestors, *(cell for cells in self.tuned.values() for cell in cells)]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A study, its rows, and their cells."""
-
-    study: Study
-    inputs: StudyInputs
-    rows: list[Row]
-    seeds: tuple[int, ...]
-    corpus: str  # the store's fingerprint
-
-    @property
-    def base(self) -> Row:
-        return next(row for row in self.rows if row.name == self.study.base)
-
-    @cached_property
-    def cells(self) -> list[StudyCell]:
-        """Every cell once, in the order of work: the base variant's first, then row by row."""
-        order = [self.base, *(row for row in self.rows if row is not self.base)]
-        found: dict[str, StudyCell] = {}
-        for cell in (cell for row in order for cell in row.cells):
-            found.setdefault(cell.name, cell)  # named after the first row that needs it
-        return list(found.values())
+from ..tasks.table import part_of
+from .baselines import BaselineConfig, check_kind
+from .cells import (
+    Baseline,
+    Concatenation,
+    Finetuning,
+    HeldOut,
+    InitialModel,
+    Pretraining,
+    StaticVectors,
+    StudyCell,
+    study_cell,
+    user_model,
+)
+from .choices import candidates_of
+from .minute import MINUTE_ROWS, MINUTE_SEEDS, tiny_finetuning, tiny_pretraining, tiny_static
+from .recipe import Column, Variant, load_study
+from .rows import Plan, Row, StudyInputs
 
 
 def make_plan(inputs: StudyInputs) -> Plan:
     """Read the study and expand it. Raises InputError with everything that is wrong with it."""
     return Planner(inputs).plan()
+
+
+Made = tuple[InitialModel, ModelConfig | None, PretrainConfig | None]  # a model, its shape and its recipe
 
 
 class _AlreadyNoted(InputError):
@@ -119,15 +59,14 @@ class Planner:
     def __init__(self, inputs: StudyInputs):
         self.inputs, self.study = inputs, load_study(inputs.recipe)
         self.study = replace(self.study, name=self.study.name or inputs.recipe.stem)
-        self.seeds = self.study.seeds[:MINUTE_SEEDS] if inputs.minute else self.study.seeds
+        most = MINUTE_SEEDS if inputs.minute else None
+        self.seeds, self.pretrain_seeds = self.study.seeds[:most], self.study.pretrain_seeds[:most] or (None,)
         self.problems: list[str] = []
         self.store: Store | None = None
         self.base: PretrainConfig | None = None
         self.finetune: Path | None = None  # the recipe of fine-tuning
         self.tasks: dict[str, tuple[Task, Column, str]] = {}  # of each column: with the files that it names
-        self.made: dict[
-            str, tuple[InitialModel, ModelConfig, PretrainConfig | None]
-        ] = {}  # of each variant, and its recipe
+        self.made: dict[tuple[str, int | None], Made] = {}  # of each variant and seed of pre-training
 
     def plan(self) -> Plan:
         self._read()
@@ -140,8 +79,10 @@ class Planner:
         whole = [variant for variant in self.study.variants if not variant.concat]
         for variant in [*whole, *(v for v in self.study.variants if v.concat)]:
             with self._noted(f"variant {variant.name!r}"):
-                self.made[variant.name] = self._start(variant)
-        shown = (variant for variant in self.study.variants if variant.row and variant.name in self.made)
+                for seed in self.pretrain_seeds:
+                    self.made[variant.name, seed] = self._start(variant, seed)
+        last = self.pretrain_seeds[-1]
+        shown = (variant for variant in self.study.variants if variant.row and (variant.name, last) in self.made)
         rows = [row for variant in shown for row in self._rows(variant)]
         if self.problems:
             found = "\n".join(f"- {problem}" for problem in dict.fromkeys(self.problems))
@@ -161,14 +102,18 @@ class Planner:
     # ---- pre-training
 
     def _read(self) -> None:
-        """The store and the base recipe of pre-training, if a variant needs them."""
-        if not any(self._own(variant) for variant in self.study.variants):
+        """The store and the base recipe of pre-training, if a variant or a column needs them."""
+        judged = any(column.evaluate for column in self.study.columns)
+        own = judged or any(self._own(variant) for variant in self.study.variants)
+        if not own and not any(variant.static for variant in self.study.variants):
             return
         with self._noted():
             if self.inputs.corpus is None:
                 raise InputError("--corpus is missing; give the store to pre-train on")
             self.store = Store.open(self.inputs.corpus)
         with self._noted():
+            if not own:
+                return
             if not self.study.pretrain:
                 raise InputError("pretrain is missing in the study; name the recipe of pre-training")
             path = find_beside(self.study.pretrain, self.inputs.recipe, "pretrain")
@@ -177,12 +122,16 @@ class Planner:
     def _own(self, variant: Variant) -> bool:
         """Whether it is pre-trained here."""
         given = self.inputs.model and not variant.pretrain and not variant.snapshots
-        return not (variant.concat or variant.model or given)
+        return not (variant.concat or variant.model or variant.static or variant.baseline or given)
 
-    def _start(self, variant: Variant) -> tuple[InitialModel, ModelConfig, PretrainConfig | None]:
-        """What the variant's fine-tuning starts from, and the shape of that model."""
+    def _start(self, variant: Variant, seed: int | None) -> Made:
+        """What the variant's fine-tuning starts from; `seed` of its pre-training, None: that of the recipe."""
+        if variant.baseline:
+            return InitialModel(), None, None
         if variant.concat:
-            return self._side_by_side(variant)
+            return self._side_by_side(variant, seed)
+        if variant.static:
+            return self._static(variant, seed)
         if not self._own(variant):
             given = self.inputs.recipe.parent / variant.model if variant.model else self.inputs.model
             folder = find_model(given or "")
@@ -190,13 +139,25 @@ class Planner:
         if self.base is None or self.store is None:
             raise _AlreadyNoted("its recipe or the store is missing")
         config = from_dict(PretrainConfig, variant.pretrain, "pretrain", self.base)
+        if seed is not None:
+            config = replace(config, loop=replace(config.loop, seed=seed))
         config.loop.check()
         if unknown := [step for step in variant.snapshots if step not in config.snapshots]:
             raise InputError(f"step {unknown[0]} is none of the recipe's snapshots {list(config.snapshots)}")
         self._check_store(config, self.store)
         short = tiny_pretraining(config, self.store.vocab_size) if self.inputs.minute else config
-        cell = study_cell(Pretraining(short, self.store.fingerprint), f"{variant.name}: pre-training")
-        return InitialModel(cell), short.model, config
+        title = f"{variant.name}: pre-training" + (f", seed {seed}" if seed is not None else "")
+        return InitialModel(study_cell(Pretraining(short, self.store.fingerprint), title)), short.model, config
+
+    def _static(self, variant: Variant, seed: int | None) -> Made:
+        """Word vectors, which are a model without layers."""
+        if self.store is None:
+            raise _AlreadyNoted("the store is missing")
+        config = from_dict(StaticConfig, variant.static, "static")
+        config = config if seed is None else replace(config, seed=seed)
+        config = tiny_static(config) if self.inputs.minute else config
+        cell = study_cell(StaticVectors(config, self.store.fingerprint), f"{variant.name}: word2vec")
+        return InitialModel(cell), static_shape(self.store.vocab_size, config.width), None
 
     def _check_store(self, config: PretrainConfig, store: Store) -> None:
         """Note a store that the recipe does not fit; with --minute too, which must find what the study refuses."""
@@ -208,12 +169,14 @@ class Planner:
                 f"pre-training recipe and set model.vocab_size = {theirs} there"
             )
 
-    def _side_by_side(self, variant: Variant) -> tuple[InitialModel, ModelConfig, None]:
+    def _side_by_side(self, variant: Variant, seed: int | None) -> Made:
         """Two models as one of twice the width."""
-        missing = [name for name in variant.concat if name not in self.made]
+        missing = [name for name in variant.concat if (name, seed) not in self.made]
         if missing:
             raise _AlreadyNoted(f"concat = {missing[0]!r} cannot be made")
-        (left, shape, _), (right, other, _) = (self.made[name] for name in variant.concat)
+        (left, shape, _), (right, other, _) = (self.made[name, seed] for name in variant.concat)
+        if shape is None or other is None:
+            raise InputError(f"concat = {list(variant.concat)} has a baseline without a model; expected two models")
         if shape.hidden_size != other.hidden_size:
             raise InputError(f"widths {shape.hidden_size} and {other.hidden_size} side by side; expected equal ones")
         cell = study_cell(Concatenation(left, right), f"{variant.name}: {' and '.join(variant.concat)} side by side")
@@ -222,29 +185,78 @@ class Planner:
     # ---- rows and fine-tuning
 
     def _rows(self, variant: Variant) -> Iterator[Row]:
-        """The variant's snapshots, then its end."""
-        start, shape, config = self.made[variant.name]
+        """The variant's snapshots, then its end; each with its other seeds of pre-training."""
+        every = [list(self._rows_of_seed(variant, number)) for number in range(len(self.pretrain_seeds))]
+        for first, *others in zip(*every, strict=True):
+            yield replace(first, others=tuple(others))
+
+    def _rows_of_seed(self, variant: Variant, number: int) -> Iterator[Row]:
+        """The rows of one seed of pre-training, by its number. Fresh weights need a shape alone: that of the first."""
+        seed = self.pretrain_seeds[number]
+        random = bool(variant.finetune.get("random_init"))
+        start, shape, config = self.made[variant.name, self.pretrain_seeds[0] if random else seed]
         line = variant.line or (variant.name if variant.snapshots else "")
         steps = sorted(config.snapshots) if config else []
         for step in variant.snapshots if config else ():
             short = steps.index(step) + 1 if self.inputs.minute else step
             x = None if self.inputs.minute else float(step)
-            yield self._row(Row(f"{variant.name}, step {step:,}", line, x, replace(start, step=short), shape), variant)
-        yield self._row(Row(variant.name, line, variant.x, start, shape), variant)
+            row = Row(f"{variant.name}, step {step:,}", line, x, replace(start, step=short), shape, seed=seed)
+            yield self._row(row, variant, number)
+        yield self._row(Row(variant.name, line, variant.x, start, shape, seed=seed), variant, number)
 
-    def _row(self, row: Row, variant: Variant) -> Row:
+    def _row(self, row: Row, variant: Variant, number: int) -> Row:
         for column in self.study.columns:
-            if column.name in self.tasks:
-                with self._noted(f"variant {variant.name!r}, column {column.name!r}"):
-                    row.tuned[column.name] = self._cells(row, variant, column)
+            with self._noted(f"variant {variant.name!r}, column {column.name!r}"):
+                if column.evaluate and row.shape and not variant.finetune.get("random_init"):
+                    row.tuned[column.name] = (self._held_out(row, column),)
+                elif column.name in self.tasks and variant.baseline:
+                    row.tuned[column.name] = self._baselines(row, column, number)
+                elif column.name in self.tasks:
+                    row.tuned[column.name] = self._cells(row, variant, column, number)
         return row
 
-    def _cells(self, row: Row, variant: Variant, column: Column) -> tuple[StudyCell, ...]:
-        """The fine-tuning of one row on one column's task, with each seed."""
+    def _held_out(self, row: Row, column: Column) -> StudyCell:
+        """The evaluation of a row's model on the column's held-out set."""
+        if self.base is None or self.store is None:
+            raise _AlreadyNoted("its recipe or the store is missing")
+        config = from_dict(PretrainConfig, column.evaluate, "evaluate", self.base)
+        config = tiny_pretraining(config, self.store.vocab_size) if self.inputs.minute else config
+        return study_cell(HeldOut(row.start, config, self.store.fingerprint), f"{row.name}: {column.name}")
+
+    def _seeds_of(self, number: int) -> list[int]:
+        """The seeds of fine-tuning from a pre-training; those of another pre-training are others."""
+        return [seed + number * max(self.study.seeds) for seed in self.seeds]
+
+    def _baselines(self, row: Row, column: Column, number: int) -> tuple[StudyCell, ...]:
+        """The baseline without an encoder, with each seed."""
         task, taken, rows = self.tasks[column.name]
-        if self.finetune is None:
+        check_kind(task)
+        works = [Baseline(task, taken, rows, BaselineConfig(seed)) for seed in self._seeds_of(number)]
+        return tuple(study_cell(w, f"{row.name}: {column.name}, seed {w.config.seed}") for w in works)
+
+    def _cells(self, row: Row, variant: Variant, column: Column, number: int) -> tuple[StudyCell, ...]:
+        """The fine-tuning of one row on one column's task, with each seed."""
+        config, (task, taken, rows) = self._finetuning(row, variant, column), self.tasks[column.name]
+        seeds = self._seeds_of(number)
+
+        def work(one: FinetuneConfig, seed: int, kept_back: bool = False) -> Finetuning:
+            one = replace(one, seeds=(), loop=replace(one.loop, seed=seed))
+            return Finetuning(row.start, task, taken, rows, one, kept_back)
+
+        choices = candidates_of(config, column.choose, variant.choose).items()
+        candidates = tuple(
+            study_cell(work(one, seed, True), f"{row.name}: {column.name}, seed {seed}, to choose: {name}")
+            for name, one in choices
+            for seed in seeds[: column.choose_seeds]
+        )
+        found = (replace(work(config, seed), candidates=candidates) for seed in seeds)
+        return tuple(study_cell(one, f"{row.name}: {column.name}, seed {one.config.loop.seed}") for one in found)
+
+    def _finetuning(self, row: Row, variant: Variant, column: Column) -> FinetuneConfig:
+        """The recipe of fine-tuning one row in one column. Raises InputError if it does not fit the model."""
+        if self.finetune is None or row.shape is None:
             raise _AlreadyNoted("the recipe of fine-tuning is missing")
-        config = load_recipe(self.finetune, FinetuneConfig, FinetuneConfig.for_task(task))
+        config = load_recipe(self.finetune, FinetuneConfig, FinetuneConfig.for_task(self.tasks[column.name][0]))
         for table in (column.finetune, variant.finetune):
             config = from_dict(FinetuneConfig, table, "finetune", config)
         if self.inputs.minute:
@@ -254,12 +266,7 @@ class Planner:
                 f"max_seq_length = {config.max_seq_length}, but the model has {row.shape.max_length} positions"
             )
         LayerChoice.parse(config.top.layers, row.shape.num_hidden_layers)
-        found = []
-        for seed in self.seeds:
-            one = replace(config, seeds=(), loop=replace(config.loop, seed=seed))
-            work = Finetuning(row.start, task, taken, rows, one)
-            found.append(study_cell(work, f"{row.name}: {column.name}, seed {seed}"))
-        return tuple(found)
+        return config
 
     def _find(self, column: Column) -> None:
         """The column's task, with its files. Raises InputError if one is missing, or the metric is unknown."""
@@ -275,7 +282,7 @@ class Planner:
         folder = self.inputs.data / column.data
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; expected the one with {task.train} and {task.dev}")
-        files = [folder / name for name in (task.train, task.dev)]
+        files = [part_of(folder / name)[0] for name in (task.train, task.dev)]
         if missing := [file for file in files if not file.is_file()]:
             raise InputError(f"{missing[0]}: no such file; expected {task.name}'s training and development files")
         files += [folder / name for name in task.more.values() if (folder / name).exists()]
@@ -284,39 +291,11 @@ class Planner:
         self.tasks[column.name] = task, column, "".join(map(checksum, files))
 
 
-def read_rows(work: Finetuning, data: Path) -> Data:
-    """The rows of a fine-tuning: the first ones of each file, if not all are wanted."""
+def read_rows(work: Finetuning | Baseline, data: Path) -> Data:
+    """The rows of a column: the first ones of each file, if not all are wanted; those that runs draw are not drawn."""
     column = work.column
     found = load_data(work.task, data / column.data)
-    train, dev = (rows[: n or None] for rows, n in ((found.train, column.train_rows), (found.dev, column.dev_rows)))
+    first = 0 if column.draw else column.train_rows
+    train, dev = (rows[: n or None] for rows, n in ((found.train, first), (found.dev, column.dev_rows)))
     more: dict[str, Any] = {name: rows[: column.dev_rows or None] for name, rows in found.more.items()}
     return replace(found, train=train, dev=dev, more=more)
-
-
-# ---- --minute: what is varied stays varied
-
-
-def tiny_pretraining(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
-    """A dozen steps of a model of at most four layers with narrow heads, for the store's vocabulary."""
-    model, heads = config.model, config.model.num_attention_heads
-    width = heads * max(4, model.hidden_size // heads // 16)
-    layers = min(model.num_hidden_layers, 4)
-    shape = replace(
-        model, vocab_size=vocab_size, hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers
-    )
-    snapshots = tuple(range(1, len(config.snapshots) + 1))
-    steps = max(12, len(snapshots) + 2)
-    loop = replace(config.loop, steps=steps, tokens=0, hours=0.0, log_every=4, eval_every=0, save_every=4)
-    phases = tuple(Phase(min(p.length, MINUTE_LENGTH), p.share, min(p.batch_size, 8)) for p in config.phases)
-    return replace(config, model=shape, loop=loop, phases=phases, snapshots=snapshots, eval_batches=2)
-
-
-def tiny_finetuning(config: FinetuneConfig) -> FinetuneConfig:
-    """Three steps on short inputs."""
-    loop = replace(config.loop, steps=3, tokens=0, hours=0.0, log_every=1, eval_every=0, save_every=0)
-    top = replace(config.top, bilstm_width=min(config.top.bilstm_width, 16))
-    length = min(config.max_seq_length, MINUTE_LENGTH)
-    stride, query = min(config.doc_stride, MINUTE_LENGTH // 4), min(config.max_query_length, MINUTE_LENGTH // 4)
-    return replace(
-        config, loop=loop, top=top, max_seq_length=length, doc_stride=stride, max_query_length=query, batch_size=8
-    )

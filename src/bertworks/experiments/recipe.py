@@ -38,16 +38,23 @@ class Variant:
     snapshots: tuple[int, ...] = ()  # steps of the pre-training whose snapshots are rows of their own
     concat: tuple[str, ...] = ()  # no pre-training of its own: the models of two other variants side by side
     model: str = ""  # no pre-training of its own: this model folder
+    # no pre-training of its own: word2vec on the store, with these settings of `bertworks static`
+    static: dict[str, Any] = field(default_factory=dict)
+    baseline: bool = False  # no model at all: a logistic regression (baselines.py)
+    # {field of the fine-tuning recipe: [values]}: the setting is chosen on training rows that are kept back
+    choose: dict[str, Any] = field(default_factory=dict)
     row: bool = True  # false: no row of its own, only made for others to be put side by side
     line: str = ""  # of a study with an axis: the curve that this row is a point of
     x: float | None = None  # its value on the axis; of snapshots the step
 
     def __post_init__(self) -> None:
-        given = [name for name in ("pretrain", "concat", "model") if getattr(self, name)]
+        given = [name for name in ("pretrain", "concat", "model", "static", "baseline") if getattr(self, name)]
         if len(given) > 1 or (self.snapshots and given and given != ["pretrain"]):
             raise ValueError(f"variant {self.name!r} has {' and '.join(given)}; expected one of them")
         if self.concat and len(self.concat) != 2:
             raise ValueError(f"variant {self.name!r}: concat names {len(self.concat)} variants; expected two")
+        if self.baseline and (self.finetune or self.choose):
+            raise ValueError(f"variant {self.name!r}: a baseline has no settings of fine-tuning; leave them out")
 
 
 @dataclass(frozen=True)
@@ -61,9 +68,17 @@ class Column:
     train: str = ""  # name of the training file, if it is not the official one
     dev: str = ""  # the same of the development file
     train_rows: int = 0  # so many rows of the training file, its first ones; 0: all
+    draw: bool = False  # each run draws its train_rows with its seed, by whole documents, instead of the first ones
     dev_rows: int = 0  # the same of the development file
     finetune: dict[str, Any] = field(default_factory=dict)  # fields of the fine-tuning recipe that differ here
+    choose: dict[str, Any] = field(default_factory=dict)  # as of a variant; both are combined
+    choose_seeds: int = 1  # number of seeds over which the chosen setting has the best mean
+    panel: str = ""  # of a column that is a point of curves, a curve for each variant: the picture's panel
+    x: float | None = None  # its value on the axis
     pretrain: str = ""  # instead of a task: mlm_accuracy, nsp_accuracy, mlm_perplexity (e to the mlm_loss) ...
+    # fields of the pre-training recipe that make one held-out set, on which the models of all variants are evaluated;
+    # none: each is evaluated on instances of its own recipe
+    evaluate: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if bool(self.task) == bool(self.pretrain):
@@ -74,6 +89,12 @@ class Column:
             )
         if self.train_rows < 0 or self.dev_rows < 0:
             raise ValueError(f"column {self.name!r}: expected train_rows and dev_rows of 0 or more")
+        if self.evaluate and not self.pretrain:
+            raise ValueError(f"column {self.name!r}: evaluate is of a held-out metric; name it with pretrain")
+        if bool(self.panel) != (self.x is not None):
+            raise ValueError(f"column {self.name!r}: expected both panel and x, or neither")
+        if self.choose_seeds < 1:
+            raise ValueError(f"column {self.name!r}: choose_seeds = {self.choose_seeds}; expected 1 or more")
 
     @property
     def percent(self) -> bool:
@@ -106,6 +127,9 @@ class Study:
     name: str = ""  # none: that of the file
     size: Literal["cpu", "paper"] = "cpu"  # hours on two cores, or what the paper did
     seeds: tuple[int, ...] = (1, 2, 3)  # of fine-tuning
+    # of pre-training: every variant is pre-trained with each, and fine-tuned from each with seeds that differ; a
+    # figure is then a mean over the seeds of fine-tuning, and n counts pre-trainings. None: once, by the recipe
+    pretrain_seeds: tuple[int, ...] = ()
     source: str = ""  # which table of which paper
     axis: str = ""  # what the rows' x is, if they are points of curves
     paper_axis: str = ""  # the same of the paper's curves
@@ -122,7 +146,9 @@ class Study:
                 raise ValueError(f"{what} {', '.join(names) or 'none'}; expected one or more, and names that differ")
         if not self.seeds or len({*self.seeds}) < len(self.seeds):
             raise ValueError("expected one seed or more, and seeds that differ")
-        check_seed(*self.seeds)
+        if len({*self.pretrain_seeds}) < len(self.pretrain_seeds):
+            raise ValueError("expected pretrain_seeds that differ")
+        check_seed(*self.seeds, *self.pretrain_seeds)
         rows = tuple(variant for variant in self.variants if variant.row)
         if self.base not in (variant.name for variant in rows):
             raise ValueError(f"base = {self.base!r} is no variant with a row; expected one of {_names(rows)}")
@@ -177,6 +203,7 @@ def _names(found: tuple[Any, ...]) -> str:
 def load_study(path: Path | str) -> Study:
     """Read a study. Raises InputError with file and key."""
     study = load_recipe(path, Study)
-    if study.size == "cpu" and not study.pretrain and any(not v.model and not v.concat for v in study.variants):
+    without = [v for v in study.variants if not (v.model or v.concat or v.static or v.baseline)]
+    if study.size == "cpu" and not study.pretrain and without:
         raise InputError(f"{path}: pretrain is missing; give the pre-training recipe, or each variant a model")
     return study

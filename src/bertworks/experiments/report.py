@@ -15,12 +15,13 @@ from safetensors import safe_open
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..files import check_fields
-from .cells import results_of
-from .claims import UNIT, claim_results
+from .cells import Finetuning, results_of
+from .choices import chosen
+from .claims import claim_results
 from .compare import paired
 from .engine import Grid
-from .plan import Plan, Row
 from .recipe import Column
+from .rows import Plan, Row
 
 FORMAT = 1  # of results.json
 
@@ -41,9 +42,10 @@ def measure(plan: Plan, grid: Grid, before: dict[str, Any] | None = None) -> dic
         "base": study.base,
         "claim": _claim(plan, grid, before or {}),
         "seeds": list(plan.seeds),
-        "unit": UNIT,
+        "unit": plan.unit,
+        "pretrain_seeds": [one.seed for one in plan.base.every if one.seed is not None],
         "corpus": plan.corpus,
-        "columns": [{"name": c.name, "percent": c.percent, "metric": c.metric or c.pretrain} for c in study.columns],
+        "columns": [_column(column) for column in study.columns],
         "rows": [_row(row, grid) for row in plan.rows],
         "measured": measured,
         "axis": study.axis,
@@ -70,6 +72,11 @@ def _claim(plan: Plan, grid: Grid, before: dict[str, Any]) -> dict[str, Any] | N
     return found | {"named_before": not any(grid.state(cell) == "done" for cell in cells)}
 
 
+def _column(column: Column) -> dict[str, Any]:
+    point = {"panel": column.panel, "x": column.x} if column.panel else {}
+    return {"name": column.name, "percent": column.percent, "metric": column.metric or column.pretrain, **point}
+
+
 # ---- values
 
 
@@ -89,8 +96,24 @@ def _measured(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any
 
 
 def _tuned(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
-    """The task's metric of each seed that is finished; keys are seeds, as text for JSON's sake."""
-    values, collapsed, failed = {}, 0, []
+    """The task's metric of each seed; keys are seeds, as text for JSON's sake.
+
+    With several seeds of pre-training these are the keys, and a value is the mean over its seeds of fine-tuning.
+    """
+    each = {str(one.seed): _of_seeds(one, column, plan, grid) for one in row.every}
+    if not row.others:
+        return each[str(row.seed)]
+    whole = {seed: found["values"].values() for seed, found in each.items() if len(found["values"]) == len(plan.seeds)}
+    return {
+        "values": {seed: statistics.fmean(values) for seed, values in whole.items()},
+        "collapsed": sum(found["collapsed"] for found in each.values()),
+        "failed": [one for found in each.values() for one in found["failed"]],
+    }
+
+
+def _of_seeds(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
+    """The metric of each seed of fine-tuning that is finished, and the setting that was chosen for them, if one was."""
+    values, collapsed, failed, setting = {}, 0, [], ""
     for seed, cell in zip(plan.seeds, row.tuned.get(column.name, ()), strict=False):
         results = results_of(cell, grid)
         if results is not None:
@@ -100,20 +123,36 @@ def _tuned(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
             collapsed += bool(results["collapsed"])
         elif failure := grid.failure(cell):
             failed.append({"seed": seed, **failure})
-    return {"values": values, "collapsed": collapsed, "failed": failed}
+        best = chosen(cell.work, grid) if isinstance(cell.work, Finetuning) else None
+        setting = best[0] if best else setting
+    return {"values": values, "collapsed": collapsed, "failed": failed, **({"chosen": setting} if setting else {})}
 
 
 def _held_out(row: Row, column: Column, grid: Grid) -> dict[str, Any]:
-    """A metric of the pre-training at its end; none of snapshots and of two models side by side."""
-    trained = () if row.random else row.trained
-    results = results_of(trained[0], grid) if len(trained) == 1 and row.step is None else None
-    failed = [{"seed": None, **failure} for cell in trained if (failure := grid.failure(cell))]
-    metrics = results["metrics"] if results else {}
-    name = column.pretrain.removesuffix("_perplexity")
-    value = metrics.get(column.pretrain) if name == column.pretrain else metrics.get(f"{name}_loss")
-    if value is not None and name != column.pretrain:
-        value = math.exp(value)
-    return {"values": {} if value is None else {"": value}, "collapsed": 0, "failed": failed}
+    """A metric on held-out text for each seed of pre-training; none of snapshots and of two models side by side.
+
+    Where the column names one held-out set for all, those have one too.
+    """
+    values, failed = {}, []
+    for one in row.every:
+        trained = () if row.random else one.trained
+        cells = one.tuned.get(column.name, ()) if column.evaluate else trained
+        single = column.evaluate or (len(cells) == 1 and one.step is None)
+        results = results_of(cells[0], grid) if cells and single else None
+        failed += [{"seed": one.seed, **failure} for cell in cells if (failure := grid.failure(cell))]
+        value = _metric(results["metrics"] if results else {}, column.pretrain)
+        if value is not None:
+            values["" if one.seed is None else str(one.seed)] = value
+    return {"values": values, "collapsed": 0, "failed": failed}
+
+
+def _metric(metrics: dict[str, float], name: str) -> float | None:
+    """A metric of pre-training; a perplexity is e to the loss."""
+    plain = name.removesuffix("_perplexity")
+    if plain == name:
+        return metrics.get(name)
+    loss = metrics.get(f"{plain}_loss")
+    return None if loss is None else math.exp(loss)
 
 
 def _compare(measured: list[dict[str, Any]], plan: Plan) -> None:
@@ -142,23 +181,24 @@ def _against(name: str, plan: Plan) -> str:
 
 def _row(row: Row, grid: Grid) -> dict[str, Any]:
     """The costs of a row: its pre-training up to its snapshot (none for random weights), and all its fine-tuning."""
-    trained = () if row.random else row.trained
+    found = [cell for one in row.every for cell in one.trained]
+    trained = () if row.random else tuple({cell.name: cell for cell in found}.values())
     runs = [results for cell in trained if (results := results_of(cell, grid))]
     whole = len(runs) == len(trained)
     known = whole and (bool(runs) or row.random)  # nothing is known of a model folder from elsewhere
     shares = [1.0 if row.step is None else row.step / results["steps"] for results in runs]
-    tuning = {cell.name: cell for group in row.tuned.values() for cell in group}.values()  # columns may share cells
+    tuning = {cell.name: cell for cell in row.cells if cell.work.kind in ("finetune", "baseline")}.values()
     tuned = [results for cell in tuning if (results := results_of(cell, grid))]
     return {
         "name": row.name,
         "line": row.line,
         "x": row.x,
         "start": row.start.name(grid).as_posix() if row.start.needs else "",
-        "parameters": parameters(row.start.path(grid)),
+        "parameters": parameters(row.start.path(grid)) if row.shape else None,
         "tokens": sum(r["tokens"] * share for r, share in zip(runs, shares, strict=True)) if known else None,
         "pretrain_seconds": sum(r["seconds"] * s for r, s in zip(runs, shares, strict=True)) if whole else None,
         "finetune_seconds": sum(results["seconds"] for results in tuned),
-        "steps": row.step or (runs[0]["steps"] if len(runs) == 1 else None),
+        "steps": row.step or (runs[0]["steps"] if len({run["steps"] for run in runs}) == 1 else None),
     }
 
 

@@ -11,33 +11,44 @@ Rerun the command to resume. Studies with the same --cells share the runs that t
 import shutil
 import statistics
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from ..checkpoint.folder import find_model
 from ..checkpoint.start import concatenate
+from ..data.store import Store
 from ..files import InputError, read_json, write_json
 from ..finetuning.run import finetune
-from ..pretraining.run import pretrain, useful_flops
+from ..pretraining.run import held_out_metrics, pretrain, useful_flops
+from ..pretraining.static import train_static
 from ..reporting.log import duration
 from ..reporting.run_files import LOG, read_log, read_results
 from ..reporting.tables import ResultTable
 from ..tasks.base import Data
 from ..training import machine
+from .baselines import fit_baseline
 from .cells import (
+    TRAINED,
+    Baseline,
+    Concatenation,
     Finetuning,
+    HeldOut,
     InitialModel,
     Pretraining,
+    StaticVectors,
     StudyCell,
     check_older,
     describe,
     keeps_model,
     results_of,
 )
+from .choices import chosen, rows_of_run
 from .engine import Engine, Grid
-from .plan import Plan, read_rows
+from .plan import read_rows
 from .report import FORMAT, measure
+from .rows import Plan
 from .study_tables import write_tables
 
 BULKY = ("model", "nbest_predictions.json")  # of a finished fine-tuning, many megabytes each
@@ -103,7 +114,8 @@ def check_cells(plan: Plan, grid: Grid) -> None:
         check_older(cell, grid)
         results_of(cell, grid)
     for row in plan.rows:
-        check_snapshot(row.start, grid)
+        for one in row.every:
+            check_snapshot(one.start, grid)
 
 
 def check_snapshot(start: InitialModel, grid: Grid) -> None:
@@ -139,11 +151,11 @@ class Runner:
         if isinstance(cell.work, Finetuning):
             check_snapshot(cell.work.start, self.grid)
         if self.options.only == "pretrain":
-            return cell.work.kind == "pretrain"
+            return cell.work.kind in TRAINED
         if self.options.only == "finetune":
-            needed = (one for one in cell.ancestors if one.work.kind == "pretrain")
+            needed = (one for one in cell.ancestors if one.work.kind in TRAINED)
             made = all(self.grid.state(one) == "done" or self.grid.busy(one) for one in needed)
-            return cell.work.kind != "pretrain" and made
+            return cell.work.kind not in TRAINED and made
         return True
 
     def read_data(self) -> None:
@@ -151,10 +163,10 @@ class Runner:
         if self.options.only == "pretrain":
             return
         for cell in self.grid.left(self.plan.cells):
-            if isinstance(cell.work, Finetuning) and self.wanted(cell):
+            if isinstance(cell.work, Finetuning | Baseline) and self.wanted(cell):
                 self.rows(cell.work)
 
-    def rows(self, work: Finetuning) -> Data:
+    def rows(self, work: Finetuning | Baseline) -> Data:
         """The rows of a column, which are read once."""
         assert self.plan.inputs.data is not None  # the plan has checked it
         name = work.column.name
@@ -173,17 +185,38 @@ class Runner:
     def _results(self, cell: StudyCell) -> dict[str, Any] | None:
         work, path, quiet = cell.work, self.grid.path(cell), self.options.quiet
         if isinstance(work, Pretraining):
-            assert self.plan.inputs.corpus is not None  # the plan has checked it
-            return pretrain(work.config, self.plan.inputs.corpus, path, quiet=quiet)
+            return pretrain(work.config, self.corpus, path, quiet=quiet)
         if isinstance(work, Finetuning):
-            model = find_model(work.start.path(self.grid))
-            return finetune(work.config, work.task, self.rows(work), model, path, quiet)
+            model, best = find_model(work.start.path(self.grid)), chosen(work, self.grid)
+            rows = rows_of_run(work, self.rows(work))
+            return finetune(best[1] if best else work.config, work.task, rows, model, path, quiet)
+        return self._short(work, path)
+
+    def _short(self, work: Concatenation | StaticVectors | HeldOut | Baseline, path: Path) -> dict[str, Any]:
+        """Run a cell that is no training of an encoder: it begins anew after a stop. Returns and writes its results."""
         shutil.rmtree(path / "model", ignore_errors=True)
-        left, right = (find_model(model.path(self.grid)) for model in (work.left, work.right))
-        concatenate(left, right, path / "model")
-        results = {"kind": "concat", "seconds": 0.0}
+        began, found = time.perf_counter(), {}
+        if isinstance(work, StaticVectors):
+            train_static(self.corpus, path / "model", work.config)
+            tokens = sum(shard.n_tokens for shard in Store.open(self.corpus).shards("train"))
+            found = {"metrics": {}, "steps": 0, "tokens": tokens * work.config.epochs}
+        elif isinstance(work, HeldOut):
+            found = {"metrics": held_out_metrics(work.config, self.corpus, find_model(work.start.path(self.grid)))}
+        elif isinstance(work, Baseline):
+            found = fit_baseline(work.task, rows_of_run(work, self.rows(work)), work.config)
+        else:
+            left, right = (find_model(model.path(self.grid)) for model in (work.left, work.right))
+            concatenate(left, right, path / "model")
+        facts = {} if isinstance(work, Concatenation) else {"machine": machine.facts()}
+        seconds = 0.0 if isinstance(work, Concatenation) else time.perf_counter() - began
+        results = {"kind": work.kind, **found, "seconds": seconds, **facts}
         write_json(path / "results.json", results)
         return results
+
+    @property
+    def corpus(self) -> Path:
+        assert self.plan.inputs.corpus is not None  # the plan has checked it
+        return self.plan.inputs.corpus
 
     def tidy_finished(self) -> None:
         """Tidy finished cells whose processes were killed before they could do so."""
@@ -238,7 +271,7 @@ class Estimate:
             results = results_of(cell, grid)
             if results and isinstance(cell.work, Pretraining):
                 self.rates.append(results["seconds"] / (useful_flops(cell.work.config) * results["tokens"]))
-            elif results and isinstance(cell.work, Finetuning):
+            elif results and isinstance(cell.work, Finetuning | Baseline):
                 self.columns.setdefault(cell.work.column.name, []).append(results["seconds"])
 
     def left(self, cell: StudyCell) -> float | None:
@@ -248,7 +281,7 @@ class Estimate:
         log = read_log(self.grid.path(cell)) if (self.grid.path(cell) / LOG).exists() else []
         if times := [float(record["left"]) for record in log if "left" in record]:
             return times[-1]
-        if isinstance(cell.work, Finetuning):
+        if isinstance(cell.work, Finetuning | Baseline):
             known = self.columns.get(cell.work.column.name)
             return statistics.fmean(known) if known else None
         if isinstance(cell.work, Pretraining) and self.rates and cell.work.config.loop.tokens:

@@ -28,7 +28,8 @@ def tables(results: dict[str, Any]) -> list[ResultTable]:
     """The claim first, the figures, the differences from the base variant, the paper's curves, and the costs."""
     claim = claim_table(results)
     figures = _figures(results, "Figures" if claim else results["title"])
-    found = [*([claim] if claim else []), figures, _differences(results), *_paper_curves(results), _costs(results)]
+    found = [*([claim] if claim else []), figures, _differences(results), *_paper_curves(results)]
+    found += [*_chosen(results), _costs(results)]
     return [sheet for sheet in found if sheet.rows]
 
 
@@ -133,6 +134,19 @@ def _paper_curves(results: dict[str, Any]) -> list[ResultTable]:
     return sheets
 
 
+def _chosen(results: dict[str, Any]) -> list[ResultTable]:
+    """Which setting each variant has in each column, if some were chosen."""
+    entries = {(e["row"], e["column"]): e["chosen"] for e in results["measured"] if e.get("chosen")}
+    columns = [c["name"] for c in results["columns"] if any(column == c["name"] for _, column in entries)]
+    rows = [
+        (row["name"], *(entries.get((row["name"], column), "-") for column in columns))
+        for row in results["rows"]
+        if any(name == row["name"] for name, _ in entries)
+    ]
+    note = "Chosen on a fifth of the training rows that was kept back, never on development rows."
+    return [ResultTable("Chosen settings", ("variant", *columns), rows, (note,))] if rows else []
+
+
 def _costs(results: dict[str, Any]) -> ResultTable:
     header = ("variant", "parameters", "training tokens", "minutes of pre-training", "minutes of fine-tuning")
     rows = []
@@ -158,7 +172,8 @@ def _cell(entry: dict[str, Any], column: dict[str, Any], results: dict[str, Any]
     if entry["n"]:
         spread = f" ± {_number(entry['sd'], column)}" if entry["sd"] is not None else ""
         parts.append(_number(entry["mean"], column) + spread)
-    expected = 1 if "" in entry["values"] else len(results["seeds"])
+    several = results.get("pretrain_seeds") or []
+    expected = 1 if "" in entry["values"] else len(several or results["seeds"])
     if entry["failed"]:
         parts.append("/".join(dict.fromkeys(one["outcome"] for one in entry["failed"])))
     if 0 < entry["n"] < expected:
@@ -186,9 +201,13 @@ def _notes(results: dict[str, Any]) -> list[str]:
     notes = ["Made with --minute: this shows that the study runs; its figures mean nothing."] * results["minute"]
     if any("" not in entry["values"] and entry["n"] for entry in measured):
         names = ", ".join(map(str, seeds))
+        once = "A variant is pre-trained once: what another seed of pre-training would change is in no interval."
+        over = f"{len(seeds)} seeds of fine-tuning ({names}), on development data"
+        several = results.get("pretrain_seeds") or []
         notes.append(
-            f"Mean ± standard deviation over {len(seeds)} seeds of fine-tuning ({names}), on development data. A "
-            "variant is pre-trained once: what another seed of pre-training would change is in no interval."
+            f"Mean ± standard deviation over {len(several)} seeds of pre-training. Each value is a mean over {over}."
+            if several
+            else f"Mean ± standard deviation over {over}. {once}"
         )
     if any(entry["paper"] is not None for entry in measured):
         notes.append(f"In italics: {results['source']}.")

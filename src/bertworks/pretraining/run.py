@@ -60,6 +60,23 @@ def pretrain(
         )
 
 
+def held_out_metrics(config: PretrainConfig, corpus: Path, model: Path) -> dict[str, float]:
+    """The metrics of a model on the held-out set that a recipe makes of a store, at its last phase's length.
+
+    Models of several recipes are compared on it. Raises InputError if the model lacks a head of the recipe's objective.
+    """
+    machine.prepare_process()
+    source = StoreTraining.open(config, corpus, finished=True)
+    loaded = initial_model(model, config.heads, labels=0, seed=config.loop.seed)
+    if loaded.fresh:
+        raise InputError(f"{model} has no {', '.join(loaded.fresh)}, which objective = {config.objective!r} reads; "
+                         "evaluate it by another objective")  # fmt: skip
+    data = config.data(source.store, "validation", Vocabulary.of(source.tokenizer), config.phases[-1].length)
+    with machine.joined_world() as world:
+        loaded.model.to(world.device)
+        return evaluate(loaded.model, config.learns, data.batches(64, config.eval_batches), world)
+
+
 @dataclass(frozen=True)
 class StoreTraining:
     """Training on a store: all that it needs besides the run folder, the model and the objective."""

@@ -115,6 +115,18 @@ class _Sentences:
                 yield list(map(str, tokens[start:stop].tolist()))
 
 
+def static_shape(vocab_size: int, width: int, pad_token_id: int = 0) -> ModelConfig:
+    """The shape of a model that holds static vectors: embeddings and no layers."""
+    return ModelConfig(
+        vocab_size=vocab_size,
+        hidden_size=width,
+        num_hidden_layers=0,
+        num_attention_heads=1,
+        intermediate_size=1,
+        pad_token_id=pad_token_id,
+    )
+
+
 def _write(
     tokenizer: Tokenizer, rows: dict[int, Vectors], width: int, out: Path | str, facts: dict[str, Any]
 ) -> dict[str, Any]:
@@ -122,14 +134,7 @@ def _write(
     table = np.tile(np.mean(list(rows.values()), axis=0, dtype=np.float32), (tokenizer.vocab_size, 1))
     for number, vector in rows.items():
         table[number] = vector
-    shape = ModelConfig(
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=width,
-        num_hidden_layers=0,
-        num_attention_heads=1,
-        intermediate_size=1,
-        pad_token_id=tokenizer.pad_id,
-    )
+    shape = static_shape(tokenizer.vocab_size, width, tokenizer.pad_id)
     model = build_model(shape, (), seed=1, pooler=False)
     embeddings = model.encoder.embeddings
     with torch.no_grad():

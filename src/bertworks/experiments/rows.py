@@ -1,0 +1,99 @@
+"""The rows of a study and their cells: what a study's file becomes (plan.py), and what its report reads."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ..model.config import ModelConfig
+from .cells import TRAINED, Finetuning, InitialModel, StudyCell
+from .claims import UNIT, UNITS
+from .recipe import Study
+
+
+@dataclass(frozen=True)
+class StudyInputs:
+    """What a study is made from."""
+
+    recipe: Path  # the study's file
+    corpus: Path | None = None  # store to pre-train on
+    data: Path | None = None  # folder that has the columns' folders
+    model: Path | None = None  # model folder instead of the pre-training of all variants that do not differ in it
+    minute: bool = False  # tiny models and few rows
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: a variant, or a snapshot of one."""
+
+    name: str
+    line: str  # the curve that it is a point of
+    x: float | None
+    start: InitialModel
+    shape: ModelConfig | None  # None: a baseline without a model
+    tuned: dict[str, tuple[StudyCell, ...]] = field(default_factory=dict)  # by column, a cell for each seed
+    seed: int | None = None  # of pre-training, if the study names several
+    others: tuple["Row", ...] = ()  # the same variant with the other seeds of pre-training
+
+    @property
+    def every(self) -> tuple["Row", ...]:
+        """One for each seed of pre-training."""
+        return (self, *self.others)
+
+    @property
+    def step(self) -> int | None:
+        """Of a snapshot; None: the end of the run."""
+        return self.start.step
+
+    @property
+    def trained(self) -> tuple[StudyCell, ...]:
+        """The pre-training that it is made of."""
+        found = [cell for cell in self.ancestors if cell.work.kind in TRAINED]
+        return tuple({cell.name: cell for cell in found}.values())
+
+    @property
+    def random(self) -> bool:
+        """Whether all its fine-tuning begins with random weights: its start gives the shape alone."""
+        works = [cell.work for cells in self.tuned.values() for cell in cells]
+        tuned = [work for work in works if isinstance(work, Finetuning)]
+        return bool(tuned) and all(work.config.random_init for work in tuned)
+
+    @property
+    def ancestors(self) -> list[StudyCell]:
+        """The cells that make its model, in the order of work."""
+        return [one for cell in self.start.needs for one in (*cell.ancestors, cell)]
+
+    @property
+    def cells(self) -> list[StudyCell]:
+        """All its cells, in the order of work."""
+        tuned = [cell for cells in self.tuned.values() for cell in cells]
+        candidates = [one for cell in tuned if isinstance(cell.work, Finetuning) for one in cell.work.candidates]
+        return [*self.ancestors, *candidates, *tuned, *(cell for row in self.others for cell in row.cells)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study, its rows, and their cells."""
+
+    study: Study
+    inputs: StudyInputs
+    rows: list[Row]
+    seeds: tuple[int, ...]
+    corpus: str  # the store's fingerprint
+
+    @property
+    def unit(self) -> str:
+        """What n counts."""
+        return UNITS if self.study.pretrain_seeds else UNIT
+
+    @property
+    def base(self) -> Row:
+        return next(row for row in self.rows if row.name == self.study.base)
+
+    @cached_property
+    def cells(self) -> list[StudyCell]:
+        """Every cell once, in the order of work: the base variant's first, then row by row."""
+        order = [self.base, *(row for row in self.rows if row is not self.base)]
+        found: dict[str, StudyCell] = {}
+        for cell in (cell for row in order for cell in row.cells):
+            found.setdefault(cell.name, cell)  # named after the first row that needs it
+        return list(found.values())

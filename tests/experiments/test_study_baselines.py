@@ -1,0 +1,233 @@
+"""Studies beside plain variants: drawn rows, chosen settings, baselines, seeds of pre-training, held-out sets."""
+
+import math
+import random
+
+import pytest
+
+from bertworks.experiments import engine
+from bertworks.experiments.cells import Pretraining, results_of
+from bertworks.experiments.choices import candidates_of, chosen, rows_of_run
+from bertworks.experiments.engine import Grid
+from bertworks.experiments.figures import plot_study
+from bertworks.experiments.plan import make_plan
+from bertworks.experiments.recipe import Column, Variant
+from bertworks.experiments.rows import Plan, StudyInputs
+from bertworks.experiments.study import Options, run_study
+from bertworks.experiments.study_tables import tables
+from bertworks.files import InputError, write_json
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.tasks.base import Data, Example
+from bertworks.training import machine
+from conftest import WORDS
+
+PRETRAIN = """
+eval_batches = 1
+[model]
+vocab_size = 100
+hidden_size = 16
+num_hidden_layers = 1
+num_attention_heads = 2
+intermediate_size = 32
+max_position_embeddings = 32
+[loop]
+steps = 3
+eval_every = 0
+[[phases]]
+length = 24
+batch_size = 8
+"""
+HEAD = """
+title = "Tiny"
+base = "both"
+pretrain = "pretrain.toml"
+finetune = "finetune.toml"
+seeds = [1, 2]
+"""
+EXAMPLES = f"""{HEAD}
+axis = "labelled texts"
+variants = [
+    {{ name = "both", choose.optim.lr = [1e-3, 1e-4] }},
+    {{ name = "words", baseline = true }},
+    {{ name = "word2vec", static = {{ width = 8, epochs = 1, min_count = 1 }} }},
+]
+columns = [
+    {{ name = "8", task = "sst2", data = "SST-2", train_rows = 8, draw = true, panel = "SST-2", x = 8 }},
+    {{ name = "24", task = "sst2", data = "SST-2", train_rows = 24, draw = true, panel = "SST-2", x = 24 }},
+]
+"""
+SEEDS = f"""{HEAD}
+pretrain_seeds = [1, 2]
+variants = [
+    {{ name = "both" }},
+    {{ name = "no pairs", pretrain.objective = "mlm" }},
+    {{ name = "random", finetune.random_init = true }},
+]
+columns = [
+    {{ name = "perplexity", pretrain = "mlm_perplexity" }},
+    {{ name = "on pairs", pretrain = "mlm_perplexity", evaluate = {{ objective = "mlm" }} }},
+    {{ name = "SST-2", task = "sst2", data = "SST-2", train_rows = 8 }},
+]
+"""
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """Leave out measuring the machine."""
+    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
+    monkeypatch.setattr(engine, "PAUSE", 0.05)
+
+
+@pytest.fixture
+def planned(tmp_path, tiny_store):
+    """The plan of a study, and its folder."""
+    (tmp_path / "pretrain.toml").write_text(PRETRAIN)
+    (tmp_path / "finetune.toml").write_text("max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\n")
+    folder, rng = tmp_path / "data" / "SST-2", random.Random(1)
+    folder.mkdir(parents=True)
+    for name, count in (("train.tsv", 60), ("dev.tsv", 16)):
+        lines = [f"{' '.join(rng.choices(WORDS, k=5))}\t{i % 2}" for i in range(count)]
+        (folder / name).write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+
+    def make(text: str) -> Plan:
+        (tmp_path / "tiny.toml").write_text(text)
+        return make_plan(StudyInputs(tmp_path / "tiny.toml", tiny_store.path, tmp_path / "data"))
+
+    return make, tmp_path
+
+
+def values(results, row, column):
+    return next(e for e in results["measured"] if (e["row"], e["column"]) == (row, column))
+
+
+def test_a_study_of_examples_runs_with_all_its_rows(planned):
+    make, out = planned
+    plan = make(EXAMPLES)
+    results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
+    assert results is not None and not results["left"] and not results["failed"]
+    assert all(entry["n"] == 2 for entry in results["measured"])
+    kinds = [name.split("-")[0] for name in results["cells"]]
+    # two columns: two candidates and two seeds of `both`, two seeds of the others
+    assert [kinds.count(kind) for kind in ("pretrain", "static", "baseline", "finetune")] == [1, 1, 4, 2 * (2 + 2 + 2)]
+    assert {values(results, "both", c)["chosen"] for c in ("8", "24")} <= {"optim.lr = 0.001", "optim.lr = 0.0001"}
+    assert "chosen" not in values(results, "words", "8")
+    shown = {sheet.title: sheet for sheet in tables(results)}
+    assert [row[0] for row in shown["Chosen settings"].rows] == ["both"]
+    costs = {row[0]: row for row in shown["Costs"].rows}
+    assert costs["words"][1] == "-" and costs["word2vec"][1] != "-"
+    assert (out / "study" / "study.png").exists()
+    before = sorted((out / "cells").rglob("results.json"), key=str)
+    times = [path.stat().st_mtime_ns for path in before]
+    assert run_study(make(EXAMPLES), out / "study", out / "cells", Options(quiet=True)) is not None
+    assert [path.stat().st_mtime_ns for path in before] == times  # nothing was run again
+
+
+def test_each_run_draws_its_rows_and_a_candidate_is_judged_on_training_rows(planned):
+    make, _ = planned
+    cells = make(EXAMPLES).rows[0].tuned["24"]
+    train = [Example(f"train {i}", None, "positive", i) for i in range(60)]
+    data = Data(train, [Example("dev", None, "positive")], more={"test": [Example("test", None, "positive")]})
+    one, other = (rows_of_run(cell.work, data) for cell in cells)
+    assert len(one.train) == len(other.train) == 24 and one.train != other.train and one.dev == data.dev
+    trial = rows_of_run(cells[0].work.candidates[0].work, data)
+    assert {*trial.train, *trial.dev} == {*one.train} and len(trial.dev) == 4 and not trial.more
+    names = {cell.name for cell in (*cells, *cells[0].work.candidates)}
+    assert len(names) == 4  # drawn, kept back and chosen runs are runs of their own
+
+
+def test_the_best_candidate_is_chosen_by_its_mean_over_the_choosing_seeds(planned):
+    make, out = planned
+    text = EXAMPLES.replace("draw = true, panel", "draw = true, choose_seeds = 2, choose.epochs = [1.0, 2.0], panel")
+    work, grid = make(text).rows[0].tuned["8"][1].work, Grid(out / "cells")
+    assert len(work.candidates) == 2 * 2 * 2
+    scores = {"optim.lr = 0.0001, epochs = 2": (0.5, 0.9), "optim.lr = 0.001, epochs = 1": (0.8, 0.5)}
+    for cell in work.candidates:
+        assert chosen(work, grid) is None  # some are left
+        seed, name = cell.work.config.loop.seed, cell.title.rpartition(": ")[2]
+        found = next((s for key, s in scores.items() if {*key.split(", ")} == {*name.split(", ")}), (0.1, 0.2))
+        grid.path(cell).mkdir(parents=True)
+        metrics = {"metrics": {"accuracy": found[seed - 1]}, "seconds": 1.0, "collapsed": False}
+        write_json(grid.path(cell) / "results.json", metrics)
+    name, config = chosen(work, grid)
+    assert {*name.split(", ")} == {"optim.lr = 0.0001", "epochs = 2"}
+    assert (config.optim.lr, config.epochs, config.loop.seed) == (1e-4, 2.0, 2)
+
+
+def test_a_variant_chooses_among_its_own_rates():
+    found = candidates_of(FinetuneConfig(), {"optim": {"lr": [1e-4]}, "epochs": [1.0, 2.0]}, {"optim": {"lr": [1e-3]}})
+    assert [(one.optim.lr, one.epochs) for one in found.values()] == [(1e-3, 1.0), (1e-3, 2.0)]
+    assert not candidates_of(FinetuneConfig(), {}, {})
+    with pytest.raises(InputError, match=r"optim\.rate"):
+        candidates_of(FinetuneConfig(), {"optim": {"rate": [1.0]}})
+
+
+def test_pre_training_seeds_are_the_unit(planned):
+    make, out = planned
+    plan = make(SEEDS)
+    results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
+    assert results is not None and not results["left"] and not results["failed"]
+    assert (results["unit"], results["pretrain_seeds"]) == ("pre-training seeds", [1, 2])
+    trained = [cell for cell in plan.cells if isinstance(cell.work, Pretraining)]
+    assert sorted(cell.work.config.loop.seed for cell in trained) == [1, 1, 2, 2]
+    tuned = {row.name: [cell for one in row.every for cell in one.tuned["SST-2"]] for row in plan.rows}
+    assert [cell.work.config.loop.seed for cell in tuned["both"]] == [1, 2, 3, 4]  # none is used twice
+    starts = [{cell.work.start.name(Grid(out)) for cell in cells} for cells in tuned.values()]
+    assert [len(some) for some in starts] == [2, 2, 1]  # random weights need a shape alone
+    entry, grid = values(results, "both", "SST-2"), Grid(out / "cells")
+    scores = [results_of(cell, grid)["metrics"]["accuracy"] for cell in tuned["both"]]
+    assert entry["values"] == {"1": sum(scores[:2]) / 2, "2": sum(scores[2:]) / 2} and entry["n"] == 2
+    assert values(results, "both", "perplexity")["values"].keys() == {"1", "2"}
+    note = next(sheet for sheet in tables(results) if sheet.title == "Tiny").notes[0]
+    assert "2 seeds of pre-training" in note and "pre-trained once" not in note
+
+
+def test_all_models_are_evaluated_on_one_held_out_set(planned):
+    """Its metrics equal the pre-training's own where the recipe makes the same set."""
+    make, out = planned
+    results = run_study(make(SEEDS), out / "study", out / "cells", Options(quiet=True))
+    same, own = (values(results, "no pairs", column)["values"] for column in ("on pairs", "perplexity"))
+    assert {*same} == {"1", "2"} and all(math.isclose(same[seed], own[seed], rel_tol=0.02) for seed in same)
+    assert values(results, "both", "on pairs")["n"] == 2
+    assert not values(results, "random", "on pairs")["values"]
+
+
+def test_a_picture_of_curves_over_columns(planned, tmp_path):
+    make, out = planned
+    results = run_study(make(EXAMPLES), out / "study", out / "cells", Options(quiet=True))
+    svg = plot_study(results, tmp_path / "picture")[-1].read_text()
+    assert all(name in svg for name in ("word2vec", "words", "SST-2", "labelled texts"))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"baseline": True, "model": "x"}, "expected one of them"),
+        ({"baseline": True, "choose": {"epochs": [1.0]}}, "a baseline has no settings of fine-tuning"),
+        ({"static": {"width": 8}, "pretrain": {"objective": "mlm"}}, "expected one of them"),
+    ],
+)
+def test_variants_that_cannot_be(found, expected):
+    with pytest.raises(ValueError, match=expected):
+        Variant("one", **found)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"task": "sst2", "panel": "SST-2"}, "both panel and x"),
+        ({"task": "sst2", "evaluate": {"objective": "mlm"}}, "evaluate is of a held-out metric"),
+        ({"task": "sst2", "choose_seeds": 0}, "choose_seeds = 0; expected 1 or more"),
+    ],
+)
+def test_columns_that_cannot_be(found, expected):
+    with pytest.raises(ValueError, match=expected):
+        Column("one", **found)
+
+
+def test_a_baseline_of_a_pair_is_refused_before_any_run(planned):
+    make, out = planned
+    (out / "data" / "MRPC").mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        (out / "data" / "MRPC" / name).write_text("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n")
+    with pytest.raises(InputError, match="nothing was begun:\n- variant 'words', column '8': mrpc is of the kind pair"):
+        make(EXAMPLES.replace('"sst2", data = "SST-2", train_rows = 8', '"mrpc", data = "MRPC", train_rows = 8'))

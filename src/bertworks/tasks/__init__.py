@@ -19,6 +19,7 @@ In reading order:
     squad_scores.py    the official scores of answers
     table.py           CSV, TSV, JSON lines and Parquet, row by row
     rows.py            rows that a caller hands over in Python, checked
+    draws.py           rows drawn by a seed, and rows that are kept back
     metrics.py         metrics of classes, values and label sets
 """
 

@@ -1,6 +1,7 @@
 """Baselines without an encoder, and the rows that a seed draws."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,8 @@ from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.draws import draw_rows, split_rows
 from bertworks.tasks.sentences import Tagged
+
+NAMES = Task("names", ("word",), "tag", "tagging", metrics=("f1", "precision", "recall", "accuracy"))
 
 
 def texts(count: int, seed: int, seen: list[str] | None = None) -> list[Example]:
@@ -62,7 +65,8 @@ def test_rows_that_are_kept_back_share_no_document_with_the_others(document):
     assert len(kept) + len(back) == 100 and 14 <= len(back) <= 20
     assert not {row.document for row in kept} & {row.document for row in back}
     assert split_rows(rows, 1) == (kept, back) != split_rows(rows, 2)
-    assert split_rows(rows[:2], 1)[1] if document == 1 else not split_rows(rows[:2], 1)[1]
+    assert [len(part) for part in split_rows(rows[:2], 1)] == [1, 1]  # of one document, too
+    assert split_rows(rows[:1], 1) == (rows[:1], [])
 
 
 # ---- baselines
@@ -76,9 +80,8 @@ def test_words_tell_topics_apart():
 
 
 def test_neighbours_and_shapes_find_names_that_were_never_seen():
-    task = Task("names", ("word",), "tag", "tagging", metrics=("f1", "precision", "recall", "accuracy"))
-    found = fit_baseline(task, Data(sentences(120, 1), sentences(60, 2)))
-    assert found["metrics"]["f1"] == 1.0 and set(found["metrics"]) == set(task.metrics)
+    found = fit_baseline(NAMES, Data(sentences(120, 1), sentences(60, 2)))
+    assert found["metrics"]["f1"] == 1.0 and set(found["metrics"]) == set(NAMES.metrics)
 
 
 def test_the_strength_is_chosen_by_training_rows_that_were_kept_back():
@@ -102,9 +105,9 @@ def test_what_no_baseline_can_do_is_said():
     rows = [row._replace(pair="b") for row in texts(10, 1)]
     with pytest.raises(InputError, match="mrpc is of the kind pair; a baseline expects single or tagging"):
         fit_baseline(TASKS["mrpc"], Data(rows, rows))
-    rows = [row._replace(document=0) for row in sentences(10, 1)]
-    with pytest.raises(InputError, match="all 10 training rows are of one document"):
-        fit_baseline(Task("names", ("word",), "tag", "tagging", metrics=("f1",)), Data(rows, rows))
+    rows = sentences(1, 1)
+    with pytest.raises(InputError, match="names: 1 training rows; expected two or more"):
+        fit_baseline(replace(NAMES, labels=("O", "B-PER", "I-PER")), Data(rows, rows))
     with pytest.raises(ValueError, match="max_iter"):
         BaselineConfig(max_iter=0)
 

@@ -47,14 +47,14 @@ def fit_baseline(task: Task, data: Data, config: BaselineConfig = BaselineConfig
     """`metrics` on the development rows, named as those of a fine-tuning; the chosen `strength`; `kept_back`.
 
     kept_back: the first metric on the training rows that were kept back, for each strength. Raises InputError for
-    another kind of task than single and tagging, and where all training rows are of one document.
+    another kind of task than single and tagging, and for fewer than two training rows.
     """
     check_kind(task)
     task = with_labels(task, data.train)
     fit, judge = (_fit_tags, _judge_tags) if task.kind == "tagging" else (_fit_texts, _judge_texts)
     kept, back = split_rows(data.train, config.seed)
     if not back:
-        raise InputError(f"{task.name}: all {len(data.train)} training rows are of one document; expected two or more")
+        raise InputError(f"{task.name}: {len(data.train)} training rows; expected two or more; give more rows")
     scores = {c: judge(task, back, fit(kept, c, config)(back))[task.metrics[0]] for c in STRENGTHS}
     strength = max(STRENGTHS, key=lambda c: scores[c])
     predict = fit(data.train, strength, config)

@@ -26,9 +26,11 @@ def draw_rows(rows: Sequence[Any], count: int, seed: int) -> list[Any]:
 def split_rows(rows: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
     """The rows without about a fifth of them, and that fifth, both in their order; no document is in both.
 
-    The second part is empty where all rows are of one document.
+    Where all rows are of one document they are kept back one by one. Of a single row the second part is empty.
     """
     documents = _drawn_documents(rows, seed)
+    if len(documents) == 1:
+        documents = [[int(i)] for i in np.random.default_rng((seed, 3)).permutation(len(rows))]
     back: set[int] = set(sorted(documents[:-1], key=len)[0]) if len(documents) > 1 else set()
     for document in documents:
         if len({*back, *document}) <= KEPT_BACK * len(rows):

@@ -12,6 +12,7 @@ SCRIPTS = (
     "kills",
     "pretraining",
     "corpus",
+    "derived_tasks",
     "features",
     "features_memory",
     "finetuning",

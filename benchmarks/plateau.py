@@ -6,7 +6,8 @@ Stages: `race`, two layers, 2.4 million tokens at a constant rate after the warm
 of 6 million tokens with the studies' schedule; `deep`, four layers as in `cpu.toml`, 2.4 million tokens; `long`, the
 recipe `cpu.toml` itself, 20 million tokens. Every run is a folder in --work/STAGE: rerun the command to resume after a
 stop. The result has the curves of each run, and at its snapshots the held-out loss at [MASK] alone and the attention at
-offsets -1 and +1, a number for each head. A result that exists keeps the runs that --only leaves out.
+offsets -1 and +1, a number for each head. A result that exists keeps the runs that --only leaves out. A picture
+is drawn beside it.
 """
 
 import contextlib
@@ -34,6 +35,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import pretrain
 from bertworks.reporting.run_files import read_log, read_results
 from bertworks.training import machine
+from plateau_figures import draw
 
 SMOKE = {"stage": "race", "only": ["learned", "heads"]}
 OURS = {"position_embedding_type": "learned", "start": "position-heads"}
@@ -208,6 +210,7 @@ def main(argv: list[str] | None = None) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_json(path, found)
                 print(f"{key}: held-out loss {found[key]['metrics']['mlm_loss']:.3f}", flush=True)
+        draw(path)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
-"""Pictures of the race of starts (plateau.py), from its results alone.
+"""The picture of a stage of the race of starts (plateau.py), from its result alone.
 
-    python benchmarks/plateau_figures.py [--results docs/results/plateau]
-
-For each stage that has a result: held-out masked-LM loss over training tokens of all its runs on one axis, and the
-attention at offsets -1 and +1 over steps, the mean of all heads and the highest head.
+Left: held-out masked-LM loss over training tokens, all runs on one axis. Right: attention at offsets -1 and +1 over
+steps, the mean of all heads and the highest head.
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +52,11 @@ def draw_attention(axes: Axes, runs: dict[str, Any]) -> None:
     axes.set(xlabel="step", ylabel="attention at offsets -1 and +1", ylim=(0, 1))
 
 
-def main(argv: list[str] | None = None) -> None:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--results", type=Path, default=Path("docs/results/plateau"))
-    folder = made.parse_args(argv).results
-    for path in sorted(folder.glob("*.json")):
-        runs = read_json(path)
-        figure = new_figure(12.5, 4.2)
-        left, right = figure.subplots(1, 2)
-        draw_losses(left, runs)
-        draw_attention(right, runs)
-        print(*save_figure(figure, path.with_suffix("")))
-
-
-if __name__ == "__main__":
-    main()
+def draw(result: Path) -> list[Path]:
+    """Draw the result of a stage beside it, as .png and .svg; returns the files."""
+    runs = read_json(result)
+    figure = new_figure(12.5, 4.2)
+    left, right = figure.subplots(1, 2)
+    draw_losses(left, runs)
+    draw_attention(right, runs)
+    return save_figure(figure, result.with_suffix(""))

@@ -11,7 +11,7 @@ from bertworks.experiments import statistics as resampling
 from bertworks.experiments.compare import compare_runs, table
 from bertworks.files import InputError, write_json
 from bertworks.tasks.metrics import METRICS
-from bertworks.tasks.tags import evaluate
+from bertworks.tasks.tags import score_tags
 
 RNG = np.random.default_rng(3)
 NAMES = ["no", "yes", "maybe"]
@@ -92,7 +92,7 @@ def test_values_are_scored_as_one_resample_at_a_time(name, offset):
 def test_tags_are_scored_as_one_resample_at_a_time():
     tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     sentences = [[list(RNG.choice(tags, size=5)) for _ in range(2)] for _ in range(15)]
-    told = [evaluate([gold], [found]) for gold, found in sentences]
+    told = [score_tags([gold], [found]) for gold, found in sentences]
     rows = [(t.entities.correct, t.entities.found, t.entities.gold, t.same, t.units) for t in told]
     picked, counts = drawn(15)
     for name, of in {
@@ -102,7 +102,7 @@ def test_tags_are_scored_as_one_resample_at_a_time():
         "accuracy": lambda s: s.accuracy,
     }.items():
         found = resampling.TAGS[name](counts, np.array(rows, float))
-        expected = [of(evaluate(*([sentences[i][side] for i in one] for side in (0, 1)))) for one in picked]
+        expected = [of(score_tags(*([sentences[i][side] for i in one] for side in (0, 1)))) for one in picked]
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
 

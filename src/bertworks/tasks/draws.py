@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 KEPT_BACK = 0.2  # share of the training rows by which settings are chosen
+LEAST, MOST = 0.1, 1 / 3  # shares between which whole documents are kept back
 
 
 def draw_rows(rows: Sequence[Any], count: int, seed: int) -> list[Any]:
@@ -24,18 +25,26 @@ def draw_rows(rows: Sequence[Any], count: int, seed: int) -> list[Any]:
 
 
 def split_rows(rows: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
-    """The rows without about a fifth of them, and that fifth, both in their order; no document is in both.
+    """The rows without about a fifth of them, and that fifth, both in their order.
 
-    Where all rows are of one document they are kept back one by one. Of a single row the second part is empty.
+    No document is in both, unless documents are so large or so unequal that whole ones make less than a tenth or more
+    than a third of the rows: then rows are kept back one by one. Of a single row the second part is empty.
     """
-    documents = _drawn_documents(rows, seed)
-    if len(documents) == 1:
-        documents = [[int(i)] for i in np.random.default_rng((seed, 3)).permutation(len(rows))]
-    back: set[int] = set(sorted(documents[:-1], key=len)[0]) if len(documents) > 1 else set()
-    for document in documents:
-        if len({*back, *document}) <= KEPT_BACK * len(rows):
-            back.update(document)
+    back = _about_a_fifth(_drawn_documents(rows, seed), len(rows))
+    if not LEAST * len(rows) <= len(back) <= MOST * len(rows):
+        order = [int(i) for i in np.random.default_rng((seed, 3)).permutation(len(rows))]
+        least = 1 if len(rows) > 1 else 0
+        back = {*order[: max(least, round(KEPT_BACK * len(rows)))]}
     return [row for i, row in enumerate(rows) if i not in back], [rows[i] for i in sorted(back)]
+
+
+def _about_a_fifth(documents: list[list[int]], total: int) -> set[int]:
+    """The rows of the documents that each bring their number nearer to a fifth of all."""
+    back: set[int] = set()
+    for document in documents:
+        if abs(len(back) + len(document) - KEPT_BACK * total) < abs(len(back) - KEPT_BACK * total):
+            back.update(document)
+    return back
 
 
 def _drawn_documents(rows: Sequence[Any], seed: int) -> list[list[int]]:

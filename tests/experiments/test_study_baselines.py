@@ -2,9 +2,11 @@
 
 import math
 import random
+import shutil
 
 import pytest
 
+from bertworks.config import SCHEMA
 from bertworks.experiments import engine
 from bertworks.experiments.cells import Pretraining, results_of
 from bertworks.experiments.choices import candidates_of, chosen, rows_of_run
@@ -12,10 +14,11 @@ from bertworks.experiments.engine import Grid
 from bertworks.experiments.figures import plot_study
 from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import Column, Variant
+from bertworks.experiments.report import measure
 from bertworks.experiments.rows import Plan, StudyInputs
 from bertworks.experiments.study import Options, run_study
 from bertworks.experiments.study_tables import tables
-from bertworks.files import InputError, write_json
+from bertworks.files import InputError, read_json, write_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.tasks.base import Data, Example
 from bertworks.training import machine
@@ -130,7 +133,7 @@ def test_each_run_draws_its_rows_and_a_candidate_is_judged_on_training_rows(plan
     one, other = (rows_of_run(cell.work, data) for cell in cells)
     assert len(one.train) == len(other.train) == 24 and one.train != other.train and one.dev == data.dev
     trial = rows_of_run(cells[0].work.candidates[0].work, data)
-    assert {*trial.train, *trial.dev} == {*one.train} and len(trial.dev) == 4 and not trial.more
+    assert {*trial.train, *trial.dev} == {*one.train} and len(trial.dev) == 5 and not trial.more
     names = {cell.name for cell in (*cells, *cells[0].work.candidates)}
     assert len(names) == 4  # drawn, kept back and chosen runs are runs of their own
 
@@ -143,14 +146,81 @@ def test_the_best_candidate_is_chosen_by_its_mean_over_the_choosing_seeds(planne
     scores = {"optim.lr = 0.0001, epochs = 2": (0.5, 0.9), "optim.lr = 0.001, epochs = 1": (0.8, 0.5)}
     for cell in work.candidates:
         assert chosen(work, grid) is None  # some are left
-        seed, name = cell.work.config.loop.seed, cell.title.rpartition(": ")[2]
+        seed, name = cell.work.config.loop.seed, cell.work.setting
         found = next((s for key, s in scores.items() if {*key.split(", ")} == {*name.split(", ")}), (0.1, 0.2))
-        grid.path(cell).mkdir(parents=True)
-        metrics = {"metrics": {"accuracy": found[seed - 1]}, "seconds": 1.0, "collapsed": False}
-        write_json(grid.path(cell) / "results.json", metrics)
+        finish(grid, cell, found[seed - 1])
     name, config = chosen(work, grid)
     assert {*name.split(", ")} == {"optim.lr = 0.0001", "epochs = 2"}
     assert (config.optim.lr, config.epochs, config.loop.seed) == (1e-4, 2.0, 2)
+
+
+def finish(grid, cell, accuracy):
+    """Results of a run that never was."""
+    grid.path(cell).mkdir(parents=True)
+    metrics = {"metrics": {"accuracy": accuracy}, "seconds": 1.0, "collapsed": False}
+    write_json(grid.path(cell) / "results.json", metrics)
+
+
+def test_a_candidate_that_diverges_loses_and_the_study_goes_on(planned):
+    make, out = planned
+    plan, grid = make(EXAMPLES), Grid(out / "cells")
+    final = plan.rows[0].tuned["8"][0]
+    fast_one = final.work.candidates[0]
+    assert fast_one.work.setting == "optim.lr = 0.001"
+    grid.fail(fast_one, "its loss was not finite", "diverged")
+    results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
+    entry = values(results, "both", "8")
+    assert (entry["n"], entry["failed"], entry["chosen"]) == (2, [], "optim.lr = 0.0001")
+    assert [one["what"] for one in results["failed"]] == [fast_one.title]  # and it is reported
+
+
+def test_a_choice_fails_if_all_candidates_diverge_or_one_cannot_run(planned):
+    make, out = planned
+    final = make(EXAMPLES).rows[0].tuned["8"][0]
+    for name, outcomes in (("all", ["diverged", "diverged"]), ("one", ["failed", ""])):
+        grid = Grid(out / name)
+        for cell, outcome in zip(final.work.candidates, outcomes, strict=True):
+            grid.fail(cell, "no", outcome) if outcome else finish(grid, cell, 0.5)
+        assert grid.failure(final) == {"outcome": outcomes[0], "message": "no"}
+        assert chosen(final.work, grid) is None and not grid.left([final])
+
+
+def test_a_setting_that_diverged_with_one_seed_is_chosen_only_if_all_did(planned):
+    make, out = planned
+    text = EXAMPLES.replace("draw = true, panel", "draw = true, choose_seeds = 2, panel")
+    final, grid = make(text).rows[0].tuned["8"][0], Grid(out / "cells")
+    one, other, *slow = final.work.candidates
+    finish(grid, one, 0.9)
+    grid.fail(other, "no", "diverged")
+    for cell in slow:
+        finish(grid, cell, 0.5)
+    assert chosen(final.work, grid)[0] == "optim.lr = 0.0001"
+    shutil.rmtree(grid.path(slow[0]))
+    grid.fail(slow[0], "no", "diverged")
+    assert chosen(final.work, grid)[0] == "optim.lr = 0.001"
+
+
+def test_the_table_has_the_setting_of_the_run_and_not_what_is_best_now(planned):
+    make, out = planned
+    plan, grid = make(EXAMPLES), Grid(out / "cells")
+    final = plan.rows[0].tuned["8"][0]
+    for cell, accuracy in zip(final.work.candidates, (0.9, 0.1), strict=True):
+        finish(grid, cell, accuracy)
+    results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
+    assert values(results, "both", "8")["chosen"] == "optim.lr = 0.001"
+    assert "lr = 0.001\n" in read_json(grid.path(final) / "cell.json")["recipe"]
+    shutil.rmtree(grid.path(final.work.candidates[0]))
+    finish(grid, final.work.candidates[0], 0.0)
+    assert chosen(final.work, grid)[0] == "optim.lr = 0.0001"
+    assert values(measure(plan, grid), "both", "8")["chosen"] == "optim.lr = 0.001"
+
+
+def test_a_new_schema_of_recipes_leaves_chosen_runs_their_folders(planned, monkeypatch):
+    make, _ = planned
+    old = make(EXAMPLES).cells
+    monkeypatch.setattr("bertworks.config.SCHEMA", SCHEMA + 1)
+    for before, after in zip(old, make(EXAMPLES).cells, strict=True):
+        assert before.name != after.name and {before.name, *before.older_names} <= {*after.older_names}
 
 
 def test_a_variant_chooses_among_its_own_rates():

@@ -151,21 +151,23 @@ class Finetuning:
     config: FinetuneConfig  # with its seed; where there are candidates, one of their settings takes its place
     kept_back: bool = False  # judged on training rows that are kept back, to choose a setting
     candidates: "tuple[StudyCell, ...]" = ()  # runs with kept-back rows, of which the best setting is taken
+    setting: str = ""  # of a candidate: the name of what it tries, such as "optim.lr = 0.001"
     kind: ClassVar[str] = "finetune"
     results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "collapsed": bool, "machine?": dict}
 
     @property
     def needs(self) -> "tuple[StudyCell, ...]":
-        return (*self.start.needs, *self.candidates)
+        return self.start.needs
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
         found: list[str] = []
         task = replace(self.task, defaults={})  # which are in the recipe
-        more = _reads(self.column, self.kept_back, self.candidates)
-        for number, start in enumerate(self.start.keys):
-            hashes = RunIdentity(self.config, (start, *map(str, self._rows), *more), (task,)).hashes
-            found.extend(hashes[number : number + 1])  # of the same schema as the start's
+        more = (*map(str, self._rows), *_reads(self.column, self.kept_back))
+        tried = [[_folder(cell.work, key) for key in cell.work.keys] for cell in self.candidates]
+        for number, (start, *names) in enumerate(zip(self.start.keys, *tried, strict=False)):
+            hashes = RunIdentity(self.config, (start, *more, *names), (task,)).hashes
+            found.extend(hashes[number : number + 1])  # of the same schema as the start's and the candidates'
         return tuple(found)
 
     @property
@@ -192,10 +194,10 @@ class Baseline:
         return RunIdentity(self.config, reads, (task,)).hashes
 
 
-def _reads(column: Column, kept_back: bool = False, candidates: "tuple[StudyCell, ...]" = ()) -> tuple[str, ...]:
+def _reads(column: Column, kept_back: bool = False) -> tuple[str, ...]:
     """What a run reads besides files and numbers of rows, if it reads anything else than the first rows."""
     marks = (("drawn", column.draw and column.train_rows), ("kept back", kept_back))
-    return (*(mark for mark, given in marks if given), *(cell.name for cell in candidates))
+    return tuple(mark for mark, given in marks if given)
 
 
 StudyWork = Pretraining | Concatenation | StaticVectors | HeldOut | Finetuning | Baseline
@@ -205,8 +207,12 @@ StudyCell = Cell[StudyWork]
 
 def study_cell(work: StudyWork, title: str) -> StudyCell:
     """A cell that is named by its key. Folders with the names of older schemas are found too."""
-    name, *older = (f"{work.kind}-{key[:16]}" for key in (*work.keys, *older_keys(work)))
-    return Cell(name, title, work, work.needs, tuple(older))
+    name, *older = (_folder(work, key) for key in (*work.keys, *older_keys(work)))
+    return Cell(name, title, work, work.needs, tuple(older), work.candidates if isinstance(work, Finetuning) else ())
+
+
+def _folder(work: StudyWork, key: str) -> str:
+    return f"{work.kind}-{key[:16]}"
 
 
 def user_model(folder: Path) -> InitialModel:
@@ -227,12 +233,28 @@ def results_of(cell: StudyCell, grid: Grid) -> dict[str, Any] | None:
     return grid.results(cell, cell.work.results)
 
 
-def describe(cell: StudyCell, grid: Grid, keep_models: bool = False) -> None:
-    """Write cell.json, before the run begins; `keep_models`: whether the run's model is to stay."""
-    path, recipe = grid.path(cell), to_toml(cell.work.config) if cell.work.config else ""
+def describe(
+    cell: StudyCell, grid: Grid, keep_models: bool = False, chosen: tuple[str, FinetuneConfig] | None = None
+) -> None:
+    """Write cell.json, before the run begins.
+
+    keep_models: whether the run's model is to stay. chosen: the setting that it is trained with, if one was chosen.
+    """
+    path, (setting, config) = grid.path(cell), chosen or ("", cell.work.config)
     path.mkdir(parents=True, exist_ok=True)
     facts = {"kind": cell.work.kind, "cell": cell.title, "key": cell.work.keys[0], "keep_models": keep_models}
-    write_json(path / "cell.json", {**facts, "recipe": recipe})
+    more = {"setting": setting} if setting else {}
+    write_json(path / "cell.json", {**facts, **more, "recipe": to_toml(config) if config else ""})
+
+
+def setting_of(cell: StudyCell, grid: Grid) -> tuple[str, ...]:
+    """The name of the setting that was chosen for the run when it began; () if none was.
+
+    The candidates may have other results by now, or none.
+    """
+    path = grid.path(cell) / "cell.json"
+    found = read_results(path, {"setting?": str}, REMOVE) if cell.trials and path.exists() else {}
+    return (found["setting"],) if "setting" in found else ()
 
 
 def keeps_model(cell: StudyCell, grid: Grid) -> bool:
@@ -291,7 +313,7 @@ def _differences(value: Any, default: Any) -> Any:
 def check_older(cell: StudyCell, grid: Grid) -> None:
     """Raises InputError if a cell of version 0.1.0 has other settings: those of other defaults."""
     path, config = grid.path(cell) / "cell.json", cell.work.config
-    if config is None or grid.name(cell) == cell.name or not path.exists():
+    if config is None or cell.trials or grid.name(cell) == cell.name or not path.exists():
         return
     try:
         table = tomllib.loads(read_results(path, {"recipe": str}, REMOVE)["recipe"])

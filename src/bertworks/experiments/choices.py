@@ -3,6 +3,7 @@
 A study gives the values of some fields (`choose`), of a variant and of a column together. Every combination is a
 candidate; it is trained without a fifth of the training rows and judged on that fifth by the task's first metric. The
 setting with the best mean over the choosing seeds is trained on all training rows. No development row chooses anything.
+A candidate that diverges loses to all that do not.
 """
 
 import itertools
@@ -53,20 +54,24 @@ def _leaves(table: dict[str, Any], before: str = "") -> list[tuple[str, list[Any
 
 
 def chosen(work: Finetuning, grid: Grid) -> tuple[str, FinetuneConfig] | None:
-    """The best candidate's name, and its recipe with the run's seed; None without candidates, or if some are left."""
+    """The best candidate's name, and its recipe with the run's seed.
+
+    A setting of which a seed diverged is chosen only where no setting has all seeds. None without candidates, if some
+    have not ended, or if all diverged.
+    """
     scores: dict[str, list[float]] = {}
     configs: dict[str, FinetuneConfig] = {}
     for cell in work.candidates:
         results = results_of(cell, grid)
-        if results is None:
+        if results is None and grid.failure(cell).get("outcome") != "diverged":
             return None
         assert isinstance(cell.work, Finetuning)
-        name = cell.title.rpartition(": ")[2]
-        scores.setdefault(name, []).append(results["metrics"][work.task.metrics[0]])
-        configs[name] = cell.work.config
+        if results is not None:
+            scores.setdefault(cell.work.setting, []).append(results["metrics"][work.task.metrics[0]])
+            configs[cell.work.setting] = cell.work.config
     if not scores:
         return None
-    best = max(scores, key=lambda name: statistics.fmean(scores[name]))
+    best = max(scores, key=lambda name: (len(scores[name]), statistics.fmean(scores[name])))
     return best, replace(configs[best], loop=replace(configs[best].loop, seed=work.config.loop.seed))
 
 

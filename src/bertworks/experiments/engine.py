@@ -41,11 +41,12 @@ class Cell(Generic[Work]):
     work: Work  # what the caller's function needs to run it
     needs: tuple["Cell[Work]", ...] = ()  # cells that must be finished first
     older_names: tuple[str, ...] = ()  # names that earlier versions gave its folder, which is used if it exists
+    trials: tuple["Cell[Work]", ...] = ()  # cells to choose from, which must end first; some of them may diverge
 
     @property
     def ancestors(self) -> "list[Cell[Work]]":
-        """All cells that must be finished before it can run, in the order of work; some may come twice."""
-        return [one for cell in self.needs for one in (*cell.ancestors, cell)]
+        """All cells that must end before it can run, in the order of work; some may come twice."""
+        return [one for cell in (*self.needs, *self.trials) for one in (*cell.ancestors, cell)]
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,14 @@ class Grid:
         return "part" if (path / "state").exists() else "missing"
 
     def failure(self, cell: Cell[Any]) -> dict[str, str]:
-        """Why there are no results: `outcome` and `message` of the cell or of one that it needs. {} if none failed."""
-        for one in cell.needs:
-            if failure := self.failure(one):
+        """Why there are no results: `outcome` and `message` of the cell or of one that it needs. {} if none failed.
+
+        Trials that diverged are no reason unless all of them did.
+        """
+        trials = [self.failure(one) for one in cell.trials]
+        fatal = [one for one in trials if one and (all(trials) or one["outcome"] != "diverged")]
+        for failure in (*map(self.failure, cell.needs), *fatal):
+            if failure:
                 return failure
         path = self.path(cell) / "failed.json"
         if self.state(cell) != "failed":
@@ -205,7 +211,8 @@ class Engine(Generic[Work]):
 
     def _claim(self, cell: Cell[Work], claim: contextlib.ExitStack) -> bool:
         """Claim a cell that can run now; False if another process has it."""
-        if any(self.grid.state(one) != "done" for one in cell.needs):
+        ended = all(self.grid.state(one) in ("done", "failed") for one in cell.trials)
+        if not ended or any(self.grid.state(one) != "done" for one in cell.needs):
             return False
         if claim.enter_context(self.grid.claimed(cell)) and self.grid.state(cell) in ("part", "missing"):
             return True

@@ -245,7 +245,10 @@ class Planner:
 
         choices = candidates_of(config, column.choose, variant.choose).items()
         candidates = tuple(
-            study_cell(work(one, seed, True), f"{row.name}: {column.name}, seed {seed}, to choose: {name}")
+            study_cell(
+                replace(work(one, seed, True), setting=name),
+                f"{row.name}: {column.name}, seed {seed}, to choose: {name}",
+            )
             for name, one in choices
             for seed in seeds[: column.choose_seeds]
         )

@@ -15,8 +15,7 @@ from safetensors import safe_open
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..files import check_fields
-from .cells import Finetuning, results_of
-from .choices import chosen
+from .cells import results_of, setting_of
 from .claims import claim_results
 from .compare import paired
 from .engine import Grid
@@ -112,8 +111,8 @@ def _tuned(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
 
 
 def _of_seeds(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
-    """The metric of each seed of fine-tuning that is finished, and the setting that was chosen for them, if one was."""
-    values, collapsed, failed, setting = {}, 0, [], ""
+    """The metric of each seed of fine-tuning that is finished, and the settings that were chosen for these, if any."""
+    values, collapsed, failed, settings = {}, 0, [], dict[str, None]()
     for seed, cell in zip(plan.seeds, row.tuned.get(column.name, ()), strict=False):
         results = results_of(cell, grid)
         if results is not None:
@@ -121,11 +120,11 @@ def _of_seeds(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any
             check_fields(results, {"metrics": {name: float}}, f"the results of {cell.title} ({grid.path(cell)})")
             values[str(seed)] = results["metrics"][name]
             collapsed += bool(results["collapsed"])
+            settings |= dict.fromkeys(setting_of(cell, grid))
         elif failure := grid.failure(cell):
             failed.append({"seed": seed, **failure})
-        best = chosen(cell.work, grid) if isinstance(cell.work, Finetuning) else None
-        setting = best[0] if best else setting
-    return {"values": values, "collapsed": collapsed, "failed": failed, **({"chosen": setting} if setting else {})}
+    found = {"chosen": " or ".join(settings)} if settings else {}
+    return {"values": values, "collapsed": collapsed, "failed": failed, **found}
 
 
 def _held_out(row: Row, column: Column, grid: Grid) -> dict[str, Any]:

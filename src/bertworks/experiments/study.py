@@ -20,6 +20,7 @@ from ..checkpoint.folder import find_model
 from ..checkpoint.start import concatenate
 from ..data.store import Store
 from ..files import InputError, read_json, write_json
+from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import finetune
 from ..pretraining.run import held_out_metrics, pretrain, useful_flops
 from ..pretraining.static import train_static
@@ -176,20 +177,20 @@ class Runner:
 
     def run(self, cell: StudyCell) -> dict[str, Any] | None:
         """Run or resume a cell; returns its results, None if it was stopped."""
-        describe(cell, self.grid, self.options.keep_models)
-        results = self._results(cell)
+        best = chosen(cell.work, self.grid) if isinstance(cell.work, Finetuning) else None
+        describe(cell, self.grid, self.options.keep_models, best)
+        results = self._results(cell, best[1] if best else None)
         if results is not None:
             self._tidy(cell, self.options.keep_models)
         return results
 
-    def _results(self, cell: StudyCell) -> dict[str, Any] | None:
+    def _results(self, cell: StudyCell, best: FinetuneConfig | None) -> dict[str, Any] | None:
         work, path, quiet = cell.work, self.grid.path(cell), self.options.quiet
         if isinstance(work, Pretraining):
             return pretrain(work.config, self.corpus, path, quiet=quiet)
         if isinstance(work, Finetuning):
-            model, best = find_model(work.start.path(self.grid)), chosen(work, self.grid)
-            rows = rows_of_run(work, self.rows(work))
-            return finetune(best[1] if best else work.config, work.task, rows, model, path, quiet)
+            model, rows = find_model(work.start.path(self.grid)), rows_of_run(work, self.rows(work))
+            return finetune(best or work.config, work.task, rows, model, path, quiet)
         return self._short(work, path)
 
     def _short(self, work: Concatenation | StaticVectors | HeldOut | Baseline, path: Path) -> dict[str, Any]:

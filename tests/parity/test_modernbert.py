@@ -124,6 +124,9 @@ def test_old_and_new_keys_say_the_same(tmp_path):
     assert whole.attention_window == 0 and whole.local_rope_theta == 0.0
     same = {"rope_type": "default", "rope_theta": 10000.0}
     assert settings_with(tmp_path, rope_parameters=dict.fromkeys(("full_attention", "sliding_attention"), same))
+    span = settings_with(tmp_path, local_attention="absent", sliding_window=3).attention_window
+    assert span == 3 == transformers.ModernBertConfig.from_pretrained(tmp_path).sliding_window
+    assert settings_with(tmp_path, local_attention=7, sliding_window=3).attention_window == 3
 
 
 FULL, LOCAL = "full_attention", "sliding_attention"
@@ -142,9 +145,21 @@ FULL, LOCAL = "full_attention", "sliding_attention"
         ({"layer_types": "absent", "global_attn_every_n_layers": 0}, "global_attn_every_n_layers = 0"),
         ({"local_attention": 1}, "local_attention = 1; expected 2 or more"),
         ({"local_attention": "wide"}, "attention_window = 'wide'"),
-        ({"rope_parameters": {FULL: {"rope_type": "yarn", "factor": 4.0}}}, "rope_parameters = .*rope_type default"),
+        ({"sliding_window": 3}, "sliding_window = 3, local_attention = 12; expected local_attention to be twice"),
+        ({"sliding_window": 0, "local_attention": "absent"}, "sliding_window = 0; expected 1 or more"),
+        ({"rope_parameters": {FULL: {"rope_type": "yarn", "factor": 4.0}}}, "full_attention = .*rope_theta alone"),
+        (
+            {"rope_parameters": {FULL: {"type": "linear", "factor": 2.0, "rope_theta": 50.0}}},
+            "full_attention = .*linear",
+        ),
+        ({"rope_parameters": {LOCAL: {"type": "dynamic"}}}, "sliding_attention: rope_type = 'dynamic'; expected"),
+        ({"rope_parameters": {LOCAL: None}}, "rope_parameters.sliding_attention = None"),
+        (
+            {"rope_parameters": {"rope_theta": 50.0, "rope_type": "default"}},
+            "rope_theta.*; expected a table for each",
+        ),
         ({"rope_parameters": [1]}, "rope_parameters = "),
-        ({"rope_scaling": {"type": "linear"}}, "rope_parameters = .*linear"),
+        ({"rope_scaling": {"type": "linear"}}, "rope_scaling = .*linear"),
         ({"classifier_pooling": "max"}, "classifier_pooling = 'max'"),
         ({"hidden_activation": "swiglu", "classifier_activation": "swiglu"}, "hidden_act = 'swiglu'"),
     ],
@@ -152,3 +167,33 @@ FULL, LOCAL = "full_attention", "sliding_attention"
 def test_what_is_computed_otherwise_is_refused(changes, message, tmp_path):
     with pytest.raises(InputError, match=message):
         settings_with(tmp_path, **changes)
+
+
+def test_what_no_key_can_say_is_read_by_bertworks_alone(tmp_path):
+    small = {"vocab_size": V, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
+    config = dataclasses.replace(PRESETS["modern"], **small, num_hidden_layers=2, local_rope_theta=0.0)
+    config = dataclasses.replace(config, position_embedding_type="sinusoidal")
+    save_folder(tmp_path, build_model(config, ("mlm",), seed=1).eval(), None)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bertworks"
+    assert load_model(tmp_path).config == config
+
+
+@pytest.mark.parametrize(
+    ("cls", "given", "message"),
+    [
+        ("TokenClassification", None, "names no class; expected one that has these tensors: .*ForTokenClassification"),
+        ("TokenClassification", ["ModernBertForMaskedLM"], "names ModernBertForMaskedLM; .*ForTokenClassification"),
+        ("SequenceClassification", [], "names no class; .*ModernBertForSequenceClassification"),
+        (
+            "MaskedLM",
+            ["ModernBertForSequenceClassification"],
+            "names .*; expected .*: ModernBertForMaskedLM$",
+        ),
+    ],
+)
+def test_a_class_that_does_not_fit_is_named(cls, given, message, tmp_path):
+    peer(f"ModernBertFor{cls}").save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"architectures": given}))
+    with pytest.raises(InputError, match=f"architectures in config.json {message}"):
+        load_model(tmp_path)

@@ -255,6 +255,10 @@ def test_their_names_of_today_and_their_default_rates(tmp_path):
         ({"rope_parameters": {"rope_theta": "1"}}, "rope_theta = '1'"),
         ({"head_dim": 16}, "head_dim = 16"),
         ({"position_embedding_type": "absolute"}, "position_embedding_type = 'absolute'; expected rotary"),
+        ({"bertworks_rope_theta": 500.0}, "bertworks_rope_theta = 500.0; expected 20000.0, as jina_embeddings_v3's"),
+        ({"bertworks_positions": "sinusoidal"}, "bertworks_positions = 'sinusoidal'; expected 'rotary'"),
+        ({"bertworks_family": "albert"}, "bertworks_family = 'albert'; expected 'roberta'"),
+        ({"architectures": ["RobertaForMaskedLM"], "type_vocab_size": 3}, "names RobertaForMaskedLM; expected one"),
         ({"num_hidden_layers": 2}, "roberta.layers.2.self_attn.k_proj.bias: left over"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -265,6 +269,22 @@ def test_what_is_computed_differently_is_refused(settings, message, tmp_path):
     with pytest.raises(InputError) as caught:
         load_model(tmp_path)
     assert message in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("end", "given", "found"),
+    [
+        ("ForSequenceClassification", ["RobertaForMaskedLM"], "names RobertaForMaskedLM"),
+        ("ForTokenClassification", ["RobertaForTokenClassification"], "names RobertaForTokenClassification"),
+        ("ForTokenClassification", None, "names no class"),
+    ],
+)
+def test_a_class_that_does_not_fit_is_named(end, given, found, tmp_path):
+    peer(end).save_pretrained(tmp_path)
+    change(tmp_path, architectures=given)
+    with pytest.raises(InputError) as caught:
+        load_model(tmp_path)
+    assert f"{found}; expected one that has these tensors: JinaEmbeddingsV3{end}" in str(caught.value)
 
 
 def test_adapters_are_refused(tmp_path):

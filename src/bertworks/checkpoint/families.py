@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
+from ..files import clip
 from ..model.heads import TOKEN_HEADS
 from .keys import (
     read_albert,
@@ -314,10 +315,31 @@ def family_of(name: str, parts: Set[str]) -> Family:
     return family if heads & parts else FAMILIES[name]
 
 
+def _kind(name: str, settings: Mapping[str, Any]) -> str:
+    """The model type whose names a folder has; `name` is the family of its encoder."""
+    return ROTARY if settings.get("model_type") == ROTARY else name
+
+
 def family_in(name: str, tensors: Collection[str], settings: Mapping[str, Any]) -> Family:
     """The table of a folder with these tensors and this config.json; `name` is the family of its encoder."""
-    kind = ROTARY if settings.get("model_type") == ROTARY else name
+    kind = _kind(name, settings)
     heads, begin, family = _WITH_HEAD.get(kind, (set(), "", FAMILIES[kind]))
     declared = (family.classes.get(cls, set()) for cls in settings.get("architectures") or ())
     named = any(tensor.startswith(begin) for tensor in tensors) or any(heads & parts for parts in declared)
     return family if named else FAMILIES[kind]
+
+
+def wrong_class(name: str, tensors: Collection[str], settings: Mapping[str, Any]) -> str:
+    """A line for the user if `architectures` names no class that has these tensors, but others have them; else "".
+
+    name: the family of the folder's encoder. tensors: canonical names.
+    """
+    kind, given = _kind(name, settings), settings.get("architectures") or []
+    tables = [FAMILIES[kind], *([_WITH_HEAD[kind][2]] if kind in _WITH_HEAD else [])]
+    fitting = [
+        cls for table in tables for cls in table.classes_with(tensors) if family_of(kind, table.classes[cls]) is table
+    ]
+    if not fitting or {*fitting} & {*given}:
+        return ""
+    found = f"names {', '.join(map(clip, given))}" if given else "names no class"
+    return f"architectures in config.json {found}; expected one that has these tensors: {', '.join(fitting)}"

@@ -25,7 +25,7 @@ from ..model.heads import Model, build_model
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
-from .families import family_in, family_of
+from .families import family_in, family_of, wrong_class
 from .locate import CONFIG as CONFIG
 from .locate import find_model as find_model
 from .locate import move_in
@@ -79,7 +79,11 @@ def assemble(
             model = build_model(config, heads_in(contents.parts), labels, pooler="pooler" in contents.parts, top=top)
         except (InputError, ValueError) as error:  # a top or a head that an encoder of this shape cannot have
             raise InputError(f"{Path(path) / CONFIG}: {error}") from None
-    state = contents.family.match(contents.tensors, model.state_dict(), str(path))
+    try:
+        state = contents.family.match(contents.tensors, model.state_dict(), str(path))
+    except InputError as error:
+        why = wrong_class(config.family, contents.tensors, settings)
+        raise InputError(f"{error}\n  {why}" if why else str(error)) from None
     model.load_state_dict(contents.in_memory(state, finite), assign=True)
     return model.eval()
 

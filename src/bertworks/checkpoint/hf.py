@@ -102,7 +102,31 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     if settings.get("is_decoder") and FAMILIES[name].causal:  # of transformers: a token sees what is left of it
         values["direction"] = "left"
     ours = {f.name: settings.get(own_key(f.name)) for f in dataclasses.fields(ModelConfig)}
-    return from_dict(ModelConfig, values | {name: value for name, value in ours.items() if value is not None}, where)
+    ours = {field: value for field, value in ours.items() if value is not None}
+    if kind != "bertworks":
+        _check_own(name, ours, {**vars(ModelConfig()), **values}, where)
+    return from_dict(ModelConfig, values | ours, where)
+
+
+def _check_own(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str) -> None:
+    """Raises InputError if one of our keys contradicts the keys of a model type, by which other software computes."""
+    for field, value in ours.items():
+        if value != theirs[field] and not _same_outputs(name, field, value):
+            raise InputError(
+                f"{where}: {own_key(field)} = {shorten(value)}; expected {shorten(theirs[field])}, as {name}'s own "
+                "keys say: correct or remove one of them"
+            )
+
+
+def _same_outputs(name: str, field: str, value: Any) -> bool:
+    """Whether an encoder of this model type computes the same, though one of our keys has another value than its own.
+
+    Rates and first weights change training alone. A table of sinusoidal positions is read like a learned one.
+    """
+    if field == "position_embedding_type":
+        return value == "sinusoidal" and name != ROTARY and field not in FAMILIES[name].fixed
+    in_rotary = field == "family" and name == ROTARY and value in ("bert", "roberta")
+    return field in ("classifier_dropout", "start") or in_rotary
 
 
 def _check_format(settings: Mapping[str, Any], where: str) -> None:
@@ -207,12 +231,10 @@ def _keys(name: str, config: ModelConfig) -> tuple[dict[str, Any], dict[str, Any
 def _known_to_transformers(name: str, config: ModelConfig, parts: set[str], top: TopConfig | None) -> bool:
     """Whether transformers computes the same by this model type, though some fields are not in its config.json."""
     family, (_, own) = FAMILIES[name], _keys(name, config)
-    same = {"classifier_dropout", "start"}  # they change training alone
-    same |= {"position_embedding_type"} if config.position_embedding_type == "sinusoidal" else set()
-    same |= {"direction"} if config.direction == "left" and family.causal and "pooler" not in parts else set()
-    same |= {"family"} if name == ROTARY else set()
+    decoder = config.direction == "left" and family.causal is not None and "pooler" not in parts
+    same = all(_same_outputs(name, field, value) or (field == "direction" and decoder) for field, value in own.items())
     has_segments = config.type_vocab_size > 0 or "type_vocab_size" in family.fixed
-    return own.keys() <= same and has_segments and top is None and (name != ROTARY or _has_rotary_class(config, parts))
+    return same and has_segments and top is None and (name != ROTARY or _has_rotary_class(config, parts))
 
 
 def _has_rotary_class(config: ModelConfig, parts: set[str]) -> bool:

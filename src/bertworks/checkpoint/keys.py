@@ -54,15 +54,22 @@ def write_distilbert(config: ModelConfig) -> dict[str, Any]:
 def read_jina(settings: Settings) -> dict[str, Any]:
     """Its formula is RoBERTa's, heads and pooler too, with rotary positions in place of a table."""
     rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
-    if not isinstance(rope, dict) or rope.keys() - {"rope_type", "type", "rope_theta"}:
-        raise ValueError(f"rope_parameters = {shorten(rope)}; expected rope_type and rope_theta alone")
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise ValueError(f"rope_type = {shorten(kind)}; expected default: no scaling of positions is computed here")
+    theta = _unscaled_theta(rope, "rope_parameters", settings.get("rope_theta", 20000.0))
     if "head_dim" in settings:
         raise ValueError(f"head_dim = {shorten(settings['head_dim'])}; expected no such key: heads share hidden_size")
-    theta = rope.get("rope_theta", settings.get("rope_theta", 20000.0))
     return {"family": "roberta", "position_embedding_type": "rotary", "rope_theta": theta}
+
+
+def _unscaled_theta(table: Any, name: str, otherwise: Any) -> Any:
+    """The base of rotary positions in a table of config.json. Raises ValueError for positions that are scaled."""
+    if not isinstance(table, dict) or table.keys() - {"rope_type", "type", "rope_theta"}:
+        raise ValueError(f"{name} = {shorten(table)}; expected rope_type and rope_theta alone")
+    kind = table.get("rope_type", table.get("type", "default"))
+    if kind != "default":
+        raise ValueError(
+            f"{name}: rope_type = {shorten(kind)}; expected default: no scaling of positions is computed here"
+        )
+    return table.get("rope_theta", otherwise)
 
 
 def write_jina(config: ModelConfig) -> dict[str, Any]:
@@ -103,10 +110,7 @@ def read_modernbert(settings: Settings) -> dict[str, Any]:
     }
     if every == 1:  # no layer is local
         return values
-    span = settings.get("local_attention", 128)  # both sides together
-    if isinstance(span, int) and (span := span // 2) < 1:
-        raise ValueError(f"local_attention = {shorten(settings['local_attention'])}; expected 2 or more")
-    local = {"global_every": every, "attention_window": span}
+    local = {"global_every": every, "attention_window": _span(settings)}
     return values | local | {"local_rope_theta": 0.0 if local_theta == theta else local_theta}
 
 
@@ -121,6 +125,24 @@ def _check_alike(settings: Settings) -> None:
     activation, other = (settings.get(f"{part}_activation", "gelu") for part in ("hidden", "classifier"))
     if activation != other:
         raise ValueError(f"classifier_activation = {shorten(other)}; expected {shorten(activation)}, as in the layers")
+
+
+def _span(settings: Settings) -> Any:
+    """The attention span of local layers, on each side. Raises ValueError for none, and for two keys that differ."""
+    both = settings.get("local_attention", 128)
+    span = both // 2 if isinstance(both, int) else both
+    if "sliding_window" in settings:  # the same on one side; transformers 5 lets it win, older versions do not read it
+        side = settings["sliding_window"]
+        if "local_attention" in settings and side != span:
+            raise ValueError(
+                f"sliding_window = {shorten(side)}, local_attention = {shorten(both)}; expected local_attention to be "
+                "twice sliding_window: correct one of them"
+            )
+        span = side
+    if isinstance(span, int) and span < 1:
+        key, least = ("local_attention", 2) if "local_attention" in settings else ("sliding_window", 1)
+        raise ValueError(f"{key} = {shorten(settings[key])}; expected {least} or more")
+    return span
 
 
 def _every(settings: Settings) -> int:
@@ -143,9 +165,10 @@ def _every(settings: Settings) -> int:
 def _theta(settings: Settings, kind: str) -> Any:
     """The base of rotary positions in one kind of layers. Raises ValueError for positions that are scaled."""
     old, usual = _THETAS[kind]
-    tables = settings.get("rope_parameters", {})
-    table = (tables.get(f"{kind}_attention") or {}) if isinstance(tables, dict) else tables
-    if not isinstance(table, dict) or table.get("rope_type", "default") != "default" or "rope_scaling" in settings:
-        found = settings.get("rope_scaling", tables)
-        raise ValueError(f"rope_parameters = {shorten(found)}; expected rope_type default for both kinds of layers")
-    return table.get("rope_theta", settings.get(old, usual))
+    if "rope_scaling" in settings:
+        raise ValueError(f"rope_scaling = {shorten(settings['rope_scaling'])}; expected no scaling of positions")
+    tables, kinds = settings.get("rope_parameters", {}), [f"{kind}_attention" for kind in _THETAS]
+    if not isinstance(tables, dict) or tables.keys() - {*kinds}:
+        raise ValueError(f"rope_parameters = {shorten(tables)}; expected a table for each of {', '.join(kinds)}")
+    name = f"{kind}_attention"
+    return _unscaled_theta(tables.get(name, {}), f"rope_parameters.{name}", settings.get(old, usual))

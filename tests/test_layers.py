@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import py_compile
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -171,3 +172,12 @@ def test_a_room_has_the_names_that_it_lists(name):
     for public in package.__all__:
         assert getattr(package, public) is not None and public in dir(package)
     assert not hasattr(package, "no_such_name")
+
+
+def test_an_installation_without_source_files_is_named(tmp_path):
+    (tmp_path / "bertworks").mkdir()
+    py_compile.compile(str(ROOT / "__init__.py"), cfile=str(tmp_path / "bertworks" / "__init__.pyc"))
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import bertworks"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith("for the names that it exports; install it with its .py files")
+    assert "ImportError: bertworks/__init__.py is missing" in done.stderr

@@ -13,12 +13,21 @@ def lazy_names(package: str) -> tuple[list[str], _Callable[[str], _Any], _Callab
 
     The names are those that its `__init__.py` imports from its own files under `if TYPE_CHECKING`, where readers,
     editors and type checkers find them. So a package names what is public, and `--help` loads no torch.
+    Raises ImportError if the source file is missing (an installation of .pyc files alone).
     """
     import ast
     import importlib
     import pkgutil
 
-    source = pkgutil.get_data(package, "__init__.py") or b""
+    try:
+        source = pkgutil.get_data(package, "__init__.py")
+    except OSError:
+        source = None
+    if source is None:
+        raise ImportError(
+            f"{package}/__init__.py is missing; bertworks reads its source files for the names that it exports; "
+            "install it with its .py files"
+        )
     guarded = [block for block in ast.parse(source).body if isinstance(block, ast.If)]
     imports = [one for block in guarded for one in block.body if isinstance(one, ast.ImportFrom)]
     home = {alias.name: f"{package}.{one.module}" for one in imports for alias in one.names}

@@ -210,6 +210,18 @@ def test_the_pair_is_both_side_by_side(tmp_path):
         build_model(shape("pair"))
 
 
+def test_a_pair_without_biases_has_none_in_its_pooler():
+    assert Pair(shape("pair", bias=False)).pooler.bias is None
+
+
+def test_a_mean_of_two_encoders_is_refused(tmp_path):
+    for side in ("left", "right"):
+        model = build_model(shape(side, classifier_pooling="mean"), ("mlm",))
+        save_folder(tmp_path / side, model, _tokenizer(tmp_path))
+    with pytest.raises(InputError, match=r"'mean' with direction = 'pair'; expected 'cls'.*; train them anew"):
+        concatenate(tmp_path / "left", tmp_path / "right", tmp_path / "pair")
+
+
 def _tokenizer(folder):
     vocab = folder / "vocab.txt"
     vocab.write_text("\n".join(VOCAB) + "\n")

@@ -351,6 +351,8 @@ def test_the_layer_that_all_share_has_the_top_layers_rate():
 
 # ---- what is refused
 
+ROTARY = {"position_embedding_type": "rotary"}
+
 
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -366,6 +368,11 @@ def test_the_layer_that_all_share_has_the_top_layers_rate():
         ({"layer_type": "lstm", "norm": "pre"}, "layer_type = 'lstm' with norm = 'pre'"),
         ({"layer_type": "gru", "bias": False}, "layer_type = 'gru' with bias = False"),
         ({"local_rope_theta": -1.0}, "local_rope_theta = -1.0; expected a number from 0"),
+        ({"local_rope_theta": 100.0}, "local_rope_theta = 100 with .*expected rotary positions and local layers"),
+        (ROTARY | {"local_rope_theta": 100.0}, "attention_window = 0, .*expected rotary positions and local layers"),
+        (ROTARY | {"local_rope_theta": 9.0, "attention_window": 2, "global_every": 1}, "set local_rope_theta to 0"),
+        (ROTARY | {"local_rope_theta": 0.5, "attention_window": 2}, "local_rope_theta = 0.5; expected 0 .*or 1 or"),
+        ({"direction": "pair", "classifier_pooling": "mean"}, "'mean' with direction = 'pair'; expected 'cls'"),
         ({"classifier_pooling": "max"}, "classifier_pooling = 'max'; expected one of cls, mean"),
         ({"layer_type": "gru", "position_embedding_type": "rotary"}, "recurrent layers have none"),
     ],

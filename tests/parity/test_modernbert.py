@@ -139,6 +139,8 @@ FULL, LOCAL = "full_attention", "sliding_attention"
         ({"attention_bias": "no"}, "attention_bias = 'no'"),
         ({"decoder_bias": False}, "decoder_bias = False; expected true"),
         ({"classifier_activation": "relu"}, "classifier_activation = 'relu'; expected 'gelu'"),
+        ({"mlp_dropout": 0.3}, "mlp_dropout = 0.3, embedding_dropout = 0.*; expected one rate"),
+        ({"embedding_dropout": 0.1}, "mlp_dropout = 0.*, embedding_dropout = 0.1; expected one rate"),
         ({"layer_types": [LOCAL, FULL, LOCAL, FULL]}, "layer_types = .*; expected 4, of which layers 0, n, 2 n"),
         ({"layer_types": [FULL, LOCAL]}, "layer_types = .*; expected 4, of which"),
         ({"layer_types": 3}, "layer_types = 3; expected 4"),

@@ -115,7 +115,7 @@ def read_modernbert(settings: Settings) -> dict[str, Any]:
 
 
 def _check_alike(settings: Settings) -> None:
-    """Raises ValueError for biases in some parts alone, and for two activations: one field says each of them here."""
+    """Raises ValueError for keys that differ where one field says all of them: biases, activations, dropout rates."""
     biases = {key: settings.get(key, False) for key in _BIASES}
     if any(value is not biases["norm_bias"] for value in biases.values()):
         found = ", ".join(f"{key} = {shorten(value)}" for key, value in biases.items())
@@ -125,6 +125,12 @@ def _check_alike(settings: Settings) -> None:
     activation, other = (settings.get(f"{part}_activation", "gelu") for part in ("hidden", "classifier"))
     if activation != other:
         raise ValueError(f"classifier_activation = {shorten(other)}; expected {shorten(activation)}, as in the layers")
+    inside, rate = (settings.get(f"{part}_dropout", 0.0) for part in ("mlp", "embedding"))
+    if inside != rate:
+        raise ValueError(
+            f"mlp_dropout = {shorten(inside)}, embedding_dropout = {shorten(rate)}; expected one rate, which "
+            "hidden_dropout_prob has here; give both keys in config.json the rate to train with"
+        )
 
 
 def _span(settings: Settings) -> Any:

@@ -111,7 +111,10 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
                 f"{folder} sees {encoder.config.direction}; expected an encoder that sees the {side} side alone: "
                 f"objective = {'ltr' if side == 'left' else 'rtl'!r} in its recipe"
             )
-    shapes = [dataclasses.replace(encoder.config, direction="pair") for encoder in encoders]
+    try:
+        shapes = [dataclasses.replace(encoder.config, direction="pair") for encoder in encoders]
+    except ValueError as error:
+        raise InputError(f"{folders[0]} and {folders[1]}: {error}; train them anew") from None
     tokenizers = [load_tokenizer(folder) for folder in folders]
     if shapes[0] != shapes[1] or tokenizers[0].fingerprint != tokenizers[1].fingerprint:
         raise InputError(

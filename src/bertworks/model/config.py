@@ -109,6 +109,7 @@ class ModelConfig:
                 f"hidden_size = {self.hidden_size} is not divisible by num_attention_heads = {self.num_attention_heads}"
             )
         self._check_positions()
+        self._check_effects()
 
     def _check_choices(self) -> None:
         known = {"direction": DIRECTIONS, "layer_type": LAYERS, "position_embedding_type": POSITIONS}
@@ -153,6 +154,23 @@ class ModelConfig:
             raise ValueError(
                 f"position_offset = {self.position_offset} leaves none of max_position_embeddings = "
                 f"{self.max_position_embeddings}"
+            )
+
+    def _check_effects(self) -> None:
+        """Raises ValueError for a setting that would change nothing."""
+        local = self.position_embedding_type == "rotary" and self.attention_window and self.global_every > 1
+        if self.local_rope_theta and not local:
+            raise ValueError(
+                f"local_rope_theta = {self.local_rope_theta:g} with position_embedding_type = "
+                f"{self.position_embedding_type!r}, attention_window = {self.attention_window}, global_every = "
+                f"{self.global_every}; expected rotary positions and local layers; set local_rope_theta to 0"
+            )
+        if 0 < self.local_rope_theta < 1:
+            raise ValueError(f"local_rope_theta = {self.local_rope_theta:g}; expected 0 (rope_theta), or 1 or more")
+        if self.direction == "pair" and self.classifier_pooling != "cls":
+            raise ValueError(
+                f"classifier_pooling = {self.classifier_pooling!r} with direction = 'pair'; expected 'cls': a pair's "
+                "pooler reads one token of each side"
             )
 
     def _check_position_heads(self) -> None:

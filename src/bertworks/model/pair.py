@@ -29,7 +29,7 @@ class Pair(nn.Module):
         super().__init__()
         self.config, self.width = config, 2 * config.hidden_size
         self.left, self.right = (Encoder(dataclasses.replace(config, direction=side), False) for side in SIDES)
-        self.pooler = nn.Linear(self.width, self.width) if pooler else None
+        self.pooler = nn.Linear(self.width, self.width, config.bias) if pooler else None
 
     def forward(
         self,

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,14 +16,14 @@ import pytest
 from rich.console import Console
 
 import bertworks.demo.comparison as comparison_module
-from bertworks.demo.baselines import linear_baseline
+from bertworks.config import to_toml
 from bertworks.demo.clock import Clock
 from bertworks.demo.comparison import Comparison
 from bertworks.demo.config import DemoConfig, TaskConfig, default_config
 from bertworks.demo.curve import bar, curve, sparkline
 from bertworks.demo.prose import clean, marked, unmarked
-from bertworks.demo.report import effect_of, report, unit_of
-from bertworks.demo.run import STEPS, demo
+from bertworks.demo.report import effect_of, next_commands, report, unit_of
+from bertworks.demo.run import SETTINGS, STEPS, demo
 from bertworks.demo.screen import Screen, Step, score_table
 from bertworks.demo.tasks import (
     SIDES,
@@ -244,14 +245,18 @@ def test_rows_of_tags_share_no_name_and_no_name_has_many(tmp_path):
         write_tags(functions(), TaskConfig(100, 200, 500, 1.0, (1,)), tmp_path)
 
 
+def linear(found, out):
+    return Comparison(default_config().finetune, (1e-3,), (1,), out, found, Clock(5.0, 1000)).linear()
+
+
 def test_the_linear_models_learn_what_a_word_or_text_shows(tmp_path):
     write_tags(functions(), TaskConfig(60, 30, 60, 1.0, (1,)), tmp_path / "tags")
-    found = linear_baseline(read_tags(tmp_path / "tags"))
-    assert found["test"] == 1.0 and found["dev"].keys() == {"1", "10", "100"}
+    found = linear(read_tags(tmp_path / "tags"), tmp_path)
+    assert found["test"] == 1.0 and found["kept_back"].keys() == {"0.1", "1", "10", "100"}
     for side in SIDES:
         rows = [Document(f"{text} text", text, "f", "m.py") for text in ("river", "bread")] * 9
         write_rows(tmp_path / "packages" / f"{side}.jsonl", rows)
-    assert linear_baseline(read_packages(tmp_path / "packages"))["test"] == 1.0
+    assert linear(read_packages(tmp_path / "packages"), tmp_path)["test"] == 1.0
 
 
 def made_up(packages=3, each=60):
@@ -393,7 +398,7 @@ RESULTS = {
     ],
 )
 def test_results_of_a_demo_that_were_changed_are_named(tmp_path, change, message):
-    write_json(tmp_path / "demo.json", {"tokens": DemoConfig().tokens})
+    (tmp_path / SETTINGS).write_text(to_toml(DemoConfig()))
     write_json(tmp_path / "results.json", RESULTS)
     assert demo(DemoConfig(), tmp_path, quiet=True) == RESULTS
     shutil.copytree(tmp_path, tmp_path / "[/b]")
@@ -473,8 +478,32 @@ def test_the_whole_demo(tmp_path, capsys):
     assert "what to try next" in said and "majority class" in said and "fine-tuning seeds of one" in said
     assert not errors and "mlm_loss" not in said and max(map(len, said.split("what to try")[0].splitlines()[1:])) <= 120
     assert demo(config, tmp_path / "demo", []) == results  # finished: nothing is done again
-    with pytest.raises(InputError, match=r"a demo of 30,000 tokens; give --tokens"):
-        demo(replace(config, tokens=9), tmp_path / "demo")
+    assert "The random weights too have position heads" in (tmp_path / "demo" / "REPORT.md").read_text()
+
+
+def test_a_finished_demo_is_not_shown_for_other_settings(tmp_path):
+    config = default_config()
+    (tmp_path / SETTINGS).write_text(to_toml(config))
+    write_json(tmp_path / "results.json", RESULTS)
+    often = replace(config, minutes=1.0, workers=3)
+    often = replace(often, pretrain=replace(often.pretrain, loop=replace(often.pretrain.loop, log_every=1)))
+    assert demo(often, tmp_path, quiet=True) == RESULTS
+    fewer = replace(config.tags, train=300)
+    for other, message in (
+        (replace(config, tags=fewer), r"a demo with tags\.train = 400 \(given: 300\); give the same settings, or anot"),
+        (replace(config, rates=(1e-3,)), r"rates = \[0\.0003, 0\.001, 0\.003\] \(given: \[0\.001\]\)"),
+        (replace(config, tokens=9), r"tokens = 4500000 \(given: 9\)"),
+        (replace(config, labels=5, held_out=0.3), r"held_out = 0\.2 \(given: 0\.3\), labels = 8 \(given: 5\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            demo(other, tmp_path, quiet=True)
+
+
+def test_commands_to_try_next_name_a_folder_with_spaces():
+    out = Path("runs/my demo")
+    found = [shlex.split(line.partition("   (")[0]) for line in next_commands(out, RESULTS)]
+    assert found[0][2] == "runs/my demo/pretrain" and found[1][3] == "runs/my demo/documents/heldout.jsonl"
+    assert found[1][2].startswith("runs/my demo/finetune/") and found[3][-3] == "runs/my demo/again"
 
 
 def test_somebody_elses_folder_is_refused(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bertworks.demo.page import page
+from bertworks.demo.report import conditions
 from bertworks.probing.attention import Attention
 from bertworks.reporting.figures import plot_groups
 
@@ -34,6 +35,7 @@ RESULTS = {
     "masks": {"Return the [MASK] of it.": ["index 15%", f"{EVIL} 3%"]},
     "machine": {"cpu": EVIL, "threads": 2, "gpu": None, "torch": "2.13", "bertworks": "0.2"},
 }
+START = {"start": "position-heads"}
 RECORDS = [{"kind": "train", "step": s, "tokens": 1800 * s, "mlm_loss": 9 - s / 700} for s in range(20, 2500, 20)]
 RECORDS += [{"kind": "eval", "step": s, "mlm_loss": 8.9 - s / 700} for s in range(500, 2500, 500)]
 ROWS = [{"words": ["Sort", EVIL, "by", "key"], "gold": ["O", "B-CODE", "O", "B-PARAM"], "predicted": ["O", "O"] * 2}]
@@ -85,6 +87,8 @@ def test_the_page_has_the_numbers():
     assert len(points) == len(RECORDS) - 4 and heights == sorted(heights)  # a falling loss goes down the page
     widths = [float(width) for width in re.findall(r'class="(?:main|other)" x="150" y="\d+" width="([\d.]+)"', text)]
     assert widths[0] / widths[1] == pytest.approx(0.65 / 0.555, abs=0.01)
+    assert "Shown are the paragraphs with the most different marked words, of the 300 that selected" in text
+    assert "position heads" not in text and "position heads: attention heads" in conditions(RESULTS | START)
     assert 'class="tag code missed"' in text and 'style="width:15%"' in text
 
 

@@ -9,8 +9,7 @@ Files in reading order:
     tasks.py         the split, and the rows of the two tasks
     clock.py         how long it takes, and the time limit
     evaluation.py    held-out documents and filled masks
-    comparison.py    fine-tuning with and without pre-training
-    baselines.py     a linear model on the same rows
+    comparison.py    fine-tuning with and without pre-training, and a linear model on the same rows
     screen.py        what the terminal shows meanwhile
     curve.py         curves and bars in text
     report.py        REPORT.md, made from results.json

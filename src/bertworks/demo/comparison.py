@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..experiments.baselines import fit_baseline
 from ..experiments.engine import Cell, Engine, Grid
 from ..files import InputError
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import finetune
 from ..inference.evaluation import evaluate as evaluate_finetuned
 from ..tasks.base import Data
-from .baselines import linear_baseline
 from .clock import Clock
 from .report import interval_of
 from .tasks import Rows
@@ -95,13 +95,19 @@ class Comparison:
             "labels": list(task.labels),
             "examples": {name: len(found) for name, found in rows.items()},
             "majority": majority,
-            "linear": linear_baseline(self.found),
+            "linear": self.linear(),
             "sides": sides,
             "seeds": list(self.seeds),
             "steps": self.recipe.loop.steps or self.recipe.steps_of(len(rows["train"])),
             "gain": sides["pre-trained"]["mean"] - sides["random"]["mean"],
             "gain_interval": interval_of(sides),
         }
+
+    def linear(self) -> dict[str, Any]:
+        """The score of a linear model on `test`, its `strength`, and the scores by which that was chosen."""
+        rows = self.found.rows
+        found = fit_baseline(self.found.task, Data(rows["train"], rows["test"], "docstrings"))
+        return {"test": found["metrics"][self.metric], "strength": found["strength"], "kept_back": found["kept_back"]}
 
     def _test(self, folder: Path) -> float:
         return float(evaluate_finetuned(folder, self.found.task, self.found.rows["test"])["metrics"][self.metric])

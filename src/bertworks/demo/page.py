@@ -60,6 +60,7 @@ def page(
         "HELDOUT": "".join(_cells(row) for row in compared_with_guessing(held)),
         "COUNTS": f"{held['masked']:,} masked words and {held['pairs']:,} pairs of segments",
         "MASKS": "".join(_filled(sentence, words) for sentence, words in results["masks"].items()),
+        "DEV": f"{tags['examples']['dev']:,}",
         "EXAMPLES": "".join(map(_tagged, examples)),
         "SENTENCE": escape(attention.text),
         "HEADS": head_maps(attention),
@@ -81,7 +82,7 @@ def verdict(task: dict[str, Any]) -> str:
 
 
 def tagged_rows(out: Path, results: dict[str, Any]) -> list[dict[str, Any]]:
-    """A few development rows with the most parameters, and the tags that the first fine-tuned encoder gives them."""
+    """A few development rows with the most different tagged words, and the tags that the first encoder gives them."""
     predicted = read_json_lines(tuned_folder(out, results) / "predictions.jsonl", {"gold": [str], "predicted": [str]})
     lines = (out / "tags" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [{"words": json.loads(line)["words"], **row} for line, row in zip(lines, predicted, strict=True)]

@@ -1,5 +1,6 @@
 """The demo's REPORT.md and the commands to try next, made from results.json alone."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ ABOUT = {
     "packages": "The packages' names and usual abbreviations are removed from the texts. The encoder reads the first "
     "64 tokens of each text, the linear model reads all.",
 }
+POSITION_HEADS = (
+    "The random weights too have position heads: attention heads that look at a token's neighbours from the start."
+)
 
 
 def compared_with_guessing(held: dict[str, float]) -> list[tuple[str, str, str, str]]:
@@ -45,7 +49,10 @@ def compared_with_guessing(held: dict[str, float]) -> list[tuple[str, str, str, 
 
 
 def compared_weights(name: str, task: dict[str, Any]) -> list[tuple[str, float, float | None, str]]:
-    """(what was trained, its test score, standard deviation over seeds, its setting), the best first of each kind."""
+    """(what was trained, its test score, standard deviation over seeds, its setting).
+
+    Both kinds of weights, then the linear model, then the majority class if the task has one.
+    """
     rows: list[tuple[str, float, float | None, str]] = [
         (f"{weights} weights", side["mean"], side["sd"] if len(side["test"]) > 1 else None, f"rate {side['rate']:g}")
         for weights, side in task["sides"].items()
@@ -80,12 +87,13 @@ def report(results: dict[str, Any]) -> str:
 
 
 def conditions(results: dict[str, Any]) -> str:
-    """What was trained, on what text and machine, in one sentence."""
+    """What was trained, on what text and machine, and what the random weights begin with."""
     machine, how = results["machine"], results["pretraining"]
+    start = f" {POSITION_HEADS}" if results.get("start") == "position-heads" else ""
     return (
         f"A BERT pre-trained on {how['tokens']:,} tokens ({how['steps']:,} steps, {how['seconds'] / 60:.1f} minutes) "
         f"of the documentation strings installed on this machine: {machine['cpu']}, {machine['threads']} threads, "
-        f"{machine['gpu'] or 'no GPU'}, torch {machine['torch']}, bertworks {machine['bertworks']}."
+        f"{machine['gpu'] or 'no GPU'}, torch {machine['torch']}, bertworks {machine['bertworks']}.{start}"
     )
 
 
@@ -94,8 +102,8 @@ def setting(name: str, task: dict[str, Any]) -> str:
     counts, seeds = task["examples"], task["seeds"]
     return (
         f"{counts['train']:,} labelled {ROWS[name]} to fine-tune on, {counts['test']:,} to test on, {len(seeds)} "
-        f"{'seed' if len(seeds) == 1 else 'seeds'}. The learning rate and the linear model's penalty are those that "
-        f"were best on {counts['dev']:,} other {ROWS[name]}."
+        f"{'seed' if len(seeds) == 1 else 'seeds'}. The learning rate is the one that was best on "
+        f"{counts['dev']:,} other {ROWS[name]}, the linear model's penalty on a fifth of the training rows."
     )
 
 
@@ -156,12 +164,17 @@ def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
     """Commands to try next; all but the last can be run as they are."""
     best = results["tasks"]["packages"]["sides"]["pre-trained"]["rate"]
     sentence = next(iter(results["masks"]))
+
+    def path(name: str) -> str:
+        return shlex.quote((out / name).as_posix())
+
+    model, tagger = path("pretrain"), shlex.quote(tuned_folder(out, results).as_posix())
     return [
-        f'bertworks fill-mask {out}/pretrain "{sentence}"',
-        f"bertworks predict {tuned_folder(out, results)} {out}/documents/heldout.jsonl",
-        f'bertworks probe attention {out}/pretrain "The axis along which to sort." --out {out}/attention.html',
-        f"bertworks finetune --train {out}/packages/train.jsonl --dev {out}/packages/test.jsonl "
-        f"--model {out}/pretrain --out {out}/again --optim.lr {best:g}",
-        f"bertworks corpus show {out}/store",
+        f'bertworks fill-mask {model} "{sentence}"',
+        f"bertworks predict {tagger} {path('documents/heldout.jsonl')}",
+        f'bertworks probe attention {model} "The axis along which to sort." --out {path("attention.html")}',
+        f"bertworks finetune --train {path('packages/train.jsonl')} --dev {path('packages/test.jsonl')} "
+        f"--model {model} --out {path('again')} --optim.lr {best:g}",
+        f"bertworks corpus show {path('store')}",
         "bertworks tokenizer train YOUR_TEXT --out my/tokenizer   (then corpus build, pretrain: your own encoder)",
     ]

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ..config import differences, load_resolved, to_toml
 from ..data.build import BuildConfig, build
 from ..data.store import Store
 from ..files import InputError, write_json, write_text
@@ -24,6 +25,7 @@ from ..reporting.log import duration
 from ..reporting.run_files import LOG, read_log, read_results
 from ..tokenizer import Tokenizer, TokenizerConfig
 from ..training import machine
+from ..training.identity import without_intervals
 from .clock import Clock
 from .comparison import Comparison
 from .config import DemoConfig, TaskConfig
@@ -46,6 +48,7 @@ from .screen import Screen, Step, score_table
 from .tasks import Rows, read_packages, read_tags, split_by_name, write_packages, write_tags
 from .text import Document, collect, find_sources, installed_roots, read_rows, write_rows
 
+SETTINGS = "demo.toml"  # the resolved settings, in the demo's folder
 STEPS = {  # name on the screen: what it does, and the stage of the clock that it begins
     "text": ("read the docstrings of the standard library and installed packages", "reading"),
     "corpus": ("train a vocabulary and build the corpus store", "store"),
@@ -112,7 +115,8 @@ class Demo:
                     return None
                 tasks[found.task.name] = comparison
         with self.step():
-            results = {"kind": "demo", **known, "tasks": tasks, "machine": machine.facts()}
+            start = self.config.pretrain.model.start
+            results = {"kind": "demo", "start": start, **known, "tasks": tasks, "machine": machine.facts()}
             self.plot(results)
             write_text(self.out / "REPORT.md", report(results))
             write_page(self.out, results)
@@ -131,16 +135,17 @@ class Demo:
             self.screen.end()
 
     def open_folder(self) -> None:
-        """Make the folder. Raises InputError if it has anything but a demo of as many tokens."""
-        path, mine = self.out / "demo.json", {"tokens": self.config.tokens}
+        """Make the folder. Raises InputError if it has anything but a demo with settings that give the same results."""
+        path = self.out / SETTINGS
         if path.exists():
-            if (found := read_results(path, {"tokens": int}, "give another --out")) != mine:
-                raise InputError(f"{self.out} is a demo of {found['tokens']:,} tokens; give --tokens, or another --out")
+            unlike = differences(_decisive(load_resolved(path, DemoConfig)), _decisive(self.config))
+            if shown := ", ".join(f"{key} = {old} (given: {new})" for key, old, new in unlike[:3]):
+                raise InputError(f"{self.out} is a demo with {shown}; give the same settings, or another --out")
             return
         if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
             raise InputError(f"{self.out}: not an empty folder; give another --out")
         self.out.mkdir(parents=True, exist_ok=True)
-        write_json(path, mine)
+        write_text(path, to_toml(self.config))
 
     def too_short(self) -> None:
         """Say that there is no comparison yet, why, and how to go on."""
@@ -259,6 +264,12 @@ class Demo:
 
 
 STEP_NAMES = list(STEPS)
+
+
+def _decisive(config: DemoConfig) -> DemoConfig:
+    """The settings without what changes no result: time limit, worker processes, how often runs log and save."""
+    pretraining, finetuning = without_intervals(config.pretrain), without_intervals(config.finetune)
+    return replace(config, minutes=1.0, workers=0, pretrain=pretraining, finetune=finetuning)
 
 
 def show(results: dict[str, Any], out: Path, console: Console) -> None:

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from bertworks.config import SCHEMA
-from bertworks.experiments import engine
-from bertworks.experiments.cells import Pretraining, results_of
+from bertworks.experiments import engine, study
+from bertworks.experiments.cells import Pretraining, describe, results_of
 from bertworks.experiments.choices import candidates_of, chosen, rows_of_run
 from bertworks.experiments.engine import Grid
 from bertworks.experiments.figures import plot_study
@@ -16,7 +16,7 @@ from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import Column, Variant
 from bertworks.experiments.report import measure
 from bertworks.experiments.rows import Plan, StudyInputs
-from bertworks.experiments.study import Options, run_study
+from bertworks.experiments.study import Options, Runner, run_study
 from bertworks.experiments.study_tables import tables
 from bertworks.files import InputError, read_json, write_json
 from bertworks.finetuning.recipe import FinetuneConfig
@@ -213,6 +213,24 @@ def test_the_table_has_the_setting_of_the_run_and_not_what_is_best_now(planned):
     finish(grid, final.work.candidates[0], 0.0)
     assert chosen(final.work, grid)[0] == "optim.lr = 0.0001"
     assert values(measure(plan, grid), "both", "8")["chosen"] == "optim.lr = 0.001"
+
+
+def test_a_run_that_was_begun_keeps_its_setting(planned, monkeypatch):
+    make, out = planned
+    plan, grid = make(EXAMPLES), Grid(out / "cells")
+    final = plan.rows[0].tuned["8"][0]
+    for cell, accuracy in zip(final.work.candidates, (0.9, 0.1), strict=True):
+        finish(grid, cell, accuracy)
+    describe(final, grid, chosen=("optim.lr = 0.0001", FinetuneConfig()))
+    (grid.path(final) / "state").mkdir()
+    given = {}
+    monkeypatch.setattr(study, "finetune", lambda config, *_, **__: given.update(lr=config.optim.lr))
+    monkeypatch.setattr(study, "find_model", lambda path: path)
+    Runner(plan, grid, Options(quiet=True)).run(final)
+    assert given == {"lr": 1e-4}
+    (grid.path(final) / "state").rmdir()
+    Runner(plan, grid, Options(quiet=True)).run(final)
+    assert given == {"lr": 1e-3}
 
 
 def test_a_new_schema_of_recipes_leaves_chosen_runs_their_folders(planned, monkeypatch):

@@ -53,10 +53,11 @@ def _leaves(table: dict[str, Any], before: str = "") -> list[tuple[str, list[Any
     return found
 
 
-def chosen(work: Finetuning, grid: Grid) -> tuple[str, FinetuneConfig] | None:
+def chosen(work: Finetuning, grid: Grid, begun: tuple[str, ...] = ()) -> tuple[str, FinetuneConfig] | None:
     """The best candidate's name, and its recipe with the run's seed.
 
-    A setting of which a seed diverged is chosen only where no setting has all seeds. None without candidates, if some
+    A run that was begun keeps the setting `begun`, although a candidate that was run again may be better now. A setting
+    of which a seed diverged is chosen only where no setting has all seeds. None without candidates, if some
     have not ended, or if all diverged.
     """
     scores: dict[str, list[float]] = {}
@@ -71,7 +72,8 @@ def chosen(work: Finetuning, grid: Grid) -> tuple[str, FinetuneConfig] | None:
             configs[cell.work.setting] = cell.work.config
     if not scores:
         return None
-    best = max(scores, key=lambda name: (len(scores[name]), statistics.fmean(scores[name])))
+    kept = [name for name in begun if name in scores]
+    best = max(kept or scores, key=lambda name: (len(scores[name]), statistics.fmean(scores[name])))
     return best, replace(configs[best], loop=replace(configs[best].loop, seed=work.config.loop.seed))
 
 

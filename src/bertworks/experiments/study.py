@@ -44,6 +44,7 @@ from .cells import (
     describe,
     keeps_model,
     results_of,
+    setting_of,
 )
 from .choices import chosen, rows_of_run
 from .engine import Engine, Grid
@@ -177,7 +178,8 @@ class Runner:
 
     def run(self, cell: StudyCell) -> dict[str, Any] | None:
         """Run or resume a cell; returns its results, None if it was stopped."""
-        best = chosen(cell.work, self.grid) if isinstance(cell.work, Finetuning) else None
+        begun = setting_of(cell, self.grid) if self.grid.state(cell) == "part" else ()
+        best = chosen(cell.work, self.grid, begun) if isinstance(cell.work, Finetuning) else None
         describe(cell, self.grid, self.options.keep_models, best)
         results = self._results(cell, best[1] if best else None)
         if results is not None:

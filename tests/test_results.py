@@ -26,6 +26,17 @@ def test_the_page_is_written_from_its_files():
     assert written(ROOT, "--check") == (0, "")
 
 
+def test_verdicts_of_the_page_say_no_more_than_was_found():
+    """A claim named after its runs has none; equality is refuted by its interval, and limited to its encoder."""
+    text = (ROOT / "docs/results.md").read_text("utf-8")
+    claims = [line for line in text.splitlines() if line.startswith("Claim: ")]
+    assert len(claims) > 3 and all("Verdict: none (exploratory)." in claim for claim in claims)
+    rows = [line.split(" | ") for line in text.split("<!-- end -->")[0].splitlines()]
+    equal = next(row for row in rows if "features equal" in row[0])
+    assert (equal[-2], equal[-1]) == ("-", "the opposite is shown, for this encoder |")
+    assert not [row for row in rows if row[-1] == "shown |" and "no pre-training" not in row[2]]
+
+
 def test_a_changed_figure_changes_the_page(tmp_path):
     """In a file of a study, whose figure is in three tables, and on the page itself."""
     for name in ("results.md", "tables", "results/studies", "results/plateau.json", "results/korean"):

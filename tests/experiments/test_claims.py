@@ -12,10 +12,11 @@ from bertworks.cli import main
 from bertworks.config import RECIPES
 from bertworks.experiments.claims import Difference, difference, holm, verdict
 from bertworks.experiments.recipe import load_study
-from bertworks.experiments.study_tables import differences, tables
+from bertworks.experiments.study_tables import differences, load_results, tables
 from bertworks.files import read_json, write_json
 
-SIZE = Path(__file__).parents[2] / "docs/results/studies/size/results.json"  # a study from before there were claims
+STUDIES = Path(__file__).parents[2] / "docs/results/studies"
+SIZE = STUDIES / "size/results.json"  # a study from before there were claims
 BASE = {"1": 0.50, "2": 0.60, "3": 0.40, "9": 0.0}
 OTHER = {"1": 0.60, "2": 0.65, "3": 0.55}
 
@@ -35,8 +36,17 @@ def test_few_seeds_give_less():
     assert difference({"1": 0.5}, {"1": 0.75}) == Difference(0.25, 1)
     two = difference({"1": 0.5, "2": 0.5}, {"1": 0.6, "2": 0.7})
     assert two.effect is None and 0 < two.p < 1
-    assert difference({"1": 0.5, "2": 0.5}, {"1": 0.5, "2": 0.5}).p == 1
-    assert difference({"1": 0.25, "2": 0.5}, {"1": 0.5, "2": 0.75}).p == 0  # the differences do not vary
+
+
+def test_differences_that_do_not_vary_have_no_p():
+    """Those of 0.80, 0.83, 0.86 and 0.83, 0.86, 0.89 vary by rounding alone."""
+    for base, other, mean in (((0.5, 0.5), (0.5, 0.5), 0), ((0.80, 0.83, 0.86), (0.83, 0.86, 0.89), 0.03)):
+        found = difference(*({str(seed): value for seed, value in enumerate(side)} for side in (base, other)))
+        assert found.mean == pytest.approx(mean) and found.p is None and found.effect is None
+        assert verdict(found, "higher") == ("direction only" if mean else "not shown")
+    results = made_results()
+    results["measured"][3]["values"] = {"0": 0.53, "1": 0.53, "2": 0.53}
+    assert dict(tables(results)[0].rows)["p, paired t-test"] == "none, the differences do not vary"
 
 
 def test_holms_correction():
@@ -57,6 +67,9 @@ def test_holms_correction():
         (Difference(0.02, 3, (0.01, 0.03), 0.01), "lower", "the opposite is shown"),
         (Difference(0.002, 3, (-0.005, 0.009), 0.6), "equal", "shown"),
         (Difference(0.002, 3, (-0.015, 0.019), 0.6), "equal", "not shown"),
+        (Difference(-0.064, 3, (-0.073, -0.056), 0.001), "equal", "the opposite is shown"),
+        (Difference(0.03, 3, (0.011, 0.049), 0.03), "equal", "the opposite is shown"),
+        (Difference(0.03, 3, (0.009, 0.051), 0.03), "equal", "not shown"),
         (Difference(0.002, 1), "equal", "not shown"),
     ],
 )
@@ -137,6 +150,59 @@ def test_seeds_of_fine_tuning_show_nothing_of_other_pre_training():
     assert dict(tables(results)[0].rows)["n"] == "3 pre-training seeds"
 
 
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        (("a", "a"), "shown"),
+        (("a", "b"), "shown, for these two encoders"),
+        (("a", "random"), "shown, for this encoder"),
+        (("a", "none"), "shown, for this encoder"),
+        (("random", "none"), "shown"),
+        ((None, None), "shown, for these two encoders"),  # older results of two model folders, which have no names
+    ],
+)
+def test_a_verdict_is_limited_to_the_weights_that_the_rows_start_from(weights, said):
+    results = made_results()
+    for row, one in zip(results["rows"], weights, strict=False):
+        row.update({"start": ""} | ({"weights": one} if one else {}))
+    assert dict(tables(results)[0].rows)["verdict"] == said
+
+
+def test_a_claim_named_after_the_runs_has_no_verdict():
+    results = made_results()
+    results["claim"]["named_before"] = False
+    sheet = tables(results)[0]
+    shown = dict(sheet.rows)
+    assert (shown["verdict"], shown["p, paired t-test"]) == ("none (exploratory)", "0.020 without correction")
+    assert sheet.notes == ("The claim was named after its rows were run.",)
+    results["measured"][3]["values"] = {}
+    assert dict(tables(results)[0].rows)["verdict"] == "not run"
+
+
+def test_a_claim_about_collapsed_runs_has_no_verdict():
+    results = made_results()
+    results["measured"][1]["collapsed"] = 3  # in the other column
+    assert dict(tables(results)[0].rows)["verdict"] == "shown"
+    results["measured"][2]["collapsed"], results["measured"][3]["collapsed"] = 1, 2
+    assert dict(tables(results)[0].rows)["verdict"] == "none (3 of the runs collapsed to one answer)"
+
+
+def test_a_claim_of_equality_has_no_p_of_no_difference():
+    results = made_results()
+    results["claim"]["expect"] = "equal"
+    shown = dict(tables(results)[0].rows)
+    assert (shown["p, paired t-test"], shown["verdict"]) == ("-", "the opposite is shown")
+
+
+def test_drawn_rows_and_test_data_are_named():
+    results = made_results()
+    results["columns"][1] |= {"draw": True, "metric": "f1_test"}
+    claim, figures, *_ = tables(results)
+    assert dict(claim.rows)["n"].startswith("3 draws of training rows")
+    assert "on development data (B: on test data)." in figures.notes[0]
+    assert figures.notes[1] == "In B each seed also draws its training rows."
+
+
 def test_a_study_without_a_claim_begins_with_its_figures():
     figures, *_ = tables(made_results() | {"claim": None})
     assert figures.title == "Made" and figures.header == ("variant", "A", "B")
@@ -148,8 +214,21 @@ def test_every_study_of_ours_names_its_claim(path):
     assert claim is not None and claim.finding
 
 
+def test_a_late_claim_needs_the_settings_of_that_time(tmp_path):
+    """The recipe of features has another batch size since, that of masking another rate."""
+    claims = {name: load_results(STUDIES / name)["claim"] for name in ("features", "masking", "tasks", "steps")}
+    assert [name for name, claim in claims.items() if claim] == ["tasks", "steps"]
+    shutil.copy(SIZE, tmp_path)
+    assert load_results(tmp_path)["claim"] is None  # nothing says what was run
+    recipe = SIZE.with_name("recipe.toml").read_text("utf-8")
+    for text in (recipe, recipe.replace("pretrain.model", "pretrain.optim.lr = 1e-3, pretrain.model", 1)):
+        (tmp_path / "recipe.toml").write_text(text, "utf-8")
+        assert bool(load_results(tmp_path)["claim"]) == (text == recipe)
+
+
 def test_a_report_of_results_from_before_there_were_claims(tmp_path, capsys):
     shutil.copy(SIZE, tmp_path)
+    shutil.copy(SIZE.with_name("recipe.toml"), tmp_path)
     main(["study", "report", str(tmp_path)])
     text = (tmp_path / "study.md").read_text()
     assert "| comparison | NER: L1 H256 A4 against L2 H256 A4 |" in text and "named after its rows were run" in text

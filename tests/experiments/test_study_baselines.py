@@ -3,6 +3,7 @@
 import math
 import random
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -267,6 +268,52 @@ def test_pre_training_seeds_are_the_unit(planned):
     assert values(results, "both", "perplexity")["values"].keys() == {"1", "2"}
     note = next(sheet for sheet in tables(results) if sheet.title == "Tiny").notes[0]
     assert "2 seeds of pre-training" in note and "pre-trained once" not in note
+
+
+@pytest.mark.parametrize(("seeds", "tuned"), [([0], [0, 1]), ([0, 1], [0, 1, 2, 3]), ([2, 3], [2, 3, 5, 6])])
+def test_each_pre_training_has_its_own_seeds_of_fine_tuning(planned, seeds, tuned):
+    plan = planned[0](SEEDS.replace("\nseeds = [1, 2]", f"\nseeds = {seeds}"))
+    cells = [cell for one in plan.base.every for cell in one.tuned["SST-2"]]
+    assert [cell.work.config.loop.seed for cell in cells] == tuned
+
+
+def test_one_model_folder_is_not_several_pre_trainings(planned):
+    make, out = planned
+    with pytest.raises(InputError, match="model is one model folder, pre-trained once, but n counts the 2 pretrain_se"):
+        make(SEEDS.replace('"no pairs", pretrain.objective = "mlm"', '"no pairs", model = "there"'))
+    make(SEEDS)
+    with pytest.raises(InputError, match="'both': --model is one model folder"):
+        make_plan(replace(make(SEEDS).inputs, model=out / "there"))
+
+
+CLAIM = '[claim]\nrow = "both"\nagainst = "{}"\ncolumn = "{}"\nexpect = "higher"\nfinding = "it helps"\n'
+
+
+@pytest.mark.parametrize("which", ["candidate", "another seed of pre-training"])
+def test_every_finished_run_of_its_rows_makes_a_claim_late(planned, which):
+    make, out = planned
+    grid = Grid(out / "cells")
+    if which == "candidate":
+        plan = make(EXAMPLES + CLAIM.format("words", "8"))
+        cell = plan.base.tuned["8"][0].work.candidates[0]
+    else:
+        plan = make(SEEDS + CLAIM.format("random", "SST-2"))
+        cell = plan.base.others[0].tuned["SST-2"][1]
+    assert measure(plan, grid)["claim"]["named_before"]
+    found = {"kind": "finetune", "metrics": {"accuracy": 0.5}, "seconds": 1.0, "collapsed": False}
+    grid.path(cell).mkdir(parents=True)
+    write_json(grid.path(cell) / "results.json", found)
+    assert not measure(plan, grid)["claim"]["named_before"]
+
+
+def test_results_name_the_weights_of_each_row_and_what_is_drawn(planned):
+    make, out = planned
+    rows = {row["name"]: row["weights"] for row in measure(make(SEEDS), Grid(out))["rows"]}
+    assert rows["random"] == "random" and len({*rows.values()}) == 3
+    results = measure(make(EXAMPLES), Grid(out))
+    rows = {row["name"]: row["weights"] for row in results["rows"]}
+    assert rows["words"] == "none" and len({*rows.values()}) == 3
+    assert all(column["draw"] for column in results["columns"])
 
 
 def test_all_models_are_evaluated_on_one_held_out_set(planned):

@@ -3,7 +3,8 @@
 Values are paired by seed. The interval and p are Student's t over the differences of equal seeds. The effect size is
 Hedges's g of those differences: their mean over their standard deviation, times 1 - 3 / (4 (n - 1) - 1), which corrects
 the bias of few seeds. A study names one comparison before it is run (its claim); all others are exploratory, and where
-a table has several, Holm's correction says which of them hold together at 5 %.
+a table has several, Holm's correction says which of them hold together at 5 %. A claim gets no verdict if it was named
+after its runs, or if a run of its rows collapsed to one answer.
 """
 
 import math
@@ -21,6 +22,9 @@ from .recipe import Claim
 
 UNIT = "fine-tuning seeds of one encoder"  # what n counts, unless results name another unit
 UNITS = "pre-training seeds"  # what n counts where a study names several
+DRAWS = "draws of training rows, each with its fine-tuning seed, for one encoder"  # what n counts in a column with draw
+NO_ENCODER = ("random", "none")  # weights of rows whose fine-tuning starts from random weights, or without a model
+EQUAL = 1e-12  # differences whose standard deviation is below this do not vary but by rounding
 LEVEL = 0.05  # the two-sided level of a test; intervals hold 95 %
 CLAIM = {  # of a study's results.json
     **dict.fromkeys(("row", "column", "expect", "finding", "against"), str),
@@ -36,7 +40,7 @@ class Difference:
     mean: float
     n: int
     interval: tuple[float, float] | None = None  # 95 %; none of a single seed
-    p: float | None = None  # two-sided, of no difference; none of a single seed
+    p: float | None = None  # two-sided, of no difference; none of a single seed, or where the differences do not vary
     effect: float | None = None  # Hedges's g of the paired differences; none where they do not vary
 
 
@@ -47,8 +51,8 @@ def difference(base: dict[str, float], other: dict[str, float]) -> Difference | 
         return None if found is None else Difference(found["mean"], found["n"])
     mean, n, (low, high) = found["mean"], found["n"], found["interval"]
     spread = statistics.stdev(other[seed] - base[seed] for seed in base if seed in other)
-    if spread == 0:
-        return Difference(mean, n, (low, high), 0.0 if mean else 1.0)
+    if spread < EQUAL:
+        return Difference(mean, n, (low, high))
     p = float(2 * stats.t.sf(abs(mean) / spread * math.sqrt(n), n - 1))
     corrected = 1 - 3 / (4 * (n - 1) - 1)  # zero of two pairs, which say nothing of a spread
     return Difference(mean, n, (low, high), p, corrected * mean / spread if n > 2 else None)
@@ -66,13 +70,16 @@ def holm(values: Sequence[float]) -> list[float]:
 def verdict(found: Difference | None, expect: str, margin: float = 0.0, p: float | None = None) -> str:
     """Say what a difference shows of an expected one ("higher", "lower", "equal" within `margin`).
 
-    p: corrected for other comparisons; none: the difference's own. Equality is shown by an interval within the margin.
+    p: corrected for other comparisons; none: the difference's own. Equality is shown by an interval within the margin,
+    and its opposite by an interval wholly outside.
     """
     if found is None:
         return "not run"
     if expect == "equal":
-        near = found.interval is not None and max(map(abs, found.interval)) <= margin
-        return "shown" if near else "not shown"
+        low, high = found.interval or (-math.inf, math.inf)
+        if low > margin or high < -margin:
+            return "the opposite is shown"
+        return "shown" if -margin <= low and high <= margin else "not shown"
     p = found.p if p is None else p
     right, sure = (found.mean > 0) == (expect == "higher") and found.mean != 0, p is not None and p <= LEVEL
     if right:
@@ -109,28 +116,73 @@ def claim_table(results: dict[str, Any]) -> ResultTable | None:
     found, percent = claimed(results), _percent(results, claim["column"])
     left, cells = len(results["left"]), len(results["cells"])
     within = f" within {claim['margin']:g}" if claim["expect"] == "equal" else ""
-    margin = claim["margin"] / (100 if percent else 1)
     rows = [
         ("comparison", f"{claim['column']}: {claim['row']} against {claim['against']}"),
         ("finding of the source", claim["finding"]),
         ("expected here", claim["expect"] + within),
         ("difference", difference_text(found, percent) + (" points" if percent and found else "")),
-        ("p, paired t-test", "-" if found is None or found.p is None else p_text(found.p)),
+        ("p, paired t-test", _p(found, claim)),
         ("effect size, Hedges's g of paired differences", effect_text(found)),
-        ("n", f"{found.n if found else 0} {results.get('unit', UNIT)}"),
-        ("verdict", _with_reservation(verdict(found, claim["expect"], margin), results)),
+        ("n", f"{found.n if found else 0} {_unit(results)}"),
+        ("verdict", _claim_verdict(found, results)),
         ("runs of the study", f"{cells}, of which {left} have not been run" if left else f"{cells}, all of them run"),
     ]
     named = "before its rows were run" if claim["named_before"] else "after its rows were run"
     return ResultTable(results["title"], ("claim", "result"), rows, (f"The claim was named {named}.",))
 
 
-def _with_reservation(shown: str, results: dict[str, Any]) -> str:
-    """Limit a verdict to the two encoders where the rows differ in pre-training and n counts fine-tuning seeds."""
-    claim, unit = results["claim"], results.get("unit", UNIT)
-    trained = {(r["start"], r["tokens"]) for r in results["rows"] if r["name"] in (claim["row"], claim["against"])}
-    limited = unit == UNIT and len(trained) > 1 and shown.endswith("shown") and not shown.startswith("not")
-    return f"{shown}, for these two encoders" if limited else shown
+def _claim_verdict(found: Difference | None, results: dict[str, Any]) -> str:
+    """The verdict of a study's claim, or why it has none."""
+    claim = results["claim"]
+    names = (claim["row"], claim["against"])
+    if found is None:
+        return "not run"
+    if not claim["named_before"]:
+        return "none (exploratory)"
+    entries = [e for e in results["measured"] if e["row"] in names and e["column"] == claim["column"]]
+    if collapsed := sum(entry["collapsed"] for entry in entries):
+        return f"none ({collapsed} of the runs collapsed to one answer)"
+    margin = claim["margin"] / (100 if _percent(results, claim["column"]) else 1)
+    return with_reservation(verdict(found, claim["expect"], margin), results, names)
+
+
+def with_reservation(shown: str, results: dict[str, Any], names: Sequence[str]) -> str:
+    """Limit a verdict on two rows to their encoders: where they start from other weights and n counts runs of one."""
+    weights = {weights_of(row) for row in results["rows"] if row["name"] in names}
+    several = results.get("unit", UNIT) == UNITS
+    return shown if several or len(weights) < 2 else limited(shown, sum(one not in NO_ENCODER for one in weights))
+
+
+def limited(shown: str, encoders: int) -> str:
+    """A verdict that holds for so many encoders; what is not shown needs no limit."""
+    sure = shown in ("shown", "the opposite is shown") and encoders
+    return f"{shown}, for {'these two encoders' if encoders > 1 else 'this encoder'}" if sure else shown
+
+
+def weights_of(row: dict[str, Any]) -> str:
+    """What identifies the weights that a row starts from; of older results its start and the tokens of its training.
+
+    Model folders of the user have no name there, so that each counts as another one.
+    """
+    if row.get("weights"):
+        return str(row["weights"])
+    return "random" if row["tokens"] == 0 else str((row["start"] or row["name"], row["tokens"]))
+
+
+def _unit(results: dict[str, Any]) -> str:
+    """What n counts in the claim's column."""
+    unit = str(results.get("unit", UNIT))
+    drawn = any(one.get("draw") for one in results["columns"] if one["name"] == results["claim"]["column"])
+    return DRAWS if drawn and unit == UNIT else unit
+
+
+def _p(found: Difference | None, claim: dict[str, Any]) -> str:
+    """p of no difference, which says nothing of a claim of equality."""
+    if found is None or found.n < 2 or claim["expect"] == "equal":
+        return "-"
+    if found.p is None:
+        return "none, the differences do not vary"
+    return p_text(found.p) + ("" if claim["named_before"] else " without correction")
 
 
 def _percent(results: dict[str, Any], column: str) -> bool:

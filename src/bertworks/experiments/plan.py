@@ -133,6 +133,7 @@ class Planner:
         if variant.static:
             return self._static(variant, seed)
         if not self._own(variant):
+            self._check_one_folder(variant)
             given = self.inputs.recipe.parent / variant.model if variant.model else self.inputs.model
             folder = find_model(given or "")
             return user_model(folder), read_config(folder)[0], None
@@ -148,6 +149,15 @@ class Planner:
         short = tiny_pretraining(config, self.store.vocab_size) if self.inputs.minute else config
         title = f"{variant.name}: pre-training" + (f", seed {seed}" if seed is not None else "")
         return InitialModel(study_cell(Pretraining(short, self.store.fingerprint), title)), short.model, config
+
+    def _check_one_folder(self, variant: Variant) -> None:
+        """Raises InputError if one model folder would count as several pre-trainings."""
+        if self.study.pretrain_seeds and not variant.finetune.get("random_init"):
+            given = "model" if variant.model else "--model"
+            raise InputError(
+                f"{given} is one model folder, pre-trained once, but n counts the {len(self.study.pretrain_seeds)} "
+                f"pretrain_seeds; leave out {given} or pretrain_seeds"
+            )
 
     def _static(self, variant: Variant, seed: int | None) -> Made:
         """Word vectors, which are a model without layers."""
@@ -225,7 +235,8 @@ class Planner:
 
     def _seeds_of(self, number: int) -> list[int]:
         """The seeds of fine-tuning from a pre-training; those of another pre-training are others."""
-        return [seed + number * max(self.study.seeds) for seed in self.seeds]
+        apart = max(self.study.seeds) + (0 in self.study.seeds)
+        return [seed + number * apart for seed in self.seeds]
 
     def _baselines(self, row: Row, column: Column, number: int) -> tuple[StudyCell, ...]:
         """The baseline without an encoder, with each seed."""

@@ -59,21 +59,28 @@ def measure(plan: Plan, grid: Grid, before: dict[str, Any] | None = None) -> dic
 
 
 def _claim(plan: Plan, grid: Grid, before: dict[str, Any]) -> dict[str, Any] | None:
-    """The study's claim, and whether it was named before any run of its two rows was finished."""
+    """The study's claim, and whether it was named before any run of its two rows was finished.
+
+    Runs of all seeds of pre-training count, and those that choose a setting. A column without fine-tuning has those of
+    pre-training.
+    """
     claim = plan.study.claim
     if claim is None:
         return None
     found = claim_results(claim, plan.study.base, named_before=True)
     if before.get("claim") in (found, found | {"named_before": False}):
         return before["claim"]
-    rows = (row for row in plan.rows if row.name in (found["row"], found["against"]))
-    cells = (cell for row in rows for cell in row.tuned.get(claim.column) or row.trained)
+    rows = (one for row in plan.rows if row.name in (found["row"], found["against"]) for one in row.every)
+    cells = [cell for row in rows for cell in row.tuned.get(claim.column) or row.trained]
+    cells += [one for cell in cells if isinstance(cell.work, Finetuning) for one in cell.work.candidates]
     return found | {"named_before": not any(grid.state(cell) == "done" for cell in cells)}
 
 
 def _column(column: Column) -> dict[str, Any]:
     point = {"panel": column.panel, "x": column.x} if column.panel else {}
-    return {"name": column.name, "percent": column.percent, "metric": column.metric or column.pretrain, **point}
+    drawn = {"draw": True} if column.draw else {}
+    metric = column.metric or column.pretrain
+    return {"name": column.name, "percent": column.percent, "metric": metric, **drawn, **point}
 
 
 # ---- values
@@ -193,6 +200,7 @@ def _row(row: Row, grid: Grid) -> dict[str, Any]:
         "line": row.line,
         "x": row.x,
         "start": row.start.name(grid).as_posix() if row.start.needs else "",
+        "weights": row.weights,
         "parameters": parameters(row.start.path(grid)) if row.shape else None,
         "tokens": sum(r["tokens"] * share for r, share in zip(runs, shares, strict=True)) if known else None,
         "pretrain_seconds": sum(r["seconds"] * s for r, s in zip(runs, shares, strict=True)) if whole else None,

@@ -58,6 +58,13 @@ class Row:
         return bool(tuned) and all(work.config.random_init for work in tuned)
 
     @property
+    def weights(self) -> str:
+        """What identifies the weights that its fine-tuning starts from; "random" and "none" are those of no encoder."""
+        if self.shape is None:
+            return "none"
+        return "random" if self.random else self.start.keys[0]
+
+    @property
     def ancestors(self) -> list[StudyCell]:
         """The cells that make its model, in the order of work."""
         return [one for cell in self.start.needs for one in (*cell.ancestors, cell)]

@@ -1,5 +1,6 @@
 """The tables of a study, from its results alone: claim, figures, differences, the paper's curves, costs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,18 @@ from ..files import InputError, check_fields, write_text
 from ..reporting.tables import ResultTable
 from .claims import LEVEL, Difference, claim_results, claim_table, difference, difference_text, holm
 from .engine import failure_notes
-from .recipe import load_study
+from .recipe import Study, load_study
 
 _MAYBE = (float, None)
 SHOWN = {  # of a study's results.json, besides what is drawn of it (figures.py)
     **dict.fromkeys(("study", "size"), str),
     "minute": bool,
     "seeds": [int],
-    "rows": [{"start": str} | dict.fromkeys(("parameters", "tokens", "pretrain_seconds", "finetune_seconds"), _MAYBE)],
+    "columns": [{"draw?": bool}],
+    "rows": [
+        {"start": str, "weights?": str}
+        | dict.fromkeys(("parameters", "tokens", "pretrain_seconds", "finetune_seconds"), _MAYBE)
+    ],
     "measured": [{"sd": _MAYBE, "paper": _MAYBE, "collapsed": int, "failed": [{"outcome": str}]}],
     "notes": [str],
     "cells": {str: {"what": str}},
@@ -44,7 +49,7 @@ def load_results(folder: Path) -> dict[str, Any]:
     """Read the results.json in a study's folder. Raises InputError if the folder has no study's results.
 
     Results from before studies had claims get the claim of the recipe of that name that comes with bertworks, marked as
-    named after the runs, if they have its rows.
+    named after the runs, if the folder has the recipe.toml of that time and it has equal settings for the claim's rows.
     """
     from .figures import read_study  # matplotlib, which a study's tables can do without
 
@@ -54,19 +59,37 @@ def load_results(folder: Path) -> dict[str, Any]:
             f"{folder}: no results of a study; expected its --out, with the results.json of `bertworks study`"
         )
     check_fields(results, SHOWN, str(folder / "results.json"), "run the study again: it writes the file anew")
-    return {"claim": _late_claim(results)} | results
+    return results if "claim" in results else {"claim": _late_claim(results, folder)} | results
 
 
-def _late_claim(results: dict[str, Any]) -> dict[str, Any] | None:
-    """The claim of our study of that name, if these results have its rows and its column."""
+def _late_claim(results: dict[str, Any], folder: Path) -> dict[str, Any] | None:
+    """The claim of our study of that name, if these results have its rows and its column, with equal settings."""
     name = results["study"] if results["size"] == "cpu" else f"{results['size']}/{results['study']}"
     path = RECIPES / "study" / f"{name}.toml"
     study = load_study(path) if path.is_file() else None
     if study is None or study.claim is None:
         return None
     claim = claim_results(study.claim, study.base, named_before=False)
-    entries = {(entry["row"], entry["column"]) for entry in results["measured"]}
-    return claim if {(claim[key], claim["column"]) for key in ("row", "against")} <= entries else None
+    pairs = {(claim[key], claim["column"]) for key in ("row", "against")}
+    if not pairs <= {(entry["row"], entry["column"]) for entry in results["measured"]}:
+        return None
+    try:
+        then = load_study(folder / "recipe.toml")
+    except InputError:  # missing, or of a version whose settings had other names
+        return None
+    return claim if all(_settings(study, *pair) == _settings(then, *pair) for pair in pairs) else None
+
+
+def _settings(study: Study, row: str, column: str) -> list[Any] | None:
+    """What a study's file says of a row's runs in a column, but for names and points of curves; None: no such row."""
+    variants = {variant.name: variant for variant in study.variants}
+    name, _, step = (row, "", "") if row in variants else row.partition(", step ")
+    if name not in variants:
+        return None
+    names = (name, *variants[name].concat)
+    made_of = [replace(variants[one], name="", line="", x=None, snapshots=()) for one in names]
+    columns = [replace(one, panel="", x=None) for one in study.columns if one.name == column]
+    return [study.pretrain, study.finetune, study.pretrain_seeds, step, made_of, columns]
 
 
 def write_tables(results: dict[str, Any], folder: Path) -> None:
@@ -195,6 +218,12 @@ def _difference(found: Difference | None, entry: dict[str, Any], column: dict[st
     return " ".join(parts) or "-"
 
 
+def _on_test(results: dict[str, Any]) -> str:
+    """Which columns are of test data."""
+    tested = [column["name"] for column in results["columns"] if column.get("metric", "").endswith("_test")]
+    return f" ({', '.join(tested)}: on test data)" if tested else ""
+
+
 def _notes(results: dict[str, Any]) -> list[str]:
     """Sentences below the figures."""
     seeds, measured = results["seeds"], results["measured"]
@@ -202,13 +231,15 @@ def _notes(results: dict[str, Any]) -> list[str]:
     if any("" not in entry["values"] and entry["n"] for entry in measured):
         names = ", ".join(map(str, seeds))
         once = "A variant is pre-trained once: what another seed of pre-training would change is in no interval."
-        over = f"{len(seeds)} seeds of fine-tuning ({names}), on development data"
+        over = f"{len(seeds)} seeds of fine-tuning ({names}), on development data{_on_test(results)}"
         several = results.get("pretrain_seeds") or []
         notes.append(
             f"Mean ± standard deviation over {len(several)} seeds of pre-training. Each value is a mean over {over}."
             if several
             else f"Mean ± standard deviation over {over}. {once}"
         )
+    if drawn := [column["name"] for column in results["columns"] if column.get("draw")]:
+        notes.append(f"In {', '.join(drawn)} each seed also draws its training rows.")
     if any(entry["paper"] is not None for entry in measured):
         notes.append(f"In italics: {results['source']}.")
     if any(entry["collapsed"] for entry in measured):

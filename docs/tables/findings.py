@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from sources import Lines, Values, result, seeds_of, study, table, values_in
 
 from bertworks.experiments.claims import (
+    Difference,
     difference,
     difference_text,
     holm,
     limited,
+    p_beyond,
     p_text,
     verdict,
     with_reservation,
@@ -144,23 +146,31 @@ FINDINGS = [
 
 
 def findings() -> Lines:
-    """The table, with Holm's correction over all its comparisons that have a p of the difference that is expected."""
+    """The table, with Holm's correction over all its comparisons that have a p."""
     pairs = [compared(one) for one in FINDINGS]
     found = [difference(*pair) if pair else None for pair in pairs]
-    unequal = [i for i, one in enumerate(FINDINGS) if one.expect != "equal"]
-    tested = {i: one.p for i in unequal if (one := found[i]) is not None and one.p is not None}
+    each = [p_of(one, ours) for one, ours in zip(FINDINGS, found, strict=True)]
+    tested = {i: p for i, p in enumerate(each) if p is not None}
     corrected = dict(zip(tested, holm([*tested.values()]), strict=True))
     rows = []
     for i, (one, ours) in enumerate(zip(FINDINGS, found, strict=True)):
         shown = "-" if ours is None else f"{one.here}: {difference_text(ours, one.percent)}"
-        p, n = p_text(corrected[i]) if i in corrected else "-", "-" if ours is None else str(ours.n)
+        p_said, n = p_text(corrected[i]) if i in corrected else "-", "-" if ours is None else str(ours.n)
         said = reserved(one, verdict(ours, one.expect, one.margin, corrected.get(i)))
-        rows.append((one.finding, one.paper, shown, n, p, said))
+        rows.append((one.finding, one.paper, shown, n, p_said, said))
     note = (
         f"p: paired t-test of no difference, with Holm's correction over the {len(tested)} comparisons of this table "
-        "that have one. Equality is judged by the interval. All comparisons were chosen after the results were known."
+        "that have one; where equality is expected, of a difference within 1 point. All comparisons were chosen after "
+        "the results were known."
     )
     return [*table(("finding", "paper", "here (95 %)", "n", "p", "verdict"), rows, words=3), "", note]
+
+
+def p_of(one: Finding, ours: Difference | None) -> float | None:
+    """p of no difference; where equality is expected, of a difference within the margin."""
+    if ours is None:
+        return None
+    return p_beyond(ours, one.margin) if one.expect == "equal" else ours.p
 
 
 def reserved(one: Finding, said: str) -> str:

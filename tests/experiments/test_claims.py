@@ -10,7 +10,7 @@ from scipy import stats
 
 from bertworks.cli import main
 from bertworks.config import RECIPES
-from bertworks.experiments.claims import Difference, difference, holm, verdict
+from bertworks.experiments.claims import Difference, difference, holm, p_beyond, verdict
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.study_tables import differences, load_results, tables
 from bertworks.files import read_json, write_json
@@ -29,6 +29,15 @@ def test_p_is_scipys_and_the_effect_size_by_hand():
     assert found.effect == pytest.approx(4 / 7 * 2)
     reverse = difference(OTHER, BASE)
     assert (reverse.mean, reverse.p, reverse.effect) == (pytest.approx(-0.1), pytest.approx(found.p), -found.effect)
+
+
+def test_p_of_a_difference_beyond_a_margin_agrees_with_the_interval():
+    found = difference(BASE, OTHER)
+    assert p_beyond(found, 0.0) == pytest.approx(found.p) and p_beyond(found, 0.2) == 1
+    found = difference({"1": 0.5, "2": 0.5, "3": 0.5}, {"1": 0.6, "2": 0.61, "3": 0.62})
+    assert p_beyond(found, found.interval[0]) == pytest.approx(0.05)
+    assert verdict(found, "equal", 0.01, 0.04) == "the opposite is shown"
+    assert verdict(found, "equal", 0.01, 0.2) == "not shown"  # where other comparisons were made too
 
 
 def test_few_seeds_give_less():

@@ -58,6 +58,15 @@ def difference(base: dict[str, float], other: dict[str, float]) -> Difference | 
     return Difference(mean, n, (low, high), p, corrected * mean / spread if n > 2 else None)
 
 
+def p_beyond(found: Difference, margin: float) -> float | None:
+    """Two-sided p of a difference of at most `margin` in either direction; at most 5 % if the interval is outside."""
+    if found.p is None or found.interval is None:
+        return None
+    half = (found.interval[1] - found.interval[0]) / 2
+    error = half / float(stats.t.ppf(1 - LEVEL / 2, found.n - 1))
+    return float(2 * stats.t.sf(max(0.0, abs(found.mean) - margin) / error, found.n - 1))
+
+
 def holm(values: Sequence[float]) -> list[float]:
     """Holm's step-down correction of p-values, in their order: equal to or below the level if the claim still holds."""
     adjusted, largest = [0.0] * len(values), 0.0
@@ -71,14 +80,14 @@ def verdict(found: Difference | None, expect: str, margin: float = 0.0, p: float
     """Say what a difference shows of an expected one ("higher", "lower", "equal" within `margin`).
 
     p: corrected for other comparisons; none: the difference's own. Equality is shown by an interval within the margin,
-    and its opposite by an interval wholly outside.
+    and its opposite by an interval wholly outside; corrected, `p` is then that of `p_beyond`.
     """
     if found is None:
         return "not run"
     if expect == "equal":
         low, high = found.interval or (-math.inf, math.inf)
         if low > margin or high < -margin:
-            return "the opposite is shown"
+            return "the opposite is shown" if p is None or p <= LEVEL else "not shown"
         return "shown" if -margin <= low and high <= margin else "not shown"
     p = found.p if p is None else p
     right, sure = (found.mean > 0) == (expect == "higher") and found.mean != 0, p is not None and p <= LEVEL

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..files import check_fields
-from .cells import results_of, setting_of
+from .cells import Finetuning, results_of, setting_of
 from .claims import claim_results
 from .compare import paired
 from .engine import Grid

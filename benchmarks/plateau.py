@@ -14,7 +14,7 @@ import contextlib
 import functools
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -179,7 +179,7 @@ def run(name: str, stage: str, seed: int | None, args: Any, store: Store) -> dic
         if pretrain(config, args.corpus, out, quiet=True) is None:
             raise KeyboardInterrupt
         models = {0: build_model(config.model, config.heads, seed=config.loop.seed)}
-    found = curves(out)
+    found = curves(out) | {"heads": asdict(candidate.heads) if config.model.start == "position-heads" else None}
     folders = {step: out / "snapshots" / f"step-{step}" for step in config.snapshots}
     folders = {step: folder for step, folder in folders.items() if folder.exists()} | {found["steps"]: out}
     models |= {step: load_model(find_model(folder)) for step, folder in folders.items()}

@@ -50,6 +50,7 @@ def draw_attention(axes: Axes, runs: dict[str, Any]) -> None:
         axes.plot(steps, [sum(h) / len(h) for h in heads], dashed, color=COLOURS[family(name)], linewidth=2)
         axes.plot(steps, [max(h) for h in heads], dashed, color=COLOURS[family(name)], linewidth=0.8, alpha=0.6)
     axes.set(xlabel="step", ylabel="attention at offsets -1 and +1", ylim=(0, 1))
+    axes.set_title("thick: mean of all heads, thin: the highest head", fontsize=9)
 
 
 def draw(result: Path) -> list[Path]:

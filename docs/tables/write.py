@@ -1,6 +1,7 @@
-"""Write the tables of docs/results.md from the JSON files of results, so that prose and figures cannot part.
+"""Write the tables of docs/results.md and docs/plateau.md from the JSON files of results, so that prose and figures
+cannot part.
 
-    python docs/tables/write.py            # rewrites the page; --check only says whether it is up to date
+    python docs/tables/write.py            # rewrites the pages; --check only says whether they are up to date
 
 A table is between `<!-- table: NAME -->` and `<!-- end -->`, and NAME is a key of TABLES. What is between the tables is
 written by hand. After a run of a study: `bertworks study report FOLDER`, then this.
@@ -13,13 +14,14 @@ from collections.abc import Callable
 
 import runs
 import speed
+import starts
 import studies
 from findings import findings
 from sources import DOCS, Lines
 
 from bertworks.files import write_text
 
-PAGE = DOCS / "results.md"
+PAGES = (DOCS / "results.md", DOCS / "plateau.md")
 BLOCK = re.compile(r"^(<!-- table: (\S+) -->)\n.*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
 
 TABLES: dict[str, Callable[[], Lines]] = {
@@ -32,6 +34,9 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "parity": runs.parity,
     "korean": runs.korean,
     "plateau": runs.plateau,
+    "race": starts.race,
+    "race-attention": starts.attention,
+    "long": starts.long,
     "relatives": runs.relatives,
     "tasks": lambda: studies.figures("tasks"),
     "tasks-longer": lambda: studies.figures("tasks-longer"),
@@ -46,7 +51,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
 
 
 def renewed(text: str) -> str:
-    """The page with every table written anew."""
+    """A page with every table written anew."""
 
     def block(match: re.Match[str]) -> str:
         return "\n".join([match[1], "", *TABLES[match[2]](), "", match[3]])
@@ -55,16 +60,17 @@ def renewed(text: str) -> str:
 
 
 def main() -> None:
-    """Rewrite the page, or check it."""
+    """Rewrite the pages, or check them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a table is out of date")
     check = parser.parse_args().check
-    text = PAGE.read_text(encoding="utf-8")
-    new = renewed(text)
-    if check and new != text:
-        sys.exit(f"{PAGE}: tables are out of date; run python docs/tables/write.py")
-    if not check:
-        write_text(PAGE, new)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        new = renewed(text)
+        if check and new != text:
+            sys.exit(f"{page}: tables are out of date; run python docs/tables/write.py")
+        if not check:
+            write_text(page, new)
 
 
 if __name__ == "__main__":

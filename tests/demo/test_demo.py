@@ -321,13 +321,13 @@ def topic_tree(root, each=90):
 
 def test_the_clock_says_how_long_it_takes_and_when_the_limit_is_used_up():
     now = [0.0]
-    clock = Clock(30.0, 4_500_000, lambda: now[0])
-    assert clock.plan().startswith("about 8 min") and "limit of 30 min stops it; rerun" in clock.plan()
+    clock = Clock(30.0, default_config().tokens, lambda: now[0])
+    assert clock.plan().startswith("about 7 min") and "limit of 30 min stops it; rerun" in clock.plan()
     whole = clock.left()
     clock.begin("reading")
-    now[0] = 400.0  # ten times as long as on a machine without other work
+    now[0] = 300.0  # ten times as long as on a machine without other work
     clock.begin("store")
-    assert clock.left() == pytest.approx(10 * (whole - 40)) and not clock.over()
+    assert clock.left() == pytest.approx(10 * (whole - 30)) and not clock.over()
     now[0] = 1801.0
     assert clock.over()
 

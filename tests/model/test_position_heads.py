@@ -77,10 +77,11 @@ def test_one_side_has_the_offsets_that_it_sees(side, offsets):
 
 @pytest.mark.parametrize("field, value", [
     ("position_embedding_type", "rotary"), ("position_embedding_type", "sinusoidal"), ("layer_type", "gru"),
-    ("embedding_size", 32), ("hidden_size", 12),
+    ("embedding_size", 32), ("hidden_size", 12), ("num_attention_heads", 1),
 ])  # fmt: skip
 def test_what_has_no_such_heads_is_refused(field, value):
-    with pytest.raises(ValueError, match=r"start = 'position-heads' with .*; expected learned positions"):
+    named = {"hidden_size": "heads of width 3"}.get(field, field)
+    with pytest.raises(ValueError, match=rf"start = 'position-heads' with .*{named}.*expected .*; correct"):
         dataclasses.replace(CONFIG, **{field: value})
 
 

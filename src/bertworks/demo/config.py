@@ -32,7 +32,7 @@ PACKAGES_DEFAULT = TaskConfig(200, 320, 1000, 20.0, (1, 2, 3))
 class DemoConfig:
     """Settings of the demo."""
 
-    tokens: int = 4_500_000  # tokens of pre-training
+    tokens: int = 3_000_000  # tokens of pre-training
     minutes: float = 45.0  # time limit of one call of the command; a rerun continues with as many again
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
     finetune: FinetuneConfig = field(default_factory=FinetuneConfig)

@@ -90,7 +90,8 @@ class ModelConfig:
     classifier_dropout: float | None = added(None, since=1, before=None)
     # the decoder of the masked-LM head shares the word embedding table
     tie_word_embeddings: bool = added(True, since=1, before=True)
-    # first weights: normal (the paper's truncated normal); position-heads: also heads that look at a token's neighbours
+    # first weights: normal (the paper's truncated normal); position-heads (for learned positions): some attention heads
+    # begin by looking at a token's neighbours
     start: Literal["normal", "position-heads"] = added("normal", since=3, before="normal")
     # matrices and LayerNorms add a bias; false: only the last matrix of each head does (ModernBERT)
     bias: bool = added(True, since=4, before=True)
@@ -175,13 +176,18 @@ class ModelConfig:
 
     def _check_position_heads(self) -> None:
         needed = {"position_embedding_type": "learned", "layer_type": "attention", "embedding_size": 0}
-        unlike = [f"{name} = {getattr(self, name)!r}" for name, value in needed.items() if getattr(self, name) != value]
+        unlike = [
+            f"{name} = {getattr(self, name)!r} (expected {value!r})"
+            for name, value in needed.items()
+            if getattr(self, name) != value
+        ]
         if (width := self.hidden_size // self.num_attention_heads) % 2:
-            unlike.append(f"heads of width {width}")
+            unlike.append(f"heads of width {width} (expected an even one)")
+        if self.num_attention_heads == 1:  # the plane of positions would leave words no dimension
+            unlike.append("num_attention_heads = 1 (expected 2 or more)")
         if unlike:
             raise ValueError(
-                f"start = 'position-heads' with {', '.join(unlike)}; expected learned positions, attention layers, "
-                "embedding tables as wide as the layers (embedding_size = 0), and heads of an even width"
+                f"start = 'position-heads' with {', '.join(unlike)}; correct that or give start = 'normal'"
             )
 
     @property

@@ -9,7 +9,7 @@ share all dimensions and no head's score depends on the distance of two tokens. 
 - Some heads begin with an offset d: the query turns the plane's sinusoids by d positions, so the score is highest for
   the token at distance d. Their values begin without the plane.
 
-Every number is learned from there on, and the model is a plain BERT (docs/results.md has the measurements).
+Every number is learned from there on, and the model is a plain BERT (docs/plateau.md has the measurements).
 
 Shapes: P rows of the position table, D hidden width, H head size.
 """

@@ -1,0 +1,52 @@
+"""The tables of docs/plateau.md: the race of starts (benchmarks/plateau.py)."""
+
+from typing import Any
+
+from sources import Lines, result, table
+
+
+def race() -> Lines:
+    """Held-out losses of all candidates during 2.4 million tokens, the lowest at the end first."""
+    rows = []
+    for stage, layers in (("race", 2), ("deep", 4)):
+        for name, run in by_loss(result(f"position-heads/{stage}")):
+            losses = [*run["eval"]["mlm_loss"][:3], run["metrics"]["mlm_loss"]]
+            rows.append((name, str(layers), *(f"{loss:.2f}" for loss in losses), f"{last(run)['mask_loss']:.2f}"))
+    header = ("held-out masked-LM loss (nats)", "layers", "0.6 M", "1.2 M", "1.8 M", "2.4 M", "2.4 M, at [MASK]")
+    return table(header, rows)
+
+
+def attention() -> Lines:
+    """The share of attention on both neighbours over the steps, of the head that has most."""
+    runs = result("position-heads/race")
+    steps = ("0", "150", "300", "600", "900")
+    rows = [(name, *(f"{highest(run['inside'][s])}" for s in steps), highest(last(run))) for name, run in by_loss(runs)]
+    return table(("attention on both neighbours, highest head (%)", *(f"step {s}" for s in steps), "end"), rows)
+
+
+def long() -> Lines:
+    """The runs of 20 million tokens beside the rotary one that cpu.toml had before."""
+    before = result("pretrain-cpu-rotary/results")
+    runs = [("rotary positions, 15 % masked", before)]
+    runs += [(f"position {name}", run) for name, run in result("position-heads/long").items()]
+    names = {"mlm_loss": "masked-LM loss (nats)", "mlm_accuracy": "masked-LM accuracy (%)"}
+    names |= {"nsp_accuracy": "NSP accuracy (%)"}
+    scale = {"mlm_loss": 1}
+    rows = [
+        (label, *(f"{scale.get(key, 100) * run['metrics'][key]:.{2 if key in scale else 1}f}" for _, run in runs))
+        for key, label in names.items()
+    ]
+    return table(("held-out documents, length 128, 20 M tokens", *(name for name, _ in runs)), rows)
+
+
+def by_loss(runs: dict[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(runs.items(), key=lambda item: float(item[1]["metrics"]["mlm_loss"]))
+
+
+def last(run: dict[str, Any]) -> Any:
+    """What is inside the run's last model."""
+    return run["inside"][str(run["steps"])]
+
+
+def highest(inside: dict[str, Any]) -> str:
+    return f"{100 * max(share for layer in inside['beside'] for share in layer):.0f}"

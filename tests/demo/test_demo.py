@@ -492,7 +492,7 @@ def test_a_finished_demo_is_not_shown_for_other_settings(tmp_path):
     for other, message in (
         (replace(config, tags=fewer), r"a demo with tags\.train = 400 \(given: 300\); give the same settings, or anot"),
         (replace(config, rates=(1e-3,)), r"rates = \[0\.0003, 0\.001, 0\.003\] \(given: \[0\.001\]\)"),
-        (replace(config, tokens=9), r"tokens = 4500000 \(given: 9\)"),
+        (replace(config, tokens=9), r"tokens = 3000000 \(given: 9\)"),
         (replace(config, labels=5, held_out=0.3), r"held_out = 0\.2 \(given: 0\.3\), labels = 8 \(given: 5\)"),
     ):
         with pytest.raises(InputError, match=message):

@@ -130,3 +130,24 @@ def relatives() -> Lines:
         rows.append((labels.get(name, name), *size, every, *(spread(score["mean"], score["sd"]) for score in scores)))
     header = ("encoder", "parameters (M)", "tokens (M)", "held-out loss (nats)", "MRPC", "SST-2", "CoNLL-2003 F1")
     return table(header, rows)
+
+
+def demo_held_out() -> Lines:
+    held = result("demo/results")["heldout"]
+    rows = [
+        ("masked-LM loss (nats)", f"{held['mlm_loss']:.2f}", f"{held['unigram_entropy']:.2f} (word frequencies)"),
+        ("masked-LM accuracy (%)", percent(held["mlm_accuracy"]), f"{percent(held['mlm_guess'])} (commonest token)"),
+        ("NSP accuracy (%)", percent(held["nsp_accuracy"]), f"{percent(held['nsp_guess'])} (commoner answer)"),
+    ]
+    return table(("held-out documents", "BERT", "guessing"), rows)
+
+
+def demo_tasks() -> Lines:
+    rows = []
+    for name, label in (("tags", "tags, F1 (%)"), ("packages", "packages, accuracy (%)")):
+        task = result("demo/results")["tasks"][name]
+        sides = [spread(side["mean"], side["sd"]) for side in task["sides"].values()]
+        low, high = task["gain_interval"]
+        effect = f"{percent(task['gain'], '+')} ({percent(low, '+')} to {percent(high, '+')})"
+        rows.append((label, str(len(task["seeds"])), *sides, percent(task["linear"]["test"]), effect))
+    return table(("task", "seeds", "pre-trained", "random weights", "linear model", "effect in points (95 %)"), rows)

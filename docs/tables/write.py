@@ -38,6 +38,8 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "race-attention": starts.attention,
     "long": starts.long,
     "relatives": runs.relatives,
+    "demo-held-out": runs.demo_held_out,
+    "demo-tasks": runs.demo_tasks,
     "tasks": lambda: studies.figures("tasks"),
     "tasks-longer": lambda: studies.figures("tasks-longer"),
     "steps": studies.steps,

@@ -5,8 +5,9 @@
 Stages: `race`, two layers, 2.4 million tokens at a constant rate after the warm-up; `confirm`, three pre-training seeds
 of 6 million tokens with the studies' schedule; `deep`, four layers as in `cpu.toml`, 2.4 million tokens; `long`, the
 recipe `cpu.toml` itself, 20 million tokens. Every run is a folder in --work/STAGE: rerun the command to resume after a
-stop. The result has the curves of each run, and at its snapshots the held-out loss at [MASK] alone and the attention at
-offsets -1 and +1, a number for each head. A result that exists keeps the runs that --only leaves out. A picture
+stop. The result has the curves of each run, and at its snapshots the held-out loss at [MASK] alone, the attention at
+offsets -1 and +1, a number for each head, and the size of words and positions in the last head's width of the
+embeddings, where position heads have their plane. A result that exists keeps the runs that --only leaves out. A picture
 is drawn beside it.
 """
 
@@ -76,9 +77,6 @@ CANDIDATES = {
     ),
     "heads, base 100": Candidate({"model": OURS}, PositionHeads(base=100.0)),
     "heads, base 10,000": Candidate({"model": OURS}, PositionHeads(base=10000.0)),
-    "heads, the plane kept clean": Candidate({"model": OURS}, PositionHeads(clean=True)),
-    "heads, values x 2": Candidate({"model": OURS}, PositionHeads(values=2.0)),
-    "heads at -1, +1, values x 2": Candidate({"model": OURS}, PositionHeads(offsets=(-1, 1), values=2.0)),
     "heads, spread 0.04": Candidate({"model": {**OURS, "initializer_range": 0.04}}),
     "heads, 30 % masked": Candidate({"model": OURS, "masking": {"masked_lm_prob": 0.3}}),
     "heads, rate 2e-3": Candidate({"model": OURS, "optim": {"lr": 2e-3}}),
@@ -143,7 +141,19 @@ def look_inside(model: Model, config: PretrainConfig, store: Store, batches: int
         real = batch["attention_mask"].bool()[:, None, None, :]
         near = near + (beside * real).sum((0, 3))  # (layers, N)
         seen += int(real.sum())
-    return {"mask_loss": loss / masked, "beside": (near / seen).tolist()}
+    return {"mask_loss": loss / masked, "beside": (near / seen).tolist(), "plane": plane_sizes(model, config, store)}
+
+
+def plane_sizes(model: Model, config: PretrainConfig, store: Store) -> dict[str, float]:
+    """Root mean squares in the last head's width of the embeddings: of words by frequency, of positions that occur."""
+    table, width = model.encoder.embeddings, config.model.hidden_size // config.model.num_attention_heads
+    counts = torch.as_tensor(store.unigram_counts(), dtype=torch.float64)
+    squares = table.word.weight[:, -width:].double().square().mean(1)
+    found = {"words": float((squares * counts).sum() / counts.sum()) ** 0.5}
+    if table.position is not None:
+        rows = table.position.weight[: config.phases[0].length, -width:]
+        found["positions"] = float(rows.double().square().mean()) ** 0.5
+    return found
 
 
 def curves(out: Path) -> dict[str, Any]:

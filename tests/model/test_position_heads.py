@@ -47,6 +47,12 @@ def test_words_and_positions_share_no_dimension_at_first():
     assert table.position.weight.requires_grad
 
 
+def test_values_at_first_carry_words_alone():
+    ours = build_model(CONFIG, seed=1)
+    for layer in ours.encoder.layers:
+        assert not layer.value.weight[:, 192:].any() and layer.value.weight[:, :192].all()
+
+
 def test_other_weights_are_those_of_the_usual_start():
     ours, usual = build_model(CONFIG, seed=1), build_model(dataclasses.replace(CONFIG, start="normal"), seed=1)
     new = ("word.", "position.", "token_type.", "query.", "key.", "value.")

@@ -22,7 +22,7 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.train(TEXTS, TokenizerConfig(vocab_size=100))
 
 
-@pytest.fixture(params=["rotary", "learned"])
+@pytest.fixture(params=["rotary", "learned", "position-heads"])
 def make(request, tokenizer, tmp_path):
     """A folder with these heads."""
 
@@ -32,7 +32,8 @@ def make(request, tokenizer, tmp_path):
             vocab_size=tokenizer.vocab_size,
             max_position_embeddings=128,
             initializer_range=0.3,
-            position_embedding_type=request.param,
+            position_embedding_type="rotary" if request.param == "rotary" else "learned",
+            start="position-heads" if request.param == "position-heads" else "normal",
             **shape,
         )
         model = build_model(config, heads, labels=len(labels or ()), seed=3)

@@ -58,7 +58,7 @@ def clean(docstring: str, parameters: Collection[str] = ()) -> list[str]:
 
 
 def starts_anew(line: str) -> bool:
-    """Whether a paragraph ends before this line though no blank line says so."""
+    """Whether a paragraph ends before this line without a blank line."""
     return any(pattern.match(line) for pattern in (BULLET, FIELD, DIRECTIVE, NUMPY_HEAD, HEADING, GOOGLE_HEAD))
 
 

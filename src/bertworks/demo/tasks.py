@@ -1,7 +1,7 @@
 """The split of the documents, and the two tasks whose rows come from its held-out side.
 
-Tags: which words of a paragraph name a parameter, and which are other code? The docstring's own markup says so; it is
-removed from the text and becomes the tag. Packages: which package is a document from?
+Tags: which words of a paragraph name a parameter, and which are other code? The docstring's own markup is removed from
+the text and becomes the tag. Packages: which package is a document from?
 """
 
 import re

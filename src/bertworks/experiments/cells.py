@@ -1,4 +1,4 @@
-"""The cells of a study: a pre-training, a fine-tuning with one seed, and what stands beside them as baselines.
+"""The cells of a study: a pre-training, a fine-tuning with one seed, and the baselines.
 
 A cell's folder is named by a hash of all that determines its outcome. So studies share the runs that they have in
 common, and a study that was stopped, or copied to another machine, finds what is finished.

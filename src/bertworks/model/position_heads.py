@@ -32,8 +32,6 @@ class PositionHeads:
     gain: float = 2.0  # factor of query and of key: how sharply a head looks
     amplitude: float = 0.03  # of the sinusoids in the table
     base: float = 1000.0  # the longest wavelength is 2 pi times nearly this many positions
-    values: float = 1.0  # factor of the weights of values and attention output: how much of a neighbour is taken
-    clean: bool = False  # whether the layers at first write nothing into the plane
 
 
 POSITION_HEADS = PositionHeads()
@@ -61,10 +59,6 @@ def start_with_position_heads(encoder: Encoder, start: PositionHeads = POSITION_
         if not isinstance(layer, Layer) or not hasattr(layer, "query"):  # it shares the attention of the first layer
             continue
         layer.value.weight[:, plane] = 0.0
-        layer.value.weight.mul_(start.values)
-        layer.attention_output.weight.mul_(start.values)
-        if start.clean:
-            layer.attention_output.weight[plane], layer.output.weight[plane] = 0.0, 0.0
         for head, offset in enumerate(seen[:N]):
             rows = slice(head * H, (head + 1) * H)
             layer.query.weight[rows], layer.key.weight[rows] = 0.0, 0.0

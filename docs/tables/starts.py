@@ -1,5 +1,6 @@
 """The tables of docs/plateau.md: the race of starts (benchmarks/plateau.py)."""
 
+from statistics import mean, stdev
 from typing import Any
 
 from sources import Lines, result, table
@@ -22,6 +23,32 @@ def attention() -> Lines:
     steps = ("0", "150", "300", "600", "900")
     rows = [(name, *(f"{highest(run['inside'][s])}" for s in steps), highest(last(run))) for name, run in by_loss(runs)]
     return table(("attention on both neighbours, highest head (%)", *(f"step {s}" for s in steps), "end"), rows)
+
+
+def plane() -> Lines:
+    """The size of words and positions in the plane over the steps, words first."""
+    runs = {name: run for name, run in by_loss(result("position-heads/race")) if run["heads"]}
+
+    def sizes(inside: dict[str, Any]) -> str:
+        return " and ".join(f"{1000 * inside['plane'][part]:.0f}" for part in ("words", "positions"))
+
+    steps = ("0", "150", "300", "600", "900")
+    rows = [(name, *(sizes(run["inside"][s]) for s in steps), sizes(last(run))) for name, run in runs.items()]
+    return table(("words and positions in the plane", *(f"step {s}" for s in steps), "end"), rows)
+
+
+def confirm() -> Lines:
+    """Held-out losses of three pre-training seeds at 6 million tokens: each, their mean and standard deviation."""
+    runs = result("position-heads/confirm")
+    groups: dict[str, list[float]] = {}
+    for name, run in runs.items():
+        groups.setdefault(name.rsplit(", seed", 1)[0], []).append(float(run["metrics"]["mlm_loss"]))
+    rows = [
+        (name, *(f"{loss:.3f}" for loss in losses), f"{mean(losses):.3f} ± {stdev(losses):.3f}")
+        for name, losses in sorted(groups.items(), key=lambda group: mean(group[1]))
+    ]
+    seeds = sorted({int(run["seed"]) for run in runs.values()}, reverse=True)
+    return table(("held-out masked-LM loss (nats), 6 M tokens", *(f"seed {seed}" for seed in seeds), "mean ± sd"), rows)
 
 
 def long() -> Lines:

@@ -36,6 +36,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "plateau": runs.plateau,
     "race": starts.race,
     "race-attention": starts.attention,
+    "race-plane": starts.plane,
     "long": starts.long,
     "relatives": runs.relatives,
     "demo-held-out": runs.demo_held_out,

@@ -170,8 +170,17 @@ def test_targets_restrict_the_candidates(pretrained):
             predictor.fill_mask("a [MASK]", targets=["bad", target])
 
 
-def test_the_predictor_imports_no_statistics_and_no_plots():
-    code = "import sys, bertworks.inference.predictor as p; assert p.Predictor; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"sklearn", "scipy", "matplotlib", "pandas", "pyarrow", "transformers"}
+CLASSIFY = """
+import sys
+from bertworks import Predictor
+assert Predictor(sys.argv[1], device="cpu").classify("a b")["label"] in ("one", "two")
+print(*sys.modules)
+"""
+
+
+def test_a_prediction_imports_no_statistics_no_plots_and_no_compiler(pretrained, tmp_path):
+    predictor_of(pretrained, tmp_path / "m", "classifier", ["one", "two"], {"kind": "single"})
+    command = [sys.executable, "-c", CLASSIFY, tmp_path / "m"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    heavy = {"sklearn", "scipy", "matplotlib", "pandas", "pyarrow", "transformers", "sympy", "torch._dynamo"}
     assert not heavy & {*done.stdout.split()}

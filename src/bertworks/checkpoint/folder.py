@@ -22,6 +22,7 @@ from ..files import InputError, NotWritten, atomic_write, read_json_object, writ
 from ..model.config import ModelConfig, TopConfig
 from ..model.encoder import Encoder
 from ..model.heads import Model, build_model
+from ..model.prepare import shapes_only
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
@@ -73,7 +74,7 @@ def assemble(
     """The model of a config.json and of tensors under its family's names; `path` names them in errors."""
     contents = FolderContents.of(config, settings, tensors, Path(path))
     labels = contents.label_count() if contents.parts & LABELLED else 0
-    with torch.device("meta"):  # shapes only: the values come from the file
+    with shapes_only():  # shapes only: the values come from the file
         top = top_of(settings, str(Path(path) / CONFIG))
         try:
             model = build_model(config, heads_in(contents.parts), labels, pooler="pooler" in contents.parts, top=top)

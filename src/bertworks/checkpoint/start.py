@@ -12,7 +12,7 @@ from ..model.config import NO_TOP, HeadName, ModelConfig, TopConfig
 from ..model.encoder import Encoder
 from ..model.heads import Model, build_head, build_model
 from ..model.pair import SIDES, Pair
-from ..model.prepare import initialise
+from ..model.prepare import initialise, shapes_only
 from ..model.top import Top
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
 from .locate import CONFIG, find_model
@@ -54,7 +54,7 @@ def initial_model(
     family, tensors = contents.family, contents.tensors
     has = _usable_parts(contents, labels, top)
     count = labels if isinstance(labels, int) else len(labels)
-    with torch.device("meta"):
+    with shapes_only():
         model = build_model(config, heads, count, top=top)
     wants = parts_in(model)
     part_of = {name: family.part_of(name, contents.parts) for name in tensors}

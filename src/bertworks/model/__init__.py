@@ -16,7 +16,7 @@ In reading order:
     top.py           a layer choice and a BiLSTM between encoder and head
     heads.py         the heads, and the model that holds everything
     position_heads.py  a start whose heads look at a token's neighbours
-    prepare.py       first weights, compiled layers, fast inference
+    prepare.py       shapes, first weights, compiled layers, fast inference
 """
 
 from typing import TYPE_CHECKING

@@ -1,16 +1,38 @@
-"""Prepare a network: its first weights, compiled layers for training, faster matrix products for inference."""
+"""Prepare a network: its shapes, its first weights, compiled layers for training, faster products for inference."""
 
+import contextlib
 import copy
 import math
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from .encoder import Embeddings, Encoder
 from .layer import run_layer
 
 Network = TypeVar("Network", bound=nn.Module)
+
+
+# ---- shapes
+
+
+@contextlib.contextmanager
+def shapes_only() -> Iterator[None]:
+    """Modules that are built inside have shapes and no values: load_state_dict(..., assign=True) gives them values."""
+    with torch.device("meta"), _Unfilled():
+        yield
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves out the first values: drawing none on the device "meta" would import torch's compiler, for a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.init.normal_:
+            return kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 # ---- first weights

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..checkpoint.folder import is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
 from ..data.batches import Vocabulary
@@ -21,6 +19,7 @@ from ..data.store import Store
 from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
+from ..model.prepare import shapes_only
 from ..reporting.log import duration
 from ..tokenizer import Tokenizer
 from ..training import machine
@@ -254,7 +253,7 @@ def useful_flops(config: PretrainConfig) -> float:
     Shared layers count as often as they are used.
     """
     model, D, E = config.model, config.model.hidden_size, config.model.embedding_width
-    with torch.device("meta"):
+    with shapes_only():
         unshared = build_model(dataclasses.replace(model, shared_layers="none"), ("mlm",))
         layers = sum(p.numel() for p in unshared.encoder.layers.parameters())
     predicted = config.masking.masked_lm_prob if config.learns.masked else 1.0

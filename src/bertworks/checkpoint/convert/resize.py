@@ -13,6 +13,7 @@ from torch import Tensor
 from ...files import InputError
 from ...model.config import NO_TOP, ModelConfig, TopConfig
 from ...model.heads import Model, build_model
+from ...model.prepare import shapes_only
 from ..families import family_of
 
 LONGEST = 1 << 20  # positions; more is a typing error, and no memory holds it
@@ -27,7 +28,7 @@ def rebuilt(model: Model, config: ModelConfig, changes: Mapping[str, Tensor], he
     top: TopConfig = model.top.config if heads and model.top is not None else NO_TOP
     pooler_of = family_of(config.family, model.heads.keys()).pooler_of
     pooler = model.encoder.pooler is not None and (heads or not any(name in pooler_of for name in model.heads))
-    with torch.device("meta"):
+    with shapes_only():
         new = build_model(config, keep, labels, pooler=pooler, top=top)  # type: ignore[arg-type]
     state = {**model.state_dict(), **changes}
     new.load_state_dict({name: state[name] for name in new.state_dict()}, assign=True)

@@ -17,6 +17,7 @@ from ...files import InputError
 from ...model.attention import rotation
 from ...model.config import ModelConfig
 from ...model.heads import Model, build_model
+from ...model.prepare import shapes_only
 from ...tokenizer import Tokenizer
 from ..card import model_card
 from ..families import BERT, ROTARY
@@ -40,7 +41,7 @@ def fitted(model: Model, where: str) -> tuple[Model, list[str]]:
     if why := _misfit(model, heads):
         raise InputError(f"{where}: RoFormer cannot compute this model: {why}")
     labels = model.heads["tagger"].out_features if "tagger" in heads else 0
-    with torch.device("meta"):
+    with shapes_only():
         new = build_model(model.config, heads_in(heads), labels, pooler=False)  # type: ignore[arg-type]
     state = model.state_dict()
     new.load_state_dict({name: state[name] for name in new.state_dict()}, assign=True)
@@ -97,7 +98,7 @@ def read_roformer(folder: Path, model: Model) -> Model:
     tensors, prefix = read_weights(folder), "roformer." if model.heads else ""
     order = _interleaved(model.config).argsort()
     found = {name: tensors[_their_name(name, prefix)] for name in model.state_dict()}
-    with torch.device("meta"):
+    with shapes_only():
         back, _ = fitted(model, str(folder))
     back.load_state_dict({name: t[order] if _rotated(name) else t for name, t in found.items()}, assign=True)
     return back

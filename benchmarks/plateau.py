@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/plateau.py race --corpus STORE --work DIR [--only NAME ...] [--smoke]
 
 Stages: `race`, two layers, 2.4 million tokens at a constant rate after the warm-up; `confirm`, three pre-training seeds
-of 6 million tokens with the studies' schedule; `deep`, four layers as in `cpu.toml`, 2.4 million tokens; `long`, the
+of 6 million tokens with the studies' schedule; `lengths`, the same with one seed and other phases; `deep`, four layers as in `cpu.toml`, 2.4 million tokens; `long`, the
 recipe `cpu.toml` itself, 20 million tokens. Every run is a folder in --work/STAGE: rerun the command to resume after a
 stop. The result has the curves of each run, and at its snapshots the held-out loss at [MASK] alone, the attention at
 offsets -1 and +1, a number for each head, and the size of words and positions in the last head's width of the
@@ -43,13 +43,15 @@ OURS = {"position_embedding_type": "learned", "start": "position-heads"}
 LEARNED = {"position_embedding_type": "learned", "start": "normal"}
 ROTARY = {"position_embedding_type": "rotary", "start": "normal"}
 MORE_MASKS = {"masked_lm_prob": 0.4}
+LONG = [{"length": 128, "batch_size": 16}]
+HALF_LONG = [{"length": 64, "share": 0.5, "batch_size": 32}, {"length": 128, "share": 0.5, "batch_size": 16}]
 
 
 @dataclass(frozen=True)
 class Candidate:
     """What a candidate changes: tables of the recipe, and the numbers of the start."""
 
-    changes: dict[str, dict[str, Any]]
+    changes: dict[str, Any]
     heads: PositionHeads = field(default_factory=PositionHeads)
 
 
@@ -79,6 +81,9 @@ CANDIDATES = {
     "heads, base 10,000": Candidate({"model": OURS}, PositionHeads(base=10000.0)),
     "heads, spread 0.04": Candidate({"model": {**OURS, "initializer_range": 0.04}}),
     "heads, 30 % masked": Candidate({"model": OURS, "masking": {"masked_lm_prob": 0.3}}),
+    "heads, 40 % masked, length 128": Candidate({"model": OURS, "masking": MORE_MASKS, "phases": LONG}),
+    "heads, 40 % masked, half at length 128": Candidate({"model": OURS, "masking": MORE_MASKS, "phases": HALF_LONG}),
+    "rotary, 40 % masked, length 128": Candidate({"model": ROTARY, "masking": MORE_MASKS, "phases": LONG}),
     "heads, rate 2e-3": Candidate({"model": OURS, "optim": {"lr": 2e-3}}),
 }
 SEEDS = {"confirm": (12345, 2, 3)}  # of a stage with several; the others have the recipe's
@@ -200,7 +205,7 @@ def run(name: str, stage: str, seed: int | None, args: Any, store: Store) -> dic
 
 def main(argv: list[str] | None = None) -> None:
     made = common.parser(__doc__, "plateau")
-    made.add_argument("stage", nargs="?", default="race", choices=["race", "confirm", "deep", "long"])
+    made.add_argument("stage", nargs="?", default="race", choices=["race", "confirm", "lengths", "deep", "long"])
     made.add_argument("--corpus", type=Path, help="a store with a vocabulary of 8,192 tokens")
     made.add_argument("--work", type=Path, help="folder of the runs")
     made.add_argument("--only", nargs="*", choices=[*CANDIDATES], default=[*CANDIDATES])

@@ -3,12 +3,12 @@
     OMP_NUM_THREADS=1 python benchmarks/plateau.py race --corpus STORE --work DIR [--only NAME ...] [--smoke]
 
 Stages: `race`, two layers, 2.4 million tokens at a constant rate after the warm-up; `confirm`, three pre-training seeds
-of 6 million tokens with the studies' schedule; `lengths`, the same with one seed and other phases; `deep`, four layers as in `cpu.toml`, 2.4 million tokens; `long`, the
-recipe `cpu.toml` itself, 20 million tokens. Every run is a folder in --work/STAGE: rerun the command to resume after a
-stop. The result has the curves of each run, and at its snapshots the held-out loss at [MASK] alone, the attention at
-offsets -1 and +1, a number for each head, and the size of words and positions in the last head's width of the
-embeddings, where position heads have their plane. A result that exists keeps the runs that --only leaves out. A picture
-is drawn beside it.
+of 6 million tokens with the studies' schedule; `lengths`, the same with one seed and other phases; `deep`, four layers
+as in `cpu.toml`, 2.4 million tokens; `long`, the recipe `cpu.toml` itself, 20 million tokens. Every run is a folder in
+--work/STAGE: rerun the command to resume after a stop. The result has the curves of each run, and at its snapshots the
+held-out loss at [MASK] alone, the attention at offsets -1 and +1, a number for each head, and the size of words and
+positions in the last head's width of the embeddings, where position heads have their plane. A result that exists keeps
+the runs that --only leaves out. A picture is drawn beside it.
 """
 
 import contextlib

@@ -3,6 +3,7 @@
 import math
 import shutil
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from scipy import stats
 
 from bertworks.cli import main
 from bertworks.config import RECIPES
-from bertworks.experiments.claims import Difference, difference, holm, p_beyond, verdict
+from bertworks.experiments.claims import Difference, claimed, difference, holm, p_beyond, verdict
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.study_tables import differences, load_results, tables
 from bertworks.files import read_json, write_json
@@ -148,6 +149,27 @@ def test_the_claim_comes_first_and_the_differences_are_corrected(monkeypatch):
     results["measured"][3]["values"] = {"0": 0.51, "1": 0.54, "2": 0.55}  # p 0.1
     compared = tables(results)[2]
     assert not compared.rows[0][2].endswith("‡") and "one of them holds" in compared.notes[1]
+
+
+def test_a_claim_about_an_interaction_subtracts_a_second_difference():
+    results = made_results()
+    results["claim"] |= {"row": "row", "against": "base", "column": "A", "beyond": ["late", "base"]}
+    assert dict(tables(results)[0].rows)["verdict"] == "not run"
+    late = next(entry for entry in results["measured"] if (entry["row"], entry["column"]) == ("late", "A"))
+    late["values"] = {"0": 0.54, "1": 0.56, "2": 0.57}
+    shown = dict(tables(results)[0].rows)
+    assert shown["comparison"] == "A: row against base, minus late against base"
+    found = claimed(results)
+    assert math.isclose(found.mean, (0.060 + 0.051 + 0.049) / 3) and found.n == 3 and shown["verdict"] == "shown"
+    late["collapsed"] = 1
+    assert "collapsed" in dict(tables(results)[0].rows)["verdict"]
+
+
+@pytest.mark.parametrize("beyond, message", [(("BERT",), "names 1 rows"), (("BERT", "nobody"), "'nobody' is no row")])
+def test_an_interaction_needs_two_rows_of_the_study(beyond, message):
+    study = load_study(RECIPES / "study" / "pretraining-seeds.toml")
+    with pytest.raises(ValueError, match=message):
+        replace(study, claim=replace(study.claim, beyond=beyond))
 
 
 def test_seeds_of_fine_tuning_show_nothing_of_other_pre_training():

@@ -30,6 +30,7 @@ CLAIM = {  # of a study's results.json
     **dict.fromkeys(("row", "column", "expect", "finding", "against"), str),
     "margin": float,
     "named_before": bool,
+    "beyond?": [str],
 }
 
 
@@ -101,13 +102,26 @@ def verdict(found: Difference | None, expect: str, margin: float = 0.0, p: float
 
 def claim_results(claim: Claim, base: str, named_before: bool) -> dict[str, Any]:
     """The claim as results.json has it. named_before: whether no run of its two rows was finished when it was named."""
-    return asdict(claim) | {"against": claim.against or base, "named_before": named_before}
+    found = asdict(claim) | {"against": claim.against or base, "named_before": named_before}
+    beyond = found.pop("beyond")
+    return found | ({"beyond": list(beyond)} if beyond else {})
+
+
+def claimed_rows(claim: dict[str, Any]) -> tuple[str, ...]:
+    """The names of all rows that a claim is about."""
+    return (claim["row"], claim["against"], *claim.get("beyond", ()))
 
 
 def claimed(results: dict[str, Any]) -> Difference | None:
-    """The difference that a study's claim is about; None if it was not run."""
+    """The difference that a study's claim is about, or of two differences; None if it was not run."""
     claim = results["claim"]
-    row, against = (_values(results, name, claim["column"]) for name in (claim["row"], claim["against"]))
+    values = [_values(results, name, claim["column"]) for name in claimed_rows(claim)]
+    if claim.get("beyond"):
+        values = [
+            {seed: one[seed] - less[seed] for seed in one if seed in less}
+            for one, less in zip(values[:2], values[2:], strict=True)
+        ]
+    row, against = values
     return difference(against, row)
 
 
@@ -126,7 +140,7 @@ def claim_table(results: dict[str, Any]) -> ResultTable | None:
     left, cells = len(results["left"]), len(results["cells"])
     within = f" within {claim['margin']:g}" if claim["expect"] == "equal" else ""
     rows = [
-        ("comparison", f"{claim['column']}: {claim['row']} against {claim['against']}"),
+        ("comparison", comparison_text(claim)),
         ("finding of the source", claim["finding"]),
         ("expected here", claim["expect"] + within),
         ("difference", difference_text(found, percent) + (" points" if percent and found else "")),
@@ -140,10 +154,17 @@ def claim_table(results: dict[str, Any]) -> ResultTable | None:
     return ResultTable(results["title"], ("claim", "result"), rows, (f"The claim was named {named}.",))
 
 
+def comparison_text(claim: dict[str, Any]) -> str:
+    """The rows that a claim compares, in words."""
+    text = f"{claim['column']}: {claim['row']} against {claim['against']}"
+    beyond = claim.get("beyond")
+    return f"{text}, minus {beyond[0]} against {beyond[1]}" if beyond else text
+
+
 def _claim_verdict(found: Difference | None, results: dict[str, Any]) -> str:
     """The verdict of a study's claim, or why it has none."""
     claim = results["claim"]
-    names = (claim["row"], claim["against"])
+    names = claimed_rows(claim)
     if found is None:
         return "not run"
     if not claim["named_before"]:

@@ -111,6 +111,7 @@ class Claim:
     expect: Literal["higher", "lower", "equal"]  # what the paper's finding predicts for the row
     finding: str  # what the paper found, in one phrase with its figure
     against: str = ""  # the row that it is compared with; none: the base variant
+    beyond: tuple[str, ...] = ()  # two rows, whose difference is subtracted: what the claim is about is the interaction
     margin: float = 1.0  # for "equal": the largest difference that counts as none, in points or the metric's unit
 
 
@@ -164,7 +165,10 @@ class Study:
             return
         rows = [v.name for v in self.variants if v.row]
         rows += [f"{v.name}, step {step:,}" for v in self.variants if v.row for step in v.snapshots]
-        for key, name in (("row", self.claim.row), ("against", self.claim.against or self.base)):
+        if len(self.claim.beyond) not in (0, 2):
+            raise ValueError(f"claim: beyond names {len(self.claim.beyond)} rows; expected two, or none")
+        named = [("row", self.claim.row), ("against", self.claim.against or self.base)]
+        for key, name in named + [("beyond", name) for name in self.claim.beyond]:
             if name not in rows:
                 raise ValueError(f"claim: {key} = {name!r} is no row; expected one of {', '.join(map(repr, rows))}")
         if self.claim.row == (self.claim.against or self.base):

@@ -16,7 +16,7 @@ from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..files import check_fields
 from .cells import Finetuning, results_of, setting_of
-from .claims import claim_results
+from .claims import claim_results, claimed_rows
 from .compare import paired
 from .engine import Grid
 from .recipe import Column
@@ -70,7 +70,7 @@ def _claim(plan: Plan, grid: Grid, before: dict[str, Any]) -> dict[str, Any] | N
     found = claim_results(claim, plan.study.base, named_before=True)
     if before.get("claim") in (found, found | {"named_before": False}):
         return before["claim"]
-    rows = (one for row in plan.rows if row.name in (found["row"], found["against"]) for one in row.every)
+    rows = (one for row in plan.rows if row.name in claimed_rows(found) for one in row.every)
     cells = [cell for row in rows for cell in row.tuned.get(claim.column) or row.trained]
     cells += [one for cell in cells if isinstance(cell.work, Finetuning) for one in cell.work.candidates]
     return found | {"named_before": not any(grid.state(cell) == "done" for cell in cells)}

@@ -7,7 +7,7 @@ from typing import Any
 from ..config import RECIPES
 from ..files import InputError, check_fields, write_text
 from ..reporting.tables import ResultTable
-from .claims import LEVEL, Difference, claim_results, claim_table, difference, difference_text, holm
+from .claims import LEVEL, Difference, claim_results, claim_table, claimed_rows, difference, difference_text, holm
 from .engine import failure_notes
 from .recipe import Study, load_study
 
@@ -70,7 +70,7 @@ def _late_claim(results: dict[str, Any], folder: Path) -> dict[str, Any] | None:
     if study is None or study.claim is None:
         return None
     claim = claim_results(study.claim, study.base, named_before=False)
-    pairs = {(claim[key], claim["column"]) for key in ("row", "against")}
+    pairs = {(name, claim["column"]) for name in claimed_rows(claim)}
     if not pairs <= {(entry["row"], entry["column"]) for entry in results["measured"]}:
         return None
     try:

@@ -15,6 +15,7 @@ In reading order:
     layer_choice.py  which hidden states are taken, and how they become one vector a token
     top.py           a layer choice and a BiLSTM between encoder and head
     heads.py         the heads, and the model that holds everything
+    rectangular.py   a forward pass that keeps padding, to export or compile
     position_heads.py  a start whose heads look at a token's neighbours
     prepare.py       shapes, first weights, compiled layers, fast inference
 """
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .prepare import for_inference as for_inference
     from .prepare import initialise as initialise
     from .presets import PRESETS as PRESETS
+    from .rectangular import Rectangular as Rectangular
     from .top import Top as Top
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -132,24 +132,26 @@ class Encoder(nn.Module):
         attentions: bool = False,
         head_mask: Tensor | None = None,
         depth: int | None = None,
+        packed: bool = True,
     ) -> EncoderOutput:
         """Encode a batch.
 
         attention_mask: 1 or True for real tokens. token_type_ids: segment of each token, all 0 if left out.
         dropout: key of the masks in training on a CPU; without it a module in training mode uses torch's own dropout.
         hidden_states, attentions: return every layer's output, every head's weights. head_mask: (layers, N) factors.
-        depth: compute only so many layers, and pool nothing. Raises ValueError if the sequences are longer than
-        `max_length`, or if a recurrent layer is asked for attention.
+        depth: compute only so many layers, and pool nothing. packed: remove padding before the first layer; False
+        keeps the rectangle (rectangular.py). Raises ValueError if the sequences are longer
+        than `max_length`, or if a recurrent layer is asked for attention.
         """
         B, L = input_ids.shape
         if self.config.max_length < L:
             limit = self.config.max_length
             raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
-        packing = Packing.of(attention_mask, B, L)
+        packing = (Packing.of if packed else Packing.rectangle)(attention_mask, B, L)
         key = dropout if self.training else None
         x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
         states, weights = [x], []
-        dense = attentions or (key is not None and self.config.attention_probs_dropout_prob > 0)
+        dense = attentions or packing.rectangular or (key is not None and self.config.attention_probs_dropout_prob > 0)
         everywhere, local = self._contexts(packing, x.device, attentions, dense)
         layers = range(self.config.num_hidden_layers)[:depth]
         for i in layers:
@@ -184,7 +186,8 @@ class Encoder(nn.Module):
     ) -> tuple[LayerContext, LayerContext]:
         """The context of layers that see every token, and that of local ones.
 
-        Local layers work in blocks, unless someone needs `dense` (L, L) weights: to return them, or to drop some.
+        Local layers work in blocks, unless someone needs `dense` (L, L) weights: to return them, to drop some, or
+        because L is not known yet.
         """
         c, span = self.config, self.config.attention_window
         if c.layer_type != "attention":

@@ -38,6 +38,16 @@ class Packing:
         inverse = index.new_zeros(B * L).index_copy_(0, index, torch.arange(len(index), device=index.device))
         return cls(B, L, mask, index, inverse)
 
+    @classmethod
+    def rectangle(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
+        """The packing that keeps all padding: T is B*L, and no shape or branch depends on the mask's values."""
+        return cls(B, L, None if attention_mask is None else attention_mask.bool(), None, None)
+
+    @property
+    def rectangular(self) -> bool:
+        """Whether padding is among the rows."""
+        return self.mask is not None and self.index is None
+
     def pack(self, x: Tensor) -> Tensor:
         """(B*L, D) to (T, D)."""
         return x if self.index is None else _Gather.apply(x, self.index)
@@ -63,7 +73,8 @@ class Packing:
         sees itself, padding too: a softmax over nothing is not a number.
         """
         real = None if self.mask is None else self.mask[:, None, None, :]
-        span = span if span < self.L - 1 else 0
+        if not self.rectangular and span >= self.L - 1:  # a rectangle may be exported, for lengths not known yet
+            span = 0
         if direction == "both" and not span:
             return real
         side = torch.ones(self.L, self.L, dtype=torch.bool, device=device)

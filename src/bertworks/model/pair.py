@@ -40,11 +40,13 @@ class Pair(nn.Module):
         dropout: DropoutKey | None = None,
         hidden_states: bool = True,
         depth: int | None = None,
+        packed: bool = True,
     ) -> EncoderOutput:
         """Encode a batch. `pooled` (B, 2 D): a tanh layer on the left side's last token and the right side's first."""
         other = None if dropout is None else dataclasses.replace(dropout, step=dropout.step + _STEPS_APART)
+        asked = {"hidden_states": hidden_states, "depth": depth, "packed": packed}
         left, right = (
-            encoder(input_ids, attention_mask, token_type_ids, dropout=key, hidden_states=hidden_states, depth=depth)
+            encoder(input_ids, attention_mask, token_type_ids, dropout=key, **asked)
             for encoder, key in ((self.left, dropout), (self.right, other))
         )
         states = None

@@ -1,0 +1,67 @@
+"""A model as one forward pass over rectangles: no shape or branch depends on the mask's values.
+
+Packing (packing.py) saves the work on padding, but the number of its rows is known only when a batch is there. Tools
+that record a graph once and run it for every batch (torch.export, ONNX, Inductor) need this pass instead. Layers and
+weights are the model's own.
+
+Shapes: B sequences, L positions, D width of the encoder, V vocabulary, K labels.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from ..files import InputError
+from .heads import TOKEN_HEADS, Model
+
+STATES = "last_hidden_state"
+
+
+class Rectangular(nn.Module):
+    """`Rectangular(model)(input_ids, attention_mask, token_type_ids)`, each (B, L), returns tensors by name.
+
+    Scores, before any softmax, by the name of the head: mlm (B, L, V); nsp and sop (B, 2); classifier (B, K); choice
+    (B, 1); tagger (B, L, K); span (B, L, 2), start and end. `last_hidden_state` (B, L, D) is the encoder's last layer,
+    zeros on padding. Scores of padding mean nothing. The attention mask is 1 or True for real tokens, of which each
+    sequence needs one.
+    """
+
+    def __init__(self, model: Model, outputs: Sequence[str] = ()):
+        """`model` shares its weights and is put into evaluation mode. outputs: names to compute; left out, all.
+
+        To export, give the model as it was loaded: what `for_inference` returns has operators of its own. Raises
+        InputError if the model has recurrent layers, whose graph would hold for one length only, or an output is
+        unknown.
+        """
+        super().__init__()
+        known = (STATES, *model.heads)
+        unknown = [name for name in outputs if name not in known]
+        if unknown:
+            raise InputError(f"outputs: {unknown[0]!r} is unknown; expected some of {', '.join(known)}")
+        recurrent = model.config.layer_type != "attention"
+        if recurrent or (model.top is not None and len(model.top.bilstm)):
+            where = f"layer_type = {model.config.layer_type!r}" if recurrent else "a BiLSTM below its head"
+            raise InputError(
+                f"the model has {where}: recurrent layers work on packed sequences only; expected attention layers; "
+                "use the model folder itself"
+            )
+        self.model = model.eval()
+        self.outputs = tuple(outputs) or known
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> dict[str, Tensor]:
+        """All outputs of a batch. Raises ValueError if L exceeds the model's positions."""
+        model, (B, L) = self.model, input_ids.shape
+        top, depth = model.top, None if STATES in self.outputs else model.depth
+        out = model.encoder(
+            input_ids, attention_mask, token_type_ids, hidden_states=top is not None, depth=depth, packed=False
+        )
+        read = out if top is None else top(out)
+        results = {STATES: out.last_hidden_state} if STATES in self.outputs else {}
+        for name in self.outputs:
+            if name == "mlm":
+                results[name] = model.masked_lm_logits(read.packed).view(B, L, -1)
+            elif name in TOKEN_HEADS:
+                results[name] = model.heads[name](read).view(B, L, -1)
+            elif name != STATES:
+                results[name] = model.heads[name](read.pooled)
+        return results

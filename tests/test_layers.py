@@ -14,7 +14,7 @@ import pytest
 import bertworks
 
 ROOT = Path(bertworks.__file__).parent
-FLOORS = [  # export, doctor and serve are planned
+FLOORS = [  # export and doctor are planned
     {"config", "files", "batch"},
     {"reporting", "workers", "tokenizer", "model"},
     {"data", "training", "checkpoint"},

@@ -47,6 +47,7 @@ GROUPS = {
         "predict": "Predict labels, tags or answers for a file.",
         "fill-mask": "Predict the tokens at [MASK].",
         "features": "Write the vectors of texts to a file.",
+        "serve": "Serve trained folders over HTTP.",
         "probe word": "Compare a word's vectors in several sentences, by layer.",
         "probe neighbours": "Find the nearest contexts of a word in a corpus.",
         "probe attention": "Show the attention of every head as an HTML page.",

@@ -17,9 +17,12 @@ from ..batch import to_device
 from ..files import InputError
 from ..tasks.inputs import Inputs
 from ..tasks.rows import check_count
+from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer, normalize
 from .model import BATCH, LoadedModel
 from .steps import Steps, TextRows
+
+MASK_COST = 16  # tokens that take about as long as the scores of one mask
 
 
 class Candidate(TypedDict):
@@ -61,6 +64,12 @@ class MaskFiller(Steps["MaskRows"]):
         cut = np.array([encoding.n_cut for encoding in encodings], np.int64)
         inputs = Inputs.from_ids([encoding.ids for encoding in encodings], tokenizer, limit, cut)
         return MaskRows(inputs, rows, counts, tokenizer)
+
+    def costs(self, inputs: Inputs) -> Integers:
+        """A mask counts as many tokens more: it has a score for every token of the vocabulary."""
+        masks = np.add.reduceat((inputs.ids == self.loaded.tokenizer.mask_id).astype(np.int64), inputs.edges[:-1])
+        costs: Integers = super().costs(inputs) + MASK_COST * masks
+        return costs
 
     def count(self, inputs: Inputs) -> int:
         return int((inputs.ids == self.loaded.tokenizer.mask_id).sum())

@@ -54,12 +54,18 @@ class Steps(ABC, Generic[P]):
 
         Raises InputError if a score is NaN or infinite.
         """
-        if not requests:
-            return []
-        if len(requests) == 1:
-            return [self.forward(requests[0].inputs)]
-        scores = self.forward(Inputs.concat([request.inputs for request in requests]))
-        return list(scores.split([self.count(request.inputs) for request in requests]))
+        return self.score_inputs([request.inputs for request in requests])
+
+    def score_inputs(self, parts: Sequence[Inputs]) -> list[Tensor]:
+        """The same for sequences that were taken out of requests (Inputs.part)."""
+        if len(parts) < 2:
+            return [self.forward(part) for part in parts]
+        return list(self.forward(Inputs.concat(parts)).split([self.count(part) for part in parts]))
+
+    def costs(self, inputs: Inputs) -> Integers:
+        """(S,) the work of each sequence, as the number of tokens that take as long to compute."""
+        tokens: Integers = np.diff(inputs.edges)
+        return tokens
 
     def count(self, inputs: Inputs) -> int:
         """The number of rows of scores that `forward` returns for these inputs."""

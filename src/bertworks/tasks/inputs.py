@@ -70,6 +70,13 @@ class Inputs:
         limit = max(part.limit for part in parts)
         return cls(ids, edges, first, nothing, np.zeros_like(nothing), parts[0].pad_id, limit)
 
+    def part(self, start: int, stop: int) -> "Inputs":
+        """The sequences from `start` to before `stop`, each an example, without labels."""
+        begin, end = self.edges[start], self.edges[stop]
+        nothing = np.full(stop - start, IGNORED)
+        edges, first = self.edges[start : stop + 1] - begin, self.first[start:stop]
+        return Inputs(self.ids[begin:end], edges, first, nothing, np.zeros_like(nothing), self.pad_id, self.limit)
+
     def __len__(self) -> int:
         """N."""
         return (len(self.edges) - 1) // self.choices

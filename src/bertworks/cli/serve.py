@@ -1,0 +1,33 @@
+"""`bertworks serve`: trained folders behind an address."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from ..serve.config import ServeConfig
+from .arguments import Flat, Positional, parse, required
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Serve trained folders over HTTP, for clients of several kinds.
+
+    The key is read from a file or from BERTWORKS_API_KEY, never from the command line. Ctrl-C or SIGTERM finishes what
+    has queued.
+
+    Example:
+        bertworks serve runs/sst2
+        bertworks serve sentiment=runs/sst2 names=runs/conll --port 9000
+    """
+
+    models: Annotated[tuple[str, ...], Positional, required("[NAME=]FOLDER")]
+    """model folders, run folders or sentence-transformers folders; NAME is what clients call the model, by default the
+    folder's name (or: --models FOLDER ...)"""
+    config: Flat[ServeConfig] = field(default_factory=ServeConfig)
+
+
+def serve(argv: list[str]) -> None:
+    """Serve until a signal comes."""
+    arguments = parse(Arguments, argv, "serve", "--models...")
+    from ..serve.server import run_server
+
+    run_server(arguments.models, arguments.config)

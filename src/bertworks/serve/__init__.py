@@ -1,0 +1,30 @@
+"""Trained folders behind an address: `bertworks serve` (extra `serve`).
+
+In reading order:
+
+    config.py     the settings of a server
+    errors.py     refusals: status, error type, and how each dialect of clients writes them
+    models.py     a served model: a predictor, and the steps that its heads allow
+    pace.py       predicted seconds of a batch, from the batches that were measured
+    queue.py      one compute thread: first in, first out, by real tokens
+    metrics.py    Prometheus metrics under TEI's names
+    service.py    from a request's rows to its answers: limits, admission, tokenizing, queue, decoding
+    routes.py     what every dialect's file shares: router, body, reply
+    guard.py      what is checked before a route is called: host, key, content type, size and time of the body
+    app.py        `create_app`: all routes of all dialects; how a dialect plugs in
+    tei.py        routes of text-embeddings-inference
+    own.py        our own routes
+    server.py     the process: address, loading, signals, shutdown
+"""
+
+from typing import TYPE_CHECKING
+
+from .. import lazy_names
+
+if TYPE_CHECKING:
+    from .app import create_app as create_app
+    from .config import ServeConfig as ServeConfig
+    from .models import ServedModel as ServedModel
+    from .server import run_server as run_server
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

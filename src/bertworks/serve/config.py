@@ -1,0 +1,38 @@
+"""The settings of a server: the flags of `bertworks serve`. Importing them loads no torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..files import InputError
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """Where a server listens, and what it accepts."""
+
+    host: str = "127.0.0.1"  # address to listen on; 0.0.0.0: every network of this machine
+    port: int = 8080  # port to listen on; 0: any free one
+    allow_host: tuple[str, ...] = ()  # names under which clients call this server, besides localhost and IP addresses
+    key_file: Path | None = None  # file with the API key; none: BERTWORKS_API_KEY, and without it no key is needed
+    run: Path | None = None  # run folder whose curves the page shows
+    auto_truncate: bool = False  # cut inputs that are too long, also where the request does not say `truncate`
+    max_wait: float = 10.0  # predicted seconds in the queue; above, a request is refused with 429
+    grace: float = 30.0  # seconds to finish the queue after SIGTERM; what remains is refused with 503
+    batch_tokens: int = 2048  # tokens of a forward pass
+    max_inputs: int = 32  # texts of a request
+    max_tokens: int = 16_384  # tokens of a request, the overlaps of windows included
+    max_top_k: int = 100  # results for each input
+    max_requests: int = 512  # requests at a time; above, 429
+    max_body: int = 2_000_000  # bytes of a request's body
+    body_seconds: float = 10.0  # seconds in which a body must arrive
+
+    def __post_init__(self) -> None:
+        counts = ("batch_tokens", "max_inputs", "max_tokens", "max_top_k", "max_requests", "max_body")
+        for name in counts:
+            if vars(self)[name] < 1:
+                raise InputError(f"{name} = {vars(self)[name]}; expected 1 or more")
+        for name in ("max_wait", "grace", "body_seconds"):
+            if not 0 <= vars(self)[name] < 1e6:
+                raise InputError(f"{name} = {vars(self)[name]}; expected seconds, 0 or more")
+        if not 0 <= self.port < 65536:
+            raise InputError(f"port = {self.port}; expected 0 to 65535")

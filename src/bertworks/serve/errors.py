@@ -1,0 +1,92 @@
+"""Refusals: what the server says instead of an answer, and how each dialect of clients writes it.
+
+| status | error_type | when |
+|---|---|---|
+| 400 | Empty | an input without text |
+| 400 | Validation | a body that is no JSON; a Host header that is not allowed |
+| 401 | Unauthorized | no key, or a wrong one |
+| 404 | NotFound | an unknown route; an unknown model, where several are loaded |
+| 405 | NotFound | a route with another method |
+| 408 | Timeout | the body did not arrive in time |
+| 413 | Validation | too many bytes, inputs, tokens or results; an input longer than the model's, without `truncate` |
+| 415 | Validation | another content type than application/json |
+| 422 | Tokenizer | a field of another form; a text that cannot be read |
+| 424 | Backend | the model has no head for it; the forward pass failed |
+| 429 | Overloaded | more queued than can be computed in time; `Retry-After` gives the seconds |
+| 503 | Unhealthy | the server is shutting down |
+"""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+TYPES = {  # of a status; Validation: every other
+    401: "Unauthorized",
+    404: "NotFound",
+    405: "NotFound",
+    408: "Timeout",
+    422: "Tokenizer",
+    424: "Backend",
+    429: "Overloaded",
+    500: "Backend",
+    503: "Unhealthy",
+}
+
+
+class Refusal(Exception):
+    """A request is not answered. The message says what was found, what was expected, and what to do."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+        param: str | None = None,
+        error_type: str = "",
+    ):
+        """headers: of the response, such as Retry-After. param: the field of the request that is at fault.
+
+        error_type: by default that of the status, in the table above.
+        """
+        super().__init__(message)
+        self.status, self.message, self.headers, self.param = status, message, dict(headers or {}), param
+        self.error_type = error_type or TYPES.get(status, "Validation")
+
+
+def shutting_down() -> Refusal:
+    """The refusal of everything that comes after SIGTERM."""
+    return Refusal(503, "the server is shutting down; send the request to another one", {"Retry-After": "1"})
+
+
+def tei(refusal: Refusal) -> dict[str, Any]:
+    """{"error", "error_type"}: text-embeddings-inference, Hugging Face Inference, and our own routes."""
+    return {"error": refusal.message, "error_type": refusal.error_type}
+
+
+def openai(refusal: Refusal) -> dict[str, Any]:
+    """{"error": {"message", "type", "param", "code"}}."""
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(refusal.status, "server_error" if refusal.status >= 500 else "invalid_request_error")
+    code = HTTPStatus(refusal.status).phrase.lower().replace(" ", "_")
+    return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": code}}
+
+
+def kserve(refusal: Refusal) -> dict[str, Any]:
+    """{"error"}."""
+    return {"error": refusal.message}
+
+
+# The beginning of a path and the form of its errors; the first that fits counts, TEI's for all other paths. It is a
+# table of paths, because some refusals come before a route is known.
+FORMS: tuple[tuple[str, Callable[[Refusal], dict[str, Any]]], ...] = (
+    ("/v1/rerank", tei),
+    ("/v2/rerank", tei),
+    ("/v1/", openai),
+    ("/v2", kserve),
+)
+
+
+def body_of(refusal: Refusal, path: str) -> dict[str, Any]:
+    """The JSON of a refusal on this path."""
+    form = next((form for start, form in FORMS if path.startswith(start)), tei)
+    return form(refusal)

@@ -1,0 +1,176 @@
+"""What is checked before a route is called: host, key, content type, size and time of the body.
+
+An ASGI middleware. The body is read here, whole, so that a slow client holds no route, and every route may wait for
+`http.disconnect`. Nothing of a body is ever logged.
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import ipaddress
+import logging
+import traceback
+
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .config import ServeConfig
+from .errors import Refusal, body_of, shutting_down
+from .service import Service
+
+log = logging.getLogger(__name__)
+
+PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key, and while shutting down
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",  # a page gives its own
+}
+
+
+class Guard:
+    """Refuses what no route should see."""
+
+    def __init__(self, app: ASGIApp, config: ServeConfig, service: Service, key: str | None = None):
+        """key: that requests must have; None: none is needed."""
+        self.app, self.config, self.service = app, config, service
+        self.key = None if key is None else key.encode()
+        self.hosts = {"localhost", config.host.lower(), *map(str.lower, config.allow_host)}
+        self.open = 0  # requests that are being answered
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def answer(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                names = {name.lower() for name, _ in message["headers"]}
+                more = [(a.encode(), b.encode()) for a, b in HEADERS.items() if a.encode() not in names]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        self.open += 1
+        try:
+            self.check(scope)
+            body = await self.body_of(scope, receive)
+            await self.app(scope, replayed(body, receive), answer)
+        except Refusal as refusal:
+            await self.refuse(refusal, scope["path"], answer)
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            log.error("%s in %s, line %s", type(error).__name__, where.filename, where.lineno)
+            if not started:
+                await self.refuse(Refusal(500, "the server made an error; its log says where"), scope["path"], answer)
+        finally:
+            self.open -= 1
+
+    async def refuse(self, refusal: Refusal, path: str, send: Send) -> None:
+        """Send a refusal in the form of the path's dialect."""
+        self.service.metrics.failure.labels(refusal.error_type.lower()).inc()
+        body = orjson.dumps(body_of(refusal, path))
+        headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
+        pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": refusal.status, "headers": pairs})
+        await send({"type": "http.response.body", "body": body})
+
+    # ---- the checks
+
+    def check(self, scope: Scope) -> None:
+        """Raises Refusal for a request that no route should see, judged by its head."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.check_host(headers.get("host", ""))
+        if scope["path"] in PUBLIC:
+            return
+        self.check_key(headers.get("authorization", ""))
+        if self.service.draining:
+            raise shutting_down()
+        if self.open > self.config.max_requests:
+            message = f"{self.open - 1} requests are being answered; expected at most {self.config.max_requests}"
+            raise Refusal(429, f"{message}; try again", {"Retry-After": "1"})
+        if scope["method"] in ("POST", "PUT", "PATCH"):
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json":
+                raise Refusal(415, f"content type {kind[:80]!r}; expected application/json; set that header")
+            length = headers.get("content-length", "")
+            if length.isdigit() and int(length) > self.config.max_body:
+                raise self.too_large()
+
+    def check_host(self, host: str) -> None:
+        """Raises Refusal for a name that is not this server's: a page elsewhere may have pointed its own name here."""
+        name = host.lower()
+        if name.startswith("["):
+            name = name[1:].partition("]")[0]
+        elif name.count(":") == 1:
+            name = name.partition(":")[0]
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            if name not in self.hosts:
+                raise Refusal(
+                    400, f"the Host header names {host[:80]!r}; allow it with: bertworks serve --allow-host NAME"
+                ) from None
+
+    def check_key(self, header: str) -> None:
+        """Raises Refusal without the key: a bearer token, or the password of HTTP Basic, which browsers ask for."""
+        if self.key is None:
+            return
+        scheme, _, value = header.partition(" ")
+        given = value.strip().encode()
+        if scheme.lower() == "basic":
+            try:
+                given = base64.b64decode(given, validate=True).partition(b":")[2]
+            except binascii.Error:
+                given = b""
+        if scheme.lower() not in ("bearer", "basic") or not hmac.compare_digest(given, self.key):
+            message = "no key, or a wrong one; send the header Authorization: Bearer KEY"
+            raise Refusal(401, message, {"WWW-Authenticate": 'Bearer, Basic realm="bertworks"'})
+
+    # ---- the body
+
+    async def body_of(self, scope: Scope, receive: Receive) -> bytes:
+        """The whole body. Raises Refusal: 413 if it is too large, 408 if it does not arrive in time."""
+        try:
+            async with asyncio.timeout(self.config.body_seconds):
+                return await self.read(receive)
+        except TimeoutError:
+            message = f"the body did not arrive in {self.config.body_seconds:g} seconds; send it faster"
+            raise Refusal(408, message, {"Connection": "close"}) from None
+
+    async def read(self, receive: Receive) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refusal(400, "the connection was closed before the body ended", {"Connection": "close"})
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self.config.max_body:
+                raise self.too_large()
+            if not message.get("more_body"):
+                return b"".join(parts)
+
+    def too_large(self) -> Refusal:
+        most = f"{self.config.max_body:,}"
+        return Refusal(413, f"a body of more than {most} bytes; send several requests", {"Connection": "close"})
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body first, then what `receive` gives: the end of the connection."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

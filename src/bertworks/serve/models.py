@@ -1,0 +1,87 @@
+"""A served model: a predictor, and the steps that its heads allow."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..files import InputError
+from ..inference.predictor import Predictor
+from ..inference.steps import Steps
+from .errors import Refusal
+
+# The name of each kind of result, its steps, and a row of it that any such model can read (to measure its speed).
+# A head that is missing makes its steps raise InputError.
+WORDS = "a few words to begin with " * 8
+STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], Any]]] = {
+    "classify": (lambda predictor: predictor.classifier, lambda predictor: (WORDS, None)),
+    "tag": (lambda predictor: predictor.tagger, lambda predictor: WORDS),
+    "answer": (lambda predictor: predictor.answerer, lambda predictor: ("a few words?", WORDS)),
+    "choose": (lambda predictor: predictor.chooser, lambda predictor: (WORDS, ["a", "b"])),
+    "fill_mask": (lambda predictor: predictor.mask_filler, lambda predictor: f"a {predictor.tokenizer.roles['mask']}"),
+    "embed": (lambda predictor: predictor.embedder(), lambda predictor: WORDS),
+}
+
+
+class ServedModel:
+    """A folder that is served under a name."""
+
+    def __init__(self, name: str, predictor: Predictor):
+        self.name, self.predictor = name, predictor
+        self.steps: dict[str, Steps[Any]] = {}
+        self.missing: dict[str, str] = {}  # steps that the folder has no head for: why
+        for step, (make, _) in STEPS.items():
+            try:
+                self.steps[step] = make(predictor)
+            except InputError as error:
+                self.missing[step] = str(error)
+
+    @classmethod
+    def load(cls, argument: str) -> "ServedModel":
+        """The model of `FOLDER` or `NAME=FOLDER`. Raises InputError if the folder is missing or damaged."""
+        name, equals, folder = argument.partition("=")
+        if not equals:
+            name, folder = Path(argument).resolve().name, argument
+        if not name or "/" in name:
+            raise InputError(f"{argument}: the name {name!r} is no name of a model; write NAME=FOLDER without a slash")
+        return cls(name, Predictor(folder))
+
+    def __repr__(self) -> str:
+        return f"ServedModel({self.name!r}, {str(self.predictor.folder)!r})"
+
+    def steps_of(self, step: str) -> Steps[Any]:
+        """The steps of this name. Raises Refusal (424) if the folder has no head for them."""
+        if step not in self.steps:
+            raise Refusal(424, f"the model {self.name!r} cannot {step}; it can: {', '.join(self.steps)}")
+        return self.steps[step]
+
+    def sample(self, step: str) -> Any:
+        """A row that these steps can read."""
+        return STEPS[step][1](self.predictor)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What clients may know of it: no paths."""
+        predictor, config = self.predictor, self.predictor.model.config
+        return {
+            "name": self.name,
+            "kind": predictor.kind,
+            "can": list(self.steps),
+            "labels": list(predictor.loaded.labels),
+            "max_length": predictor.max_length,
+            "vocab_size": predictor.tokenizer.vocab_size,
+            "hidden_size": config.hidden_size,
+            "num_hidden_layers": config.num_hidden_layers,
+            "num_attention_heads": config.num_attention_heads,
+            "mask_token": predictor.tokenizer.roles["mask"],
+        }
+
+
+def load_models(arguments: Sequence[str]) -> dict[str, ServedModel]:
+    """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if two have one name."""
+    models: dict[str, ServedModel] = {}
+    for argument in arguments:
+        model = ServedModel.load(argument)
+        if model.name in models:
+            raise InputError(f"two folders of the name {model.name!r}; name them: NAME=FOLDER")
+        models[model.name] = model
+    return models

@@ -1,0 +1,261 @@
+"""From the rows of a request to its answers: limits, admission, tokenizing, queue, decoding.
+
+Every route of every dialect calls `Service.run`. The policy for long inputs is here, in one place: tags, answers and
+labels of single texts are read in windows; whatever would lose tokens is refused with 413, unless the request or the
+server says `truncate`. `cut` and `tokens` of the answers say what was lost and what was computed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psutil
+from torch import Tensor
+
+from ..files import InputError
+from ..tasks.base import PreparedRows
+from ..tasks.inputs import Inputs
+from .config import ServeConfig
+from .errors import Refusal, shutting_down
+from .metrics import Metrics
+from .models import ServedModel
+from .pace import Pace
+from .queue import ComputeQueue, Lane, Scored
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+CHARACTERS = 4  # of a token, while it is not counted
+
+
+@dataclass(frozen=True)
+class Options:
+    """How rows are answered."""
+
+    model: str | None = None  # its name; none: the first that has a head for it
+    truncate: bool | None = None  # cut what is too long; none: as the server was started
+    prepare: Callable[[Sequence[Any]], Any] | None = None  # instead of the steps' own
+    decode: Callable[[Any, Tensor], Sequence[Any]] | None = None  # (prepared rows, scores) to a result for each row
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The results of a request, and what it took."""
+
+    model: ServedModel
+    results: Sequence[Any]  # one for each row
+    tokens: int  # that the model read, special tokens and the overlaps of windows included
+    row_tokens: list[int]  # the same for each row
+    cut: int  # tokens that did not fit
+    tokenize_seconds: float
+    queue_seconds: float
+    compute_seconds: float
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the response: tokens, and times in milliseconds."""
+        return {
+            "x-compute-type": "cpu",
+            "x-compute-tokens": str(self.tokens),
+            "x-truncated-tokens": str(self.cut),
+            "x-tokenization-time": f"{1000 * self.tokenize_seconds:.0f}",
+            "x-queue-time": f"{1000 * self.queue_seconds:.0f}",
+            "x-inference-time": f"{1000 * self.compute_seconds:.0f}",
+        }
+
+
+class ClientLeft(Exception):
+    """The connection was closed before the answer."""
+
+
+class Service:
+    """The models of a server with their queue."""
+
+    def __init__(self, models: dict[str, ServedModel], config: ServeConfig):
+        self.models, self.config = models, config
+        self.metrics = Metrics()
+        self.queue = ComputeQueue(config.batch_tokens, self.metrics.batch)
+        self.pool = ThreadPoolExecutor(min(4, psutil.cpu_count() or 1), "tokenize")
+        self.started = time.time()
+        self.draining = False
+
+    # ---- models
+
+    def find(self, name: str | None, step: str) -> ServedModel:
+        """The model of this name; without one the first that has a head for the step.
+
+        A server with one folder serves it under any name. Raises Refusal: 404 for an unknown name, 424 if no model has
+        a head for the step.
+        """
+        if name in self.models:
+            return self.models[name]
+        if name and len(self.models) > 1:
+            raise Refusal(404, f"no model {name[:80]!r}; loaded: {', '.join(self.models)}", param="model")
+        found = [model for model in self.models.values() if step in model.steps]
+        return found[0] if found else next(iter(self.models.values()))
+
+    def measure(self) -> None:
+        """Compute a batch of every step, twice: the first one makes ready, the second one tells the pace."""
+        for model in self.models.values():
+            for step, steps in model.steps.items():
+                lane, inputs = self.queue.lane(steps), steps.prepare([model.sample(step)]).inputs
+                for _ in range(2):
+                    lane.pace = Pace()
+                    with contextlib.suppress(InputError):  # NaN: said at each request, not here
+                        self.queue.submit(lane, inputs, steps.costs(inputs)).result()
+
+    # ---- the one function that every route calls
+
+    async def run(self, request: "Request", step: str, rows: Sequence[Any], options: Options | None = None) -> Answers:
+        """The answers to some rows, computed together with what others ask at the same time.
+
+        step: of models.STEPS; rows as its steps take them. Raises Refusal: 400 a text is empty, 404 unknown model, 413
+        too much, 422 a text cannot be read, 424 no head for it, or the pass failed, 429 too much is queued, 503.
+        """
+        options, begun = options or Options(), time.perf_counter()
+        method = "single" if len(rows) == 1 else "batch"
+        self.metrics.count.labels(method).inc()
+        if self.draining:
+            raise shutting_down()
+        check_rows(rows, self.config.max_inputs)
+        model = self.find(options.model, step)
+        steps = model.steps_of(step)
+        lane = self.queue.lane(steps)
+        expected = sum(len(text) for text in texts_in(rows)) // CHARACTERS + len(rows)
+        self._admit()
+        self.queue.expect(lane, expected)
+        try:
+            prepared = await self._in_pool(lambda: (options.prepare or steps.prepare)(rows))
+        finally:
+            self.queue.expect(lane, -expected)
+        ready = time.perf_counter()
+        tokens, cut = [int(n) for n in prepared.tokens], int(prepared.cut.sum())
+        self._check_tokens(model, sum(tokens), cut, options.truncate)
+        scored = await self._scores(request, lane, prepared.inputs)
+        decode = options.decode or (lambda rows, scores: rows.decode(scores, model.predictor.loaded.settings))
+        results = await self._in_pool(lambda: decode(prepared, scored.scores))
+        times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
+        self._count(prepared, times)
+        self.metrics.finished(method, time.perf_counter() - begun)
+        return Answers(model, results, sum(tokens), tokens, cut, *times)
+
+    async def _in_pool(self, work: Callable[[], T]) -> T:
+        """What `work` returns, computed in another thread. What it cannot read is refused with 422."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.pool, work)
+        except InputError as error:
+            raise Refusal(422, str(error)) from None
+
+    def _admit(self) -> None:
+        """Raises Refusal (429) if what has queued takes longer than `max_wait`."""
+        wait, most = self.queue.wait_seconds(), self.config.max_wait
+        if wait > most:
+            again = str(max(1, math.ceil(wait - most)))
+            raise Refusal(
+                429,
+                f"{wait:.1f} seconds of requests have queued; at most {most:g} are accepted; try again in {again} s",
+                {"Retry-After": again},
+            )
+
+    def _check_tokens(self, model: ServedModel, tokens: int, cut: int, truncate: bool | None) -> None:
+        """Raises Refusal (413) for too many tokens, or tokens that would be lost although nobody said `truncate`."""
+        if tokens > self.config.max_tokens:
+            raise Refusal(413, f"{tokens:,} tokens; expected at most {self.config.max_tokens:,} a request; send fewer")
+        if cut and not (self.config.auto_truncate if truncate is None else truncate):
+            raise Refusal(
+                413,
+                f"{cut:,} tokens more than the {model.predictor.max_length} that the model {model.name!r} reads; "
+                'shorten the text, or send "truncate": true',
+            )
+
+    async def _scores(self, request: "Request", lane: Lane, inputs: Inputs) -> Scored:
+        """The scores of a request. Raises Refusal (424) if the pass failed, ClientLeft if nobody waits for them."""
+        future = asyncio.wrap_future(self.queue.submit(lane, inputs, lane.steps.costs(inputs)))
+        left = asyncio.ensure_future(disconnected(request))
+        try:
+            await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
+                raise ClientLeft
+            return future.result()
+        except (Refusal, ClientLeft):
+            raise
+        except InputError as error:
+            raise Refusal(424, str(error)) from None
+        except Exception as error:
+            log.error("a forward pass failed: %s", type(error).__name__)
+            raise Refusal(
+                424, f"the forward pass failed ({type(error).__name__}); the server's log says when"
+            ) from None
+        finally:
+            left.cancel()
+            future.cancel()  # takes it out of the queue, if it is still there
+
+    def _count(self, prepared: PreparedRows, times: tuple[float, float, float]) -> None:
+        metrics, cut = self.metrics, prepared.cut
+        metrics.tokens.inc(int(prepared.tokens.sum()))
+        metrics.truncated_inputs.inc(int((cut > 0).sum()))
+        metrics.truncated_tokens.inc(int(cut.sum()))
+        for histogram, seconds in zip((metrics.tokenization, metrics.queue, metrics.inference), times, strict=True):
+            histogram.observe(seconds)
+
+    @property
+    def load(self) -> dict[str, Any]:
+        """What is going on, for people: the queue, and the times of the last 1,000 requests in seconds."""
+        queue, metrics = self.queue, self.metrics
+        lanes = {
+            f"{model.name}/{step}": round(queue.lanes[steps].pace.rate)
+            for model in self.models.values()
+            for step, steps in model.steps.items()
+            if steps in queue.lanes
+        }
+        return {
+            "waiting_requests": queue.size,
+            "waiting_tokens": queue.tokens,
+            "wait_seconds": queue.wait_seconds(),
+            "tokens_per_second": lanes,
+            "p50_seconds": metrics.quantile(0.5),
+            "p99_seconds": metrics.quantile(0.99),
+            "uptime_seconds": time.time() - self.started,
+            "draining": self.draining,
+        }
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Take no more requests; those that wait are still computed."""
+        self.draining = True
+        self.queue.close()
+
+
+async def disconnected(request: "Request") -> None:
+    """Return when the client has closed its connection. The body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def texts_in(rows: Any) -> Iterator[str]:
+    """All texts of rows, which may be texts, or nest them."""
+    if isinstance(rows, str):
+        yield rows
+    elif isinstance(rows, list | tuple):
+        for row in rows:
+            yield from texts_in(row)
+
+
+def check_rows(rows: Sequence[Any], most: int) -> None:
+    """Raises Refusal: 400 if there is no row or a text is blank, 413 if there are too many rows."""
+    if not rows:
+        raise Refusal(400, "no input; expected one text or more", error_type="Empty")
+    if len(rows) > most:
+        raise Refusal(413, f"{len(rows):,} inputs; expected at most {most} a request; send several requests")
+    for i, row in enumerate(rows):
+        if not all(text.strip() for text in texts_in(row)):
+            raise Refusal(400, f"input {i} has no text; leave it out", error_type="Empty")

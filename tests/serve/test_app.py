@@ -1,0 +1,128 @@
+"""The application: answers equal to Predictor's, refusals in the form of each dialect, the guard before every route."""
+
+import json
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from bertworks.inference.predictor import Predictor
+from bertworks.serve.app import create_app
+from bertworks.serve.config import ServeConfig
+from bertworks.serve.models import ServedModel
+from support.tiny_task import tiny_folder
+
+URL = "http://127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    return Predictor(tiny_folder(tmp_path_factory.mktemp("serve") / "model"), device="cpu")
+
+
+def client_of(predictor, *names, key=None, **settings) -> TestClient:
+    models = {name: ServedModel(name, predictor) for name in names or ("tiny",)}
+    app = create_app(models, ServeConfig(**settings), key)
+    return TestClient(app, base_url=URL, raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def client(predictor):
+    return client_of(predictor)
+
+
+def test_embed_gives_the_predictors_vectors(client, predictor):
+    texts = ["a good film", "bad , c d e", "f"]
+    found = client.post("/embed", json={"inputs": texts, "normalize": False})
+    assert found.status_code == 200, found.text
+    np.testing.assert_array_equal(np.float32(found.json()), predictor.embed(texts))
+    assert found.headers["x-compute-tokens"] == str(sum(len(predictor.tokenizer.encode(text).ids) for text in texts))
+    unit = np.float32(client.post("/embed", json={"inputs": texts[0]}).json())
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=-1), [1], atol=1e-6)
+
+
+def refused(answer, status, error_type):
+    assert (answer.status_code, answer.json()["error_type"]) == (status, error_type), answer.text
+    return answer.json()["error"]
+
+
+def test_a_body_that_is_no_json_or_has_another_form_is_refused(client):
+    kind = {"content-type": "application/json"}
+    refused(client.post("/embed", content=b'{"inputs": ', headers=kind), 400, "Validation")
+    refused(client.post("/embed", content=b'{"inputs": "\xff"}', headers=kind), 400, "Validation")
+    refused(client.post("/embed", content=b'{"inputs": "\\ud800"}', headers=kind), 400, "Validation")
+    refused(client.post("/embed", content=b"[" * 100_000, headers=kind), 400, "Validation")
+    assert "secret" not in refused(client.post("/embed", json={"inputs": [["secret"]]}), 422, "Tokenizer")
+    refused(client.post("/embed", content=b"inputs=a"), 415, "Validation")
+    refused(client.get("/nothing"), 404, "NotFound")
+    assert client.get("/embed").headers["allow"] == "POST"
+
+
+def test_limits(client):
+    refused(client.post("/embed", json={"inputs": []}), 400, "Empty")
+    refused(client.post("/embed", json={"inputs": ["a", " \n"]}), 400, "Empty")
+    refused(client.post("/embed", json={"inputs": ["a"] * 33}), 413, "Validation")
+    refused(client.post("/embed", json={"inputs": " " * 2_000_001}), 413, "Validation")
+    assert "truncate" in refused(client.post("/embed", json={"inputs": "a " * 40}), 413, "Validation")
+    cut = client.post("/embed", json={"inputs": "a " * 40, "truncate": True})
+    assert (cut.status_code, cut.headers["x-truncated-tokens"], cut.headers["x-compute-tokens"]) == (200, "10", "32")
+
+
+def test_a_missing_head_and_an_unknown_model_are_named(predictor, client):
+    assert "fill_mask" in refused(client.post("/choose", json={"text": "a", "choices": ["b"]}), 424, "Backend")
+    two = client_of(predictor, "one", "two")
+    assert "one, two" in refused(two.post("/embed", json={"inputs": "a", "model": "x"}), 404, "NotFound")
+    for name in ("one", "two"):
+        assert two.post("/embed", json={"inputs": "a", "model": name}).status_code == 200
+    assert client.post("/embed", json={"inputs": "a", "model": "gpt"}).status_code == 200  # one folder, any name
+
+
+def test_only_this_servers_names_are_served(predictor):
+    client = client_of(predictor, allow_host=("models.internal",))
+    for host in ("localhost:8080", "127.0.0.1", "[::1]:8080", "10.1.2.3:80", "Models.Internal"):
+        assert client.get("/health", headers={"host": host}).status_code == 200, host
+    for host in ("evil.example", "localhost.evil.example:8080", ""):
+        refused(client.get("/health", headers={"host": host}), 400, "Validation")
+
+
+def test_with_a_key_only_health_is_public(predictor):
+    client = client_of(predictor, key="correct horse")
+    assert client.get("/health").status_code == 200
+    for given in ("", "Bearer", "Bearer correct hors", "Bearer correct horsee", "Basic !", "Bearer kürzer"):
+        answer = client.post("/embed", json={"inputs": "a"}, headers={"authorization": given.encode()})
+        refused(answer, 401, "Unauthorized")
+    answer = client.post("/embed", json={"inputs": "a"}, headers={"authorization": "Bearer correct horse"})
+    assert answer.status_code == 200
+    assert client.get("/load", auth=("anyone", "correct horse")).status_code == 200
+    assert client.get("/metrics").status_code == 401
+
+
+def test_every_answer_forbids_what_no_page_needs(client):
+    for path in ("/health", "/nothing"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff" and "access-control-allow-origin" not in headers
+
+
+def test_metrics_have_teis_names(predictor):
+    client = client_of(predictor)
+    client.post("/embed", json={"inputs": ["a " * 40, "b"], "truncate": True})
+    client.post("/embed", json={"inputs": []})
+    lines = client.get("/metrics").text.splitlines()
+    for line in (
+        'te_request_count{method="batch"} 2.0',
+        'te_request_success{method="batch"} 1.0',
+        'te_request_failure{err="empty"} 1.0',
+        "te_request_duration_count 1.0",
+        "te_queue_size 0.0",
+        "te_batch_next_tokens_sum 35.0",
+        "bertworks_truncated_inputs_total 1.0",
+        "bertworks_truncated_tokens_total 10.0",
+    ):
+        assert line in lines, line
+
+
+def test_openapi_has_no_page_of_a_cdn(client):
+    assert "/embed" in json.loads(client.get("/openapi.json").text)["paths"]
+    for path in ("/docs", "/redoc"):
+        refused(client.get(path), 404, "NotFound")

@@ -1,0 +1,144 @@
+"""The compute queue: order, batches by tokens, failures, cancelled jobs, the end; and the predicted seconds."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.files import InputError
+from bertworks.serve.errors import Refusal
+from bertworks.serve.pace import Pace
+from bertworks.serve.queue import ComputeQueue
+from bertworks.tasks.inputs import Inputs
+from bertworks.tasks.sequences import edges_of
+
+
+class Echo:
+    """Steps whose score of a sequence is its first token; they wait for `go`, and fail on token 13."""
+
+    def __init__(self):
+        self.go, self.entered, self.passes = threading.Event(), threading.Event(), []
+
+    def score_inputs(self, parts):
+        self.entered.set()
+        assert self.go.wait(10)
+        self.passes.append([part.ids[part.edges[:-1]].tolist() for part in parts])
+        if any(13 in part.ids for part in parts):
+            raise InputError("thirteen")
+        return [torch.from_numpy(part.ids[part.edges[:-1]].astype(np.float32))[:, None] for part in parts]
+
+
+def inputs_of(*sequences) -> Inputs:
+    lengths = [len(ids) for ids in sequences]
+    nothing = np.zeros(len(sequences), np.int64)
+    ids = np.array([i for ids in sequences for i in ids], np.int32)
+    return Inputs(ids, edges_of(lengths), np.array(lengths), nothing, nothing, 0, 512)
+
+
+@pytest.fixture
+def queue():
+    queue = ComputeQueue(batch_tokens=10)
+    yield queue
+    queue.close()
+
+
+def submit(queue, steps, *sequences):
+    inputs = inputs_of(*sequences)
+    return queue.submit(queue.lane(steps), inputs, np.diff(inputs.edges))
+
+
+def blocked(queue):
+    """Steps with a job in the compute thread, so that what comes next queues."""
+    steps = Echo()
+    first = submit(queue, steps, [1])
+    assert steps.entered.wait(10)
+    return steps, first
+
+
+def firsts(future):
+    return future.result(10).scores[:, 0].tolist()
+
+
+def test_a_batch_takes_the_oldest_jobs_up_to_its_tokens(queue):
+    steps, first = blocked(queue)
+    jobs = [submit(queue, steps, [n] * 4) for n in (2, 3, 4)] + [submit(queue, steps, [5], [6] * 9, [7])]
+    assert (queue.size, queue.tokens) == (4, 23)
+    steps.go.set()
+    assert [firsts(job) for job in (first, *jobs)] == [[1], [2], [3], [4], [5, 6, 7]]
+    assert steps.passes == [[[1]], [[2], [3]], [[4], [5]], [[6], [7]]] or steps.passes[1:3] == [[[2], [3]], [[4], [5]]]
+    assert queue.tokens == 0
+
+
+def test_only_jobs_of_the_same_steps_share_a_batch_and_the_oldest_heads_it(queue):
+    steps, _ = blocked(queue)
+    other = Echo()
+    other.go.set()
+    futures = [submit(queue, which, [n]) for which, n in ((other, 2), (steps, 3), (other, 4))]
+    steps.go.set()
+    assert [firsts(future) for future in futures] == [[2], [3], [4]]
+    assert (steps.passes, other.passes) == ([[[1]], [[3]]], [[[2], [4]]])
+
+
+def test_a_sequence_longer_than_a_batch_is_computed(queue):
+    steps = Echo()
+    steps.go.set()
+    assert firsts(submit(queue, steps, [8] * 50)) == [8]
+
+
+def test_a_job_that_fails_fails_alone_and_the_thread_lives(queue):
+    steps, _ = blocked(queue)
+    futures = [submit(queue, steps, [n]) for n in (2, 13, 4)]
+    steps.go.set()
+    assert [firsts(futures[0]), firsts(futures[2])] == [[2], [4]]
+    with pytest.raises(InputError, match="thirteen"):
+        futures[1].result(10)
+    assert queue.alive and firsts(submit(queue, steps, [5])) == [5]
+
+
+def test_a_cancelled_job_is_never_computed(queue):
+    steps, _ = blocked(queue)
+    left, stays = submit(queue, steps, [2]), submit(queue, steps, [3])
+    assert left.cancel()
+    steps.go.set()
+    assert firsts(stays) == [3] and steps.passes == [[[1]], [[3]]] and queue.tokens == 0
+
+
+def test_after_close_what_waits_is_computed_and_nothing_is_added(queue):
+    steps, first = blocked(queue)
+    waiting = submit(queue, steps, [2])
+    queue.close()
+    with pytest.raises(Refusal, match="shutting down"):
+        submit(queue, steps, [3])
+    steps.go.set()
+    assert firsts(first) == [1] and firsts(waiting) == [2]
+
+
+def test_what_is_left_at_the_end_is_refused(queue):
+    steps, first = blocked(queue)
+    waiting = submit(queue, steps, [2])
+    assert queue.refuse_waiting() == 2
+    for future in (first, waiting):
+        with pytest.raises(Refusal, match="shutting down"):
+            future.result(10)
+    steps.go.set()
+
+
+def test_waiting_is_predicted_from_measured_batches(queue):
+    steps, _ = blocked(queue)
+    pace = queue.lane(steps).pace
+    for tokens in (10, 20, 40, 80):
+        pace.add(tokens, 0.5 + 0.1 * tokens)
+    submit(queue, steps, *[[2] * 5] * 5)  # 25 tokens: three batches of at most 10
+    assert queue.wait_seconds() == pytest.approx(3 * 0.5 + 25 * 0.1, rel=1e-3)
+    queue.expect(queue.lane(steps), 10)
+    assert queue.wait_seconds() == pytest.approx(4 * 0.5 + 35 * 0.1, rel=1e-3)
+    steps.go.set()
+
+
+def test_pace_without_a_slope_is_a_rate():
+    pace = Pace()
+    assert pace.seconds(100, 10) == 0
+    for _ in range(5):
+        pace.add(100, 0.5)
+    assert pace.seconds(200, 2048) == pytest.approx(1.0) and pace.rate == pytest.approx(200)

@@ -14,6 +14,12 @@ In reading order:
     app.py        `create_app`: all routes of all dialects; how a dialect plugs in
     tei.py        routes of text-embeddings-inference
     own.py        our own routes
+    vectors.py    options of all routes that return vectors: dimensions, token ids
+    openai.py     OpenAI's routes: vectors, models
+    rerank.py     the routes of Cohere and Jina
+    pipelines.py  the tasks of Hugging Face Inference: payload to rows, results to answer
+    huggingface.py  their routes, and which task a payload is for
+    kserve.py     the Open Inference Protocol (KServe v2)
     server.py     the process: address, loading, signals, shutdown
 """
 

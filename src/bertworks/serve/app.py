@@ -24,14 +24,21 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from .. import __version__
-from . import own, tei
+from . import huggingface, kserve, openai, own, rerank, tei
 from .config import ServeConfig
 from .errors import Refusal
 from .guard import Guard
 from .models import ServedModel
 from .service import ClientLeft, Service
 
-DIALECTS: tuple[APIRouter, ...] = (tei.router, own.router)
+DIALECTS: tuple[APIRouter, ...] = (
+    tei.router,
+    own.router,
+    openai.router,
+    rerank.router,
+    kserve.router,
+    huggingface.router,
+)
 
 
 def create_app(models: dict[str, ServedModel], config: ServeConfig | None = None, key: str | None = None) -> FastAPI:

@@ -17,7 +17,6 @@
 """
 
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 TYPES = {  # of a status; Validation: every other
@@ -30,6 +29,18 @@ TYPES = {  # of a status; Validation: every other
     429: "Overloaded",
     500: "Backend",
     503: "Unhealthy",
+}
+CODES = {  # of OpenAI's errors; no words of Python's, which change with its version
+    400: "invalid_value",
+    401: "invalid_api_key",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "timeout",
+    413: "context_length_exceeded",
+    415: "unsupported_media_type",
+    422: "invalid_value",
+    424: "model_cannot",
+    429: "rate_limit_exceeded",
 }
 
 
@@ -67,7 +78,7 @@ def openai(refusal: Refusal) -> dict[str, Any]:
     """{"error": {"message", "type", "param", "code"}}."""
     kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(refusal.status, "server_error" if refusal.status >= 500 else "invalid_request_error")
-    code = HTTPStatus(refusal.status).phrase.lower().replace(" ", "_")
+    code = "model_not_found" if refusal.param == "model" else CODES.get(refusal.status, "server_error")
     return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": code}}
 
 

@@ -1,0 +1,134 @@
+"""Routes of OpenAI's API: vectors and the list of models.
+
+The Python and JavaScript clients ask for base64 (little-endian float32) unless the caller chooses a format; without
+`encoding_format` the answer has lists of numbers. `input` may be token ids of the model's own tokenizer.
+
+Shapes: N inputs, D width of a vector.
+"""
+
+import base64
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import Request, Response
+from pydantic import BaseModel, Field, StrictInt, StrictStr
+
+from .errors import Refusal
+from .routes import dialect, reply, service_of
+from .service import Answers, Options
+from .vectors import Vectors, decoder, embedder_of, prepare_ids
+
+router = dialect("OpenAI")
+
+Ids = list[StrictInt]
+
+
+class EmbeddingsRequest(BaseModel):
+    """Texts, or rows of token ids, to embed."""
+
+    input: StrictStr | list[StrictStr] | Ids | list[Ids]
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    truncate: bool | None = None  # not of OpenAI: cut what is too long
+
+
+class Embedding(BaseModel):
+    """The vector of one input."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(BaseModel):
+    """Tokens that the model read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(BaseModel):
+    """The vectors of all inputs, in their order."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+class Model(BaseModel):
+    """A folder that is served."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "bertworks"
+
+
+class Models(BaseModel):
+    """All folders that are served."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+@router.post("/v1/embeddings", response_model=EmbeddingsResponse)
+async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
+    """A vector of length 1 for each input."""
+    service = service_of(request)
+    model = service.find(body.model, "embed")
+    rows = rows_of(body.input)
+    prepare = partial(prepare_ids, embedder_of(model)) if is_ids(rows) else None
+    decode = decoder(model, dimensions=body.dimensions)
+    options = Options(model=model.name, truncate=body.truncate, prepare=prepare, decode=decode)
+    answers = await service.run(request, "embed", rows, options)
+    return reply(response_of(answers, body.encoding_format), answers)
+
+
+@router.get("/v1/models", response_model=Models)
+async def models(request: Request) -> Response:
+    """The folders that are served."""
+    service = service_of(request)
+    listed = [Model(id=name, created=int(service.started)).model_dump() for name in service.models]
+    return reply({"object": "list", "data": listed})
+
+
+@router.get("/v1/models/{name:path}", response_model=Model)
+async def model(name: str, request: Request) -> Response:
+    """One folder that is served."""
+    service = service_of(request)
+    if name not in service.models:
+        raise Refusal(404, f"no model {name[:80]!r}; loaded: {', '.join(service.models)}", param="model")
+    return reply(Model(id=name, created=int(service.started)).model_dump())
+
+
+# ---- from the body to rows, from vectors to the response
+
+
+def rows_of(given: Any) -> list[Any]:
+    """The inputs of a request: texts, or rows of token ids. Raises Refusal (400) if a row has no ids."""
+    rows = [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else list(given)
+    if is_ids(rows) and not all(rows):
+        raise Refusal(400, f"input {rows.index([])} has no token ids; leave it out", param="input")
+    return rows
+
+
+def is_ids(rows: list[Any]) -> bool:
+    """Whether rows are token ids."""
+    return bool(rows) and isinstance(rows[0], list)
+
+
+def response_of(answers: Answers, encoding_format: str) -> dict[str, Any]:
+    """The vectors in OpenAI's form."""
+    vectors: Vectors = np.asarray(answers.results, "<f4")  # (N, D)
+    write = base64_of if encoding_format == "base64" else np.ascontiguousarray
+    data = [{"object": "embedding", "index": i, "embedding": write(row)} for i, row in enumerate(vectors)]
+    usage = {"prompt_tokens": answers.tokens, "total_tokens": answers.tokens}
+    return {"object": "list", "data": data, "model": answers.model.name, "usage": usage}
+
+
+def base64_of(vector: Vectors) -> str:
+    """The bytes of a vector, little-endian float32, in base64."""
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")

@@ -1,0 +1,120 @@
+"""Documents ranked by their relevance to a query, in the form that Cohere's and Jina's clients know.
+
+A model for it reads the query and a document as a pair (a cross-encoder). Its relevance score is a probability: the
+sigmoid of its only output, or the probability of the label that means "relevant" (RELEVANT).
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import Request, Response
+from pydantic import BaseModel, Field
+from torch import Tensor
+
+from .errors import Refusal
+from .models import ServedModel
+from .routes import dialect, reply, service_of
+from .service import Options
+
+router = dialect("Cohere and Jina")
+
+# names of the label that means "relevant", if a model has two labels or more
+RELEVANT = ("1", "true", "yes", "relevant", "entailment", "equivalent", "duplicate", "label_1")
+
+
+class RerankRequest(BaseModel):
+    """A query, and the documents to rank."""
+
+    query: str
+    documents: list[str | dict[str, Any]]
+    model: str | None = None
+    top_n: Annotated[int, Field(ge=1)] | None = None
+    return_documents: bool = False
+    rank_fields: list[str] = ["text"]
+    truncate: bool | None = None  # not of Cohere or Jina: cut what is too long
+
+
+class Document(BaseModel):
+    """A document of the request."""
+
+    text: str
+
+
+class Ranked(BaseModel):
+    """A document's number in the request, and its relevance from 0 to 1."""
+
+    index: int
+    relevance_score: float
+    document: Document | None = None
+
+
+class RerankResponse(BaseModel):
+    """The documents, the most relevant first."""
+
+    id: str
+    model: str
+    results: list[Ranked]
+    meta: dict[str, Any]
+    usage: dict[str, int]
+
+
+@router.post("/v1/rerank", response_model=RerankResponse)
+@router.post("/v2/rerank", response_model=RerankResponse)
+async def rerank(body: RerankRequest, request: Request) -> Response:
+    """The documents by their relevance to the query, the most relevant first."""
+    service = service_of(request)
+    model = service.find(body.model, "classify")
+    texts = [text_of(document, body.rank_fields, i) for i, document in enumerate(body.documents)]
+    options = Options(model=model.name, truncate=body.truncate, decode=relevance(model))
+    answers = await service.run(request, "classify", [(body.query, text) for text in texts], options)
+    results = ranked(answers.results, texts if body.return_documents else None)[: body.top_n]
+    version = request.url.path.split("/")[1].removeprefix("v")
+    meta = {"api_version": {"version": version}, "billed_units": {"search_units": 1}}
+    content = {"id": str(uuid.uuid4()), "model": model.name, "results": results, "meta": meta}
+    return reply(content | {"usage": {"total_tokens": answers.tokens}}, answers)
+
+
+def text_of(document: str | dict[str, Any], fields: Sequence[str], number: int) -> str:
+    """The text of a document. Raises Refusal (422) if it has none of the fields."""
+    if isinstance(document, str):
+        return document
+    found = [document[name] for name in fields if isinstance(document.get(name), str)]
+    if not found:
+        expected = ", ".join(fields) or "text"
+        raise Refusal(422, f"documents.{number} has no text in {expected[:200]}; expected a text, or an object with it")
+    return "\n".join(found)
+
+
+def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], list[float]]:
+    """Returns the relevance of each pair from prepared rows and their scores (`Options.decode`).
+
+    raw: the score before sigmoid or softmax. Raises Refusal (424) if no label of the model means "relevant".
+    """
+    model.steps_of("classify")
+    labels = model.predictor.loaded.labels
+    number = 0 if len(labels) == 1 else next((i for i, name in enumerate(labels) if name.lower() in RELEVANT), -1)
+    single = model.predictor.kind == "single" or len(model.predictor.loaded.settings.get("text", "ab")) == 1
+    if single or number < 0:
+        found = "reads single texts" if single else f"has the labels {', '.join(labels)[:200]}"
+        raise Refusal(
+            424,
+            f"the model {model.name!r} {found}; ranking needs a model of pairs with one output, or with a label named "
+            f"{', '.join(RELEVANT)}",
+        )
+    apart = len(labels) == 1 or model.predictor.kind == "multilabel"  # each output is a probability of its own
+
+    def decode(rows: Any, scores: Tensor) -> list[float]:
+        values = scores if raw else scores.sigmoid() if apart else scores.softmax(-1)
+        found: list[float] = rows.windows.mean(values.numpy())[:, number].tolist()
+        return found
+
+    return decode
+
+
+def ranked(scores: Sequence[float], texts: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The documents by falling score; equal ones stay in their order."""
+    order = np.argsort(-np.array(scores, np.float64), kind="stable").tolist()
+    results: list[dict[str, Any]] = [{"index": i, "relevance_score": scores[i]} for i in order]
+    return results if texts is None else [row | {"document": {"text": texts[row["index"]]}} for row in results]

@@ -1,0 +1,309 @@
+"""Hugging Face's routes: huggingface_hub's client, unmodified, and the payloads that it cannot send."""
+
+import itertools
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.inference.predictor import Predictor
+
+hub = pytest.importorskip("huggingface_hub")
+
+LONG = "d " * 60
+WHO = {"question": "a b?", "context": "the good film, a b c"}
+
+
+@pytest.fixture
+def inference(server_url, monkeypatch):
+    """A client of huggingface_hub for one folder. Offline, as the tests run, it would not talk to this machine."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    return lambda name, path="": hub.InferenceClient(model=f"{server_url}/models/{name}{path}")
+
+
+def predictor(served, name) -> Predictor:
+    return served[name].predictor
+
+
+# ---- the seven tasks by the stock client
+
+
+def test_text_classification(inference, served):
+    found = inference("labels").text_classification("a good film")
+    expected = predictor(served, "labels").classify("a good film", all_scores=True)["scores"]
+    assert [one.label for one in found] == sorted(expected, key=lambda name: -expected[name])
+    assert {one.label: one.score for one in found} == pytest.approx(expected, abs=1e-5)
+    best = inference("labels").text_classification("a good film", top_k=1)
+    assert [one.label for one in best] == [found[0].label]
+
+
+def test_token_classification(inference, served):
+    text = "a film,  good b"
+    found = inference("tags").token_classification(text)
+    expected = predictor(served, "tags").tag(text)
+    assert found and [(one.entity_group, one.start, one.end, one.word) for one in found] == [
+        (one["type"], one["start"], one["end"], one["text"]) for one in expected
+    ]
+    assert all(text[one.start : one.end] == one.word for one in found)
+    words = inference("tags").token_classification(text, aggregation_strategy="none", ignore_labels=[])
+    assert [one.word for one in words] == ["a", "film", ",", "good", "b"]
+    assert all(one.entity == "O" or one.entity[2:] == one.entity_group for one in words)
+
+
+def test_question_answering(inference, served):
+    found = inference("span").question_answering(**WHO)
+    expected = predictor(served, "span").answer(WHO["question"], WHO["context"])
+    assert (found.answer, found.start, found.end) == (expected["text"], expected["start"], expected["end"])
+    assert found.score == pytest.approx(expected["score"], abs=1e-5)
+    three = inference("span").question_answering(**WHO, top_k=3)
+    assert len(three) == 3 and three[0].answer == found.answer
+    assert three[0].score >= three[1].score >= three[2].score
+    (short,) = inference("span").question_answering(**WHO, top_k=2, max_answer_len=1)[:1]
+    assert " " not in short.answer
+
+
+def test_fill_mask(inference, served):
+    text = "a [MASK] film"
+    found = inference("mlm").fill_mask(text)
+    (expected,) = predictor(served, "mlm").fill_mask(text)
+    assert [(one.token, one.sequence) for one in found] == [(one["id"], one["text"]) for one in expected]
+    assert all(isinstance(one.token, int) for one in found)
+    some = inference("mlm").fill_mask(text, targets=["good", "bad"], top_k=2)
+    assert {one.token_str for one in some} == {"good", "bad"}
+    assert {one.sequence for one in some} == {"a good film", "a bad film"}
+
+
+def test_feature_extraction(inference, served):
+    found = inference("mlm").feature_extraction("a film")  # no mask: the folder that could fill one gives a vector
+    raw = predictor(served, "mlm").embed(["a film"])
+    np.testing.assert_allclose(found, raw / np.linalg.norm(raw), atol=1e-5)
+    assert found.shape == (1, 32) and found.dtype == np.float32
+    np.testing.assert_allclose(inference("mlm").feature_extraction("a film", normalize=False), raw, atol=1e-5)
+    few = inference("mlm").feature_extraction("a film", dimensions=4)
+    np.testing.assert_allclose(few, raw[:, :4] / np.linalg.norm(raw[:, :4]), atol=1e-5)
+    cut = inference("mlm").feature_extraction(LONG, truncate=True)
+    np.testing.assert_allclose(cut, inference("mlm").feature_extraction("d " * 30), atol=1e-5)
+    other = inference("labels", "/pipeline/feature-extraction").feature_extraction("a film")
+    assert other.shape == (1, 32)
+
+
+def test_sentence_similarity(inference, served):
+    found = inference("mlm").sentence_similarity("a film", ["a film", "good", "b c d"])
+    one, *others = predictor(served, "mlm").embed(["a film", "a film", "good", "b c d"], normalize=True)
+    assert found == pytest.approx([float(one @ other) for other in others], abs=1e-5)
+    assert found[0] == pytest.approx(1, abs=1e-5) and found[1] < 1
+
+
+def test_zero_shot_classification(inference, served):
+    names = ["good", "bad", "film"]
+    found = inference("nli").zero_shot_classification("a b", names, hypothesis_template="a {} c")
+    raw = predictor(served, "nli").classify(["a b"] * 3, [f"a {n} c" for n in names], all_scores=True, raw=True)
+    logits = torch.tensor([[one["scores"][name] for name in ("contradiction", "entailment")] for one in raw])
+    expected = dict(zip(names, logits[:, 1].softmax(0).tolist(), strict=True))
+    assert {one.label: one.score for one in found} == pytest.approx(expected, abs=1e-4)
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    each = inference("nli").zero_shot_classification("a b", names, hypothesis_template="a {} c", multi_label=True)
+    expected = dict(zip(names, logits.softmax(-1)[:, 1].tolist(), strict=True))
+    assert {one.label: one.score for one in each} == pytest.approx(expected, abs=1e-4)
+    (alone,) = inference("nli").zero_shot_classification("a b", ["good"], hypothesis_template="a {} c")
+    assert alone.score == pytest.approx(expected["good"], abs=1e-4)  # of one label, entailed or not
+
+
+def test_an_error_reaches_the_user_of_the_client(inference):
+    with pytest.raises(hub.errors.HfHubHTTPError) as error:
+        inference("labels").zero_shot_classification("a b", ["good"])
+    assert error.value.response.status_code == 424
+    assert "one, two, three; zero-shot classification needs entailment" in error.value.response.json()["error"]
+    with pytest.raises(hub.errors.HfHubHTTPError, match=r"413"):
+        inference("mlm").feature_extraction(LONG)
+
+
+# ---- what the bare URL is
+
+
+def test_the_bare_url_answers_by_payload_and_head(http):
+    """Of several folders the first that has a head for the payload; texts alone go to the first folder, here masks."""
+    post = lambda **body: http.post("/", json=body)  # noqa: E731
+    assert post(inputs="a [MASK]").json()[0].keys() == {"score", "token", "token_str", "sequence"}
+    assert post(inputs=WHO).json().keys() == {"answer", "score", "start", "end"}
+    assert len(post(inputs={"source_sentence": "a", "sentences": ["b", "c"]}).json()) == 2
+    assert post(inputs="a", parameters={"candidate_labels": "x, y"}).status_code == 424  # by the first classifier
+    assert np.shape(post(inputs=["a", "b"]).json()) == (2, 32)
+    assert post(inputs="a", parameters={}).status_code == 422  # a task with parameters, so masks were meant
+    assert "no [MASK] in" in post(inputs="a", parameters={}).json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "keys"),
+    [
+        ("labels", "a", {"label", "score"}),
+        ("tags", "a film", {"entity_group", "score", "word", "start", "end"}),
+        ("mlm", "[MASK] a", {"score", "token", "token_str", "sequence"}),
+    ],
+)
+def test_texts_alone_are_answered_by_the_head(http, name, inputs, keys):
+    one, several = (http.post(f"/models/{name}", json={"inputs": x}).json() for x in (inputs, [inputs, inputs]))
+    first = one[0] if name == "labels" else one
+    assert first and all(item.keys() == keys for item in first)
+    assert [len(each) for each in several] == [len(first)] * 2
+
+
+@pytest.mark.parametrize("name", ["span", "choice"])
+def test_heads_that_read_no_texts_alone_say_what_they_expect(http, name):
+    found = http.post(f"/models/{name}", json={"inputs": "a b"})
+    assert found.status_code == 424 and "expects" in found.json()["error"]
+    assert found.json()["error_type"] == "Backend"
+
+
+def test_a_name_with_slashes_and_an_unknown_task(http):
+    assert http.post("/models/a/b/pipeline/fill-mask", json={"inputs": "a"}).status_code == 404
+    found = http.post("/pipeline/summarization", json={"inputs": "a"})
+    assert found.status_code == 404 and "fill-mask" in found.json()["error"]
+
+
+# ---- classification
+
+
+@pytest.mark.parametrize("function", ["softmax", "sigmoid", "none"])
+@pytest.mark.parametrize("name", ["labels", "several", "value"])
+def test_function_to_apply(http, served, name, function):
+    body = {"inputs": "a good film", "parameters": {"function_to_apply": function}}
+    (found,) = http.post(f"/models/{name}", json=body).json()
+    raw = predictor(served, name).classify("a good film", all_scores=True, raw=True)["scores"]
+    values = torch.tensor(list(raw.values()))
+    applied = {"softmax": values.softmax(0), "sigmoid": values.sigmoid(), "none": values}[function]
+    assert {one["label"]: one["score"] for one in found} == pytest.approx(
+        dict(zip(raw, applied.tolist(), strict=True)), abs=1e-5
+    )
+
+
+def test_a_pair_is_read_as_one_and_a_regression_gives_its_value(http, served):
+    rows = [{"text": "a b", "text_pair": "c"}, {"text": "a b"}, "a b"]
+    found = http.post("/models/nli", json={"inputs": rows}).json()
+    expected = [
+        predictor(served, "nli").classify("a b", second, all_scores=True)["scores"] for second in ("c", None, None)
+    ]
+    for row, scores in zip(found, expected, strict=True):
+        assert {one["label"]: one["score"] for one in row} == pytest.approx(scores, abs=1e-5)
+    ((value,),) = http.post("/models/value", json={"inputs": "a film"}).json()
+    assert value["score"] == pytest.approx(predictor(served, "value").classify("a film")["score"], abs=1e-5)
+
+
+def test_a_long_text_is_windowed_and_a_long_pair_refused(http, served):
+    (found,) = http.post("/models/labels", json={"inputs": LONG}).json()
+    expected = predictor(served, "labels").classify(LONG, all_scores=True)
+    assert expected["windows"] > 1 and found[0]["score"] == pytest.approx(expected["score"], abs=1e-5)
+    pair = {"inputs": {"text": LONG, "text_pair": "a"}}
+    assert http.post("/models/nli", json=pair).status_code == 413
+    cut = http.post("/models/nli", json=pair | {"truncate": True})
+    assert cut.status_code == 200 and int(cut.headers["x-truncated-tokens"]) == 60 - 24 + 4
+
+
+# ---- tags
+
+
+def test_groups_between_entities_and_ignored_labels(http, served):
+    text = "a film, good b c"
+    units = next(predictor(served, "tags").tag_words([text]))
+    body = {"inputs": text, "parameters": {"ignore_labels": ["PER"]}}
+    found = http.post("/models/tags", json=body).json()
+    assert "PER" not in {one["entity_group"] for one in found}
+    runs = [key for key, _ in itertools.groupby(unit["tag"] == "O" for unit in units)]
+    assert [one["entity_group"] == "O" for one in found].count(True) == runs.count(True)
+    assert all(one["word"] == text[one["start"] : one["end"]] for one in found)
+    assert [one["start"] for one in found] == sorted(one["start"] for one in found)
+
+
+def test_aggregation_of_subwords_is_refused(http):
+    body = {"inputs": "a", "parameters": {"aggregation_strategy": "max"}}
+    found = http.post("/models/tags", json=body)
+    assert found.status_code == 422 and "first subword of each word" in found.json()["error"]
+    first = http.post("/models/tags", json={"inputs": "a", "parameters": {"aggregation_strategy": "first"}})
+    assert first.json() == http.post("/models/tags", json={"inputs": "a"}).json()
+
+
+# ---- answers
+
+
+def test_no_answer_is_one_only_where_it_may_be(http):
+    answers = {}
+    for impossible in (True, False, None):
+        body = {"inputs": WHO, "parameters": {"handle_impossible_answer": impossible, "top_k": 20}}
+        answers[impossible] = {one["answer"] for one in http.post("/models/span", json=body).json()}
+    assert "" in answers[True] and "" not in answers[False] and answers[None] == answers[False]
+
+
+def test_a_list_of_questions_gives_a_list(http):
+    found = http.post("/models/span", json={"inputs": [WHO, WHO]}).json()
+    assert len(found) == 2 and found[0]["answer"] == found[1]["answer"]
+    nested = http.post("/models/span", json={"inputs": [WHO, WHO], "parameters": {"top_k": 2}}).json()
+    assert [len(best) for best in nested] == [2, 2]
+    assert http.post("/models/span", json={"inputs": {"question": "a"}}).status_code == 422
+
+
+# ---- masks
+
+
+def test_several_masks_and_several_texts(http):
+    one, two = "a [MASK]", "[MASK] b [MASK]"
+    found = http.post("/models/mlm", json={"inputs": [one, two], "parameters": {"top_k": 2}}).json()
+    assert [candidate["sequence"][:1] for candidate in found[0]] == ["a", "a"] and len(found[1]) == 2
+    assert [len(mask) for mask in found[1]] == [2, 2]
+
+
+def test_too_many_results_are_refused(http):
+    for text, top_k in (("[MASK] " * 20, 100), ("[MASK] " * 129, 1), ("[MASK]", 101)):
+        found = http.post("/models/mlm", json={"inputs": text, "parameters": {"top_k": top_k}})
+        assert found.status_code == 413, found.text
+
+
+# ---- forms
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("labels", {}),
+        ("labels", {"inputs": 5}),
+        ("labels", {"inputs": [["a", "b"]]}),
+        ("labels", {"inputs": {"text": 1}}),
+        ("labels", {"inputs": "a", "parameters": {"top_k": 0}}),
+        ("labels", {"inputs": "a", "parameters": {"function_to_apply": "tanh"}}),
+        ("tags", {"inputs": {"text": "a"}}),
+        ("mlm", {"inputs": "a [MASK]", "parameters": {"targets": ["a b"]}}),
+        ("mlm", {"inputs": {"source_sentence": "a"}}),
+        ("mlm", {"inputs": {"source_sentence": "a", "sentences": []}}),
+        ("mlm", {"inputs": {"source_sentence": "a", "sentences": [1]}}),
+        ("mlm", {"inputs": "a", "dimensions": 33}),
+        ("nli", {"inputs": "a", "parameters": {"candidate_labels": []}}),
+        ("nli", {"inputs": "a", "parameters": {"candidate_labels": "x,,y"}}),
+        ("nli", {"inputs": "a", "parameters": {"candidate_labels": "x", "hypothesis_template": "no label"}}),
+    ],
+    ids=str,
+)
+def test_a_payload_of_another_form_is_refused_with_422(http, name, body):
+    found = http.post(f"/models/{name}", json=body)
+    assert found.status_code == 422 and found.json().keys() == {"error", "error_type"}
+
+
+@pytest.mark.parametrize("inputs", ["", " ", [], [""], ["a", ""]])
+def test_empty_inputs_are_refused_with_400(http, inputs):
+    found = http.post("/models/labels", json={"inputs": inputs})
+    assert found.status_code == 400 and found.json()["error_type"] == "Empty"
+
+
+def test_curl(server_url):
+    curl = shutil.which("curl") or pytest.skip("curl is not installed")
+    line = [
+        curl,
+        "-s",
+        f"{server_url}/models/labels",
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        '{"inputs": "a film"}',
+    ]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30)
+    assert done.stdout.startswith('[[{"label":"')

@@ -1,0 +1,122 @@
+"""OpenAI's routes: the openai client, unmodified, and the bodies that it cannot send."""
+
+import asyncio
+import base64
+
+import numpy as np
+import pytest
+
+openai = pytest.importorskip("openai")
+
+TEXTS = ["a good film", "b"]
+
+
+@pytest.fixture(scope="module")
+def api(server_url):
+    with openai.OpenAI(base_url=f"{server_url}/v1", api_key="none", max_retries=0) as api:
+        yield api
+
+
+@pytest.fixture(scope="module")
+def expected(served):
+    return served["mlm"].predictor.embed(TEXTS, normalize=True)
+
+
+def vectors(response):
+    return np.array([one.embedding for one in response.data], np.float32)
+
+
+def test_the_client_gets_vectors_in_base64_and_as_numbers(api, expected, served):
+    found = api.embeddings.create(model="mlm", input=TEXTS)  # it asks for base64 and decodes that
+    np.testing.assert_allclose(vectors(found), expected, atol=1e-6)
+    assert [one.index for one in found.data] == [0, 1] and found.model == "mlm"
+    tokens = sum(len(served["mlm"].predictor.tokenizer.encode(text).ids) for text in TEXTS)
+    assert found.usage.prompt_tokens == found.usage.total_tokens == tokens
+    numbers = api.embeddings.create(model="mlm", input=TEXTS, encoding_format="float")
+    np.testing.assert_array_equal(vectors(numbers), vectors(found))
+    raw = api.embeddings.create(model="mlm", input=TEXTS[0], encoding_format="base64").data[0].embedding
+    np.testing.assert_array_equal(np.frombuffer(base64.b64decode(raw), "<f4"), vectors(found)[0])
+
+
+def test_the_asynchronous_client(server_url, expected):
+    async def ask():
+        async with openai.AsyncOpenAI(base_url=f"{server_url}/v1", api_key="none") as api:
+            asked = (api.embeddings.create(model="mlm", input=text) for text in TEXTS)
+            return await asyncio.gather(*asked)
+
+    for response, vector in zip(asyncio.run(ask()), expected, strict=True):
+        np.testing.assert_allclose(vectors(response)[0], vector, atol=1e-6)
+
+
+def test_dimensions_are_cut_and_the_vectors_scaled_again(api, expected):
+    found = vectors(api.embeddings.create(model="mlm", input=TEXTS, dimensions=5))
+    short = expected[:, :5]
+    np.testing.assert_allclose(found, short / np.linalg.norm(short, axis=1, keepdims=True), atol=1e-6)
+    with pytest.raises(openai.UnprocessableEntityError) as error:
+        api.embeddings.create(model="mlm", input="a", dimensions=33)
+    assert error.value.body == {
+        "message": "dimensions = 33; expected 1 to 32",
+        "type": "invalid_request_error",
+        "param": "dimensions",
+        "code": "invalid_value",
+    }
+
+
+def test_ids_with_and_without_their_frame_are_read_as_the_text_is(api, expected, served):
+    ids = [served["mlm"].predictor.tokenizer.encode(text).ids for text in TEXTS]
+    for rows in (ids, [row[1:-1] for row in ids]):
+        found = api.embeddings.create(model="mlm", input=rows)
+        np.testing.assert_allclose(vectors(found), expected, atol=1e-6)
+    one = api.embeddings.create(model="mlm", input=ids[0])
+    np.testing.assert_allclose(vectors(one), expected[:1], atol=1e-6)
+
+
+@pytest.mark.parametrize("number", [-1, 62, 2**31, 2**63])
+def test_ids_of_another_vocabulary_are_refused(http, number):
+    found = http.post("/v1/embeddings", json={"model": "mlm", "input": [[5, number]]})
+    assert found.status_code == 422
+    assert f"token id {number}; this vocabulary has 0 to 61" in found.json()["error"]["message"]
+
+
+def test_long_input_is_refused_or_cut(api, http):
+    with pytest.raises(openai.APIStatusError) as error:
+        api.embeddings.create(model="mlm", input="d " * 60)
+    assert error.value.status_code == 413 and "truncate" in str(error.value)
+    found = api.embeddings.create(model="mlm", input="d " * 60, extra_body={"truncate": True})
+    np.testing.assert_allclose(vectors(found), vectors(api.embeddings.create(model="mlm", input="d " * 30)), atol=1e-6)
+    ids = http.post("/v1/embeddings", json={"model": "mlm", "input": [5] * 60, "truncate": True})
+    assert ids.headers["x-truncated-tokens"] == "30"
+
+
+def test_models(api, served):
+    assert [model.id for model in api.models.list()] == list(served)
+    assert api.models.retrieve("tags").owned_by == "bertworks"
+    with pytest.raises(openai.NotFoundError, match="no model 'gpt'; loaded: mlm, labels"):
+        api.models.retrieve("gpt")
+    with pytest.raises(openai.NotFoundError, match="no model 'gpt'; loaded: mlm, labels"):
+        api.embeddings.create(model="gpt", input="a")
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ("", 400),
+        ([], 400),
+        ([""], 400),
+        ([[]], 400),
+        ([[5], []], 400),
+        (None, 422),
+        (5, 422),
+        ([5.5], 422),
+        ([True], 422),
+        ([5, "a"], 422),
+        ([[5], "a"], 422),
+        ({"text": "a"}, 422),
+        (["a"] * 33, 413),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_inputs_of_another_form_are_refused(http, given, status):
+    found = http.post("/v1/embeddings", json={"model": "mlm", "input": given})
+    assert found.status_code == status, found.text
+    assert found.json()["error"].keys() == {"message", "type", "param", "code"}

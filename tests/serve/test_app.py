@@ -4,34 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
-
-from bertworks.inference.predictor import Predictor
-from bertworks.serve.app import create_app
-from bertworks.serve.config import ServeConfig
-from bertworks.serve.models import ServedModel
-from support.tiny_task import tiny_folder
-
-URL = "http://127.0.0.1"
 
 
 @pytest.fixture(scope="module")
-def predictor(tmp_path_factory):
-    return Predictor(tiny_folder(tmp_path_factory.mktemp("serve") / "model"), device="cpu")
+def client(make_client):
+    return make_client("tiny")
 
 
-def client_of(predictor, *names, key=None, **settings) -> TestClient:
-    models = {name: ServedModel(name, predictor) for name in names or ("tiny",)}
-    app = create_app(models, ServeConfig(**settings), key)
-    return TestClient(app, base_url=URL, raise_server_exceptions=False)
-
-
-@pytest.fixture(scope="module")
-def client(predictor):
-    return client_of(predictor)
-
-
-def test_embed_gives_the_predictors_vectors(client, predictor):
+def test_embed_gives_the_predictors_vectors(client, predictors):
+    predictor = predictors["tiny"]
     texts = ["a good film", "bad , c d e", "f"]
     found = client.post("/embed", json={"inputs": texts, "normalize": False})
     assert found.status_code == 200, found.text
@@ -68,25 +49,25 @@ def test_limits(client):
     assert (cut.status_code, cut.headers["x-truncated-tokens"], cut.headers["x-compute-tokens"]) == (200, "10", "32")
 
 
-def test_a_missing_head_and_an_unknown_model_are_named(predictor, client):
+def test_a_missing_head_and_an_unknown_model_are_named(make_client, client):
     assert "fill_mask" in refused(client.post("/choose", json={"text": "a", "choices": ["b"]}), 424, "Backend")
-    two = client_of(predictor, "one", "two")
-    assert "one, two" in refused(two.post("/embed", json={"inputs": "a", "model": "x"}), 404, "NotFound")
-    for name in ("one", "two"):
+    two = make_client("tiny", "single")
+    assert "tiny, single" in refused(two.post("/embed", json={"inputs": "a", "model": "x"}), 404, "NotFound")
+    for name in ("tiny", "single"):
         assert two.post("/embed", json={"inputs": "a", "model": name}).status_code == 200
     assert client.post("/embed", json={"inputs": "a", "model": "gpt"}).status_code == 200  # one folder, any name
 
 
-def test_only_this_servers_names_are_served(predictor):
-    client = client_of(predictor, allow_host=("models.internal",))
+def test_only_this_servers_names_are_served(make_client):
+    client = make_client("tiny", allow_host=("models.internal",))
     for host in ("localhost:8080", "127.0.0.1", "[::1]:8080", "10.1.2.3:80", "Models.Internal"):
         assert client.get("/health", headers={"host": host}).status_code == 200, host
     for host in ("evil.example", "localhost.evil.example:8080", ""):
         refused(client.get("/health", headers={"host": host}), 400, "Validation")
 
 
-def test_with_a_key_only_health_is_public(predictor):
-    client = client_of(predictor, key="correct horse")
+def test_with_a_key_only_health_is_public(make_client):
+    client = make_client("tiny", key="correct horse")
     assert client.get("/health").status_code == 200
     for given in ("", "Bearer", "Bearer correct hors", "Bearer correct horsee", "Basic !", "Bearer kürzer"):
         answer = client.post("/embed", json={"inputs": "a"}, headers={"authorization": given.encode()})
@@ -104,8 +85,8 @@ def test_every_answer_forbids_what_no_page_needs(client):
         assert headers["x-content-type-options"] == "nosniff" and "access-control-allow-origin" not in headers
 
 
-def test_metrics_have_teis_names(predictor):
-    client = client_of(predictor)
+def test_metrics_have_teis_names(make_client):
+    client = make_client("tiny")
     client.post("/embed", json={"inputs": ["a " * 40, "b"], "truncate": True})
     client.post("/embed", json={"inputs": []})
     lines = client.get("/metrics").text.splitlines()

@@ -111,6 +111,14 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
         raise InputError(f"{pooling}: {error}") from None
 
 
+def read_prompts(folder: Path | str) -> dict[str, str]:
+    """The prompts of a sentence-transformers folder by name; none of any other folder. Raises InputError."""
+    file = Path(folder) / _OTHERS
+    prompts = _table(file).get("prompts") or {}
+    check_fields(prompts, {str: str}, f"{file}: prompts")
+    return dict(prompts)
+
+
 def write_pooling(folder: Path, pooling: Pooling, width: int) -> None:
     """Make a model folder, of vectors of `width`, one that sentence-transformers loads."""
     names = _MODULES if pooling.normalize else _MODULES[:2]

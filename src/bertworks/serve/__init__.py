@@ -4,6 +4,7 @@ In reading order:
 
     config.py     the settings of a server
     errors.py     refusals: status, error type, and how each dialect of clients writes them
+    embedding.py  texts or token ids to embed: prompts, which end is cut; vectors of tokens, weights over the vocabulary
     models.py     a served model: a predictor, and the steps that its heads allow
     pace.py       predicted seconds of a batch, from the batches that were measured
     queue.py      one compute thread: first in, first out, by real tokens
@@ -14,7 +15,7 @@ In reading order:
     app.py        `create_app`: all routes of all dialects; how a dialect plugs in
     tei.py        routes of text-embeddings-inference
     own.py        our own routes
-    vectors.py    options of all routes that return vectors: dimensions, token ids
+    vectors.py    options of all routes that return vectors: length, dimensions
     openai.py     OpenAI's routes: vectors, models
     rerank.py     the routes of Cohere and Jina
     pipelines.py  the tasks of Hugging Face Inference: payload to rows, results to answer

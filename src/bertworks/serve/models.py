@@ -1,13 +1,16 @@
 """A served model: a predictor, and the steps that its heads allow."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..checkpoint.locate import find_model, run_name
+from ..checkpoint.pooling import read_prompts
 from ..files import InputError
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
 from .errors import Refusal
+from .embedding import SparseEmbedder, TokenEmbedder
 
 # The name of each kind of result, its steps, and a row of it that any such model can read (to measure its speed).
 # A head that is missing makes its steps raise InputError.
@@ -19,14 +22,17 @@ STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], 
     "choose": (lambda predictor: predictor.chooser, lambda predictor: (WORDS, ["a", "b"])),
     "fill_mask": (lambda predictor: predictor.mask_filler, lambda predictor: f"a {predictor.tokenizer.roles['mask']}"),
     "embed": (lambda predictor: predictor.embedder(), lambda predictor: WORDS),
+    "embed_all": (TokenEmbedder, lambda predictor: WORDS),
+    "embed_sparse": (SparseEmbedder, lambda predictor: WORDS),
 }
 
 
 class ServedModel:
     """A folder that is served under a name."""
 
-    def __init__(self, name: str, predictor: Predictor):
-        self.name, self.predictor = name, predictor
+    def __init__(self, name: str, predictor: Predictor, prompts: Mapping[str, str] | None = None):
+        """prompts: of a sentence-transformers folder, by name."""
+        self.name, self.predictor, self.prompts = name, predictor, dict(prompts or {})
         self.steps: dict[str, Steps[Any]] = {}
         self.missing: dict[str, str] = {}  # steps that the folder has no head for: why
         for step, (make, _) in STEPS.items():
@@ -40,10 +46,10 @@ class ServedModel:
         """The model of `FOLDER` or `NAME=FOLDER`. Raises InputError if the folder is missing or damaged."""
         name, equals, folder = argument.partition("=")
         if not equals:
-            name, folder = Path(argument).resolve().name, argument
+            name, folder = run_name(find_model(Path(argument).resolve())), argument
         if not name or "/" in name:
             raise InputError(f"{argument}: the name {name!r} is no name of a model; write NAME=FOLDER without a slash")
-        return cls(name, Predictor(folder))
+        return cls(name, Predictor(folder), read_prompts(find_model(folder)))
 
     def __repr__(self) -> str:
         return f"ServedModel({self.name!r}, {str(self.predictor.folder)!r})"
@@ -73,6 +79,7 @@ class ServedModel:
             "num_hidden_layers": config.num_hidden_layers,
             "num_attention_heads": config.num_attention_heads,
             "mask_token": predictor.tokenizer.roles["mask"],
+            "prompts": list(self.prompts),
         }
 
 

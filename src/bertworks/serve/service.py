@@ -83,7 +83,8 @@ class Service:
         self.models, self.config = models, config
         self.metrics = Metrics()
         self.queue = ComputeQueue(config.batch_tokens, self.metrics.batch)
-        self.pool = ThreadPoolExecutor(min(4, psutil.cpu_count() or 1), "tokenize")
+        self.workers = min(4, psutil.cpu_count() or 1)
+        self.pool = ThreadPoolExecutor(self.workers, "tokenize")
         self.started = time.time()
         self.draining = False
 
@@ -133,7 +134,7 @@ class Service:
         self._admit()
         self.queue.expect(lane, expected)
         try:
-            prepared = await self._in_pool(lambda: (options.prepare or steps.prepare)(rows))
+            prepared = await self.in_pool(lambda: (options.prepare or steps.prepare)(rows))
         finally:
             self.queue.expect(lane, -expected)
         ready = time.perf_counter()
@@ -141,13 +142,13 @@ class Service:
         self._check_tokens(model, sum(tokens), cut, options.truncate)
         scored = await self._scores(request, lane, prepared.inputs)
         decode = options.decode or (lambda rows, scores: rows.decode(scores, model.predictor.loaded.settings))
-        results = await self._in_pool(lambda: decode(prepared, scored.scores))
+        results = await self.in_pool(lambda: decode(prepared, scored.scores))
         times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
         self._count(prepared, times)
         self.metrics.finished(method, time.perf_counter() - begun)
         return Answers(model, results, sum(tokens), tokens, cut, *times)
 
-    async def _in_pool(self, work: Callable[[], T]) -> T:
+    async def in_pool(self, work: Callable[[], T]) -> T:
         """What `work` returns, computed in another thread. What it cannot read is refused with 422."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self.pool, work)
@@ -257,5 +258,5 @@ def check_rows(rows: Sequence[Any], most: int) -> None:
     if len(rows) > most:
         raise Refusal(413, f"{len(rows):,} inputs; expected at most {most} a request; send several requests")
     for i, row in enumerate(rows):
-        if not all(text.strip() for text in texts_in(row)):
+        if not row or not all(text.strip() for text in texts_in(row)):
             raise Refusal(400, f"input {i} has no text; leave it out", error_type="Empty")

@@ -1,37 +1,323 @@
-"""Routes of text-embeddings-inference, by its names."""
+"""Routes of text-embeddings-inference, by its names and forms (its docs/openapi.json).
 
-from dataclasses import replace
-from typing import Any
+All take `model` beside TEI's own fields, for servers with several folders. `truncate`: null is what the server was
+started with (`--auto-truncate`).
+"""
 
+from typing import Annotated, Any, Literal
+
+import numpy as np
 from fastapi import Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator, Field, StrictInt
+from torch import Tensor
 
+from .. import __version__
+from ..tokenizer import Tokenizer, compose
+from .embedding import Embedding, Text, decode_sparse, decode_tokens
+from .errors import Refusal
+from .rerank import ranked, relevance
 from .routes import dialect, reply, service_of
-from .service import Options
+from .service import Answers, Options, check_rows
+from .vectors import decoder, embedder_of
 
 router = dialect("text-embeddings-inference")
 
+TokenIds = list[StrictInt]
+Input = str | TokenIds | list[str | TokenIds]
+Direction = Annotated[Literal["Left", "Right"], BeforeValidator(lambda v: v.title() if isinstance(v, str) else v)]
 
-class EmbedRequest(BaseModel):
+
+class Truncation(BaseModel):
+    """What happens to inputs that are too long."""
+
+    truncate: bool | None = None
+    truncation_direction: Direction = "Right"
+
+
+class EmbedAllRequest(Truncation):
+    """Texts, or the ids of their tokens."""
+
+    inputs: Input = Field(examples=["What is deep learning?"])
+    prompt_name: str | None = None
+    model: str | None = None
+
+
+class EmbedRequest(EmbedAllRequest):
     """Texts to embed."""
 
-    inputs: str | list[str]
-    model: str | None = None
     normalize: bool = True
-    truncate: bool | None = None
+    dimensions: int | None = None
+
+
+class SimilarityInput(BaseModel):
+    """A sentence, and those it is compared with."""
+
+    source_sentence: str
+    sentences: list[str]
+
+
+class SimilarityParameters(Truncation):
+    """Of /similarity."""
+
+    prompt_name: str | None = None
+
+
+class SimilarityRequest(BaseModel):
+    """Sentences to compare."""
+
+    inputs: SimilarityInput
+    parameters: SimilarityParameters | None = None
+    model: str | None = None
+
+
+Single = Annotated[list[str], Field(min_length=1, max_length=2)]  # a text or a pair
+
+
+class PredictRequest(Truncation):
+    """A text, a pair, or a batch of lists of one or two texts."""
+
+    inputs: str | Single | list[Single]
+    raw_scores: bool = False
+    model: str | None = None
+
+
+class RerankRequest(Truncation):
+    """A query, and texts to put in order."""
+
+    query: str
+    texts: list[str]
+    raw_scores: bool = False
+    return_text: bool = False
+    model: str | None = None
+
+
+class TokenizeRequest(BaseModel):
+    """Texts to tokenize."""
+
+    inputs: str | list[str]
+    add_special_tokens: bool = True
+    prompt_name: str | None = None
+    model: str | None = None
+
+
+class DecodeRequest(BaseModel):
+    """Token ids to turn into text."""
+
+    ids: TokenIds | list[TokenIds]
+    skip_special_tokens: bool = True
+    model: str | None = None
+
+
+class SparseValue(BaseModel):
+    index: int
+    value: float
+
+
+class Prediction(BaseModel):
+    label: str
+    score: float
+
+
+class Ranked(BaseModel):
+    index: int
+    score: float
+    text: str | None = None
+
+
+class SimpleToken(BaseModel):
+    id: int
+    text: str
+    special: bool
+    start: int | None = None
+    stop: int | None = None
+
+
+# ---- vectors
+
+
+def rows_of(inputs: Input) -> list[Text]:
+    """Each text or list of ids of an input, which may be a single one."""
+    if isinstance(inputs, str):
+        return [inputs]
+    if inputs and all(isinstance(one, int) for one in inputs):
+        return [inputs]  # type: ignore[list-item]  # the ids of one text
+    return list(inputs)  # type: ignore[arg-type]
+
+
+async def _embedded(request: Request, step: str, body: EmbedAllRequest, make: Any) -> Answers:
+    """The answers of one of the steps that embed. make: gives the decoder of a model."""
+    service = service_of(request)
+    model = service.find(body.model, step)
+    how = Embedding(body.prompt_name, body.truncation_direction == "Left")
+
+    def prepare(rows: Any) -> Any:
+        return how.prepare(embedder_of(model), model.prompts, rows)
+
+    options = Options(model.name, body.truncate, prepare, make(model))
+    return await service.run(request, step, rows_of(body.inputs), options)
 
 
 @router.post("/embed", response_model=list[list[float]])
 async def embed(body: EmbedRequest, request: Request) -> Response:
-    """A vector for each text, of length 1 unless `normalize` is false."""
-    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-
-    def decode(rows: Any, scores: Any) -> Any:
-        return replace(rows, normalize=body.normalize).decode(scores)
-
-    options = Options(model=body.model, truncate=body.truncate, decode=decode)
-    answers = await service_of(request).run(request, "embed", texts, options)
+    """A vector for each text, of length 1 unless `normalize` is false; `dimensions` keeps the first of its values."""
+    answers = await _embedded(request, "embed", body, lambda model: decoder(model, body.normalize, body.dimensions))
     return reply(answers.results, answers)
+
+
+@router.post("/embed_all", response_model=list[list[list[float]]])
+async def embed_all(body: EmbedAllRequest, request: Request) -> Response:
+    """The vectors of all tokens of each text, [CLS] and [SEP] included, from the last layer."""
+    answers = await _embedded(request, "embed_all", body, lambda model: decode_tokens)
+    return reply(answers.results, answers)
+
+
+@router.post("/embed_sparse", response_model=list[list[SparseValue]])
+async def embed_sparse(body: EmbedAllRequest, request: Request) -> Response:
+    """A weight for each token of the vocabulary that the masked-LM head finds in a text (SPLADE)."""
+    answers = await _embedded(request, "embed_sparse", body, lambda model: decode_sparse)
+    return reply(answers.results, answers)
+
+
+@router.post("/similarity", response_model=list[float])
+async def similarity(body: SimilarityRequest, request: Request) -> Response:
+    """The cosine of the sentence's vector and each other's."""
+    how = body.parameters or SimilarityParameters()
+    texts: list[str | TokenIds] = [body.inputs.source_sentence, *body.inputs.sentences]
+    if not body.inputs.sentences:
+        raise Refusal(400, "no sentences; expected one or more", error_type="Empty")
+    asked = EmbedAllRequest(inputs=texts, model=body.model, **how.model_dump())
+    answers = await _embedded(request, "embed", asked, decoder)
+    vectors = np.asarray(answers.results)
+    return reply(np.clip(vectors[1:] @ vectors[0], -1, 1), answers)
+
+
+# ---- labels
+
+
+@router.post("/predict", response_model=list[Prediction] | list[list[Prediction]])
+async def predict(body: PredictRequest, request: Request) -> Response:
+    """All labels with their scores, best first: a list for a text or a pair, lists for a batch.
+
+    Single texts of any length are read in windows, whose probabilities are averaged.
+    """
+    flat = isinstance(body.inputs, str) or any(isinstance(one, str) for one in body.inputs)
+    batch: Any = [[body.inputs] if isinstance(body.inputs, str) else body.inputs] if flat else body.inputs
+    rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
+    service = service_of(request)
+    steps = service.find(body.model, "classify").steps_of("classify")
+
+    def prepare(rows: Any) -> Any:
+        return _cut_right(steps.prepare(rows), body)
+
+    def decode(rows: Any, scores: Tensor) -> Any:
+        return rows.decode(scores, steps.loaded.settings, body.raw_scores)
+
+    answers = await service.run(request, "classify", rows, Options(body.model, body.truncate, prepare, decode))
+    labels = [
+        [{"label": label, "score": score} for label, score in sorted(row["scores"].items(), key=lambda cell: -cell[1])]
+        for row in answers.results
+    ]
+    return reply(labels[0] if flat else labels, answers)
+
+
+def _cut_right(prepared: Any, body: Truncation) -> Any:
+    """Pairs are cut at the end of their longer text. Raises Refusal (422) if they should be cut at their beginning."""
+    if body.truncation_direction == "Left" and prepared.cut.sum():
+        message = "truncation_direction = Left, for a pair; expected Right, or shorter texts"
+        raise Refusal(422, message, param="truncation_direction", error_type="Validation")
+    return prepared
+
+
+@router.post("/rerank", response_model=list[Ranked], response_model_exclude_none=True)
+async def rerank(body: RerankRequest, request: Request) -> Response:
+    """The texts in the order in which they fit the query, best first, by a classifier of pairs (rerank.py)."""
+    service = service_of(request)
+    model = service.find(body.model, "classify")
+    steps = model.steps_of("classify")
+
+    def prepare(rows: Any) -> Any:
+        return _cut_right(steps.prepare(rows), body)
+
+    options = Options(model.name, body.truncate, prepare, relevance(model, body.raw_scores))
+    pairs = [(body.query, text) for text in body.texts]
+    answers = await service.run(request, "classify", pairs, options)
+    ranks = ranked(answers.results)
+    more = [{"text": body.texts[one["index"]]} if body.return_text else {} for one in ranks]
+    cells = zip(ranks, more, strict=True)
+    return reply([{"index": one["index"], "score": one["relevance_score"]} | text for one, text in cells], answers)
+
+
+# ---- tokens
+
+
+@router.post("/tokenize", response_model=list[list[SimpleToken]])
+async def tokenize(body: TokenizeRequest, request: Request) -> Response:
+    """The tokens of each text; `start` and `stop` count characters of the text with its prompt."""
+    service = service_of(request)
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    check_rows(texts, service.config.max_inputs)
+    model = service.find(body.model, "embed")
+    prompt = Embedding(body.prompt_name).prompt(embedder_of(model).pooling, model.prompts)
+    tokenizer = model.predictor.tokenizer
+
+    def work() -> list[list[dict[str, Any]]]:
+        return [_tokens(tokenizer, prompt + text, body.add_special_tokens) for text in texts]
+
+    return reply(await service.in_pool(work))
+
+
+def _tokens(tokenizer: Tokenizer, text: str, specials: bool) -> list[dict[str, Any]]:
+    """The tokens of a text as TEI writes them."""
+    composed = compose(text)
+    encoding = tokenizer.encode(composed.text)
+    spans = composed.spans(np.array(encoding.offsets)).tolist()
+    cells = list(zip(encoding.ids, encoding.tokens, spans, strict=True))
+    around = [{"id": i, "text": token, "special": True, "start": None, "stop": None} for i, token, _ in cells]
+    inner = [{"id": i, "text": text[a:b], "special": False, "start": a, "stop": b} for i, _, (a, b) in cells[1:-1]]
+    return [around[0], *inner, around[-1]] if specials else inner
+
+
+@router.post("/decode", response_model=list[str])
+async def decode(body: DecodeRequest, request: Request) -> Response:
+    """The text of each list of token ids."""
+    service = service_of(request)
+    rows = rows_of(body.ids)  # type: ignore[arg-type]
+    check_rows(rows, service.config.max_inputs)
+    tokenizer = service.find(body.model, "embed").predictor.tokenizer
+    wrong = [one for row in rows for one in row if not 0 <= int(one) < tokenizer.vocab_size]
+    if wrong:
+        raise Refusal(422, f"the id {wrong[0]}; expected 0 to {tokenizer.vocab_size - 1}", param="ids")
+    return reply(await service.in_pool(lambda: [tokenizer.decode(row, body.skip_special_tokens) for row in rows]))  # type: ignore[arg-type]
+
+
+# ---- the server
+
+
+@router.get("/info")
+async def info(request: Request) -> dict[str, Any]:
+    """The loaded models, and the limits of the server."""
+    service = service_of(request)
+    first, config = next(iter(service.models.values())), service.config
+    labels = {str(i): label for i, label in enumerate(first.predictor.loaded.labels)}
+    kinds: dict[str, Any] = {"embedding": {"pooling": "+".join(embedder_of(first).pooling.modes)}}
+    if "classify" in first.steps:
+        kind = {"id2label": labels, "label2id": {label: int(i) for i, label in labels.items()}}
+        kinds = {"reranker" if len(labels) == 1 else "classifier": kind}
+    return {
+        "model_id": first.name,
+        "model_sha": None,
+        "model_dtype": "float32",
+        "model_type": kinds,
+        "max_concurrent_requests": config.max_requests,
+        "max_input_length": first.predictor.max_length,
+        "max_batch_tokens": config.batch_tokens,
+        "max_batch_requests": None,
+        "max_client_batch_size": config.max_inputs,
+        "auto_truncate": config.auto_truncate,
+        "tokenization_workers": service.workers,
+        "version": __version__,
+        "models": [model.info for model in service.models.values()],
+    }
 
 
 @router.get("/metrics")

@@ -175,9 +175,9 @@ def test_tokenize_counts_the_callers_characters_and_decode_goes_back(post):
         post("/decode", 422, ids=wrong, model="tiny")
 
 
-def test_info_has_teis_fields_and_no_path(make_client, folders):
+def test_info_has_teis_fields_and_no_path(make_client, head_folders):
     text = make_client("single", "tiny").get("/info").text
-    assert str(folders["single"].parent) not in text
+    assert str(head_folders["single"].parent) not in text
     info = make_client("single", "tiny").get("/info").json()
     assert info["model_id"] == "single" and info["max_input_length"] == 24 and info["max_client_batch_size"] == 32
     assert info["model_type"]["classifier"]["id2label"] == {"0": "one", "1": "two", "2": "three"}

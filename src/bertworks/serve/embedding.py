@@ -1,7 +1,7 @@
 """Vectors of texts as servers give them: of whole texts, of every token, and over the vocabulary.
 
-A text may also come as token ids. `Embedding` says how texts are prepared: the prompt before them, and the end from
-which long ones are cut.
+A text may also come as token ids. `EmbeddingInput` says how texts are prepared: the prompt before them, and the end
+from which long ones are cut.
 
 Shapes: N texts, S sequences, T tokens of all sequences, D width, V vocabulary.
 """
@@ -28,7 +28,7 @@ Text = str | list[int]  # a text, or the ids of its tokens
 
 
 @dataclass(frozen=True)
-class Embedding:
+class EmbeddingInput:
     """How texts are prepared for their vectors."""
 
     prompt_name: str | None = None  # of the prompts of a sentence-transformers folder; none: its default prompt
@@ -98,7 +98,7 @@ class TokenEmbedder(Steps[EmbeddingRows]):
         self.embedder = predictor.embedder()
 
     def prepare(self, rows: Sequence[Text]) -> EmbeddingRows:
-        return Embedding().prepare(self.embedder, {}, rows)
+        return EmbeddingInput().prepare(self.embedder, {}, rows)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """(T, D) vectors."""
@@ -124,7 +124,7 @@ class SparseEmbedder(Steps[EmbeddingRows]):
         self.filler, self.embedder = MaskFiller(predictor.loaded), predictor.embedder()
 
     def prepare(self, rows: Sequence[Text]) -> EmbeddingRows:
-        return Embedding().prepare(self.embedder, {}, rows)
+        return EmbeddingInput().prepare(self.embedder, {}, rows)
 
     def costs(self, inputs: Inputs) -> Integers:
         return super().costs(inputs) * (1 + MASK_COST)  # every token has a score for every token of the vocabulary

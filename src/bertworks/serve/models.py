@@ -9,8 +9,8 @@ from ..checkpoint.pooling import read_prompts
 from ..files import InputError
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
-from .errors import Refusal
 from .embedding import SparseEmbedder, TokenEmbedder
+from .errors import Refusal
 
 # The name of each kind of result, its steps, and a row of it that any such model can read (to measure its speed).
 # A head that is missing makes its steps raise InputError.

@@ -14,7 +14,7 @@ import numpy as np
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, StrictInt, StrictStr
 
-from .embedding import Embedding as Texts
+from .embedding import EmbeddingInput
 from .errors import Refusal
 from .routes import dialect, reply, service_of
 from .service import Answers, Options
@@ -81,7 +81,7 @@ async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
     service = service_of(request)
     model = service.find(body.model, "embed")
     rows = rows_of(body.input)
-    prepare = partial(Texts().prepare, embedder_of(model), model.prompts)
+    prepare = partial(EmbeddingInput().prepare, embedder_of(model), model.prompts)
     decode = decoder(model, dimensions=body.dimensions)
     options = Options(model=model.name, truncate=body.truncate, prepare=prepare, decode=decode)
     answers = await service.run(request, "embed", rows, options)

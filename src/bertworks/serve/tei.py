@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import __version__
 from ..tokenizer import Tokenizer, compose
-from .embedding import Embedding, Text, decode_sparse, decode_tokens
+from .embedding import EmbeddingInput, Text, decode_sparse, decode_tokens
 from .errors import Refusal
 from .rerank import ranked, relevance
 from .routes import dialect, reply, service_of
@@ -148,7 +148,7 @@ async def _embedded(request: Request, step: str, body: EmbedAllRequest, make: An
     """The answers of one of the steps that embed. make: gives the decoder of a model."""
     service = service_of(request)
     model = service.find(body.model, step)
-    how = Embedding(body.prompt_name, body.truncation_direction == "Left")
+    how = EmbeddingInput(body.prompt_name, body.truncation_direction == "Left")
 
     def prepare(rows: Any) -> Any:
         return how.prepare(embedder_of(model), model.prompts, rows)
@@ -257,7 +257,7 @@ async def tokenize(body: TokenizeRequest, request: Request) -> Response:
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     check_rows(texts, service.config.max_inputs)
     model = service.find(body.model, "embed")
-    prompt = Embedding(body.prompt_name).prompt(embedder_of(model).pooling, model.prompts)
+    prompt = EmbeddingInput(body.prompt_name).prompt(embedder_of(model).pooling, model.prompts)
     tokenizer = model.predictor.tokenizer
 
     def work() -> list[list[dict[str, Any]]]:

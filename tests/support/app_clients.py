@@ -1,16 +1,6 @@
 """Served models with every head, tiny, and clients of them."""
 
 import pytest
-import torch
-from fastapi.testclient import TestClient
-
-from bertworks.checkpoint.folder import save_folder
-from bertworks.inference.predictor import Predictor
-from bertworks.model.heads import build_model
-from bertworks.serve.app import create_app
-from bertworks.serve.config import ServeConfig
-from bertworks.serve.models import ServedModel
-from support.tiny_task import TINY, tiny_folder
 
 TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
 HEADS = {  # name of the model: (head, labels, task)
@@ -25,8 +15,15 @@ HEADS = {  # name of the model: (head, labels, task)
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory):
+def head_folders(tmp_path_factory):
     """A folder for each of HEADS, and `tiny` with both pre-training heads."""
+    import torch
+
+    from bertworks.checkpoint.folder import save_folder
+    from bertworks.inference.predictor import Predictor
+    from bertworks.model.heads import build_model
+    from support.tiny_task import TINY, tiny_folder
+
     root = tmp_path_factory.mktemp("serve")
     found = {"tiny": tiny_folder(root / "tiny")}
     tokenizer = Predictor(found["tiny"], device="cpu").tokenizer
@@ -41,13 +38,20 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def predictors(folders):
-    return {name: Predictor(folder, device="cpu") for name, folder in folders.items()}
+def predictors(head_folders):
+    from bertworks.inference.predictor import Predictor
+
+    return {name: Predictor(folder, device="cpu") for name, folder in head_folders.items()}
 
 
 @pytest.fixture(scope="session")
 def make_client(predictors):
-    """A function that gives a client of some of the models; settings are those of ServeConfig."""
+    """Returns a function that gives a client of some of the models; settings are those of ServeConfig."""
+    from fastapi.testclient import TestClient
+
+    from bertworks.serve.app import create_app
+    from bertworks.serve.config import ServeConfig
+    from bertworks.serve.models import ServedModel
 
     def make(*names: str, key: str | None = None, prompts=None, **settings) -> TestClient:
         models = {name: ServedModel(name, predictors[name], prompts) for name in names}

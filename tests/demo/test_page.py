@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from bertworks.demo.page import page
-from bertworks.demo.report import conditions
+from bertworks.demo.report import conditions, report
+from bertworks.demo.run import show
 from bertworks.probing.attention import Attention
 from bertworks.reporting.figures import plot_groups
 
@@ -41,12 +43,12 @@ RECORDS += [{"kind": "eval", "step": s, "mlm_loss": 8.9 - s / 700} for s in rang
 ROWS = [{"words": ["Sort", EVIL, "by", "key"], "gold": ["O", "B-CODE", "O", "B-PARAM"], "predicted": ["O", "O"] * 2}]
 
 
-def written():
+def written(results=RESULTS):
     rng = np.random.default_rng(1)
     weights = rng.dirichlet(np.ones(5), size=(2, 4, 5)).astype(np.float32)
     tokens = ["[CLS]", "sort", EVIL, "key", "[SEP]"]
     found = Attention("runs/demo", EVIL, None, tokens, [0] * 5, [True, False, False, False, True], weights, 0)
-    return page(RESULTS, RECORDS, found, ROWS, Path("runs/demo"))
+    return page(results, RECORDS, found, ROWS, Path("runs/demo"))
 
 
 class Reader(HTMLParser):
@@ -110,3 +112,15 @@ def test_chromium_shows_the_page_without_a_bar_to_scroll_sideways(tmp_path, widt
 def test_a_level_far_above_the_bars_is_inside_the_plot(tmp_path, recwarn):
     plot_groups({"pre-trained": [0.1], "random": [0.11]}, tmp_path / "a.svg", "test F1", levels={"linear": 0.9})
     assert not [w for w in recwarn if "constrained_layout" in str(w.message)]
+
+
+def test_a_demo_that_learned_nothing_reports_it(capsys):
+    """The page, REPORT.md and the terminal; a demo that learned has no such lines."""
+    flat = RESULTS | {"heldout": RESULTS["heldout"] | {"mlm_loss": 6.31}}
+    said = "This encoder has learned nothing: its held-out loss is 6.31 nats, word frequencies alone reach 6.45."
+    assert f"<p class=warning role=note>{said}" in written(flat) and "class=warning" not in written()
+    assert said in report(flat) and "learned nothing" not in report(RESULTS)
+    show(flat, Path("runs/demo"), Console(width=80))
+    assert said in " ".join(capsys.readouterr().out.split())
+    show(RESULTS, Path("runs/demo"), Console(width=80))
+    assert "learned nothing" not in capsys.readouterr().out

@@ -467,6 +467,17 @@ def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, t
     assert not [*cells.rglob("failed.json")]
 
 
+def test_a_snapshot_beyond_the_end_of_a_run(tiny_store, tiny_data, tmp_path):
+    """A budget in tokens does not say before the run how many steps it has."""
+    recipe, cells = write_study(tmp_path, BASE.replace("snapshots = [2]", "snapshots = [900]")), tmp_path / "cells"
+    (tmp_path / "pretrain.toml").write_text(
+        PRETRAIN.replace("snapshots = [2, 4]", "snapshots = [900]").replace("steps = ", "tokens = 800 # ")
+    )
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    with pytest.raises(InputError, match=r"the run ended at step \d+, before step 900; leave that snapshot out"):
+        run_study(plan, tmp_path / "out", cells, Options(quiet=True))
+
+
 def test_models_of_a_study_stand_beside_its_file(tiny_data, tmp_path, monkeypatch):
     """`model` is relative to the study, wherever it is started; a model in several files is known by all of them."""
     tiny_folder(tmp_path / "models" / "one")

@@ -393,8 +393,9 @@ def test_warm_up_is_whole_updates_as_in_the_original(steps, whole):
 def test_a_run_says_what_it_will_do_and_how_long_it_takes(place, table, tmp_path, capsys, monkeypatch):
     finetune(changed(steps=2), *table, place / "model", tmp_path / "run")
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1].startswith("table: 200 training rows, 60 development rows; 2 labels (bad, good); 2 updates of 16")
-    assert "accuracy of guessing: 0.5" in lines[1]
+    assert lines[0] == "table: tokenizing 200 training rows and 60 development rows"
+    assert lines[2].startswith("table: 200 training rows, 60 development rows; 2 labels (bad, good); 2 updates of 16")
+    assert "accuracy of guessing: 0.5" in lines[2]
     now, said = [0.0], []
     monkeypatch.setattr("bertworks.finetuning.run.time.perf_counter", lambda: now[0])
     forecast = Forecast(100, said.append)  # resumed at step 10

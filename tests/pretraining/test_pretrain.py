@@ -213,6 +213,18 @@ def test_every_recipe_can_be_estimated(path, tmp_path, monkeypatch):
         assert found["hours"] == pytest.approx(hours) and found["tokens"] == pytest.approx(tokens)
 
 
+def test_a_shorter_run_leaves_out_later_snapshots(tiny_store, tmp_path, capsys, monkeypatch):
+    """Where the flag of a budget shortens a recipe; a recipe that contradicts itself is refused."""
+    recipe = write_recipe(tmp_path)
+    recipe.write_text("snapshots = [2, 30]\n" + recipe.read_text())
+    monkeypatch.setattr("bertworks.pretraining.run.LARGE_STORE", 1)
+    main([*line(recipe, tiny_store.path, tmp_path / "run"), "--loop.steps", "3"])
+    said = capsys.readouterr().err
+    assert "the run ends at step 3; the recipe's later snapshots are left out: 30" in said
+    assert "checking the corpus store" in said and "training; the next line comes at step" in said
+    assert [path.name for path in (tmp_path / "run" / "snapshots").iterdir()] == ["step-2"]
+
+
 def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path, capsys):
     recipe, store = write_recipe(tmp_path), tmp_path / "store"
     shutil.copytree(tiny_store.path, store)
@@ -244,7 +256,7 @@ def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path
         (
             "eval_batches = 2",
             "snapshots = [5, 99]",
-            "snapshots = [5, 99]; expected steps of the run, 1 to 40; give --snapshots",
+            "snapshots = [5, 99]; expected steps from 1 to the run's last step, 40; leave out the others",
         ),
         ("steps = 40", "steps = -5", "recipe.toml: loop.steps = -5; expected 0 (no such limit) or more"),
         ("eval_batches = 2", "eval_batches = -1", "eval_batches = -1; expected 1 or more"),

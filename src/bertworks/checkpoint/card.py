@@ -67,11 +67,58 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     lines += _section("Run", loose) if loose else []
     for name, table in tables.items():
         lines += _section(name, table)
+    return "\n".join([*lines, "## Use", "", *_use(config)])
+
+
+def _use(config: dict[str, Any]) -> list[str]:
+    """How to load the folder, with bertworks and with transformers; or why transformers cannot."""
     if config["model_type"] == "roformer":
-        load = ["import transformers", "", f'model = transformers.{architecture}.from_pretrained("this folder")']
-    else:
-        load = ["import bertworks", "", 'model = bertworks.load_model("this folder")']
-    return "\n".join([*lines, "## Use", "", "```python", *load, "```", ""])
+        name = config["architectures"][0]
+        return _code("import transformers", "", f"model = transformers.{name}.from_pretrained(FOLDER)")
+    lines = _code("import bertworks", "", "model = bertworks.load_model(FOLDER)")
+    if config["model_type"] == "bertworks":
+        return [
+            *lines,
+            "Transformers does not open this folder: it has no model type with these settings (Shape).",
+            "",
+        ]
+    auto, call = _auto_class(config["architectures"][0])
+    return [
+        *lines,
+        f"In transformers{' 5.4 and newer' if config['model_type'] == ROTARY else ''}:",
+        "",
+        *_code(
+            f"from transformers import {auto}, AutoTokenizer",
+            "",
+            "tokenizer = AutoTokenizer.from_pretrained(FOLDER)",
+            f"model = {auto}.from_pretrained(FOLDER)",
+            *call,
+        ),
+    ]
+
+
+def _auto_class(architecture: str) -> tuple[str, list[str]]:
+    """The class of transformers that finds the folder's own class, and the lines that call its model."""
+    call = 'outputs = model(**tokenizer("A sentence.", return_tensors="pt"))'
+    if architecture.endswith("ForMultipleChoice"):
+        pairs = (
+            'inputs = tokenizer(["A beginning."] * 2, ["One end.", "Another end."], padding=True, return_tensors="pt")'
+        )
+        call = "outputs = model(**{name: value[None] for name, value in inputs.items()})"
+        return "AutoModelForMultipleChoice", [pairs, call]
+    if architecture.endswith("ForQuestionAnswering"):
+        call = 'outputs = model(**tokenizer("A question?", "Its context.", return_tensors="pt"))'
+    if architecture.endswith("ForPreTraining"):
+        return "AutoModelForMaskedLM", [f"{call}  # AutoModelForPreTraining has the sentence-pair head too"]
+    if architecture.endswith(("LMHeadModel", "ForCausalLM")):
+        return "AutoModelForCausalLM", [call]
+    ending = next((end for end in _PIPELINES if architecture.endswith(end)), "")
+    return f"AutoModel{ending}", [call]
+
+
+def _code(*lines: str) -> list[str]:
+    """A block of Python; FOLDER in it is the folder that the card is in."""
+    return ["```python", *(line.replace("FOLDER", '"this folder"') for line in lines), "```", ""]
 
 
 def _class(config: dict[str, Any], sizes: dict[str, int]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.conf import Positional as Positional
@@ -37,6 +37,8 @@ def required(name: str) -> Any:
 
 Texts = Annotated[tuple[str, ...], Positional, required("DATA")]
 """Files, folders, globs or archives of text."""
+
+LEAST_LIKENESS = 0.7  # of an unknown flag and the known one that is named to the user
 
 CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
 
@@ -97,6 +99,7 @@ def parse(arguments: type[T], argv: list[str], verb: str, *positionals: str, sta
     flag.
     """
     words = positionals_first(replace_aliases(argv, verb), positionals)
+    refuse_unknown_flags(words, flags_of(arguments, start), verb)
     try:
         return tyro.cli(
             arguments,
@@ -109,35 +112,51 @@ def parse(arguments: type[T], argv: list[str], verb: str, *positionals: str, sta
         )
     except ValueError as error:  # from a dataclass that checks its values
         raise InputError(str(error)) from None
-    except SystemExit as end:
-        if end.code == WRONG_ARGUMENTS:
-            print(*flag_hints(words, flags_of(arguments)), sep="", end="", file=sys.stderr)
-        raise
+
+
+def refuse_unknown_flags(words: list[str], known: set[str], verb: str) -> None:
+    """Exit with status 2 and a line for each unknown flag, unless the words ask for help."""
+    if {"-h", "--help"} & set(words):
+        return
+    if lines := flag_hints(words, known | ALIASES.get(verb, {}).keys()):
+        print(*lines, f"`bertworks {verb} --help` lists the flags", sep="\n", file=sys.stderr)
+        raise SystemExit(WRONG_ARGUMENTS)
 
 
 def flag_hints(words: list[str], known: set[str]) -> list[str]:
-    """Return a line for each unknown flag that resembles a known one, or whose meaning a known one has."""
+    """Return a line for each unknown flag, with the known one that has its meaning or resembles it most, if any."""
     lines = []
-    unknown = {flag for flag in flags_in(words) if flag.partition(".")[0] not in known}  # --phases.0.length is known
-    for flag in sorted(unknown - known):
+    for flag in sorted(flags_in(words) - known - {"--"}):
         meant = [name for name in OTHER_NAMES.get(flag, ()) if name in known]
-        same_end = sorted(name for name in known if name.endswith(f".{flag[2:]}"))  # --lr, of --optim.lr
-        if near := meant or same_end or difflib.get_close_matches(flag, known, 1):
-            lines.append(f"unknown flag {flag}; did you mean {near[0]}?\n")
+        near = meant or sorted(known, key=lambda name: (-likeness(flag, name), name))
+        alike = bool(meant) or likeness(flag, near[0]) >= LEAST_LIKENESS
+        lines.append(f"unknown flag {flag}" + (f"; did you mean {near[0]}?" if alike else ""))
     return lines
 
 
-def flags_of(arguments: type[Any], prefix: str = "--") -> set[str]:
-    """The flags of the fields of a dataclass, as --help writes them."""
+def likeness(flag: str, name: str) -> float:
+    """How much two flags resemble each other, 0 to 1; flags with one last part in two sections resemble each other."""
+    whole = difflib.SequenceMatcher(None, flag[2:], name[2:]).ratio()
+    last = difflib.SequenceMatcher(None, flag[2:].rpartition(".")[2], name[2:].rpartition(".")[2]).ratio()
+    return (max(whole, last) * 9 + whole) / 10
+
+
+def flags_of(arguments: type[Any], start: Any = None, prefix: str = "--") -> set[str]:
+    """The flags of the fields of a dataclass, as --help writes them; `start` holds other defaults."""
     kinds, found = get_type_hints(arguments, include_extras=True), set()
     for field in dataclasses.fields(arguments):
         kind, *markers = (
             get_args(kinds[field.name]) if get_origin(kinds[field.name]) is Annotated else [kinds[field.name]]
         )
         name = field.name.replace("_", "-")
+        made = field.default_factory() if callable(field.default_factory) else field.default
+        value = made if start is None else getattr(start, field.name)
         if dataclasses.is_dataclass(kind):
             flat = any(getattr(marker, "name", None) == "" for marker in markers)
-            found |= flags_of(kind, prefix if flat else f"{prefix}{name}.")  # type: ignore[arg-type]  # a class
+            inner = value if dataclasses.is_dataclass(value) else None
+            found |= flags_of(kind, inner, prefix if flat else f"{prefix}{name}.")  # type: ignore[arg-type]  # a class
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):  # --phases.0.length
+            found |= {flag for i, one in enumerate(value) for flag in flags_of(type(one), one, f"{prefix}{name}.{i}.")}
         else:
             found |= {f"{prefix}{name}", f"{prefix}no-{name}"} if kind is bool else {f"{prefix}{name}"}
     return found
@@ -151,6 +170,7 @@ def parse_recipe(arguments: type[T], config: type[Any], argv: list[str], verb: s
     argv = ["--recipe", *argv] if argv and not argv[0].startswith("-") else argv
     name, _ = take_flag(argv, "--recipe")
     base = load_recipe(find_recipe(name[0], verb), config) if name else config()
+    base = without_late_snapshots(base, argv)
     parsed = parse(arguments, argv, verb, start=with_defaults(arguments, config=base))
     loop = parsed.config.loop  # type: ignore[attr-defined]
     if not (name or loop.steps or loop.tokens or loop.hours):
@@ -159,6 +179,20 @@ def parse_recipe(arguments: type[T], config: type[Any], argv: list[str], verb: s
             "or give one of --loop.steps, --loop.tokens, --loop.hours"
         )
     return parsed
+
+
+def without_late_snapshots(recipe: T, argv: list[str]) -> T:
+    """The recipe without those of its snapshots that come after the end of a run that --loop.steps shortens."""
+    given, _ = take_flag(argv, "--loop.steps")
+    snapshots = getattr(recipe, "snapshots", ())
+    if not given or not given[0].isdecimal() or "--snapshots" in flags_in(argv):
+        return recipe
+    kept = tuple(step for step in snapshots if step <= (int(given[0]) or step))
+    if kept == snapshots:
+        return recipe
+    left_out = ", ".join(str(step) for step in snapshots if step not in kept)
+    print(f"the run ends at step {given[0]}; the recipe's later snapshots are left out: {left_out}", file=sys.stderr)
+    return dataclasses.replace(recipe, snapshots=kept)  # type: ignore[type-var]  # a dataclass with the field
 
 
 def with_defaults(arguments: type[T], **values: Any) -> T:
@@ -309,7 +343,8 @@ class DevRows:
     task: str = ""  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
     data: Path | None = None  # folder with the files of --task
     dev: Path | None = None  # instead of a task, your own table to evaluate on: .csv, .tsv, .jsonl or .parquet
-    kind: str = ""  # task kind of your own table: single, pair, regression, multilabel, choice, tagging or span
+    # task kind of your own table; none: single, or pair with two text columns
+    kind: Literal["single", "pair", "regression", "multilabel", "choice", "tagging", "span"] | None = None
     text: str = "text"  # text column of your own table, or two columns separated by a comma
     label: str = ""  # label column; for multilabel also several 0/1 columns, comma-separated; empty: label
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
@@ -331,7 +366,7 @@ class DevRows:
             tables = "a table" if len(own) == 1 else "tables"
             raise InputError(f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}")
         columns = (comma_separated(self.text), self.label or "label", comma_separated(self.choices))
-        return own_task(self.kind, *columns), list(own.values())
+        return own_task(self.kind or "", *columns), list(own.values())
 
     def read(self) -> tuple["Task", Sequence[Any]]:
         """The task and its development rows. Raises InputError like `find`, or if the file cannot be read."""

@@ -1,5 +1,7 @@
 """`bertworks recipes`: the recipes that come with bertworks."""
 
+import itertools
+import re
 import textwrap
 from dataclasses import dataclass
 
@@ -27,12 +29,29 @@ def recipes(argv: list[str]) -> None:
     asked = parse(Arguments, argv, "recipes").name
     names = recipe_names()
     if not asked:
-        for name in names:
-            first = (RECIPES / f"{name}.toml").read_text(encoding="utf-8").split("\n")[0].removeprefix("# ")
-            print(f"{name:34}{textwrap.shorten(first, 84, placeholder=' ...')}")
-        print("\nbertworks recipes NAME prints one. To use one: bertworks pretrain cpu --corpus STORE --out RUN")
+        print("\n".join(listed(names)))
         return
     alike = [name for name in names if name.partition("/")[2] == asked] or [asked]
     if len(alike) > 1:
         raise InputError(f"several recipes have the name {asked}: {', '.join(alike)}; give the whole name")
     print(find_recipe(alike[0]).read_text(encoding="utf-8"), end="")
+
+
+def listed(names: list[str]) -> list[str]:
+    """Return the lines of the list, at most 80 columns wide: each recipe with the first sentence of its comment."""
+    lines, width = [], max(map(len, names)) + 2
+    for name in names:
+        about = first_sentence((RECIPES / f"{name}.toml").read_text(encoding="utf-8"))
+        lines += textwrap.wrap(f"{name:<{width}}{about}", 80, subsequent_indent=" " * width, break_on_hyphens=False)
+    use = ["`bertworks recipes NAME` prints a recipe. To use one:", "  bertworks pretrain cpu --corpus STORE --out RUN"]
+    return [*lines, "", *use]
+
+
+def first_sentence(recipe: str) -> str:
+    """Return the first sentence of the comment that a recipe begins with."""
+    comment = itertools.takewhile(lambda line: line.startswith("#"), recipe.splitlines())
+    text = " ".join(line.removeprefix("#").strip() for line in comment)
+    for end in re.finditer(r"[.?:;](?<!et al\.)(?= |$)", text):
+        if text.count("(", 0, end.start()) == text.count(")", 0, end.start()):
+            return text[: end.end()].rstrip(".:;")
+    return text

@@ -26,6 +26,7 @@ from .report import (
     interval_of,
     next_commands,
     setting,
+    too_little,
     tuned_folder,
     unit_of,
 )
@@ -49,10 +50,11 @@ def page(
     out: Path,
 ) -> str:
     """The text of the page. records: the log of pre-training. examples: `words`, `gold` and `predicted` tags."""
-    tags, held = results["tasks"]["tags"], results["heldout"]
+    tags, held, warning = results["tasks"]["tags"], results["heldout"], too_little(results)
     fields = {
         "EFFECT": escape(f"{100 * tags['gain']:+.1f}"),
-        "VERDICT": escape(verdict(tags)),
+        "VERDICT": escape(verdict(tags, bool(warning))),
+        "WARNING": f"<p class=warning role=note>{escape(warning)}</p>" if warning else "",
         "CONDITIONS": escape(conditions(results)),
         "TASKS": "".join(_task(name, task) for name, task in results["tasks"].items()),
         "UNIT": escape(unit_of(tags)),
@@ -70,13 +72,14 @@ def page(
     return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], template)
 
 
-def verdict(task: dict[str, Any]) -> str:
-    """What the main task shows, in one sentence."""
+def verdict(task: dict[str, Any], untrained: bool = False) -> str:
+    """What the main task shows, in one sentence. `untrained`: the encoder has learned nothing, so it shows nothing."""
     interval = interval_of(task["sides"])
     if interval is None:
         return "points of F1 on words that name parameters or are code. One seed gives no interval."
     low, high = (100 * end for end in interval)
     shown = "Pre-training helps." if low > 0 else "Pre-training hurts." if high < 0 else "No effect is shown."
+    shown = "It shows nothing: the encoder has learned nothing." if untrained else shown
     seeds = len(task["seeds"])
     return f"points of F1 by pre-training, 95 % over {seeds} fine-tuning seeds: {low:+.1f} to {high:+.1f}. {shown}"
 

@@ -33,6 +33,7 @@ ABOUT = {
     "packages": "The packages' names and usual abbreviations are removed from the texts. The encoder reads the first "
     "64 tokens of each text, the linear model reads all.",
 }
+PLATEAU = 0.95  # share of the unigram entropy; an encoder with a larger loss has learned nothing of contexts
 POSITION_HEADS = (
     "The random weights too have position heads: attention heads that look at a token's neighbours from the start."
 )
@@ -65,6 +66,8 @@ def report(results: dict[str, Any]) -> str:
     """The text of REPORT.md: the numbers, and how they were measured."""
     held = results["heldout"]
     lines = ["# The effect of pre-training", "", conditions(results), ""]
+    if warning := too_little(results):
+        lines += [f"**{no_tags(warning)}**", ""]
     for name, task in results["tasks"].items():
         lines += [*_task_lines(name, task), f"![test scores](plots/{name}.png)", ""]
     lines += [
@@ -94,6 +97,18 @@ def conditions(results: dict[str, Any]) -> str:
         f"A BERT pre-trained on {how['tokens']:,} tokens ({how['steps']:,} steps, {how['seconds'] / 60:.1f} minutes) "
         f"of the documentation strings installed on this machine: {machine['cpu']}, {machine['threads']} threads, "
         f"{machine['gpu'] or 'no GPU'}, torch {machine['torch']}, bertworks {machine['bertworks']}.{start}"
+    )
+
+
+def too_little(results: dict[str, Any]) -> str:
+    """What to say of an encoder that knows little more than word frequencies, and how to go on; else empty."""
+    loss, entropy = results["heldout"]["mlm_loss"], results["heldout"]["unigram_entropy"]
+    if loss < PLATEAU * entropy:
+        return ""
+    return (
+        f"This encoder has learned nothing: its held-out loss is {loss:.2f} nats, word frequencies alone reach "
+        f"{entropy:.2f}. {results['pretraining']['tokens']:,} tokens of pre-training are too few, and the effects here "
+        f"mean nothing. Run the demo with its own settings into another folder: bertworks demo --out runs/demo-full"
     )
 
 

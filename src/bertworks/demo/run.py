@@ -42,6 +42,7 @@ from .report import (
     effect_of,
     next_commands,
     report,
+    too_little,
     unit_of,
 )
 from .screen import Screen, Step, score_table
@@ -296,6 +297,8 @@ def show(results: dict[str, Any], out: Path, console: Console) -> None:
         say(f"  effect of pre-training: {effect_of(task)}")
     say(f"\n  {unit_of(results['tasks']['tags'])}")
     say(f"  {how['tokens']:,} tokens of pre-training in {duration(how['seconds'])}.")
+    if warning := too_little(results):
+        say(f"\n{warning}")
     say(f"\nreport: {out / 'report.html'}\n\nwhat to try next:", wrap=False)
     for line in next_commands(out, results):
         say(f"  {line}", wrap=False)

@@ -121,9 +121,16 @@ def check_cells(plan: Plan, grid: Grid) -> None:
 
 
 def check_snapshot(start: InitialModel, grid: Grid) -> None:
-    """Raises InputError if a finished run lacks a snapshot, since no study had asked for it."""
-    made = start.step is not None and start.cell is not None and grid.state(start.cell) == "done"
-    if made and not start.path(grid).exists():
+    """Raises InputError if a finished run lacks a snapshot: it had fewer steps, or no study had asked for it."""
+    if start.step is None or start.cell is None or grid.state(start.cell) != "done":
+        return
+    if not start.path(grid).exists():
+        steps = (results_of(start.cell, grid) or {}).get("steps", start.step)
+        if steps < start.step:
+            raise InputError(
+                f"{start.path(grid)}: no such snapshot, because the run ended at step {steps}, before step "
+                f"{start.step}; leave that snapshot out of the study, or give the recipe a larger training budget"
+            )
         raise InputError(
             f"{start.path(grid)}: no such snapshot, but the run is finished, for a study without it; remove "
             f"{grid.path(*start.needs)} to run it again"

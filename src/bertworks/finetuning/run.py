@@ -7,6 +7,7 @@ of its own inside, and results.json has means and standard deviations. Whole gri
 
 import contextlib
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -38,6 +39,9 @@ def joined_job(config: FinetuneConfig, task: Task, data: Data, model: Path | str
     machine.prepare_process()
     folder = find_model(model)
     with machine.joined_world() as world:
+        if world.main and not quiet:
+            counts = f"{len(data.train):,} training rows and {len(data.dev):,} development rows"
+            print(f"{task.name}: tokenizing {counts}", file=sys.stderr)
         job = Job.of(config, task, data, folder, world, quiet)
         for note in job.notes:
             job.say(note)
@@ -186,6 +190,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
     """Judge in float32 and write the model folder and the predictions on dev; returns what results.json has."""
     model = loop.model
     assert isinstance(model, Model)
+    job.say(f"evaluating on {len(job.data.dev):,} development rows")
     judged = job.evaluate(model)
     more = {name: job.evaluate_rows(model, rows, judged.settings) for name, rows in job.more.items()}
     results = {

@@ -10,10 +10,8 @@ from typing import Literal, NamedTuple, get_args, get_origin
 
 from ..config import added
 
-ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")  # activations.py has their functions
-DIRECTIONS = ("both", "left", "right", "pair")
-LAYERS = ("attention", "lstm", "gru")
-POSITIONS = ("learned", "sinusoidal", "rotary")
+Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh", "linear"]  # activations.py has their functions
+ACTIVATIONS: tuple[str, ...] = get_args(Activation)
 HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"]
 
 
@@ -58,7 +56,7 @@ class ModelConfig:
     num_hidden_layers: int = 12  # Transformer layers; 0: embeddings alone
     num_attention_heads: int = 12  # heads N a layer; D must be divisible by it
     intermediate_size: int = 3072  # width of the feed-forward layer
-    hidden_act: str = "gelu"  # gelu (exact), gelu_new (tanh form), relu, silu, tanh, linear (none)
+    hidden_act: Activation = "gelu"  # activation of the feed-forward layer; gelu: exact, gelu_new: tanh form
     hidden_dropout_prob: float = 0.1  # dropout rate on embeddings and on each sub-layer's output
     attention_probs_dropout_prob: float = 0.1  # dropout rate on attention weights
     max_position_embeddings: int = 512  # rows of the position table; without a table: the longest sequence, in tokens
@@ -66,9 +64,11 @@ class ModelConfig:
     initializer_range: float = 0.02  # standard deviation of the truncated normal that starts every matrix
     layer_norm_eps: float = 1e-12  # added to the variance in LayerNorm
     pad_token_id: int = 0  # token id that fills up a batch
-    position_embedding_type: str = "learned"  # learned (BERT), sinusoidal (Vaswani et al. 2017), or rotary: no table
-    direction: str = "both"  # what a token sees: both sides, left or right of itself; pair: one encoder for each side
-    layer_type: str = "attention"  # attention, or recurrent layers (lstm, gru) to compare
+    # learned: a table of vectors (BERT); sinusoidal: a fixed table (Vaswani et al. 2017); rotary: no table
+    position_embedding_type: Literal["learned", "sinusoidal", "rotary"] = "learned"
+    # which tokens a token sees: both sides, left or right of itself; pair: one encoder for each side
+    direction: Literal["both", "left", "right", "pair"] = "both"
+    layer_type: Literal["attention", "lstm", "gru"] = "attention"  # lstm, gru: recurrent layers, for comparison
     # tensor names in its folder, pooler
     family: Literal["bert", "roberta", "albert", "distilbert", "modernbert"] = added("bert", since=1, before="bert")
     # width E of the embedding tables, projected to D (ALBERT: 128); 0: E = D
@@ -113,9 +113,7 @@ class ModelConfig:
         self._check_effects()
 
     def _check_choices(self) -> None:
-        known = {"direction": DIRECTIONS, "layer_type": LAYERS, "position_embedding_type": POSITIONS}
-        known |= {"hidden_act": tuple(ACTIVATIONS)}
-        known |= {f.name: get_args(f.type) for f in fields(self) if get_origin(f.type) is Literal}
+        known = {f.name: get_args(f.type) for f in fields(self) if get_origin(f.type) is Literal}
         for name, choices in known.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(choices)}")
@@ -218,12 +216,12 @@ class TopConfig:
     layers: str = "last"  # as in `bertworks features --layers`: second-to-last, concat-last-4, weighted-sum, ...
     bilstm_layers: int = 0  # number of BiLSTM layers between encoder and head; the paper has 2
     bilstm_width: int = 768  # width of the BiLSTM in each direction
-    cell: str = "lstm"  # recurrent cell: lstm or gru
+    cell: Literal["lstm", "gru"] = "lstm"  # recurrent cell of the BiLSTM's layers
     pooler: bool = True  # read the pooler (dense, tanh) of the first token; false: the token itself, as GPT
 
     def __post_init__(self) -> None:
-        if self.cell not in LAYERS[1:]:
-            raise ValueError(f"top.cell = {self.cell!r}; expected one of {', '.join(LAYERS[1:])}")
+        if self.cell not in ("lstm", "gru"):
+            raise ValueError(f"top.cell = {self.cell!r}; expected one of lstm, gru")
         if not 0 <= self.bilstm_layers <= 100 or not 1 <= self.bilstm_width <= 1 << 16:
             raise ValueError("expected top.bilstm_layers of 0 to 100, top.bilstm_width of 1 to 65,536")
 

@@ -7,6 +7,7 @@ Shapes: B sequences, L positions, T rows of a packed batch, D width of one encod
 """
 
 import dataclasses
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from .config import ModelConfig
 from .dropout import DropoutKey
 from .encoder import Encoder, EncoderOutput
 
-SIDES = ("left", "right")
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _STEPS_APART = 1 << 40  # between the steps of both encoders' dropout keys, so that they share no mask
 
 

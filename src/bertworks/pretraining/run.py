@@ -30,6 +30,8 @@ from ..training.run import Run, is_finished, run_facts, train_in_folder
 from ..training.state import TrainerState
 from .recipe import PretrainConfig
 
+LARGE_STORE = 1 << 28  # bytes; checking one of this size takes long enough to say so
+
 
 def pretrain(
     config: PretrainConfig,
@@ -47,6 +49,9 @@ def pretrain(
     """
     config.loop.check(config.metrics)
     machine.prepare_process()
+    size = sum(file.stat().st_size for file in Path(corpus).glob("*.npy"))
+    if size >= LARGE_STORE and not (quiet or is_finished(out)) and machine.is_first():
+        print(f"checking the corpus store {corpus} ({size / 1e6:,.0f} MB)", file=sys.stderr)
     source = StoreTraining.open(config, corpus, is_finished(out))
     source.check_vocabulary(init)
     with machine.joined_world() as world:

@@ -32,6 +32,7 @@ class Progress:
             with self._rich(name, total / scale, scale, unit):
                 yield
         else:
+            self.say(f"{name}: {total / scale:,.0f} {unit}")
             self.at = _plain_lines(name, total / scale, scale, unit)
             yield
         self.at = lambda done: None

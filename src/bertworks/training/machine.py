@@ -216,6 +216,11 @@ def should_compile(wanted: str, device: torch.device) -> bool:
     return wanted == "on" or (wanted == "auto" and device.type == "cuda" and found)
 
 
+def is_first() -> bool:
+    """Whether this is the first process of its job, known before the processes have joined."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def matmul_peak(device: torch.device, dtype: torch.dtype, size: int = 2048) -> float:
     """Operations a second of a (size, size) matrix product, the median of several: what the machine can do at best."""
     a = torch.randn(size, size, device=device).to(dtype)

@@ -77,7 +77,7 @@ def train_in_folder(
             return results
         loop = begin()
         prepare_loop(run, loop)
-        for line in describe(loop):
+        for line in (*describe(loop), first_line(loop)):
             run.say(line)
         if not loop.run():
             run.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
@@ -86,6 +86,14 @@ def train_in_folder(
         if run.world.main and not keep_state:
             shutil.rmtree(run.out / STATE_FOLDER, ignore_errors=True)
         return results
+
+
+def first_line(loop: Loop) -> str:
+    """When the first line about the training is printed, since silence must not look like a halt."""
+    every = [interval for interval in (loop.config.log_every, loop.config.eval_every) if interval]
+    steps = [step for step in (loop.config.steps,) if step]
+    due = min([*(loop.progress.step // one * one + one for one in every), *steps], default=0)
+    return f"training; the next line comes at step {due:,}" if due else "training; the next line comes at the end"
 
 
 def prepare_loop(run: Run, loop: Loop) -> None:

@@ -11,8 +11,9 @@ from .arguments import Flat, Positional, parse, required
 class Arguments:
     """Serve trained folders over HTTP, for clients of several kinds.
 
-    The key is read from a file or from BERTWORKS_API_KEY, never from the command line. Ctrl-C or SIGTERM finishes what
-    has queued.
+    A file or BERTWORKS_API_KEY gives the key, never the command line.
+
+    Ctrl-C or SIGTERM ends the server after what has queued.
 
     Example:
         bertworks serve runs/sst2

@@ -425,6 +425,8 @@ def test_every_alias_is_tried():
         ("predict --n-best 2 m -", "predict --model m --n-best 2 -"),
         ("features m f --out o", "features --out o --model m --data f", "features --data f --out o m"),
         ("fill-mask m x", "fill-mask x --model m"),
+        ("next-sentence m a b", "next-sentence a b --model m"),
+        ("next-sentence m --data f", "next-sentence --data f --model m"),
         ("evaluate m --dev f", "evaluate --dev f m", "evaluate --dev f --model m"),
         ("finetune m --out o", "finetune --model m --out o", "finetune --out o --model m"),
         ("convert a b", "convert --model a --out b", "convert a --out b", "convert b --model a", "convert --out b a"),

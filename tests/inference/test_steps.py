@@ -32,6 +32,7 @@ KINDS = {  # name: (head, outputs, task, steps, requests)
     "tagging": ("tagger", TAGS, {"kind": "tagging"}, "tagger", TEXTS),
     "characters": ("tagger", TAGS, {"kind": "tagging", "characters": True}, "tagger", TEXTS),
     "span": ("span", [], {"kind": "span", "doc_stride": 4, "version_2": True}, "answerer", QUESTIONS),
+    "next sentence": ("nsp", [], None, "next_sentence_steps", PAIRS),
     "masks": ("mlm", [], None, "mask_filler", MASKS),
     "embeddings": ("mlm", [], None, "embedder", TEXTS),
 }

@@ -46,6 +46,7 @@ GROUPS = {
     "using a model": {
         "predict": "Predict labels, tags or answers for a file.",
         "fill-mask": "Predict the tokens at [MASK].",
+        "next-sentence": "Compute whether one text follows another.",
         "features": "Write the vectors of texts to a file.",
         "serve": "Serve trained folders over HTTP.",
         "probe word": "Compare a word's vectors in several sentences, by layer.",
@@ -64,7 +65,7 @@ VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()
 FAMILIES = {verb.split()[0] for verb in VERBS if " " in verb} - {*VERBS}  # no verb alone: tokenizer, corpus, probe
 
 # These verbs make nothing but output: they end when its reader closes it. The other verbs finish their work.
-PRINTERS = {"tokenizer check", "corpus show", "tasks", "recipes", "fill-mask", "predict"}
+PRINTERS = {"tokenizer check", "corpus show", "tasks", "recipes", "fill-mask", "next-sentence", "predict"}
 
 
 def function_of(verb: str) -> Callable[[list[str]], None]:

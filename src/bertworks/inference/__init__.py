@@ -6,6 +6,7 @@ In reading order:
     predictor.py        raw text in, predictions out: `Predictor`
     steps.py            prepare, score, decode: labels, tags, answers, choices, vectors; requests share a pass
     masks.py            the same three steps for masks
+    next_sentence.py    the same three steps for pairs: does B follow A?
     files.py            predictions for every line or row of a file (`bertworks predict`)
     evaluation.py       metrics on labelled rows (`bertworks evaluate`)
     config.py           the settings of features
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from .masks import Candidate as Candidate
     from .masks import MaskFiller as MaskFiller
     from .model import LoadedModel as LoadedModel
+    from .next_sentence import Following as Following
+    from .next_sentence import NextSentence as NextSentence
     from .predictor import Predictor as Predictor
     from .steps import Embedder as Embedder
     from .steps import HeadSteps as HeadSteps

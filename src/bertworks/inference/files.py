@@ -6,7 +6,7 @@ An input without text is not predicted; its object is `{"line": 3, "empty": true
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,13 +59,38 @@ def predict_file(
     file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
     that is replaced at the end; None: standard output. Raises InputError with file and line.
     """
-    waiting: deque[Item] = deque()  # inputs without a result yet
-    counts = Counts()
     if Path(file).suffix in TABLES:
         columns = columns.or_those_of(predictor.loaded.settings)
+    items = read_inputs(file, predictor.kind, columns)
+    return _write(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), out)
+
+
+def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str], out: Path | None) -> Counts:
+    """Write whether the second text follows the first for every row of a table, as JSON lines. Returns the counts.
+
+    A row with an empty text is not predicted. out: file that is replaced at the end; None: standard output. Raises
+    InputError with file and line.
+    """
+
+    def pairs() -> Iterator[Item]:
+        try:
+            for row in read_table(Path(file), columns):
+                yield Item({"line": row.line}, row.values if all(text.strip() for text in row.values) else ())
+        except MissingColumn as error:
+            raise InputError(f"{error}; name the two text columns, separated by a comma, with --text") from None
+
+    return _write(pairs(), lambda rows: map(dict, predictor.next_sentence_stream(rows)), out)
+
+
+def _write(
+    items: Iterable[Item], predict: Callable[[Iterator[Any]], Iterator[dict[str, Any]]], out: Path | None
+) -> Counts:
+    """Write the result of every item, as JSON lines; `predict` gets the texts of those that are not empty."""
+    waiting: deque[Item] = deque()  # inputs without a result yet
+    counts = Counts()
 
     def texts() -> Iterator[Sequence[str]]:
-        for item in read_inputs(file, predictor.kind, columns):
+        for item in items:
             waiting.append(item)
             if not item.empty:
                 yield item.texts
@@ -77,7 +102,7 @@ def predict_file(
             yield {**waiting.popleft().name, "empty": True}
 
     def results() -> Iterator[dict[str, Any]]:
-        for result in predict_texts(predictor, texts(), all_scores, n_best):
+        for result in predict(texts()):
             yield from empty_items()
             yield {**waiting.popleft().name, **result}
         yield from empty_items()

@@ -88,12 +88,12 @@ class LoadedModel:
         if found != kind and {found, kind} & {"regression", "multilabel"}:
             raise InputError(f"{self.folder} was fine-tuned for the kind {found}; expected one for {kind}")
 
-    def scores(self, inputs: Inputs, batch_size: int = BATCH) -> Tensor:
-        """Scores of the supervised head before any softmax, on the CPU: (S, K), of a token head (T, K).
+    def scores(self, inputs: Inputs, batch_size: int = BATCH, head: str = "") -> Tensor:
+        """Scores of a head before any softmax, on the CPU: (S, K), of a token head (T, K).
 
-        Raises InputError if one is NaN or infinite.
+        head: its name; the supervised one if left out. Raises InputError if a score is NaN or infinite.
         """
-        return self.check_finite(compute_scores(self.network, inputs, World(0, 1, self.device), batch_size))
+        return self.check_finite(compute_scores(self.network, inputs, World(0, 1, self.device), batch_size, head))
 
     def check_finite(self, values: Tensor) -> Tensor:
         """The same values. Raises InputError if one is NaN or infinite."""

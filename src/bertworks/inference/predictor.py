@@ -31,6 +31,7 @@ from ..tasks.tagging import Entity, TagRows, Unit
 from .features import Extractor
 from .masks import Candidate, MaskFiller
 from .model import LoadedModel
+from .next_sentence import Following, NextSentence
 from .steps import Embedder, HeadSteps, Steps
 
 P = TypeVar("P", bound=PreparedRows)
@@ -43,9 +44,10 @@ CHARACTERS = 4_000_000  # characters of a chunk: memory stays bounded whatever t
 class Predictor:
     """A model folder, or one of sentence-transformers, ready for raw text, in float32.
 
-    `fill_mask` predicts masked tokens and `embed` gives a vector for each text. What fine-tuning added decides on the
-    others: `classify` (labels and numbers), `tag` (entities), `answer` (questions), `choose` (multiple choice). `kind`
-    names the task's kind. Methods with `_stream` take any iterable and keep memory bounded.
+    `fill_mask` predicts masked tokens, `next_sentence` whether one text follows another, and `embed` gives a vector for
+    each text. What fine-tuning added decides on the others: `classify` (labels and numbers), `tag` (entities), `answer`
+    (questions), `choose` (multiple choice). `kind` names the task's kind. Methods with `_stream` take any iterable and
+    keep memory bounded.
 
         Predictor("runs/sst2").classify(["a fine film", "dull"])
     """
@@ -99,6 +101,32 @@ class Predictor:
         for prepared, scores in self.scored(filler, [text_of(text, "text")] if single else texts_of(text), MASKED_ROWS):
             results += prepared.decode(scores, top_k, targets)
         return results[0] if single else results
+
+    # ---- pairs of sentences
+
+    @functools.cached_property
+    def next_sentence_steps(self) -> NextSentence:
+        """The steps of `next_sentence`. Raises InputError if the folder has no next-sentence head."""
+        return NextSentence(self.loaded)
+
+    @overload
+    def next_sentence(self, a: str, b: str) -> Following: ...  # type: ignore[overload-overlap]
+    @overload
+    def next_sentence(self, a: Sequence[str], b: Sequence[str]) -> list[Following]: ...
+    def next_sentence(self, a: Any, b: Any) -> Any:
+        """The probability that text B follows text A, by the next-sentence head; lists give lists.
+
+        Pairs that are too long are cut. Raises InputError if the folder has no next-sentence head (fine-tuned folders
+        have none), a text has no token, or there are not as many of both.
+        """
+        if isinstance(a, str):
+            return next(self.next_sentence_stream([(a, b)]))
+        return list(self.next_sentence_stream(text_pairs_of(a, b, ("a", "b"))))
+
+    def next_sentence_stream(self, rows: Iterable[tuple[str, str]]) -> Iterator[Following]:
+        """`next_sentence` for any number of (A, B), in constant memory, in their order."""
+        for prepared, scores in self.scored(self.next_sentence_steps, pairs_of(rows, "(text, text)", text_of)):
+            yield from prepared.decode(scores)
 
     # ---- labels
 

@@ -5,7 +5,8 @@
     prepared.decode(scores[0], ...)          a result for each row; no model
 
 `HeadSteps` serves the supervised heads, whose kinds of task decode themselves (tasks/); `MaskFiller` (masks.py) the
-masked-LM head; `Embedder` returns vectors. `Predictor` is built on them; a server calls them itself.
+masked-LM head; `NextSentence` (next_sentence.py) the next-sentence head; `Embedder` returns vectors. `Predictor` is
+built on them; a server calls them itself.
 
 Shapes: N rows, S sequences, T tokens of all sequences, K scores of a sequence or token, D width of a vector.
 """

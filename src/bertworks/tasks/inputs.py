@@ -193,13 +193,14 @@ class Order:
 
 
 @torch.no_grad()
-def compute_scores(model: Model, inputs: Inputs, world: World, size: int = 64) -> Tensor:
+def compute_scores(model: Model, inputs: Inputs, world: World, size: int = 64, head_name: str = "") -> Tensor:
     """Scores before any softmax, float32, on the CPU: (S, K), of a token head (T, K) in the order of `inputs.ids`.
 
-    The processes of `world` divide the batches among them. `size`: examples a batch.
+    The processes of `world` divide the batches among them. `size`: examples a batch. head_name: whose scores; the
+    supervised head's if left out.
     """
     was_training = model.training
-    name = model.supervised_head
+    name = head_name or model.supervised_head
     assert name is not None
     head, by_token = model.heads[name], name in TOKEN_HEADS
     network = for_inference(model)

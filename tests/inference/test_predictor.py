@@ -313,7 +313,7 @@ def span_folder(pretrained: Path, folder: Path, **task) -> Path:
     return folder
 
 
-def scored(model, inputs, world, size) -> torch.Tensor:
+def scored(model, inputs, world, size, head="") -> torch.Tensor:
     """(T, 2) scores by the words alone."""
     ids = torch.from_numpy(inputs.ids)
     good, film, cls = (ids == VOCAB.index(word) for word in ("good", "film", "[CLS]"))

@@ -440,6 +440,7 @@ def test_every_alias_is_tried():
             "tokenizer check --uncased t --data a",
         ),
         ("tokenizer extend m --words w --out o", "tokenizer extend --words w --out o --model m"),
+        ("explain m a b --out o", "explain a b --out o --model m"),
         ("probe word m w a b", "probe word w a b --model m"),
         ("probe neighbours m w --data a", "probe neighbours --data a --model m w"),
         ("probe attention m a b --out o", "probe attention a b --out o --model m"),

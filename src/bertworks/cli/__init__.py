@@ -49,6 +49,7 @@ GROUPS = {
         "next-sentence": "Compute whether one text follows another.",
         "features": "Write the vectors of texts to a file.",
         "serve": "Serve trained folders over HTTP.",
+        "explain": "Show how a model processes a text, as an HTML page.",
         "probe word": "Compare a word's vectors in several sentences, by layer.",
         "probe neighbours": "Find the nearest contexts of a word in a corpus.",
         "probe attention": "Show the attention of every head as an HTML page.",

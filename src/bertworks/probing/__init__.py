@@ -9,6 +9,9 @@ In reading order:
     neighbours.py       the nearest contexts of a word in a corpus (`probe neighbours`)
     attention.py        attention weights of one text and statistics of them
     attention_page.py   the same as an HTML page (`probe attention`)
+    explain_arrays.py   embeddings, queries, keys, values, words by layer of one sequence
+    explain.py          one's own sentence through a model, step by step, as a dictionary
+    explain_page.py     the same as an HTML page (`bertworks explain`), drawn by explain*.js and .css
     heads.py            the effect of each attention head on a score (`probe heads`)
     items.py            labelled texts and words for a layer probe
     controls.py         control tasks and baselines of a layer probe
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from .config import LayersConfig as LayersConfig
     from .config import NeighbourConfig as NeighbourConfig
     from .config import WordConfig as WordConfig
+    from .explain import explain as explain
+    from .explain_page import explain_page as explain_page
     from .heads import ablate_heads as ablate_heads
     from .items import read_items as read_items
     from .layers import probe_layers as probe_layers

@@ -26,7 +26,7 @@ def page(attention: Attention) -> str:
     whole = attention.text if attention.pair is None else f"{attention.text} / {attention.pair}"
     excerpt = whole if len(whole) <= 90 else whole[:89] + "…"
     template = (files(__package__) / "attention_page.html").read_text(encoding="utf-8")
-    fields = {"TITLE": html.escape(f"Attention: {excerpt}"), "DATA": _safe_json(_data(attention)), "SIZE": " " * _SIZE}
+    fields = {"TITLE": html.escape(f"Attention: {excerpt}"), "DATA": safe_json(_data(attention)), "SIZE": " " * _SIZE}
 
     def filled() -> str:  # in one pass: a text may contain what looks like another field
         return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], template)
@@ -57,7 +57,7 @@ def _data(attention: Attention) -> dict[str, Any]:
     }
 
 
-def _safe_json(value: Any) -> str:
+def safe_json(value: Any) -> str:
     """JSON without a character that could end its script element, or begin another one."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

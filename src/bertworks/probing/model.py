@@ -9,11 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..files import InputError
 from ..inference.features import Extractor
 from ..inference.model import LoadedModel
+from ..inference.steps import Steps, TextRows
 from ..tasks.inputs import Inputs
 from ..tasks.rows import text_of
 from ..tokenizer import Encoding, normalize
@@ -26,9 +29,12 @@ Floats = NDArray[np.float32]
 class ProbedModel:
     """Encoder and tokenizer of a folder, on a GPU if there is one and `device` names no other."""
 
-    def __init__(self, folder: Path | str, device: str | None = None):
-        """Raises InputError if the folder (or run folder) is incomplete or damaged."""
-        loaded = LoadedModel.load(folder, device=device)
+    def __init__(self, folder: Path | str | LoadedModel, device: str | None = None):
+        """folder: or one that is in memory, which is shared.
+
+        Raises InputError if the folder (or run folder) is incomplete or damaged.
+        """
+        loaded = folder if isinstance(folder, LoadedModel) else LoadedModel.load(folder, device=device)
         self.folder, self.device, self.tokenizer = loaded.folder, loaded.device, loaded.tokenizer
         self.encoder = loaded.model.encoder
         self.positions = self.encoder.config.max_length
@@ -62,16 +68,45 @@ class ProbedModel:
         Embeddings narrower than the layers (ALBERT) end in zeros, which change no cosine. Raises InputError if a row is
         longer than the model's positions.
         """
-        width = max(self.extractor.widths)
         for start in range(0, len(rows), BATCH):
             some = rows[start : start + BATCH]
             longest = max(map(len, some))
             if longest > self.positions:
                 raise InputError(f"a text of {longest} tokens; {self.folder} takes {self.positions}: shorten it")
             inputs = Inputs.from_ids(some, self.tokenizer, self.positions)
-            layers = self.extractor.layers(inputs, np.arange(len(inputs.ids)), len(inputs.ids))  # (tokens, D) each
-            whole = np.stack([np.pad(layer, ((0, 0), (0, width - layer.shape[-1]))) for layer in layers])
-            yield from np.split(whole, inputs.edges[1:-1], axis=1)
+            yield from np.split(self.layer_states(inputs), inputs.edges[1:-1], axis=1)
+
+    def layer_states(self, inputs: Inputs) -> Floats:
+        """(L + 1, tokens of all sequences, D), embeddings first."""
+        width = max(self.extractor.widths)
+        layers = self.extractor.layers(inputs, np.arange(len(inputs.ids)), len(inputs.ids))  # (tokens, D) each
+        return np.stack([np.pad(layer, ((0, 0), (0, width - layer.shape[-1]))) for layer in layers])
+
+
+class StateSteps(Steps[TextRows]):
+    """The hidden states of every layer, in the three steps of a request. Rows are texts, cut to the positions."""
+
+    by_token = True
+
+    def __init__(self, loaded: LoadedModel):
+        super().__init__(loaded)
+        self.model = ProbedModel(loaded)
+
+    def prepare(self, rows: Sequence[str]) -> TextRows:
+        model = self.model
+        found = [model.encode(text, max_length=model.positions) for text in rows]
+        cut = np.array([encoding.n_cut for encoding in found], np.int64)
+        return TextRows(Inputs.from_ids([encoding.ids for encoding in found], model.tokenizer, model.positions, cut))
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """(tokens of all sequences, (L + 1) * D)."""
+        states = torch.from_numpy(self.model.layer_states(inputs)).transpose(0, 1).flatten(1)
+        return self.loaded.check_finite(states)
+
+    def states(self, inputs: Inputs, scores: Tensor) -> list[Floats]:
+        """(L + 1, T, D) for each sequence, as `ProbedModel.states` gives them, from the scores of all."""
+        whole = scores.unflatten(1, (self.model.layers + 1, -1)).transpose(0, 1).numpy()
+        return np.split(whole, inputs.edges[1:-1], axis=1)
 
 
 def cosine(a: Floats, b: Floats) -> Floats:

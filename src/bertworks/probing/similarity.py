@@ -8,7 +8,7 @@ words are similar. So the table also has the mean cosine of random pairs of diff
 Shapes: S sentences, L layers, W words of a sentence, D hidden width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -30,23 +30,28 @@ MOST = 200  # sentences of the baseline: their vectors of all layers are in memo
 
 
 def compare_word(
-    model: ProbedModel, word: str, sentences: Sequence[str], config: WordConfig, others: Sequence[str] = ()
+    model: ProbedModel,
+    word: str,
+    sentences: Sequence[str],
+    config: WordConfig,
+    others: Sequence[str] = (),
+    states: Sequence[Floats] = (),
 ) -> dict[str, Any]:
     """Cosines of the word's vectors in every two sentences: static embedding, embeddings and each layer.
 
     A word of several subwords has the mean of their vectors; of several occurrences in a sentence the first counts.
-    others: sentences that give the baseline's words, by default `sentences`. Raises InputError if a sentence lacks the
-    word.
+    others: sentences that give the baseline's words, by default `sentences`. states: those of the sentences, as
+    `model.states` gives them, where they are known. Raises InputError if a sentence lacks the word.
     """
     if len(sentences) < 2:
         raise InputError(f"{len(sentences)} sentence; expected two or more to compare the word in")
     subwords = model.words.subwords(word)
     rows = [model.encode(text).ids for text in sentences]
     spans = [model.words.require(text, row, word, config.beginning) for text, row in zip(sentences, rows, strict=True)]
-    found = zip(rows, model.states(rows), spans, strict=True)
+    found = zip(rows, states or model.states(rows), spans, strict=True)
     vectors = np.stack([_vector(model, row, states, span) for row, states, span in found])  # (S, L + 2, D)
     similarity = cosine(vectors[:, None], vectors[None]).transpose(2, 0, 1)  # (L + 2, S, S)
-    baseline, pairs = _baseline(model, list(others)[:MOST] or sentences, config)
+    baseline, pairs = _baseline(model, list(others)[:MOST] or sentences, config, () if others else states)
     return {
         "probe": "word",
         "model": str(model.folder),
@@ -80,13 +85,15 @@ def _vector(model: ProbedModel, ids: Sequence[int], states: Floats, span: Span) 
     return np.concatenate([padded[None], inner])
 
 
-def _baseline(model: ProbedModel, sentences: Sequence[str], config: WordConfig) -> tuple[list[float], int]:
+def _baseline(
+    model: ProbedModel, sentences: Sequence[str], config: WordConfig, states: Iterable[Floats]
+) -> tuple[list[float], int]:
     """The mean cosine of pairs of different words in different sentences, a number a layer; the number of pairs."""
     rows = [model.encode(text, max_length=model.positions).ids for text in sentences]
     spans = [model.words.words(row) for row in rows]
     vectors = [
-        np.stack([_vector(model, row, states, span) for span in words], 1)  # (L + 2, W, D)
-        for row, words, states in zip(rows, spans, model.states(rows), strict=True)
+        np.stack([_vector(model, row, inner, span) for span in words], 1)  # (L + 2, W, D)
+        for row, words, inner in zip(rows, spans, states or model.states(rows), strict=True)
         if words
     ]
     names = [tuple(row[a:b]) for row, words in zip(rows, spans, strict=True) for a, b in words]

@@ -21,6 +21,9 @@ In reading order:
     pipelines.py  the tasks of Hugging Face Inference: payload to rows, results to answer
     huggingface.py  their routes, and which task a payload is for
     kserve.py     the Open Inference Protocol (KServe v2)
+    probes.py     our own routes that look inside an encoder
+    curves.py     the curves of a run folder
+    page.py       the page at `/`; its parts are in page/
     server.py     the process: address, loading, signals, shutdown
 """
 

@@ -24,7 +24,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from .. import __version__
-from . import huggingface, kserve, openai, own, rerank, tei
+from . import huggingface, kserve, openai, own, page, probes, rerank, tei
 from .config import ServeConfig
 from .errors import Refusal
 from .guard import Guard
@@ -38,6 +38,8 @@ DIALECTS: tuple[APIRouter, ...] = (
     rerank.router,
     kserve.router,
     huggingface.router,
+    probes.router,
+    page.router,
 )
 
 

@@ -55,6 +55,15 @@ class Metrics:
         times = sorted(self.durations)
         return times[min(int(share * len(times)), len(times) - 1)] if times else 0.0
 
+    @property
+    def totals(self) -> dict[str, int]:
+        """Requests that were answered, and refused or failed; tokens that were computed."""
+        counters = {"answered": self.success, "refused": self.failure, "computed_tokens": self.tokens}
+        return {
+            name: int(sum(s.value for one in counter.collect() for s in one.samples if s.name.endswith("_total")))
+            for name, counter in counters.items()
+        }
+
     def text(self) -> bytes:
         """Everything in Prometheus's text format. TEI's counters have no `_total` at the end of their names."""
         from prometheus_client import generate_latest

@@ -9,6 +9,7 @@ from ..checkpoint.pooling import read_prompts
 from ..files import InputError
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
+from ..probing.model import StateSteps
 from .embedding import SparseEmbedder, TokenEmbedder
 from .errors import Refusal
 
@@ -24,6 +25,7 @@ STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], 
     "embed": (lambda predictor: predictor.embedder(), lambda predictor: WORDS),
     "embed_all": (TokenEmbedder, lambda predictor: WORDS),
     "embed_sparse": (SparseEmbedder, lambda predictor: WORDS),
+    "states": (lambda predictor: StateSteps(predictor.loaded), lambda predictor: WORDS),
 }
 
 

@@ -218,6 +218,7 @@ class Service:
             if steps in queue.lanes
         }
         return {
+            **metrics.totals,
             "waiting_requests": queue.size,
             "waiting_tokens": queue.tokens,
             "wait_seconds": queue.wait_seconds(),

@@ -1,0 +1,85 @@
+// The page itself: header, tabs, languages, colours, the key; the address behind # names model and tab.
+
+const TABS = [MASKS, LABELS, ENTITIES, ANSWER, CHOOSE, NEXT, SIMILAR, WORD, ATTENTION, CURVES, SERVER];
+const tabsOf = model => TABS.filter(tab => tab.server || (model && tab.when(model)));
+let leave = null;  // stops what the shown tab follows
+
+function segmented(label, options, chosen, choose) {
+  return make("div", { class: "segmented", role: "group", "aria-label": label }, options.map(([value, text, language]) =>
+    make("button", { type: "button", text, lang: language, "aria-pressed": String(value === chosen), onclick: () => choose(value) })));
+}
+
+function drawHeader() {
+  const model = state.model, dark = state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  const pick = state.models.length > 1 ? make("select", { "aria-label": say("model"), onchange: event => go(event.target.value, state.tab) },
+    state.models.map(one => make("option", { value: one.name, text: one.name, selected: one === model }))) : null;
+  find("#header").replaceChildren(make("h1", { text: "bertworks" }), pick || (model ? make("b", { class: "name", text: model.name }) : ""),
+    make("p", { class: "facts", text: model ? say("facts", model.num_hidden_layers, model.hidden_size, grouped(model.max_length)) : "" }),
+    make("div", { class: "switches" }, segmented(say("language"), [["en", "English", "en"], ["ko", "한국어", "ko"]], state.language, language => { state.language = language; keep("language", language); draw(); }),
+      segmented(say("theme"), [["light", say("light")], ["dark", say("dark")]], dark, theme => { state.theme = theme; keep("theme", theme); draw(); })));
+}
+
+function drawTabs() {
+  const tabs = tabsOf(state.model);
+  const buttons = tabs.map(tab => make("button", { role: "tab", type: "button", id: `tab-${tab.id}`, "aria-controls": "main", "aria-selected": String(tab.id === state.tab), tabindex: tab.id === state.tab ? "0" : "-1", text: say(tab.id), onclick: () => go(state.model?.name, tab.id) }));
+  const list = make("div", { role: "tablist", "aria-label": say("tools"), onkeydown: event => {
+    const now = buttons.indexOf(document.activeElement), by = { ArrowRight: now + 1, ArrowLeft: now - 1, Home: 0, End: -1 }[event.key];
+    if (by === undefined || now < 0) return;
+    event.preventDefault();
+    go(state.model?.name, tabs.at(by % tabs.length).id);
+    find(`#tab-${state.tab}`).focus();
+  } }, buttons);
+  find("#tabs").replaceChildren(list);
+  const shown = find('[aria-selected="true"]', list);
+  if (shown) list.scrollLeft = shown.offsetLeft - list.clientWidth / 2 + shown.clientWidth / 2;
+}
+
+function drawMain() {
+  leave?.();
+  leave = null;
+  const main = find("#main"), tab = tabsOf(state.model).find(one => one.id === state.tab);
+  main.setAttribute("role", "tabpanel");
+  main.setAttribute("aria-labelledby", `tab-${state.tab}`);
+  if (!tab) return;
+  if (!tab.build) { main.replaceChildren(toolTab(tab)); return; }
+  const [whole, stop] = tab.build();
+  main.replaceChildren(whole);
+  leave = stop || null;
+}
+
+function draw() {
+  document.documentElement.lang = state.language;
+  if (state.theme) document.documentElement.dataset.theme = state.theme;
+  find("#skip").textContent = say("skip");
+  document.title = state.tab ? `${say(state.tab)} – bertworks` : "bertworks";
+  drawHeader(); drawTabs(); drawMain();
+}
+
+function go(name, tab) {
+  state.model = state.models.find(model => model.name === name) || state.models[0] || null;
+  const tabs = tabsOf(state.model);
+  state.tab = (tabs.find(one => one.id === tab) || tabs[0]).id;
+  history.replaceState(null, "", `#${[state.models.length > 1 && state.model?.name, state.tab].filter(Boolean).map(encodeURIComponent).join("/")}`);
+  draw();
+}
+
+function fromAddress() {
+  const parts = location.hash.slice(1).split("/").map(decodeURIComponent);
+  go(parts.length > 1 ? parts[0] : state.models[0]?.name, parts.at(-1));
+}
+
+async function begin() {
+  document.documentElement.lang = state.language;
+  if (state.theme) document.documentElement.dataset.theme = state.theme;
+  drawHeader();
+  find("#main").replaceChildren(make("p", { class: "empty", text: say("loading") }));
+  try {
+    await loadModels();
+    fromAddress();
+  } catch (error) {
+    find("#main").replaceChildren(errorBox(error), make("div", { class: "actions" }, make("button", { class: "plain", type: "button", text: say("run"), onclick: begin })));
+  }
+}
+
+addEventListener("hashchange", fromAddress);
+begin();

@@ -1,0 +1,46 @@
+// The tabs that compare vectors: similarity of texts, and one word in two sentences.
+
+const linesOf = texts => texts.split("\n").map(line => line.trim()).filter(Boolean);
+
+const SIMILAR = {
+  id: "similar", when: () => true, fields: [{ name: "texts", area: true, rows: 7 }],
+  async ask({ texts }, signal) {
+    const lines = linesOf(texts);
+    if (lines.length < 2) throw new Refusal(say("refused"), say("similarFew"), 0);
+    return askModel("/embed", { inputs: lines, normalize: true }, signal);
+  },
+  show(vectors, { texts }) {
+    const lines = linesOf(texts), N = lines.length, cosines = vectors.map(a => vectors.map(b => a.reduce((sum, x, i) => sum + x * b[i], 0)));
+    const pairs = cosines.flatMap((row, i) => row.slice(i + 1).map((value, k) => [value, i, i + 1 + k])).sort((a, b) => b[0] - a[0]);
+    const detail = make("div", { class: "keyed" }), table = make("table", { class: "heat" });
+    const least = Math.min(0.1, ...pairs.map(pair => pair[0])), share = value => Math.max(0, (value - least) / (1 - least));
+    const choose = (i, j) => {
+      table.querySelectorAll(".on").forEach(cell => cell.classList.remove("on"));
+      for (const cell of table.querySelectorAll(`[data-at="${i}-${j}"], [data-at="${j}-${i}"]`)) cell.classList.add("on");
+      detail.replaceChildren(...[i, j].flatMap(k => [make("span", { text: k + 1 }), make("span", { text: lines[k] })]));
+    };
+    const cell = (i, j) => i === j ? make("td", { class: "same", text: "·", "aria-label": "1" }) : make("td", { "data-at": `${i}-${j}`,
+      style: { "--share": share(cosines[i][j]) }, text: cosines[i][j].toFixed(2), title: say("rowOf", i + 1, j + 1), onpointerenter: () => choose(i, j), onclick: () => choose(i, j) });
+    table.append(make("thead", {}, make("tr", {}, make("td"), lines.map((line, j) => make("th", { scope: "col", text: j + 1, title: line })))),
+      make("tbody", {}, lines.map((line, i) => make("tr", {}, make("th", { scope: "row", text: i + 1, title: line }), lines.map((_, j) => cell(i, j))))));
+    const closest = pairs.slice(0, 5).map(([value, i, j], k) => bar(`${i + 1} ${lines[i]} — ${j + 1} ${lines[j]}`, value, { shown: value.toFixed(2), first: k === 0, press: () => choose(i, j) }));
+    choose(pairs[0][1], pairs[0][2]);
+    return [make("div", { class: "scroll", tabindex: "0" }, table), detail, N > 2 ? make("div", {}, make("h3", { text: say("closest") }), make("div", { class: "bars" }, closest)) : null];
+  },
+};
+
+const WORD = {
+  id: "word", when: () => true, fields: [{ name: "word", say: "wordField" }, { name: "one", area: true }, { name: "two", area: true }],
+  ask: ({ word, one, two }, signal) => askModel("/compare-word", { word, sentences: [one, two], beginning: state.language === "ko" || /\p{Script=Hangul}/u.test(word) }, signal),
+  show(found, { word }) {
+    const names = found.layers.map((name, i) => i === 0 ? say("static") : i === 1 ? say("embeddings") : name), pairs = found.similarity.map(matrix => matrix[0][1]);
+    const line = values => values.map((value, i) => [i, value]), last = pairs.length - 1;
+    const rows = names.map((name, i) => make("tr", {}, make("td", { text: name }), make("td", { class: "number", text: pairs[i].toFixed(3) }), make("td", { class: "number", text: found.baseline[i].toFixed(3) })));
+    return [make("p", { text: say("wordRead", pairs[last].toFixed(2), found.baseline[last].toFixed(2)) }),
+      chart({ names, low: Math.min(0, ...pairs, ...found.baseline), high: 1, height: 240, x: say("layer"), label: say("word"), series: [
+        { name: say("wordLine", word), points: line(pairs), dots: true }, { name: say("wordBase"), points: line(found.baseline), dashed: true, colour: 7 }] }),
+      make("details", {}, make("summary", { text: say("cosine") }), make("table", { class: "list" }, make("thead", {}, make("tr", {}, make("th", { text: say("layer") }),
+        make("th", { class: "number", text: say("wordLine", word) }), make("th", { class: "number", text: say("wordBase") }))), make("tbody", {}, rows))),
+      found.pieces.length > 1 ? make("p", { class: "note", text: say("wordPieces", found.pieces.join(" ")) }) : null];
+  },
+};

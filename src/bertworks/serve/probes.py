@@ -1,0 +1,55 @@
+"""Our own routes that look inside an encoder: what the page's tabs draw."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import Request, Response
+from pydantic import BaseModel, Field
+from torch import Tensor
+
+from ..inference.steps import TextRows
+from ..probing.config import WordConfig
+from ..probing.model import StateSteps
+from ..probing.similarity import compare_word
+from .routes import dialect, reply, service_of
+from .service import Options
+
+router = dialect("bertworks")
+SHOWN = ("word", "pieces", "layers", "similarity", "baseline", "baseline_pairs")
+
+
+class WordRequest(BaseModel):
+    """A word, and sentences that have it."""
+
+    word: str = Field(min_length=1, max_length=200)
+    sentences: list[str] = Field(min_length=2)
+    beginning: bool = False  # also find longer words that begin with it, as a Korean noun with its particle
+    model: str | None = None
+
+
+class ComparedWord(BaseModel):
+    """Cosines of a word's vectors in every two of S sentences."""
+
+    word: str
+    pieces: list[str]  # its subwords
+    layers: list[str]  # the static vector, the embeddings, and every layer
+    similarity: list[list[list[float]]]  # of each layer (S, S)
+    baseline: list[float]  # of each layer: the mean over random pairs of different words
+    baseline_pairs: int
+    tokens: int
+
+
+@router.post("/compare-word", response_model=ComparedWord)
+async def compare(body: WordRequest, request: Request) -> Response:
+    """How far the vector of a word moves with its sentence, layer by layer."""
+    service = service_of(request)
+    steps = service.find(body.model, "states").steps_of("states")
+    assert isinstance(steps, StateSteps)
+
+    def decode(rows: TextRows, scores: Tensor) -> Sequence[Any]:
+        states = steps.states(rows.inputs, scores)
+        return [compare_word(steps.model, body.word, body.sentences, WordConfig(beginning=body.beginning), (), states)]
+
+    answers = await service.run(request, "states", body.sentences, Options(model=body.model, decode=decode))
+    found = answers.results[0]
+    return reply({name: found[name] for name in SHOWN} | {"tokens": answers.tokens}, answers)

@@ -1,0 +1,172 @@
+"""The page at `/` and the routes that only it needs: complete, strict about where it asks, and equal to the library."""
+
+import base64
+import hashlib
+import json
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+from fastapi.testclient import TestClient
+
+from bertworks.inference.predictor import Predictor
+from bertworks.probing.config import WordConfig
+from bertworks.probing.model import ProbedModel
+from bertworks.probing.similarity import compare_word
+from bertworks.serve import page as page_module
+from bertworks.serve.app import create_app
+from bertworks.serve.config import ServeConfig
+from bertworks.serve.curves import MOST, read_curves
+from bertworks.serve.models import ServedModel
+from bertworks.serve.page import languages_of, page
+from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
+from support.tiny_task import tiny_folder
+
+TWO = ["a good film , good", "bad good ."]
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    return Predictor(tiny_folder(tmp_path_factory.mktemp("page") / "model"), device="cpu")
+
+
+def client_of(predictor, key=None, **settings):
+    app = create_app({"tiny": ServedModel("tiny", predictor)}, ServeConfig(**settings), key)
+    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+
+
+def hashed(text):
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else(predictor):
+    answer = client_of(predictor).get("/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    parts = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+    (script,), (style,) = (re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL) for tag in ("script", "style"))
+    assert parts["default-src"] == "'none'" and parts["connect-src"] == "'self'"
+    assert parts["script-src"] == hashed(script) and parts["style-src"] == hashed(style)
+    assert "@@" not in answer.text
+
+
+def test_the_page_names_no_other_host_and_makes_no_markup_of_texts():
+    html = page().html.replace("http://www.w3.org/2000/svg", "")  # the name of a namespace
+    assert not re.findall(r"https?://|//[a-z]+\.[a-z]", html)
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", html)
+
+
+def test_the_key_guards_the_page_too(predictor):
+    client = client_of(predictor, key="a-long-key")
+    assert client.get("/").status_code == 401
+    assert client.get("/", auth=("anyone", "a-long-key")).status_code == 200
+
+
+def words(language):
+    """The keys of a language's texts."""
+    text = (page_module.files("bertworks.serve") / "page" / "texts.js").read_text(encoding="utf-8")
+    block = re.search(rf"^  {language}: {{(.*?)^  }},", text, re.DOTALL | re.MULTILINE)[1]
+    return re.findall(r"(\w+): \"((?:[^\"\\]|\\.)*)\"", block)
+
+
+def test_both_languages_have_the_same_texts_with_the_same_gaps():
+    english, korean = (dict(words(language)) for language in ("en", "ko"))
+    assert len(english) > 80 and english.keys() == korean.keys()
+    for key, text in english.items():
+        assert sorted(re.findall(r"{\d}", text)) == sorted(re.findall(r"{\d}", korean[key])), key
+    same = {key for key in english if english[key] == korean[key]}
+    assert same == {"keys"}, same  # the name of two keys of the keyboard
+
+
+def test_every_text_that_is_shown_exists_and_every_text_is_shown():
+    script = page().html
+    used = set(re.findall(r"say\((?:[^()\"]*\? )?\"(\w+)\"(?: : \"(\w+)\")?", script))
+    names = {name for pair in used for name in pair if name}
+    assert names <= dict(words("en")).keys(), names - dict(words("en")).keys()
+    unused = [key for key in dict(words("en")) if not re.search(rf"[\"`.*]{key}[\"`]", script)]
+    tabs = set(re.findall(r"\bid: \"(\w+)\"", script))
+    unused = [key for key in unused if not any(key in (tab, f"{tab}Why", f"{tab}Run") for tab in tabs)]
+    assert unused == []
+
+
+def test_models_say_what_they_can_and_in_which_languages(predictor):
+    (found,) = client_of(predictor).get("/models").json()["models"]
+    assert found["name"] == "tiny" and {"fill_mask", "embed", "states"} <= set(found["can"])
+    assert found["languages"] == []  # a vocabulary of letters
+    korean = Tokenizer.train(["선생님은 창문을 열고 편지를 읽었다."] * 5, TokenizerConfig(vocab_size=100))
+    assert languages_of(korean) == ["ko"]
+    assert languages_of(Tokenizer.load(predictor.folder)) == [] and len(SPECIAL_TOKENS) == 5
+
+
+# ---- one word in two sentences
+
+
+def test_a_word_is_compared_as_the_library_does(predictor):
+    client = client_of(predictor)
+    answer = client.post("/compare-word", json={"word": "good", "sentences": TWO})
+    expected = compare_word(ProbedModel(predictor.folder, device="cpu"), "good", TWO, WordConfig())
+    found = answer.json()
+    assert found["layers"] == expected["layers"] and found["baseline_pairs"] == expected["baseline_pairs"]
+    np.testing.assert_allclose(found["similarity"], expected["similarity"], atol=2e-6)
+    np.testing.assert_allclose(found["baseline"], expected["baseline"], atol=2e-6)
+    assert answer.headers["x-compute-tokens"] == str(found["tokens"])
+
+
+def test_a_word_that_is_missing_is_refused_without_a_path(predictor):
+    client = client_of(predictor)
+    for word, sentences, status in (
+        ("bad", ["good .", "a good"], 422),
+        ("good", ["good"], 422),
+        ("good", ["a good " * 30] * 2, 413),
+    ):
+        answer = client.post("/compare-word", json={"word": word, "sentences": sentences})
+        assert answer.status_code == status, answer.text
+        assert str(predictor.folder) not in answer.text
+    assert (
+        "the word 'bad'" in client.post("/compare-word", json={"word": "bad", "sentences": ["good .", "a good"]}).text
+    )
+
+
+# ---- curves
+
+
+def records(count):
+    train = [{"kind": "train", "step": step, "loss": 1 / step} for step in range(1, count + 1)]
+    return [*train, {"kind": "eval", "step": count, "loss": 0.5}]
+
+
+def test_curves_follow_the_log(tmp_path, predictor):
+    run = tmp_path / "first"
+    client = client_of(predictor, run=run)
+    assert client.get("/curves").json() == {"run": "first", "version": "", "records": []}
+    run.mkdir()
+    log = run / "log.jsonl"
+    log.write_text("".join(json.dumps(record) + "\n" for record in records(3)))
+    found = client.get("/curves").json()
+    assert found["records"] == records(3)
+    assert client.get("/curves", params={"seen": found["version"]}).json()["records"] is None
+    log.write_text("".join(json.dumps(record) + "\n" for record in records(4)))
+    assert client.get("/curves", params={"seen": found["version"]}).json()["records"] == records(4)
+    log.write_text('{"kind": 3}\n')
+    answer = client.get("/curves")
+    assert answer.status_code == 424 and str(tmp_path) not in answer.text and "first/log.jsonl, line 1" in answer.text
+    assert client_of(predictor).get("/curves").json()["run"] is None
+
+
+def test_long_logs_are_thinned_to_their_last_record(tmp_path):
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records(2500)))
+    found = read_curves(tmp_path)["records"]
+    steps = [record["step"] for record in found if record["kind"] == "train"]
+    assert MOST / 2 < len(steps) <= MOST and steps[-1] == 2500 and set(np.diff(steps)) == {3}
+    assert found[-1]["kind"] == "eval"
+
+
+def test_the_load_counts_requests_and_tokens(predictor):
+    client = client_of(predictor)
+    before = client.get("/load").json()
+    answer = client.post("/embed", json={"inputs": TWO})
+    client.post("/embed", json={"inputs": []})
+    after = client.get("/load").json()
+    assert after["answered"] - before["answered"] == 1 and after["refused"] - before["refused"] == 1
+    assert after["computed_tokens"] - before["computed_tokens"] == int(answer.headers["x-compute-tokens"])

@@ -103,19 +103,6 @@ def test_the_page_names_what_exists(metrics):
     assert used <= metrics, used - metrics
     for name in re.findall(r"`(deploy/[^`]+)`", text):
         assert (ROOT / name).is_file(), name
-    own = FLAGS | {
-        "--file",
-        "--tag",
-        "--read-only",
-        "--tmpfs",
-        "--volume",
-        "--publish",
-        "--env",
-        "--now",
-        "--index-url",
-        "--texts",
-    }
-    assert set(re.findall(r"--[a-z][a-z-]+", text)) <= own, set(re.findall(r"--[a-z][a-z-]+", text)) - own
 
 
 def test_the_proxy_retries_what_may_be_retried():

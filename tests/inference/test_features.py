@@ -22,6 +22,7 @@ from bertworks.files import InputError
 from bertworks.inference import features
 from bertworks.inference.config import FeatureConfig
 from bertworks.inference.features import Extractor, extract
+from bertworks.inference.model import LoadedModel
 from bertworks.model.heads import build_model
 from bertworks.tasks.inputs import Inputs
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
@@ -217,10 +218,9 @@ def test_every_layer_from_one_pass(folder):
 
 @pytest.mark.parametrize("mode", sorted({*MODES} - {"cls"}))
 def test_pooling_of_sentence_transformers(folder, mode):
-    extractor = Extractor.load(folder, FeatureConfig(max_length=32))
-    texts = [text for text in TEXTS if text]
-    inputs = Inputs.from_ids([extractor.tokenizer.encode(text).ids for text in texts], extractor.tokenizer, 32)
-    found = extractor.pooled(inputs, Pooling((mode, "cls"), normalize=True))
+    loaded, texts = LoadedModel.load(folder, 32), [text for text in TEXTS if text]
+    inputs = Inputs.from_ids([loaded.tokenizer.encode(text).ids for text in texts], loaded.tokenizer, 32)
+    found = loaded.pooled(inputs, Pooling((mode, "cls"), normalize=True)).numpy()
     for text, vector in zip(texts, found, strict=True):
         h = states(folder, text)[2]
         weights = np.arange(1, len(h) + 1)[:, None]

@@ -313,7 +313,7 @@ def span_folder(pretrained: Path, folder: Path, **task) -> Path:
     return folder
 
 
-def scored(model, inputs, world, size, head="") -> torch.Tensor:
+def scored(model, inputs, *rest) -> torch.Tensor:
     """(T, 2) scores by the words alone."""
     ids = torch.from_numpy(inputs.ids)
     good, film, cls = (ids == VOCAB.index(word) for word in ("good", "film", "[CLS]"))
@@ -538,7 +538,10 @@ def test_predict_looks_in_the_columns_of_fine_tuning(classifier, pretrained, tmp
 
 
 def test_a_predictor_shows_its_folder_and_kind(classifier, pretrained):
-    assert repr(Predictor(classifier)) == f"Predictor({str(classifier)!r}, kind='single', max_length=16)"
+    assert (
+        repr(Predictor(classifier))
+        == f"Predictor({str(classifier)!r}, kind='single', max_length=16, precision='float32', engine='packed')"
+    )
     assert "kind='pre-trained'" in repr(Predictor(pretrained))
 
 

@@ -99,9 +99,10 @@ def test_packing_and_back(monkeypatch, step):
     mask = torch.tensor([[1, 1, 0, 1], [1, 0, 0, 0], [0, 1, 1, 0]])
     packing = Packing.of(mask, 3, 4)
     x = torch.randn(12, 5, requires_grad=True)
-    packed = packing.pack(x)  # the real tokens; some padding may follow
-    assert torch.equal(packed[:6], x[mask.flatten().bool()])
-    assert torch.equal(packing.rows(torch.tensor([0, 3, 4, 9])), torch.tensor([0, 2, 3, 4]))
+    packed, real = packing.pack(x), mask.flatten().nonzero().squeeze(1)
+    assert torch.equal(packed[packing.rows(real)], x[real])
+    assert len(packed) == {1: 6, 4: 8, 128: 12}[step]
+    assert (packing.index is None) == (step == 128)  # where all padding is needed to fill up, no row moves
     cells = packing.restore(packed).view(12, 5)
     assert torch.equal(cells, x * mask.flatten()[:, None])
     weights = torch.randn(12, 5)

@@ -41,7 +41,7 @@ def test_entities_point_into_hangul(tokenizer, tmp_path, monkeypatch):
     predictor = Predictor(folder(tmp_path / "m", tokenizer, "tagger", {"kind": "tagging"}, tags))
     marked = {"서울은", "세종대왕은", "부산의"}
 
-    def scored(model, inputs, world, size, head="") -> torch.Tensor:
+    def scored(model, inputs, *rest) -> torch.Tensor:
         """B-LOC on the first piece of every marked word."""
         scores = torch.zeros(len(inputs.ids), len(tags))
         scores[:, 0] = 5
@@ -66,7 +66,7 @@ def test_answers_point_into_hangul(tokenizer, tmp_path, monkeypatch, form):
     predictor = Predictor(folder(tmp_path / "m", tokenizer, "span", {"kind": "span"}))
     context, answer = (unicodedata.normalize(form, text) for text in (TEXTS[0], "1446년에 훈민정음을"))
 
-    def scored(model, inputs, world, size, head="") -> torch.Tensor:
+    def scored(model, inputs, *rest) -> torch.Tensor:
         scores = torch.zeros(len(inputs.ids), 2)
         pieces = tokenizer.encode("1446년에 훈민정음을").ids[1:-1]
         for i in range(len(inputs.ids) - len(pieces)):

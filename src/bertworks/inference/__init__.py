@@ -3,6 +3,7 @@
 In reading order:
 
     model.py            a model folder in memory, shared by all others
+    engines.py          how it computes: engine and precision
     predictor.py        raw text in, predictions out: `Predictor`
     steps.py            prepare, score, decode: labels, tags, answers, choices, vectors; requests share a pass
     masks.py            the same three steps for masks
@@ -20,6 +21,8 @@ from .. import lazy_names
 
 if TYPE_CHECKING:
     from .config import FeatureConfig as FeatureConfig
+    from .engines import Computing as Computing
+    from .engines import Engine as Engine
     from .evaluation import Evaluation as Evaluation
     from .evaluation import evaluate as evaluate
     from .feature_files import write_features as write_features

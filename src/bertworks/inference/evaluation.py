@@ -9,6 +9,7 @@ from ..files import InputError
 from ..tasks.base import Judged, Prepared, Task
 from ..tasks.kinds import kind_of
 from ..tasks.rows import checked_rows
+from .engines import FLOAT32, Computing
 from .model import LoadedModel
 
 
@@ -41,12 +42,18 @@ class Evaluation:
         return self.prepared.judge(scores[:, self.order] if self.order else scores, self.loaded.settings)
 
 
-def evaluate(model: Path | str, task: Task, rows: Sequence[Any], max_seq_length: int | None = None) -> dict[str, Any]:
+def evaluate(
+    model: Path | str,
+    task: Task,
+    rows: Sequence[Any],
+    max_seq_length: int | None = None,
+    computing: Computing = FLOAT32,
+) -> dict[str, Any]:
     """The task's metrics of a fine-tuned folder on labelled rows, `predicted` counts and `truncation`.
 
     Raises InputError if the model is of another kind, or does not know a label of the data.
     """
-    evaluation = Evaluation.prepare(LoadedModel.load(model, max_seq_length), task, rows)
+    evaluation = Evaluation.prepare(LoadedModel.load(model, max_seq_length, computing=computing), task, rows)
     judged = evaluation.run()
     return {
         "task": task.name,

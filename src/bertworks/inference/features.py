@@ -23,7 +23,6 @@ from torch import Tensor
 from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_encoder, load_tokenizer
 from ..checkpoint.metadata import input_length
-from ..checkpoint.pooling import Pooling
 from ..files import InputError
 from ..model.encoder import Encoder
 from ..model.layer_choice import LayerChoice
@@ -34,11 +33,11 @@ from ..tasks.rows import in_chunks, texts_or_pairs_of
 from ..tasks.sequences import Frames, Integers, Spans, Windows, edges_of, even_windows, frame, ranges
 from ..tokenizer import Tokenizer
 from .config import FeatureConfig
+from .model import TOKENS
 
 TEXTS = 4096  # texts that are put in order of length together
 CHARACTERS = 4_000_000  # of them, so that memory stays bounded whatever the length of texts
 VALUES = 1 << 26  # numbers in the vectors of them, at two characters a token: 256 MB
-TOKENS = {"cpu": 2048, "cuda": 32768}  # of a batch, padding included
 
 Text = str | tuple[str, str]  # a text or a pair
 
@@ -178,17 +177,6 @@ class Extractor:
         every = LayerChoice(tuple(range(len(self.widths))), "concat")
         vectors = self._reduced(inputs, target, count, every)
         return [part.numpy() for part in vectors.split(self.widths, dim=1)]
-
-    def pooled(self, inputs: Inputs, pooling: Pooling) -> NDArray[np.float32]:
-        """(S, D) vectors of sequences, or (S, D * modes), from the last layer, pooled as sentence-transformers does.
-
-        Special tokens count, as they do there. Of an example that was cut only what is left is read.
-        """
-        out = np.empty((len(inputs), self.widths[-1] * len(pooling.modes)), np.float32)
-        for rows, batch, mask in self._batches(inputs):
-            states = self.encoder(batch["input_ids"], mask, batch["token_type_ids"], hidden_states=False)
-            out[rows] = pooling.pool(states.last_hidden_state.float(), mask).cpu().numpy()
-        return out
 
     def _batches(self, inputs: Inputs) -> Iterator[tuple[Integers, Batch, Tensor]]:
         """(examples, their batch on the device, its attention mask): all inputs, without gradients.

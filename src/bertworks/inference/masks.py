@@ -77,17 +77,15 @@ class MaskFiller(Steps["MaskRows"]):
     @torch.no_grad()
     def forward(self, inputs: Inputs) -> Tensor:
         """(M, V) scores of all tokens at each mask, in the order of the masks."""
-        network, device = self.loaded.network, self.loaded.device
+        engine, device = self.loaded.engine, self.loaded.device
         masked = inputs.ids == self.loaded.tokenizer.mask_id  # (T,)
         number = np.cumsum(masked) - 1  # of the mask at each token
-        scores = torch.empty(self.count(inputs), network.config.vocab_size)
+        scores = torch.empty(self.count(inputs), self.loaded.model.config.vocab_size)
         for rows in inputs.by_length(BATCH):
             batch, tokens = to_device(inputs.batch(rows), device), inputs.tokens(rows)
             cells = batch["attention_mask"].flatten().nonzero().squeeze(1)
-            out = network.encoder(batch["input_ids"], batch["attention_mask"], hidden_states=False)
             here = torch.from_numpy(masked[tokens]).to(device)
-            logits = network.masked_lm_logits(out.packed[out.packing.rows(cells[here])]).float()
-            scores[torch.from_numpy(number[tokens[masked[tokens]]])] = logits.cpu()
+            scores[torch.from_numpy(number[tokens[masked[tokens]]])] = engine.masked(batch, cells[here]).cpu()
         return self.loaded.check_finite(scores)
 
 

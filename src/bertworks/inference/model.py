@@ -4,6 +4,7 @@ Shapes: S sequences, T tokens of all sequences, K outputs of the head.
 """
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config
 from ..checkpoint.metadata import input_length, labels_of, task_of
+from ..checkpoint.pooling import Pooling
 from ..files import InputError
 from ..model.heads import Model
 from ..model.prepare import for_inference
@@ -20,10 +23,13 @@ from ..tasks.base import Limits
 from ..tasks.inputs import Inputs, compute_scores
 from ..tasks.kinds import KINDS
 from ..tasks.rows import check_integer
+from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.machine import World
+from .engines import FLOAT32, Computing, Engine, build_engine
 
 BATCH = 32  # sequences a forward pass
+TOKENS = {"cpu": 2048, "cuda": 32768}  # of a forward pass for vectors, padding included
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,17 @@ class LoadedModel:
     settings: dict[str, Any]  # `kind` and what fine-tuning stored, such as a tuned threshold; {} without a task
     limits: Limits
     device: torch.device
+    computing: Computing = FLOAT32
 
     @classmethod
-    def load(cls, path: Path | str, max_length: int | None = None, device: str | None = None) -> "LoadedModel":
-        """The model of a model folder or run folder, with or without a supervised head, in float32.
+    def load(
+        cls,
+        path: Path | str,
+        max_length: int | None = None,
+        device: str | None = None,
+        computing: Computing = FLOAT32,
+    ) -> "LoadedModel":
+        """The model of a model folder or run folder, with or without a supervised head.
 
         max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
         device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
@@ -60,12 +73,17 @@ class LoadedModel:
         limits = Limits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
         where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         names = _output_names(folder, model, whole)
-        return cls(folder, model.to(where), tokenizer, names, settings, limits, where)
+        return cls(folder, model.to(where), tokenizer, names, settings, limits, where, computing)
 
     @functools.cached_property
     def network(self) -> Model:
-        """The model in evaluation mode, with the fastest matrix products of this machine."""
+        """The model in evaluation mode, in float32, with the fastest matrix products of this machine."""
         return for_inference(self.model)
+
+    @functools.cached_property
+    def engine(self) -> Engine:
+        """What computes scores and vectors."""
+        return build_engine(self.model, self.computing, self.device)
 
     @property
     def kind(self) -> str:
@@ -93,7 +111,35 @@ class LoadedModel:
 
         head: its name; the supervised one if left out. Raises InputError if a score is NaN or infinite.
         """
-        return self.check_finite(compute_scores(self.network, inputs, World(0, 1, self.device), batch_size, head))
+        world = World(0, 1, self.device)
+        return self.check_finite(compute_scores(self.model, inputs, world, batch_size, head, self.engine.scores))
+
+    @torch.no_grad()
+    def pooled(self, inputs: Inputs, pooling: Pooling) -> Tensor:
+        """(S, D) vectors of sequences, on the CPU, or (S, D * modes), pooled as sentence-transformers does.
+
+        Special tokens count, as they do there. Raises InputError if a number is NaN or infinite.
+        """
+        out = torch.empty(len(inputs), self.model.encoder.width * len(pooling.modes))
+        for rows, batch in self._batches(inputs):
+            out[torch.from_numpy(rows)] = pooling.pool(self.engine.states(batch), batch["attention_mask"]).cpu()
+        return self.check_finite(out)
+
+    @torch.no_grad()
+    def states(self, inputs: Inputs) -> Tensor:
+        """(T, D) vectors of all tokens in the last layer, on the CPU.
+
+        Raises InputError if a number is NaN or infinite.
+        """
+        out = torch.empty(len(inputs.ids), self.model.encoder.width)
+        for rows, batch in self._batches(inputs):
+            found = self.engine.states(batch)[batch["attention_mask"]]
+            out[torch.from_numpy(inputs.tokens(rows))] = found.cpu()
+        return self.check_finite(out)
+
+    def _batches(self, inputs: Inputs) -> Iterator[tuple[Integers, Batch]]:
+        for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
+            yield rows, to_device(inputs.batch(rows), self.device)
 
     def check_finite(self, values: Tensor) -> Tensor:
         """The same values. Raises InputError if one is NaN or infinite."""

@@ -28,7 +28,7 @@ from ..tasks.classification import Classified, ClassRows
 from ..tasks.rows import check_count, in_chunks, pairs_of, text_of, text_pairs_of, texts_of
 from ..tasks.span import Answered, SpanRows
 from ..tasks.tagging import Entity, TagRows, Unit
-from .features import Extractor
+from .engines import Computing, EngineName, Precision
 from .masks import Candidate, MaskFiller
 from .model import LoadedModel
 from .next_sentence import Following, NextSentence
@@ -42,7 +42,7 @@ CHARACTERS = 4_000_000  # characters of a chunk: memory stays bounded whatever t
 
 
 class Predictor:
-    """A model folder, or one of sentence-transformers, ready for raw text, in float32.
+    """A model folder, or one of sentence-transformers, ready for raw text.
 
     `fill_mask` predicts masked tokens, `next_sentence` whether one text follows another, and `embed` gives a vector for
     each text. What fine-tuning added decides on the others: `classify` (labels and numbers), `tag` (entities), `answer`
@@ -52,16 +52,24 @@ class Predictor:
         Predictor("runs/sst2").classify(["a fine film", "dull"])
     """
 
-    def __init__(self, folder: Path | str, max_length: int | None = None, device: str | None = None):
+    def __init__(
+        self,
+        folder: Path | str,
+        max_length: int | None = None,
+        device: str | None = None,
+        precision: Precision = "float32",
+        engine: EngineName = "auto",
+    ):
         """max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
 
-        device: by default the GPU if there is one. Raises InputError if the folder (or run folder) is incomplete or
-        damaged, or max_length exceeds its positions.
+        device: by default the GPU if there is one. precision: number type of weights and products; auto is bfloat16
+        where the processor multiplies it faster, else float32. engine: see engines.py. Raises InputError if the folder
+        (or run folder) is incomplete or damaged, or max_length exceeds its positions.
         """
         folder, self.pooling = read_pooling(find_model(folder))
         if max_length is None and self.pooling and self.pooling.max_length:
             max_length = min(self.pooling.max_length, read_config(folder)[0].max_length)
-        self.loaded = LoadedModel.load(folder, max_length, device)
+        self.loaded = LoadedModel.load(folder, max_length, device, Computing(precision, engine))
         self.folder, self.model, self.tokenizer = self.loaded.folder, self.loaded.network, self.loaded.tokenizer
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
@@ -69,8 +77,9 @@ class Predictor:
         self.note = check_size(self.tokenizer, self.model.config, str(self.folder))  # "", or a note for the user
 
     def __repr__(self) -> str:
-        kind = self.kind or "pre-trained"
-        return f"Predictor({str(self.folder)!r}, kind={kind!r}, max_length={self.max_length})"
+        kind, engine = self.kind or "pre-trained", self.loaded.engine
+        computing = f"precision={engine.precision!r}, engine={engine.name!r}"
+        return f"Predictor({str(self.folder)!r}, kind={kind!r}, max_length={self.max_length}, {computing})"
 
     # ---- masks
 
@@ -258,11 +267,7 @@ class Predictor:
         how = self.pooling or Pooling()
         modes = how.modes if pooling is None else (pooling,)
         how = replace(how, modes=modes, normalize=how.normalize if normalize is None else normalize)
-        return Embedder(self.loaded, self._extractor, how)
-
-    @functools.cached_property
-    def _extractor(self) -> Extractor:
-        return Extractor(self.model.encoder, self.tokenizer, device=str(self.loaded.device))
+        return Embedder(self.loaded, how)
 
     def embed(
         self, texts: str | Sequence[str], pooling: str | None = None, normalize: bool | None = None

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
@@ -32,7 +31,6 @@ from ..tasks.kinds import KINDS
 from ..tasks.questions import Question
 from ..tasks.sentences import from_texts
 from ..tasks.sequences import Integers, frame, tokenize
-from .features import Extractor
 from .model import LoadedModel
 
 P = TypeVar("P", bound=PreparedRows)
@@ -150,10 +148,10 @@ class EmbeddingRows(TextRows):
 class Embedder(Steps[EmbeddingRows]):
     """A vector for each text, cut to the folder's limit and pooled from the last layer."""
 
-    def __init__(self, loaded: LoadedModel, extractor: Extractor, pooling: Pooling):
+    def __init__(self, loaded: LoadedModel, pooling: Pooling):
         super().__init__(loaded)
-        self.extractor, self.pooling = extractor, pooling
-        self.width = extractor.widths[-1] * len(pooling.modes)  # D
+        self.pooling = pooling
+        self.width = loaded.model.encoder.width * len(pooling.modes)  # D
 
     def prepare(self, rows: Sequence[str]) -> EmbeddingRows:
         tokenizer, limit = self.loaded.tokenizer, self.loaded.limits.max_seq_length
@@ -164,5 +162,4 @@ class Embedder(Steps[EmbeddingRows]):
 
     def forward(self, inputs: Inputs) -> Tensor:
         """(N, D) pooled vectors, not yet normalised."""
-        vectors = self.extractor.pooled(inputs, replace(self.pooling, normalize=False))
-        return self.loaded.check_finite(torch.from_numpy(vectors))
+        return self.loaded.pooled(inputs, replace(self.pooling, normalize=False))

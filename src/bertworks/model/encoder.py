@@ -151,7 +151,7 @@ class Encoder(nn.Module):
         key = dropout if self.training else None
         x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
         states, weights = [x], []
-        dense = attentions or packing.rectangular or (key is not None and self.config.attention_probs_dropout_prob > 0)
+        dense = attentions or packing.recorded or (key is not None and self.config.attention_probs_dropout_prob > 0)
         everywhere, local = self._contexts(packing, x.device, attentions, dense)
         layers = range(self.config.num_hidden_layers)[:depth]
         for i in layers:

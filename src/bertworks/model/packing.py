@@ -23,30 +23,29 @@ class Packing:
     mask: Tensor | None  # (B, L) bool, True = real token
     index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last STEP
     inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding left out
+    recorded: bool = False  # whether B and L are those of a graph that serves other sizes too
 
     @classmethod
     def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
         """The packing of a batch, with padding anywhere. Raises ValueError if a sequence has no real token to pool."""
         mask = None if attention_mask is None else attention_mask.bool()
-        fewest = L if mask is None or not B else int(mask.sum(1).min())
-        if mask is None or fewest == L:
+        if mask is None or mask.all():
             return cls(B, L, None, None, None)
-        if not fewest:
+        lengths = mask.sum(1)
+        if not lengths.all():
             raise ValueError("attention_mask has a sequence without a real token; leave that sequence out")
+        tokens = int(lengths.sum())
+        if -(-tokens // STEP) * STEP >= B * L:  # all padding would be needed to fill up the last STEP
+            return cls(B, L, mask, None, None)
         real, padding = mask.flatten().nonzero().squeeze(1), (~mask).flatten().nonzero().squeeze(1)
-        index = torch.cat([real, padding[: -len(real) % STEP]])
+        index = torch.cat([real, padding[: -tokens % STEP]])
         inverse = index.new_zeros(B * L).index_copy_(0, index, torch.arange(len(index), device=index.device))
         return cls(B, L, mask, index, inverse)
 
     @classmethod
     def rectangle(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
         """The packing that keeps all padding: T is B*L, and no shape or branch depends on the mask's values."""
-        return cls(B, L, None if attention_mask is None else attention_mask.bool(), None, None)
-
-    @property
-    def rectangular(self) -> bool:
-        """Whether padding is among the rows."""
-        return self.mask is not None and self.index is None
+        return cls(B, L, None if attention_mask is None else attention_mask.bool(), None, None, recorded=True)
 
     def pack(self, x: Tensor) -> Tensor:
         """(B*L, D) to (T, D)."""
@@ -73,8 +72,7 @@ class Packing:
         sees itself, padding too: a softmax over nothing is not a number.
         """
         real = None if self.mask is None else self.mask[:, None, None, :]
-        if not self.rectangular and span >= self.L - 1:  # a rectangle may be exported, for lengths not known yet
-            span = 0
+        span = span if self.recorded or span < self.L - 1 else 0
         if direction == "both" and not span:
             return real
         side = torch.ones(self.L, self.L, dtype=torch.bool, device=device)

@@ -2,16 +2,17 @@
 
 import contextlib
 import copy
+import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .encoder import Embeddings, Encoder
-from .layer import run_layer
+from .layer import Layer, run_layer
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -82,28 +83,52 @@ def compile_layers(encoder: nn.Module) -> None:
 #
 # torch's own float32 products go through MKL, which on processors that are not Intel's leaves half of the vector unit
 # unused; oneDNN, which torch also carries, uses all of it. There the same products in the same precision take less than
-# half the time (docs/log.md). oneDNN's operator has no gradient.
+# half the time (docs/log.md). oneDNN's operator has no gradient. It also applies an activation to a product that is
+# still in the cache.
+
+_FUSED = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("relu", "")}  # oneDNN's names
 
 
-def for_inference(network: Network) -> Network:
-    """The network in evaluation mode, its weights shared; products through oneDNN if they are float32 on a CPU."""
+def for_inference(network: Network, precision: str = "float32") -> Network:
+    """The network in evaluation mode, with the fastest matrix products of its device.
+
+    float32: the weights are shared, and products on a CPU go through oneDNN. bfloat16: a copy, in which every weight is
+    bfloat16; on a CPU its matrices have oneDNN's own layout.
+    """
     network.eval()
+    if precision == "bfloat16":
+        network = copy.deepcopy(network).to(torch.bfloat16)
     if torch.is_autocast_enabled("cpu"):
         return network
     weights = {(p.dtype, p.device.type) for p in network.parameters()}
-    if weights != {(torch.float32, "cpu")} or not torch.backends.mkldnn.is_available():
+    if weights != {(getattr(torch, precision), "cpu")} or not torch.backends.mkldnn.is_available():
         return network
     if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
         return network
-    return _with_onednn(network) if hasattr(torch.ops.mkldnn, "_linear_pointwise") else network
+    known = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return _with_onednn(network) if known and (precision == "float32" or has_bfloat16()) else network
+
+
+def has_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 at least as fast as float32 (AMX, or AVX-512 with bfloat16)."""
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 class OneDnnLinear(nn.Linear):
-    """nn.Linear through oneDNN."""
+    """nn.Linear through oneDNN, and the activation after it if `fused` names one."""
+
+    fused = ("none", "")
+    packed: Tensor | None = None  # the weights in oneDNN's own layout, which only its operators read
 
     def forward(self, x: Tensor) -> Tensor:
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        weight = self.weight if self.packed is None else self.packed
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, self.bias, self.fused[0], [], self.fused[1])
         return product
+
+    def pack(self) -> None:
+        """Store the weights in oneDNN's layout, without which every call would arrange bfloat16 anew."""
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), None)
+        self.weight = nn.Parameter(self.weight.new_empty(0), requires_grad=False)
 
 
 def _with_onednn(module: Network) -> Network:
@@ -112,4 +137,17 @@ def _with_onednn(module: Network) -> Network:
     twin._modules = {name: child and _with_onednn(child) for name, child in module._modules.items()}
     if type(twin) is nn.Linear:
         twin.__class__ = OneDnnLinear  # type: ignore[assignment]
+    if isinstance(twin, Layer):
+        _tune(twin)
     return twin
+
+
+def _tune(layer: Layer) -> None:
+    """Make the activation a part of a product, and give bfloat16 weights oneDNN's layout."""
+    fused = _FUSED.get(layer.config.hidden_act)
+    if fused and layer.config.feed_forward == "dense" and "intermediate" in layer._modules:
+        cast(OneDnnLinear, layer.intermediate).fused = fused
+        layer.config = dataclasses.replace(layer.config, hidden_act="linear")
+    for linear in layer.children():
+        if isinstance(linear, OneDnnLinear) and linear.weight.dtype == torch.bfloat16:
+            linear.pack()

@@ -56,7 +56,7 @@ class Rectangular(nn.Module):
             input_ids, attention_mask, token_type_ids, hidden_states=top is not None, depth=depth, packed=False
         )
         read = out if top is None else top(out)
-        results = {STATES: out.last_hidden_state} if STATES in self.outputs else {}
+        results = {STATES: out.packing.restore(out.packed)} if STATES in self.outputs else {}
         for name in self.outputs:
             if name == "mlm":
                 results[name] = model.masked_lm_logits(read.packed).view(B, L, -1)

@@ -102,8 +102,7 @@ class TokenEmbedder(Steps[EmbeddingRows]):
 
     def forward(self, inputs: Inputs) -> Tensor:
         """(T, D) vectors."""
-        T = len(inputs.ids)
-        return self.loaded.check_finite(self.embedder.extractor.vectors(inputs, np.arange(T), T))
+        return self.loaded.states(inputs)
 
 
 def decode_tokens(rows: EmbeddingRows, scores: Tensor) -> list[NDArray[np.float32]]:
@@ -133,7 +132,7 @@ class SparseEmbedder(Steps[EmbeddingRows]):
     def forward(self, inputs: Inputs) -> Tensor:
         """(S, V) weights."""
         network = self.loaded.network
-        vectors = self.embedder.extractor.vectors(inputs, np.arange(len(inputs.ids)), len(inputs.ids))
+        vectors = self.loaded.states(inputs)
         weights = torch.empty(len(inputs.edges) - 1, network.config.vocab_size)
         for row, (a, b) in enumerate(pairwise(inputs.edges.tolist())):
             logits = network.masked_lm_logits(vectors[a:b].to(self.loaded.device)).float()

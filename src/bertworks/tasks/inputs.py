@@ -4,8 +4,9 @@ Shapes: N examples, C sequences an example (more than one for a multiple choice 
 all sequences, B sequences of a batch, L tokens of its longest sequence, K labels.
 """
 
+import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
@@ -192,29 +193,41 @@ class Order:
         return self._epochs[epoch]
 
 
+def batch_scores(network: Model, batch: Batch, head: str) -> Tensor:
+    """Scores of a head for a batch, before any softmax: (B, K), of a token head (B, L, K)."""
+    out, module = network.encode(batch), network.heads[head]
+    scores: Tensor = out.packing.restore(module(out)) if head in TOKEN_HEADS else module(out.pooled)
+    return scores
+
+
 @torch.no_grad()
-def compute_scores(model: Model, inputs: Inputs, world: World, size: int = 64, head_name: str = "") -> Tensor:
+def compute_scores(
+    model: Model,
+    inputs: Inputs,
+    world: World,
+    size: int = 64,
+    head_name: str = "",
+    score: Callable[[Batch, str], Tensor] | None = None,
+) -> Tensor:
     """Scores before any softmax, float32, on the CPU: (S, K), of a token head (T, K) in the order of `inputs.ids`.
 
-    The processes of `world` divide the batches among them. `size`: examples a batch. head_name: whose scores; the
-    supervised head's if left out.
+    The processes of `world` divide the batches among them. size: examples a batch. head_name: whose scores; the
+    supervised head's if left out. score: computes a head's (B, K) or (B, L, K) scores in place of the model.
     """
     was_training = model.training
     name = head_name or model.supervised_head
     assert name is not None
-    head, by_token = model.heads[name], name in TOKEN_HEADS
-    network = for_inference(model)
-    outputs: int = head.out_features  # type: ignore[assignment]
+    by_token, score = name in TOKEN_HEADS, score or functools.partial(batch_scores, for_inference(model))
+    outputs: int = model.heads[name].out_features  # type: ignore[assignment]
     scores = torch.zeros(len(inputs.ids) if by_token else len(inputs.edges) - 1, outputs, device=world.device)
     for i, rows in enumerate(inputs.by_length(size)):
         if i % world.size == world.rank:
             batch = {name: value.to(world.device) for name, value in inputs.batch(rows).items()}
-            mask = batch["attention_mask"]
-            out = network.encode(batch)
+            found = score(batch, name)
             if by_token:
-                found, places = head(out)[out.packing.rows(mask.flatten().nonzero().squeeze(1))], inputs.tokens(rows)
+                found, places = found[batch["attention_mask"]], inputs.tokens(rows)
             else:
-                found, places = head(out.pooled), inputs.sequences(rows)
+                places = inputs.sequences(rows)
             scores[torch.from_numpy(places).to(world.device)] = found.float()
     model.train(was_training)
     return world.sum(scores).cpu()

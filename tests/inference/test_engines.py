@@ -1,0 +1,87 @@
+"""Engines and precisions: the same answers by every way of computing them."""
+
+import numpy as np
+import pytest
+import torch
+
+import bertworks.inference.engines as engines
+from bertworks.checkpoint.folder import save_folder
+from bertworks.cli.__main__ import main
+from bertworks.files import InputError
+from bertworks.inference.engines import Computing, chosen_precision
+from bertworks.inference.predictor import Predictor
+from bertworks.model.heads import build_model
+from support.tiny_task import TINY, tiny_folder
+
+TEXTS = ["a b c", "good film , bad film", "d", "good a b c " * 5]
+CPU = torch.device("cpu")
+HEADS = {  # head: (its kind of task, what a predictor answers)
+    "classifier": ("single", lambda p: [row["scores"] for row in p.classify(TEXTS, all_scores=True, raw=True)]),
+    "tagger": ("tagging", lambda p: [list(unit["scores"].values()) for text in p.tag_words(TEXTS) for unit in text]),
+    "span": ("span", lambda p: p.answerer.score([p.answerer.prepare([("a b", TEXTS[3])])])[0].tolist()),
+    "choice": ("choice", lambda p: p.choose("a film", TEXTS)["scores"]),
+    "mlm": ("", lambda p: p.mask_filler.score([p.mask_filler.prepare(["a [MASK] c", "[MASK]"])])[0].tolist()),
+    "": ("", lambda p: p.embed(TEXTS, pooling="mean").tolist()),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("engines")
+    pretrained = tiny_folder(root / "model")
+
+    def folder(head):
+        if head in ("", "mlm"):
+            return pretrained
+        if not (root / head).exists():
+            model = build_model(TINY, (head,), labels=3, seed=4)
+            with torch.no_grad():
+                model.heads[head].weight.mul_(20)
+            labels = ["O", "B-X", "I-X"] if head in ("classifier", "tagger") else None
+            save_folder(root / head, model, pretrained, labels=labels, max_length=24, task={"kind": HEADS[head][0]})
+        return root / head
+
+    return folder
+
+
+def flat(values):
+    return np.array([number for row in values for number in (row.values() if isinstance(row, dict) else np.ravel(row))])
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_bfloat16_changes_scores_by_its_rounding(folders, head):
+    answers = HEADS[head][1]
+    exact, halved = (
+        flat(answers(Predictor(folders(head), device="cpu", precision=p))) for p in ("float32", "bfloat16")
+    )
+    assert exact.shape == halved.shape
+    error = np.abs(exact - halved).max() / np.abs(exact).max()
+    assert 1e-5 < error < 0.02  # bfloat16 has 8 bits: one rounding is up to 0.4 %
+
+
+@pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_follows_the_processor(monkeypatch, fast, precision):
+    monkeypatch.setattr(engines, "has_bfloat16", lambda: fast)
+    assert chosen_precision("auto", CPU) == precision
+    assert chosen_precision("float32", CPU) == "float32" and chosen_precision("bfloat16", CPU) == "bfloat16"
+
+
+def test_a_predictor_says_how_it_computes(folders, monkeypatch):
+    monkeypatch.setattr(engines, "has_bfloat16", lambda: True)
+    shown = repr(Predictor(folders("mlm"), device="cpu", precision="auto"))
+    assert shown.endswith("precision='bfloat16', engine='packed')")
+
+
+def test_unknown_names_are_refused(folders):
+    with pytest.raises(InputError, match=r"^precision = 'int8'; expected one of auto, float32, bfloat16"):
+        Predictor(folders("mlm"), precision="int8")
+    with pytest.raises(InputError, match=r"^engine = 'fast'; expected one of auto, packed"):
+        Computing(engine="fast")
+
+
+def test_the_verbs_take_a_precision(folders, capsys):
+    labels = []
+    for precision in ("float32", "bfloat16"):
+        main(["predict", str(folders("classifier")), "--string", "good film", "--precision", precision])
+        labels.append(capsys.readouterr().out)
+    assert labels[0] != labels[1] and labels[0].split('"score"')[0] == labels[1].split('"score"')[0]

@@ -26,11 +26,11 @@ from .. import __version__
 from .errors import Refusal, shutting_down
 from .models import ServedModel
 from .pipelines import TOP_K, check_masks
-from .routes import dialect, reply, service_of
+from .routes import RefusedKserve, dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import decoder
 
-router = dialect("KServe v2")
+router = dialect("KServe v2", refused=RefusedKserve)
 
 Dimension = Annotated[int, Field(ge=0)]
 Outputs = dict[str, tuple[str, Any]]  # datatype, and an array or a list of texts, by the output's name

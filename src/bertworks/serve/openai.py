@@ -16,11 +16,11 @@ from pydantic import BaseModel, Field, StrictInt, StrictStr
 
 from .embedding import EmbeddingInput
 from .errors import Refusal
-from .routes import dialect, reply, service_of
+from .routes import RefusedOpenai, dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import Vectors, decoder, embedder_of
 
-router = dialect("OpenAI")
+router = dialect("OpenAI", refused=RefusedOpenai)
 
 Ids = list[StrictInt]
 

@@ -6,7 +6,9 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
+from .errors import TYPES
 from .service import Answers, Service
 
 
@@ -29,9 +31,41 @@ class JsonRoute(APIRoute):
         return handle
 
 
-def dialect(*tags: str) -> APIRouter:
-    """The router of a dialect; tags group its routes in /openapi.json."""
-    return APIRouter(tags=list(tags), route_class=JsonRoute)
+class Refused(BaseModel):
+    """What is said instead of an answer."""
+
+    error: str
+    error_type: str
+
+
+class RefusedKserve(BaseModel):
+    """What is said instead of an answer."""
+
+    error: str
+
+
+class OpenaiError(BaseModel):
+    """Why there is no answer."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class RefusedOpenai(BaseModel):
+    """What is said instead of an answer."""
+
+    error: OpenaiError
+
+
+def dialect(*tags: str, refused: type[BaseModel] = Refused) -> APIRouter:
+    """The router of a dialect; tags group its routes in /openapi.json. refused: the form of its refusals."""
+    names = {400: "Validation", 413: "Validation", 415: "Validation", **TYPES}
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"model": refused, "description": names[status]} for status in sorted(names) if status != 500
+    }
+    return APIRouter(tags=list(tags), route_class=JsonRoute, responses=responses)
 
 
 def service_of(request: Request) -> Service:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import Request, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 from torch import Tensor
 
@@ -320,7 +321,7 @@ async def info(request: Request) -> dict[str, Any]:
     }
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Prometheus metrics."""
     service = service_of(request)

@@ -1,0 +1,153 @@
+"""Whatever is sent is answered or refused in the dialect's form, never with 500, and never without an end.
+
+hypothesis builds bodies near the right ones, schemathesis builds them from /openapi.json.
+"""
+
+import string
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+SEVERAL = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+TEXTS = some.one_of(
+    some.sampled_from(["a good film", "[MASK] a", "", " ", "\0", "é́", "bank 배", "d " * 70, "[CLS] [SEP] [PAD]"]),
+    some.text(max_size=12),
+    some.text(alphabet=string.ascii_lowercase + " [MASK]", max_size=40),
+)
+JUNK = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | TEXTS,
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+QUESTIONS = some.fixed_dictionaries({"question": TEXTS, "context": TEXTS})
+SIMILAR = some.fixed_dictionaries({"source_sentence": TEXTS, "sentences": some.lists(TEXTS, max_size=4)})
+PAIRS = some.fixed_dictionaries({"text": TEXTS, "text_pair": TEXTS})
+COUNTS = some.sampled_from([1, 2, 5, 33, 100, 101, 10**9, 2**63, 0, -1, 1.5, "3", None])
+NAMES = ["mlm", "labels", "nli", "several", "value", "ranker", "tags", "span", "choice", "none"]
+TASKS = ["text-classification", "token-classification", "question-answering", "fill-mask", "feature-extraction",
+         "sentence-similarity", "zero-shot-classification", "none"]  # fmt: skip
+PARAMETERS = some.fixed_dictionaries(
+    {},
+    optional={
+        "top_k": COUNTS,
+        "function_to_apply": some.sampled_from(["softmax", "sigmoid", "none", "tanh"]),
+        "targets": some.lists(TEXTS, max_size=3),
+        "aggregation_strategy": some.sampled_from(["none", "simple", "first", "max", 1]),
+        "ignore_labels": some.lists(some.sampled_from(["O", "PER", "B-PER"])),
+        "handle_impossible_answer": some.booleans(),
+        "max_answer_len": COUNTS,
+        "max_question_len": COUNTS,
+        "candidate_labels": TEXTS | some.lists(TEXTS, max_size=4),
+        "hypothesis_template": some.sampled_from(["{}", "a {} b", "none", "{} {}", "{0}", "{{}}"]),
+        "multi_label": some.booleans(),
+        "truncate": some.booleans(),
+    },
+)
+INPUTS = some.one_of(TEXTS, QUESTIONS, SIMILAR, PAIRS, JUNK, some.lists(TEXTS | QUESTIONS | PAIRS, max_size=4))
+OPTIONS = {"truncate": some.booleans() | some.none(), "dimensions": COUNTS}
+
+
+def check(found, form):
+    """An answer, or a refusal in the form of the dialect."""
+    assert found.status_code in (200, 400, 404, 413, 422, 424), found.text
+    assert found.headers["content-type"] == "application/json"
+    if found.status_code != 200:
+        refusal = found.json()
+        assert refusal.keys() == form
+        message = refusal["error"]["message"] if isinstance(refusal["error"], dict) else refusal["error"]
+        assert message and len(message) <= 2000
+        assert "forward pass failed" not in message  # what hides an exception of ours
+
+
+def send(http, path, body):
+    """JSON as Python writes it, which may be none: NaN, or half a character."""
+    import json
+
+    return http.post(path, content=json.dumps(body), headers={"content-type": "application/json"}, timeout=20)
+
+
+@pytest.mark.heavy
+@SEVERAL
+@given(
+    some.sampled_from(NAMES),
+    some.sampled_from([*TASKS, "", ""]),
+    some.fixed_dictionaries({"inputs": INPUTS}, optional={"parameters": PARAMETERS, **OPTIONS}),
+)
+def test_any_payload_of_hugging_face(http, name, task, body):
+    path = f"/models/{name}/pipeline/{task}" if task else f"/models/{name}"
+    check(send(http, path, body), {"error", "error_type"})
+
+
+@pytest.mark.heavy
+@SEVERAL
+@given(
+    some.fixed_dictionaries(
+        {"input": TEXTS | some.lists(TEXTS, max_size=3) | some.lists(some.integers()) | JUNK},
+        optional={
+            "model": some.sampled_from(NAMES) | JUNK,
+            "encoding_format": some.sampled_from(["float", "base64", "ubinary"]),
+            **OPTIONS,
+        },
+    )
+)
+def test_any_body_of_openai(http, body):
+    found = send(http, "/v1/embeddings", body)
+    check(found, {"error"})
+    if found.status_code != 200:
+        assert found.json()["error"].keys() == {"message", "type", "param", "code"}
+
+
+@pytest.mark.heavy
+@SEVERAL
+@given(
+    some.sampled_from(["/v1/rerank", "/v2/rerank"]),
+    some.fixed_dictionaries(
+        {"query": TEXTS, "documents": some.lists(TEXTS | some.fixed_dictionaries({"text": TEXTS}) | JUNK, max_size=4)},
+        optional={
+            "model": some.sampled_from(["ranker", "nli", "tags"]),
+            "top_n": COUNTS,
+            "return_documents": some.booleans(),
+            "rank_fields": some.lists(some.text(max_size=4), max_size=2),
+            **OPTIONS,
+        },
+    ),
+)
+def test_any_body_of_cohere(http, path, body):
+    check(send(http, path, {"model": "ranker"} | body), {"error", "error_type"})
+
+
+@pytest.mark.heavy
+@SEVERAL
+@given(
+    some.sampled_from(NAMES),
+    some.fixed_dictionaries(
+        {
+            "inputs": some.lists(
+                some.fixed_dictionaries(
+                    {
+                        "name": some.sampled_from(["text", "text_pair", "question", "context"]) | TEXTS,
+                        "shape": some.lists(some.integers(0, 3) | some.just(-1) | some.just(2**70), max_size=3),
+                        "datatype": some.sampled_from(["BYTES", "BYTES", "BYTES", "FP32"]),
+                        "data": some.lists(TEXTS, max_size=3) | some.lists(JUNK, max_size=2),
+                    }
+                ),
+                max_size=3,
+            )
+        },
+        optional={"id": JUNK, "outputs": some.lists(JUNK, max_size=1), "parameters": JUNK},
+    ),
+)
+def test_any_tensors(http, name, body):
+    check(send(http, f"/v2/models/{name}/infer", body), {"error"})
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/embeddings", "/v2/rerank", "/v2/models/mlm/infer"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"null", b'"a"', b'{"a": NaN}', b'{"inputs": "\xff"}', b'{"inputs": "\\ud800"}',
+                b"[" * 100_000, b'{"input": ' + b"9" * 10_000 + b"}"], ids=lambda x: repr(x[:20])
+)  # fmt: skip
+def test_bytes_that_are_no_body(http, path, content):
+    found = http.post(path, content=content, headers={"content-type": "application/json"}, timeout=20)
+    assert found.status_code in (400, 422), found.text
+    assert found.json()["error"]

@@ -24,6 +24,7 @@ In reading order:
     probes.py     our own routes that look inside an encoder
     curves.py     the curves of a run folder
     page.py       the page at `/`; its parts are in page/
+    screen.py     what is printed at the start
     server.py     the process: address, loading, signals, shutdown
 """
 

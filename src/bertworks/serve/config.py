@@ -17,7 +17,8 @@ class ServeConfig:
     run: Path | None = None  # run folder whose curves the page shows
     auto_truncate: bool = False  # cut inputs that are too long, also where the request does not say `truncate`
     max_wait: float = 10.0  # predicted seconds in the queue; above, a request is refused with 429
-    grace: float = 30.0  # seconds to finish the queue after SIGTERM; what remains is refused with 503
+    notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more
+    grace: float = 30.0  # seconds after that to answer what has come in; what remains is refused with 503
     batch_tokens: int = 2048  # tokens of a forward pass
     max_inputs: int = 32  # texts of a request
     max_tokens: int = 16_384  # tokens of a request, the overlaps of windows included
@@ -31,7 +32,7 @@ class ServeConfig:
         for name in counts:
             if vars(self)[name] < 1:
                 raise InputError(f"{name} = {vars(self)[name]}; expected 1 or more")
-        for name in ("max_wait", "grace", "body_seconds"):
+        for name in ("max_wait", "notice", "grace", "body_seconds"):
             if not 0 <= vars(self)[name] < 1e6:
                 raise InputError(f"{name} = {vars(self)[name]}; expected seconds, 0 or more")
         if not 0 <= self.port < 65536:

@@ -16,12 +16,12 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ServeConfig
-from .errors import Refusal, body_of, shutting_down
+from .errors import Refusal, body_of
 from .service import Service
 
 log = logging.getLogger(__name__)
 
-PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key, and while shutting down
+PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -53,6 +53,8 @@ class Guard:
                 started = True
                 names = {name.lower() for name, _ in message["headers"]}
                 more = [(a.encode(), b.encode()) for a, b in HEADERS.items() if a.encode() not in names]
+                if self.service.draining:
+                    more.append((b"connection", b"close"))
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
@@ -89,8 +91,6 @@ class Guard:
         if scope["path"] in PUBLIC:
             return
         self.check_key(headers.get("authorization", ""))
-        if self.service.draining:
-            raise shutting_down()
         if self.open > self.config.max_requests:
             message = f"{self.open - 1} requests are being answered; expected at most {self.config.max_requests}"
             raise Refusal(429, f"{message}; try again", {"Retry-After": "1"})

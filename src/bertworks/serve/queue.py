@@ -173,6 +173,11 @@ class ComputeQueue:
                 lane.tokens = 0
         return sum(_fail(job, shutting_down()) for job in jobs)
 
+    def join(self, seconds: float) -> bool:
+        """Wait for the compute thread to end, after `close`. Returns whether it did."""
+        self._thread.join(seconds)
+        return not self.alive
+
     # ---- the compute thread
 
     def _work(self) -> None:

@@ -1,10 +1,12 @@
-"""The process of a server: address, loading, the screen at its start, signals, shutdown.
+"""The process of a server: address, loading, signals, shutdown.
 
-SIGTERM or Ctrl-C: /health answers 503, the listener is closed, the queue is finished within `grace` seconds, what
-remains is refused with 503, and the process exits with 0. A second signal ends it at once.
+SIGTERM or Ctrl-C: /health answers 503; after `notice` seconds the listener is closed; what has come in is answered
+within `grace` seconds, what then remains is refused with 503; the process exits with 0. A second signal ends it at
+once.
 """
 
 import asyncio
+import importlib.util
 import logging
 import os
 import socket
@@ -19,10 +21,10 @@ from .config import ServeConfig
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from .models import ServedModel
-
 KEY = "BERTWORKS_API_KEY"
-EXTRA = ("fastapi", "uvicorn", "orjson", "prometheus_client")
+EXTRA = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
+KEEP_ALIVE = 75.0  # seconds that an unused connection stays open; proxies close theirs after 60
+LAST_SECONDS = 5.0  # after `grace`, for responses to be written
 
 
 def run_server(folders: Sequence[str], config: ServeConfig) -> None:
@@ -35,23 +37,24 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
     if not folders:
         raise InputError("no folder to serve; write bertworks serve FOLDER")
     key, listener = read_key(config), listen(config)
-    try:
+    with listener:
         from .app import create_app
         from .models import load_models
+        from .screen import show
 
-        models = load_models(folders)
-        app = create_app(models, config, key)
-        app.state.service.measure()
-        show(models, listener, config, key is not None, time.perf_counter() - begun)
+        app = create_app(load_models(folders), config, key)
+        service = app.state.service
+        service.measure()
+        listener.listen(2048)
+        show(service, address_of(listener), key is not None, time.perf_counter() - begun)
         serve(app, listener, config)
-    finally:
-        listener.close()
+    service.close()
+    if not service.queue.join(LAST_SECONDS):
+        os._exit(0)  # a forward pass that nobody waits for any more
 
 
 def check_extra() -> None:
     """Raises InputError if a library of the extra `serve` is not installed."""
-    import importlib.util
-
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"{missing[0]} is not installed, which serving needs; run: pip install 'bertworks[serve]'")
@@ -70,7 +73,7 @@ def read_key(config: ServeConfig) -> str | None:
     if key is None:
         return None
     if not (8 <= len(key) <= 1000 and key.isascii() and key.isprintable() and " " not in key):
-        raise InputError(f"{where}: found {len(key)} characters; expected a key of 8 to 1,000 without spaces")
+        raise InputError(f"{where}: a key of {len(key)} characters; expected 8 to 1,000 in one line, without spaces")
     return key
 
 
@@ -79,29 +82,37 @@ def listen(config: ServeConfig) -> socket.socket:
     where = f"{config.host}:{config.port}"
     try:
         family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"--host {config.host}: {reason}; expected an address or a name of this machine") from None
+    listener = socket.socket(family)
+    try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)
+        listener.listen(1)  # only now is a port in use found out
     except OSError as error:
-        advice = "choose another one with --port, or stop the program that listens there"
-        if isinstance(error, socket.gaierror):
-            advice = "expected an address or a name of this machine for --host"
+        listener.close()
+        advice = "stop the program that listens there, or choose another port with --port"
         raise InputError(f"{where}: cannot listen ({error.strerror}); {advice}") from None
     return listener
 
 
+def address_of(listener: socket.socket) -> str:
+    """The URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def serve(app: "FastAPI", listener: socket.socket, config: ServeConfig) -> None:
-    """Answer requests until a signal comes, then finish what has queued."""
-    import uvicorn
+    """Answer requests until a signal comes, then finish what has come in."""
+    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
+    settings: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "lifespan": "off"}
+    settings |= {"ws": "none", "timeout_keep_alive": KEEP_ALIVE, "http": protocol_of(config)}
+    settings["timeout_graceful_shutdown"] = config.grace + LAST_SECONDS
+    server_of(app, config, settings).run(sockets=[listener])
 
-    settings: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False, "lifespan": "off"}
-    server = _server(app, config)(uvicorn.Config(app, timeout_keep_alive=75, **settings))
-    logging.getLogger("bertworks").addHandler(logging.StreamHandler())
-    server.run(sockets=[listener])
 
-
-def _server(app: "FastAPI", config: ServeConfig) -> Any:
+def server_of(app: "FastAPI", config: ServeConfig, settings: dict[str, Any]) -> Any:
     """uvicorn's server with our shutdown."""
     import uvicorn
 
@@ -109,26 +120,56 @@ def _server(app: "FastAPI", config: ServeConfig) -> Any:
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            if self.should_exit:
+            if service.draining:
                 os._exit(128 + sig)  # the second signal
-            service.close()
+            service.draining = True
+            self.loop.call_soon_threadsafe(self.loop.call_later, config.notice, self.end)
+
+        def end(self) -> None:
             self.should_exit = True
 
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            self.loop = asyncio.get_running_loop()
+            await super().startup(sockets)
+
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            timer = asyncio.get_running_loop().call_later(config.grace, service.queue.refuse_waiting)
+            timer = self.loop.call_later(config.grace, service.refuse_waiting)
             await super().shutdown(sockets)
             timer.cancel()
 
-    return Server
+    return Server(uvicorn.Config(app, **settings))
 
 
-def show(
-    models: dict[str, "ServedModel"], listener: socket.socket, config: ServeConfig, keyed: bool, seconds: float
-) -> None:
-    """Print where the server listens, what it serves, and how to try it."""
-    from rich.console import Console
+def protocol_of(config: ServeConfig) -> Any:
+    """uvicorn's protocol, which closes a connection whose header does not arrive in `body_seconds`."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    host, port = listener.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    console = Console(highlight=False)
-    console.print(f"[bold]bertworks[/bold] serves {len(models)} model(s) on [bold]{address}[/bold]")
+    class Protocol(HttpToolsProtocol):
+        deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.expect_header()
+
+        def expect_header(self) -> None:
+            if self.deadline is None:
+                self.deadline = self.loop.call_later(config.body_seconds, self.transport.close)
+
+        def header_came(self) -> None:
+            if self.deadline is not None:
+                self.deadline.cancel()
+                self.deadline = None
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self.expect_header()
+
+        def on_headers_complete(self) -> None:
+            self.header_came()
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.header_came()
+            super().connection_lost(exc)
+
+    return Protocol

@@ -22,7 +22,7 @@ from ..files import InputError
 from ..tasks.base import PreparedRows
 from ..tasks.inputs import Inputs
 from .config import ServeConfig
-from .errors import Refusal, shutting_down
+from .errors import Refusal
 from .metrics import Metrics
 from .models import ServedModel
 from .pace import Pace
@@ -86,7 +86,7 @@ class Service:
         self.workers = min(4, psutil.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")
         self.started = time.time()
-        self.draining = False
+        self.draining = False  # a signal came: /health says so, and connections are closed after their responses
 
     # ---- models
 
@@ -124,8 +124,6 @@ class Service:
         options, begun = options or Options(), time.perf_counter()
         method = "single" if len(rows) == 1 else "batch"
         self.metrics.count.labels(method).inc()
-        if self.draining:
-            raise shutting_down()
         check_rows(rows, self.config.max_inputs)
         model = self.find(options.model, step)
         steps = model.steps_of(step)
@@ -235,6 +233,13 @@ class Service:
         """Take no more requests; those that wait are still computed."""
         self.draining = True
         self.queue.close()
+
+    def refuse_waiting(self) -> None:
+        """Take no more requests, and refuse those that wait with 503."""
+        self.close()
+        refused = self.queue.refuse_waiting()
+        if refused:
+            log.warning("%d requests were refused, because the time to finish them was over", refused)
 
 
 async def disconnected(request: "Request") -> None:

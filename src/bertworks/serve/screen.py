@@ -1,0 +1,79 @@
+"""The screen at the start of a server: where it listens, what it serves, how to try it."""
+
+import ipaddress
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from .. import __version__
+from .models import ServedModel
+from .service import Service
+
+ROUTES = {  # steps and their own routes; all of them also answer in the forms of Hugging Face and KServe
+    "classify": "/predict /rerank",
+    "tag": "/",
+    "answer": "/",
+    "choose": "/choose",
+    "fill_mask": "/",
+    "embed": "/embed /similarity /v1/embeddings",
+}
+
+
+def show(service: Service, address: str, keyed: bool, seconds: float) -> None:
+    """Print the screen."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False, soft_wrap=True)
+    models = list(service.models.values())
+    console.print(f"[bold]bertworks {__version__}[/] listens on [bold]{address}[/] (ready after {seconds:.1f} s)\n")
+    table = Table("model", "what it does", "reads", "speed here", box=None, pad_edge=False, header_style="dim")
+    for model in models:
+        speed = service.queue.lane(model.steps["embed"]).pace.rate
+        reads = f"{model.predictor.max_length:,} tokens"
+        table.add_row(model.name, ", ".join(model.steps), reads, f"{speed:,.0f} tokens/s")
+    console.print(table)
+    routes = dict.fromkeys(route for model in models for step in model.steps for route in ROUTES.get(step, "").split())
+    console.print(f"\n[dim]page[/]    {address}/")
+    console.print(f"[dim]routes[/]  {' '.join(routes)}; all of them: {address}/openapi.json")
+    console.print(f"[dim]try[/]     {escape(command(models, address, keyed))}")
+    console.print(f"[dim]key[/]     {_key(address, keyed)}")
+    console.print("[dim]stop[/]    Ctrl-C; requests that have come in are still answered")
+
+
+def _key(address: str, keyed: bool) -> str:
+    host = urlsplit(address).hostname or ""
+    if keyed:
+        return "needed for everything but /health"
+    if ipaddress.ip_address(host).is_loopback:
+        return "none; only this machine can reach the server"
+    return "[bold]none, and other machines can reach the server[/]; set BERTWORKS_API_KEY or --key-file"
+
+
+def command(models: Sequence[ServedModel], address: str, keyed: bool) -> str:
+    """A curl command that the first model answers."""
+    path, body = example(models[0])
+    if len(models) > 1:
+        path = f"/models/{models[0].name}" if path == "/" else path
+        body |= {} if path.startswith("/models") else {"model": models[0].name}
+    key = '-H "Authorization: Bearer $BERTWORKS_API_KEY" ' if keyed else ""
+    data = shlex.quote(json.dumps(body, ensure_ascii=False))
+    return f"curl {address}{path} -H 'content-type: application/json' {key}-d {data}"
+
+
+def example(model: ServedModel) -> tuple[str, dict[str, Any]]:
+    """A route and a body for what the model is best at."""
+    mask = model.predictor.tokenizer.roles["mask"]
+    pair = model.predictor.kind == "pair"
+    examples: dict[str, tuple[str, dict[str, Any]]] = {
+        "classify": ("/predict", {"inputs": ["A fine film.", "A good one."] if pair else "A fine film."}),
+        "tag": ("/", {"inputs": "Jane Austen lived in Bath."}),
+        "answer": ("/", {"inputs": {"question": "Who lived in Bath?", "context": "Jane Austen lived in Bath."}}),
+        "choose": ("/choose", {"text": "She opened the", "choices": ["letter.", "river."]}),
+        "fill_mask": ("/", {"inputs": f"She opened the {mask}."}),
+        "embed": ("/embed", {"inputs": "A fine film."}),
+    }
+    return next(examples[step] for step in examples if step in model.steps)

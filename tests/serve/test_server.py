@@ -1,0 +1,237 @@
+"""The process of a server: what stops it at its start, its screen, and how it ends."""
+
+import json
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+
+from bertworks.cli import main
+from bertworks.files import InputError
+from bertworks.serve.config import ServeConfig
+from bertworks.serve.models import ServedModel, load_models
+from bertworks.serve.screen import command, show
+from bertworks.serve.server import KEY, check_extra, listen, read_key
+from bertworks.serve.service import Service
+
+SLOW = """
+import sys, time
+from bertworks.serve.app import create_app
+from bertworks.serve.config import ServeConfig
+from bertworks.serve.models import load_models
+from bertworks.serve.server import address_of, listen, serve
+
+models = load_models([sys.argv[1]])
+steps = models["tiny"].steps["embed"]
+forward = steps.forward
+steps.forward = lambda inputs: (time.sleep(0.3), forward(inputs))[1]
+config = ServeConfig(port=0, batch_tokens=8, max_wait=1000, grace=float(sys.argv[2]), notice=float(sys.argv[3]))
+listener = listen(config)
+print(address_of(listener), flush=True)
+app = create_app(models, config)
+serve(app, listener, config)
+app.state.service.close()
+print("joined", app.state.service.queue.join(5))
+"""
+
+
+# ---- the start
+
+
+def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(SystemExit) as end:
+            main(["serve", str(head_folders["tiny"]), "--port", str(port)])
+    assert end.value.code == 1
+    assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "300.1.1.1", "a" * 80])
+def test_a_host_that_is_none_is_named(host):
+    with pytest.raises(InputError, match="--host"):
+        listen(ServeConfig(host=host, port=0))
+
+
+def test_a_folder_that_is_missing_and_names_that_clash_are_named(tmp_path, head_folders):
+    with pytest.raises(InputError, match="nothing"):
+        load_models([str(tmp_path / "nothing")])
+    tiny = head_folders["tiny"]
+    with pytest.raises(InputError, match="two folders of the name 'a'; name them"):
+        load_models([f"a={tiny}", f"a={tiny}"])
+    with pytest.raises(InputError, match="without a slash"):
+        load_models([f"a/b={tiny}"])
+    assert list(load_models([str(tiny)])) == ["tiny"]
+
+
+def test_the_key_is_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv(KEY, raising=False)
+    assert read_key(ServeConfig()) is None
+    monkeypatch.setenv(KEY, "from-the-environment")
+    assert read_key(ServeConfig()) == "from-the-environment"
+    file = tmp_path / "key"
+    file.write_text("from-a-file\n")
+    assert read_key(ServeConfig(key_file=file)) == "from-a-file"
+    for wrong in ("", "short", "two words of it", "schlüssel-mit-umlaut"):
+        file.write_text(wrong)
+        with pytest.raises(InputError, match="key"):
+            read_key(ServeConfig(key_file=file))
+    with pytest.raises(InputError, match="no such file"):
+        read_key(ServeConfig(key_file=tmp_path / "none"))
+    monkeypatch.setenv(KEY, "")
+    with pytest.raises(InputError, match=KEY):
+        read_key(ServeConfig())
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "orjson" else object())
+    with pytest.raises(InputError, match=r"orjson is not installed.*bertworks\[serve\]"):
+        check_extra()
+
+
+def test_the_screen_names_models_routes_and_a_command_that_works(predictors, capsys, all_client):
+    models = {name: ServedModel(name, predictors[name]) for name in ("tags", "tiny", "choice", "span", "pair")}
+    service = Service(models, ServeConfig())
+    show(service, "http://0.0.0.0:8080", False, 1.5)
+    service.close()
+    shown = capsys.readouterr().out
+    for words in ("http://0.0.0.0:8080", "tags", "fill_mask", "/choose", "curl", "other machines", "1.5 s"):
+        assert words in shown, words
+    for model in models.values():
+        words = shlex.split(command([model, *models.values()], "http://127.0.0.1", False))
+        assert words[0] == "curl" and words[4] == "-d"
+        answer = all_client.post(words[1], content=words[5], headers=[words[3].split(": ")])
+        assert answer.status_code == 200, (words, answer.text)
+
+
+# ---- the end
+
+
+class Running:
+    """A server in a process of its own, whose forward passes take 0.3 s each."""
+
+    def __init__(self, folder, grace=30.0, notice=0.0):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SLOW, f"tiny={folder}", str(grace), str(notice)], stdout=subprocess.PIPE, text=True
+        )
+        self.url = self.process.stdout.readline().strip()
+        self.answers = []
+
+    def __enter__(self):
+        self.wait_for(lambda: httpx.get(f"{self.url}/health").status_code == 200)
+        return self
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def wait_for(self, condition):
+        for _ in range(600):
+            try:
+                if condition():
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError("waited 30 s in vain")
+
+    def send(self, count):
+        """Send requests, each from a thread of its own; their statuses come into `answers`."""
+
+        def one():
+            try:
+                body = {"inputs": "a b c d"}
+                self.answers.append(httpx.post(f"{self.url}/embed", json=body, timeout=60).status_code)
+            except httpx.TransportError as error:
+                self.answers.append(type(error).__name__)
+
+        threads = [threading.Thread(target=one) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        self.wait_for(lambda: httpx.get(f"{self.url}/load").json()["waiting_requests"] >= count - 2)
+        return threads
+
+    def signal(self):
+        self.process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.heavy
+def test_sigterm_answers_what_has_come_in_and_exits_with_0(head_folders):
+    with Running(head_folders["tiny"], notice=0.5) as server:
+        threads = server.send(6)
+        kept = httpx.Client()
+        server.signal()
+        server.wait_for(lambda: kept.get(f"{server.url}/health").status_code == 503)
+        assert httpx.post(f"{server.url}/embed", json={"inputs": "b"}, timeout=60).headers["connection"] == "close"
+        for thread in threads:
+            thread.join()
+        assert server.answers == [200] * 6
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{server.url}/health")
+        assert server.process.wait(20) == 0 and "joined True" in server.process.stdout.read()
+
+
+@pytest.mark.heavy
+def test_what_is_not_finished_in_time_is_refused(head_folders):
+    with Running(head_folders["tiny"], grace=1.0) as server:
+        threads = server.send(12)
+        server.signal()
+        for thread in threads:
+            thread.join()
+        assert {*server.answers} == {200, 503}
+        assert server.process.wait(20) == 0
+
+
+@pytest.mark.heavy
+def test_a_second_signal_ends_at_once(head_folders):
+    with Running(head_folders["tiny"]) as server:
+        threads = server.send(8)
+        server.signal()
+        time.sleep(0.2)
+        server.signal()
+        assert server.process.wait(3) == 128 + signal.SIGTERM
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.heavy
+def test_the_verb_serves_a_folder(head_folders, tmp_path):
+    file = tmp_path / "key"
+    file.write_text("correct-horse")
+    words = [sys.executable, "-m", "bertworks", "serve", str(head_folders["single"]), "--port", "0"]
+    process = subprocess.Popen([*words, "--key-file", str(file)], stdout=subprocess.PIPE, text=True)
+    try:
+        url = re.search("http://[0-9.:]+", process.stdout.readline())[0]
+        while "stop" not in process.stdout.readline():
+            pass
+        body, key = {"inputs": "a good film"}, {"authorization": "Bearer correct-horse"}
+        for _ in range(100):
+            if process.poll() is None and _answers(url):
+                break
+            time.sleep(0.1)
+        assert httpx.post(f"{url}/predict", json=body).status_code == 401
+        found = httpx.post(f"{url}/predict", json=body, headers=key)
+        assert {one["label"] for one in json.loads(found.text)} == {"one", "two", "three"}
+        assert "server" not in found.headers
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def _answers(url):
+    try:
+        return httpx.get(f"{url}/health").status_code == 200
+    except httpx.TransportError:
+        return False

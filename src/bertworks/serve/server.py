@@ -106,13 +106,17 @@ def address_of(listener: socket.socket) -> str:
 def serve(app: "FastAPI", listener: socket.socket, config: ServeConfig) -> None:
     """Answer requests until a signal comes, then finish what has come in."""
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
+    server_of(app, config).run(sockets=[listener])
+
+
+def settings_of(config: ServeConfig) -> dict[str, Any]:
+    """What uvicorn is told."""
     settings: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "lifespan": "off"}
     settings |= {"ws": "none", "timeout_keep_alive": KEEP_ALIVE, "http": protocol_of(config)}
-    settings["timeout_graceful_shutdown"] = config.grace + LAST_SECONDS
-    server_of(app, config, settings).run(sockets=[listener])
+    return settings | {"timeout_graceful_shutdown": config.grace + LAST_SECONDS}
 
 
-def server_of(app: "FastAPI", config: ServeConfig, settings: dict[str, Any]) -> Any:
+def server_of(app: "FastAPI", config: ServeConfig) -> Any:
     """uvicorn's server with our shutdown."""
     import uvicorn
 
@@ -137,7 +141,7 @@ def server_of(app: "FastAPI", config: ServeConfig, settings: dict[str, Any]) -> 
             await super().shutdown(sockets)
             timer.cancel()
 
-    return Server(uvicorn.Config(app, **settings))
+    return Server(uvicorn.Config(app, **settings_of(config)))
 
 
 def protocol_of(config: ServeConfig) -> Any:

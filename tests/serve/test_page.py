@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from bertworks.inference.predictor import Predictor
 from bertworks.probing.config import WordConfig
+from bertworks.probing.explain import explain
 from bertworks.probing.model import ProbedModel
 from bertworks.probing.similarity import compare_word
 from bertworks.serve import page as page_module
@@ -126,6 +127,29 @@ def test_a_word_that_is_missing_is_refused_without_a_path(predictor):
     assert (
         "the word 'bad'" in client.post("/compare-word", json={"word": "bad", "sentences": ["good .", "a good"]}).text
     )
+
+
+# ---- the next sentence and explanations
+
+
+def test_the_next_sentence_and_explanations_are_the_librarys(predictor):
+    client = client_of(predictor)
+    answer = client.post("/next-sentence", json={"a": TWO[0], "b": TWO[1]})
+    assert answer.json() == predictor.next_sentence(*TWO)
+    found = client.post("/explain", json={"a": TWO[0], "b": TWO[1]})
+    assert found.json() == json.loads(json.dumps(explain(predictor, *TWO) | {"model": "tiny"}))
+    assert found.headers["x-compute-tokens"] == str(len(found.json()["tokens"]))
+    alone = client.post("/explain", json={"a": "good"}).json()
+    assert alone["pair"] is None and "[CLS]" in [token["text"] for token in alone["tokens"]]
+
+
+def test_what_cannot_be_explained_is_refused(predictor):
+    client = client_of(predictor)
+    assert client.post("/explain", json={"a": " "}).status_code == 400
+    for body in ({"a": "\u200b"}, {"a": "good", "b": "\u200b"}):
+        answer = client.post("/explain", json=body)
+        assert answer.status_code in (422, 424) and "no token" in answer.text, answer.text
+    assert client.post("/embed", json={"inputs": "good"}).status_code == 200  # the compute thread lives on
 
 
 # ---- curves

@@ -21,6 +21,7 @@ In reading order:
     pipelines.py  the tasks of Hugging Face Inference: payload to rows, results to answer
     huggingface.py  their routes, and which task a payload is for
     kserve.py     the Open Inference Protocol (KServe v2)
+    explaining.py  `explain` as work of the compute thread
     probes.py     our own routes that look inside an encoder
     curves.py     the curves of a run folder
     page.py       the page at `/`; its parts are in page/

@@ -12,6 +12,7 @@ from ..inference.steps import Steps
 from ..probing.model import StateSteps
 from .embedding import SparseEmbedder, TokenEmbedder
 from .errors import Refusal
+from .explaining import ExplainSteps
 
 # The name of each kind of result, its steps, and a row of it that any such model can read (to measure its speed).
 # A head that is missing makes its steps raise InputError.
@@ -25,6 +26,8 @@ STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], 
     "embed": (lambda predictor: predictor.embedder(), lambda predictor: WORDS),
     "embed_all": (TokenEmbedder, lambda predictor: WORDS),
     "embed_sparse": (SparseEmbedder, lambda predictor: WORDS),
+    "next_sentence": (lambda predictor: predictor.next_sentence_steps, lambda predictor: (WORDS, WORDS)),
+    "explain": (ExplainSteps, lambda predictor: ("a b", None)),
     "states": (lambda predictor: StateSteps(predictor.loaded), lambda predictor: WORDS),
 }
 

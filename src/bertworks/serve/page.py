@@ -15,6 +15,8 @@ from typing import NamedTuple
 from fastapi import Request, Response
 
 from ..files import InputError
+from ..probing.explain_page import SCRIPTS as EXPLAIN
+from ..probing.explain_page import STYLE, asset
 from ..tokenizer import Tokenizer
 from .curves import read_curves
 from .errors import Refusal
@@ -44,8 +46,9 @@ def page() -> Page:
     def read(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
 
-    script = '"use strict";\n' + "".join(read(f"{name}.js") for name in SCRIPTS)
-    parts = {"STYLE": read("page.css"), "SCRIPT": script}
+    own = "".join(read(f"{name}.js") for name in SCRIPTS)
+    script = "\n".join(['"use strict";', *map(asset, EXPLAIN), own])
+    parts = {"STYLE": asset(STYLE) + read("page.css"), "SCRIPT": script}
     policy = (
         "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"frame-ancestors 'none'; script-src {_hash(parts['SCRIPT'])}; style-src {_hash(parts['STYLE'])}"

@@ -53,3 +53,44 @@ async def compare(body: WordRequest, request: Request) -> Response:
     answers = await service.run(request, "states", body.sentences, Options(model=body.model, decode=decode))
     found = answers.results[0]
     return reply({name: found[name] for name in SHOWN} | {"tokens": answers.tokens}, answers)
+
+
+class PairRequest(BaseModel):
+    """Two sentences."""
+
+    a: str
+    b: str
+    model: str | None = None
+    truncate: bool | None = None
+
+
+class Followed(BaseModel):
+    """Whether B follows A."""
+
+    follows: bool
+    score: float  # the probability that B follows A
+    tokens: int
+    cut: int
+
+
+@router.post("/next-sentence", response_model=Followed)
+async def next_sentence(body: PairRequest, request: Request) -> Response:
+    """Does B follow A? The probability of it, by the next-sentence head."""
+    options = Options(body.model, body.truncate, decode=lambda rows, scores: rows.decode(scores))
+    answers = await service_of(request).run(request, "next_sentence", [(body.a, body.b)], options)
+    return reply(answers.results[0], answers)
+
+
+class ExplainRequest(BaseModel):
+    """A sentence, and maybe a second one."""
+
+    a: str
+    b: str | None = None
+    model: str | None = None
+
+
+@router.post("/explain")
+async def explained(body: ExplainRequest, request: Request) -> Response:
+    """Everything that the model computes on a sentence or two, as `bertworks explain` draws it."""
+    answers = await service_of(request).run(request, "explain", [(body.a, body.b)], Options(model=body.model))
+    return reply(answers.results[0] | {"model": answers.model.name}, answers)

@@ -89,6 +89,6 @@ function drawServer(tiles, charts, past) {
 }
 
 function modelTable() {
-  const rows = state.models.map(model => make("tr", {}, [model.name, model.kind || "–", model.can.filter(step => !["states", "embed_all", "embed_sparse"].includes(step)).join(", ").replaceAll("_", " ")].map(text => make("td", { text })), [model.num_hidden_layers, model.hidden_size, model.max_length].map(value => make("td", { class: "number", text: grouped(value) }))));
+  const rows = state.models.map(model => make("tr", {}, [model.name, model.kind || "–", model.can.filter(step => !["states", "explain", "embed_all", "embed_sparse"].includes(step)).join(", ").replaceAll("_", " ")].map(text => make("td", { text })), [model.num_hidden_layers, model.hidden_size, model.max_length].map(value => make("td", { class: "number", text: grouped(value) }))));
   return make("table", { class: "list" }, heading("name", "kind", "can", "*layers", "*width", "*limit"), make("tbody", {}, rows));
 }

@@ -148,13 +148,13 @@ const NEXT = {
     submit();
   } }),
   async ask({ first, follows }, signal) {
-    const there = await askModel("/next-sentence", { first, second: follows }, signal), back = await askModel("/next-sentence", { first: follows, second: first }, signal);
+    const there = await askModel("/next-sentence", { a: first, b: follows }, signal), back = await askModel("/next-sentence", { a: follows, b: first }, signal);
     return { ...there, value: [there.value, back.value] };
   },
   show([there, back]) {
-    const share = there.probability;
+    const share = there.score;
     return [make("p", { class: "big", text: say(share >= 0.5 ? "nextYes" : "nextNo") }),
       make("div", { class: "bars" }, bar(say("nextYes"), share, { first: share >= 0.5 }), bar(say("nextNo"), 1 - share, { first: share < 0.5 })),
-      make("p", { class: "note", text: `${say("nextSure", percent(share))}. ${say("nextBack", percent(back.probability))}.` })];
+      make("p", { class: "note", text: `${say("nextSure", percent(share))}. ${say("nextBack", percent(back.score))}.` })];
   },
 };

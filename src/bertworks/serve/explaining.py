@@ -1,0 +1,80 @@
+"""`explain` in the compute thread: what serve/probes.py asks for and the page's tab draws.
+
+An explanation is many passes of one sentence, so it is no batch of rows: it takes its turn in the queue as one sequence
+whose cost is the tokens of all its passes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from torch import Tensor
+
+from ..inference.predictor import Predictor
+from ..inference.steps import Steps
+from ..probing.explain import LONGEST, explain
+from ..tasks.inputs import Inputs
+from ..tasks.rows import text_of
+from ..tasks.sequences import Integers
+from ..tokenizer import normalize
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A text or pair to explain. The queue takes it for inputs of one sequence."""
+
+    a: str
+    b: str | None
+    length: int  # tokens, special tokens included
+
+
+@dataclass(frozen=True)
+class ExplainedRows:
+    """One sentence, ready for the model."""
+
+    sentence: Sentence
+
+    @property
+    def inputs(self) -> Inputs:
+        return cast(Inputs, self.sentence)
+
+    @property
+    def tokens(self) -> Integers:
+        return np.array([self.sentence.length])
+
+    @property
+    def cut(self) -> Integers:
+        return np.array([0])  # the explanation has its own count
+
+    def decode(self, scores: Any, *_: Any) -> list[dict[str, Any]]:
+        """The explanation, as `explain` returns it."""
+        return [scores]
+
+
+class ExplainSteps(Steps[ExplainedRows]):
+    """Explanations of one (text, pair or None) each, cut to LONGEST tokens."""
+
+    def __init__(self, predictor: Predictor):
+        super().__init__(predictor.loaded)
+        self.predictor = predictor
+        self.limit = min(LONGEST, predictor.model.config.max_length)
+
+    def prepare(self, rows: Sequence[tuple[str, str | None]]) -> ExplainedRows:
+        ((a, b),) = rows
+        first, second = (None if text is None else normalize("NFC", text_of(text, "the text")) for text in (a, b))
+        encoding = self.loaded.tokenizer.encode(first or "", second, self.limit)
+        return ExplainedRows(Sentence(a, b, len(encoding.ids)))
+
+    def costs(self, inputs: Inputs) -> Integers:
+        """Every token is hidden in a pass of its own; the other passes are few."""
+        T = cast(Sentence, inputs).length
+        return np.array([T * (T + 3)])
+
+    def score_inputs(self, parts: Sequence[Inputs]) -> list[Tensor]:
+        return [self.forward(part) for part in parts]
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """The dictionary of `explain`, which the queue hands on as it would scores."""
+        sentence = cast(Sentence, inputs)
+        return cast(Tensor, explain(self.predictor, sentence.a, sentence.b))

@@ -85,6 +85,11 @@ def test_feature_extraction(inference, served):
     np.testing.assert_allclose(few, raw[:, :4] / np.linalg.norm(raw[:, :4]), atol=1e-5)
     cut = inference("mlm").feature_extraction(LONG, truncate=True)
     np.testing.assert_allclose(cut, inference("mlm").feature_extraction("d " * 30), atol=1e-5)
+    words = [*"abcdefghijklmnopqrstuvwxyz", "good", "bad", "film", *"abcde"]
+    left = inference("mlm").feature_extraction(" ".join(words), truncate=True, truncation_direction="left")
+    np.testing.assert_allclose(left, inference("mlm").feature_extraction(" ".join(words[-30:])), atol=1e-5)
+    with pytest.raises(hub.errors.HfHubHTTPError, match="no prompt 'query'"):
+        inference("mlm").feature_extraction("a film", prompt_name="query")
     other = inference("labels", "/pipeline/feature-extraction").feature_extraction("a film")
     assert other.shape == (1, 32)
 

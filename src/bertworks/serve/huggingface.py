@@ -7,7 +7,7 @@
 | token-classification | texts | aggregation_strategy, ignore_labels | [{entity_group, score, word, start, end}] |
 | question-answering | {question, context} | top_k, handle_impossible_answer, max_answer_len, max_question_len | [1] |
 | fill-mask | texts with [MASK] | top_k, targets | [{score, token, token_str, sequence}] |
-| feature-extraction | texts | normalize, truncate, dimensions (beside inputs too) | [[numbers]], a vector for each |
+| feature-extraction | texts | normalize, truncate, dimensions, prompt_name | [[numbers]], a vector for each |
 | sentence-similarity | {source_sentence, sentences} | | [numbers] |
 
 [1] {answer, score, start, end}; a list of them if top_k is above 1. A list of inputs gives a list of these answers.

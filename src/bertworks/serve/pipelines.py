@@ -18,9 +18,10 @@ from torch import Tensor
 from ..inference.steps import HeadSteps
 from ..tasks.tagging import Entity, Unit
 from ..tasks.tags import OUTSIDE
+from .embedding import EmbeddingInput
 from .errors import Refusal
 from .models import ServedModel
-from .vectors import decoder
+from .vectors import decoder, embedder_of
 
 T = TypeVar("T")
 MASKS = 128  # masks of a request: each has a score for every token of the vocabulary
@@ -45,7 +46,12 @@ class Parameters(BaseModel):
     multi_label: bool | None = None
     normalize: bool | None = None
     truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    prompt_name: str | None = None
     dimensions: Count | None = None
+
+
+BESIDE = ("normalize", "truncate", "truncation_direction", "prompt_name", "dimensions")
 
 
 class PipelineRequest(BaseModel):
@@ -55,12 +61,14 @@ class PipelineRequest(BaseModel):
     parameters: Parameters | None = None
     normalize: bool | None = None
     truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    prompt_name: str | None = None
     dimensions: Count | None = None
 
     @property
     def asked(self) -> Parameters:
         """The parameters, wherever they are."""
-        beside = {name: getattr(self, name) for name in ("normalize", "truncate", "dimensions")}
+        beside = {name: getattr(self, name) for name in BESIDE}
         return (self.parameters or Parameters()).model_copy(
             update={name: value for name, value in beside.items() if value is not None}
         )
@@ -310,7 +318,12 @@ def feature_extraction(model: ServedModel, body: PipelineRequest) -> Call:
     """A vector for each text, of length 1 unless `normalize` is false; a list of one also for a single text."""
     asked = body.asked
     decode = decoder(model, asked.normalize is not False, asked.dimensions)
-    return Call("embed", texts_of(body), decode, lambda vectors: vectors)
+    how = EmbeddingInput(asked.prompt_name, (asked.truncation_direction or "").lower() == "left")
+
+    def prepare(rows: Sequence[Any]) -> Any:
+        return how.prepare(embedder_of(model), model.prompts, rows)
+
+    return Call("embed", texts_of(body), decode, lambda vectors: vectors, prepare)
 
 
 def sentence_similarity(model: ServedModel, body: PipelineRequest) -> Call:

@@ -17,6 +17,7 @@ SCRIPTS = (
     "features_memory",
     "finetuning",
     "finetuning_scores",
+    "inference",
     "local_attention",
     "plateau",
     "relatives",

@@ -1,8 +1,11 @@
 """Engines and precisions: the same answers by every way of computing them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
+import torch._inductor.config
 
 import bertworks.inference.engines as engines
 from bertworks.checkpoint.folder import save_folder
@@ -75,7 +78,7 @@ def test_a_predictor_says_how_it_computes(folders, monkeypatch):
 def test_unknown_names_are_refused(folders):
     with pytest.raises(InputError, match=r"^precision = 'int8'; expected one of auto, float32, bfloat16"):
         Predictor(folders("mlm"), precision="int8")
-    with pytest.raises(InputError, match=r"^engine = 'fast'; expected one of auto, packed"):
+    with pytest.raises(InputError, match=r"^engine = 'fast'; expected one of auto, packed, compiled"):
         Computing(engine="fast")
 
 
@@ -85,3 +88,29 @@ def test_the_verbs_take_a_precision(folders, capsys):
         main(["predict", str(folders("classifier")), "--string", "good film", "--precision", precision])
         labels.append(capsys.readouterr().out)
     assert labels[0] != labels[1] and labels[0].split('"score"')[0] == labels[1].split('"score"')[0]
+
+
+@pytest.mark.heavy  # Inductor compiles two graphs
+@pytest.mark.skipif(not engines.can_compile(), reason="needs a C++ compiler")
+def test_compiled_graphs_give_the_packed_scores(folders, monkeypatch):
+    folder, answers = folders("classifier"), HEADS["classifier"][1]
+    packed, compiled = (Predictor(folder, device="cpu", engine=name) for name in ("packed", "compiled"))
+    np.testing.assert_allclose(flat(answers(compiled)), flat(answers(packed)), rtol=0, atol=1e-5)
+    one, other = (predictor.classify(TEXTS[1])["score"] for predictor in (compiled, packed))
+    assert one == pytest.approx(other, abs=1e-5)  # one sequence has a graph of its own
+    monkeypatch.setattr(engines, "LONGEST", 4)
+    np.testing.assert_allclose(flat(answers(compiled)), flat(answers(packed)), rtol=0, atol=1e-5)
+    assert "packed" in vars(compiled.loaded.engine)  # longer sequences went there
+
+
+def test_without_a_compiler_the_engine_is_packed_and_a_note_says_so(folders, monkeypatch, tmp_path):
+    assert Predictor(folders("mlm"), engine="packed").note == ""
+    monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (str(tmp_path / "none"),))  # what CXX names
+    predictor = Predictor(folders("mlm"), device="cpu", engine="compiled")
+    assert predictor.loaded.engine.name == "packed" and "found no C++ compiler" in predictor.note
+
+
+def test_recurrent_layers_are_not_compiled():
+    model = build_model(dataclasses.replace(TINY, layer_type="gru"), ("classifier",), labels=2)
+    with pytest.raises(InputError, match=r"layer_type = 'gru': recurrent layers"):
+        engines.Compiled(model, "float32")

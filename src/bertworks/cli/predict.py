@@ -37,6 +37,9 @@ class Arguments:
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
+    engine: Literal["auto", "packed", "compiled"] = "auto"
+    """how batches are computed. compiled: for this processor, which takes a minute or two and then computes faster; it
+    needs a C++ compiler; auto: packed"""
 
 
 def predict(argv: list[str]) -> None:
@@ -48,7 +51,7 @@ def predict(argv: list[str]) -> None:
     from ..inference.files import Columns, predict_file, predict_texts
     from ..inference.predictor import Predictor
 
-    predictor = Predictor(arguments.model, precision=arguments.precision)
+    predictor = Predictor(arguments.model, precision=arguments.precision, engine=arguments.engine)
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     if arguments.string:

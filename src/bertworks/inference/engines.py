@@ -1,10 +1,14 @@
 """How a loaded model computes a batch: its engine and the precision of its products.
 
     packed     a batch without its padding, through torch's own operators; every model, every device
+    compiled   a batch with its padding, through a graph that Inductor compiles for this processor
 
 Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V vocabulary.
 """
 
+import copy
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
@@ -15,10 +19,13 @@ from ..batch import Batch
 from ..files import InputError
 from ..model.heads import Model
 from ..model.prepare import for_inference, has_bfloat16
+from ..model.rectangular import STATES, Rectangular
 from ..tasks.inputs import batch_scores
 
 Precision = Literal["auto", "float32", "bfloat16"]
-EngineName = Literal["auto", "packed"]
+EngineName = Literal["auto", "packed", "compiled"]
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+LONGEST = 512  # tokens of a sequence that a compiled graph computes
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,62 @@ class Packed:
         return self.network.masked_lm_logits(out.packed[out.packing.rows(cells)]).float()
 
 
+class Compiled:
+    """The rectangular pass (model/rectangular.py), compiled by Inductor into a graph with the weights built in.
+
+    There is a graph for each output, and a second one for batches of one sequence; they serve all lengths. The first
+    batch waits for its graph, half a minute or more. Batches of sequences longer than LONGEST go through `packed`,
+    where the cost of local attention grows with the length and not with its square.
+    """
+
+    name = "compiled"
+
+    def __init__(self, model: Model, precision: str):
+        """precision: as of Packed. Raises InputError if the model has recurrent layers."""
+        self.model, self.precision = model, precision
+        halved = precision == "bfloat16"
+        self.network = copy.deepcopy(model).to(torch.bfloat16) if halved else for_inference(model)
+        self.graphs = {name: self._graph(name) for name in (STATES, *model.heads) if name != "mlm"}
+
+    @functools.cached_property
+    def packed(self) -> Packed:
+        return Packed(self.model, self.precision)
+
+    def _graph(self, output: str) -> Callable[..., dict[str, Tensor]]:
+        return torch.compile(Rectangular(self.network, [output]), dynamic=True)  # type: ignore[return-value]
+
+    def states(self, batch: Batch) -> Tensor:
+        return self.packed.states(batch) if _is_long(batch) else self._compute(batch, STATES)
+
+    def scores(self, batch: Batch, head: str) -> Tensor:
+        return self.packed.scores(batch, head) if _is_long(batch) else self._compute(batch, head)
+
+    def masked(self, batch: Batch, cells: Tensor) -> Tensor:
+        states = self.states(batch).to(self.network.decoder.dtype)
+        return self.network.masked_lm_logits(states.flatten(0, 1)[cells]).float()
+
+    def _compute(self, batch: Batch, output: str) -> Tensor:
+        from torch._inductor import config
+
+        with torch.no_grad(), config.patch(freezing=True):
+            results = self.graphs[output](*(batch[name] for name in INPUTS))
+        return results[output].float()
+
+
+def _is_long(batch: Batch) -> bool:
+    return batch["input_ids"].shape[1] > LONGEST
+
+
+def can_compile() -> bool:
+    """Whether Inductor finds a C++ compiler."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    try:
+        return bool(get_cpp_compiler())
+    except RuntimeError:  # torch's InvalidCxxCompiler is one
+        return False
+
+
 def chosen_precision(asked: Precision, device: torch.device) -> Literal["float32", "bfloat16"]:
     """The precision that `asked` means: auto is bfloat16 where the processor multiplies it faster than float32.
 
@@ -89,5 +152,16 @@ def chosen_precision(asked: Precision, device: torch.device) -> Literal["float32
 
 
 def build_engine(model: Model, computing: Computing, device: torch.device) -> Engine:
-    """The engine for a model on its device."""
-    return Packed(model, chosen_precision(computing.precision, device))
+    """The engine for a model on its device: packed in place of compiled if there is no C++ compiler (`note_of`).
+
+    Raises InputError if a model with recurrent layers shall be compiled.
+    """
+    compiled = computing.engine == "compiled" and can_compile()
+    return (Compiled if compiled else Packed)(model, chosen_precision(computing.precision, device))
+
+
+def note_of(computing: Computing) -> str:
+    """What the user should know of the choice; "" if it is kept."""
+    if computing.engine != "compiled" or can_compile():
+        return ""
+    return "engine compiled: found no C++ compiler, so the engine is packed; install g++, or name a compiler with CXX"

@@ -28,7 +28,7 @@ from ..tasks.classification import Classified, ClassRows
 from ..tasks.rows import check_count, in_chunks, pairs_of, text_of, text_pairs_of, texts_of
 from ..tasks.span import Answered, SpanRows
 from ..tasks.tagging import Entity, TagRows, Unit
-from .engines import Computing, EngineName, Precision
+from .engines import Computing, EngineName, Precision, note_of
 from .masks import Candidate, MaskFiller
 from .model import LoadedModel
 from .next_sentence import Following, NextSentence
@@ -63,8 +63,9 @@ class Predictor:
         """max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
 
         device: by default the GPU if there is one. precision: number type of weights and products; auto is bfloat16
-        where the processor multiplies it faster, else float32. engine: see engines.py. Raises InputError if the folder
-        (or run folder) is incomplete or damaged, or max_length exceeds its positions.
+        where the processor multiplies it faster, else float32. engine: packed, or compiled for this processor, for
+        which the first batch waits half a minute or more (engines.py). Raises InputError if the folder (or run folder)
+        is incomplete or damaged, or max_length exceeds its positions.
         """
         folder, self.pooling = read_pooling(find_model(folder))
         if max_length is None and self.pooling and self.pooling.max_length:
@@ -74,7 +75,8 @@ class Predictor:
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
-        self.note = check_size(self.tokenizer, self.model.config, str(self.folder))  # "", or a note for the user
+        notes = check_size(self.tokenizer, self.model.config, str(self.folder)), note_of(self.loaded.computing)
+        self.note = "\n".join(filter(None, notes))  # "", or what the user should know
 
     def __repr__(self) -> str:
         kind, engine = self.kind or "pre-trained", self.loaded.engine

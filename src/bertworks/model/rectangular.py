@@ -45,8 +45,8 @@ class Rectangular(nn.Module):
                 f"the model has {where}: recurrent layers work on packed sequences only; expected attention layers; "
                 "use the model folder itself"
             )
-        self.model = model.eval()
-        self.outputs = tuple(outputs) or known
+        self.model, self.outputs = model, tuple(outputs) or known
+        self.eval()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> dict[str, Tensor]:
         """All outputs of a batch. Raises ValueError if L exceeds the model's positions."""

@@ -25,6 +25,7 @@ from .sequences import Frames, Integers, TokenIds, edges_of, ranges
 
 # L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute
 STEP = 16
+ALONE = 8  # the same for one sequence, whose products are small
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ class Inputs:
         return longest
 
     def padded_length(self, rows: Integers) -> int:
-        """L of a batch of these examples: the longest, rounded up to STEP or the limit."""
-        return min(-(-int(self.lengths[rows].max()) // STEP) * STEP, self.limit)
+        """L of a batch of these examples: the longest, rounded up to STEP (one sequence: ALONE) or the limit."""
+        step = STEP if len(rows) * self.choices > 1 else ALONE
+        return min(-(-int(self.lengths[rows].max()) // step) * step, self.limit)
 
     def batch(self, rows: Integers, length: int = 0) -> Batch:
         """The examples `rows`, padded to `length` or as short as they may be (keys: batch.py).
@@ -138,7 +140,8 @@ class Inputs:
         order = np.argsort(-self.lengths, kind="stable")
         start = 0
         while start < len(order):
-            count = size or max(1, tokens // (self.padded_length(order[start : start + 1]) * self.choices))
+            longest = self.padded_length(order[start : start + 2])  # two, because one alone would be padded less
+            count = size or max(1, tokens // (longest * self.choices))
             yield order[start : start + count]
             start += count
 

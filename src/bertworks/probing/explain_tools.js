@@ -19,7 +19,7 @@ const explainTools = (() => {
     const [digits, power] = x.toExponential(2).split("e");
     return `(${digits} × 10^${number(+power, 0)})`;
   };
-  const percent = p => 100 * p >= 9.95 ? `${(100 * p).toFixed(0)} %` : `${(100 * p).toFixed(1)} %`;
+  const percent = p => `${(100 * p).toFixed(p >= 0.0995 && p < 0.995 ? 0 : 1)} %`;
   const norm = row => Math.sqrt(row.reduce((sum, x) => sum + x * x, 0));
   const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
 

@@ -21,6 +21,8 @@ SCRIPTS = (
     "local_attention",
     "plateau",
     "relatives",
+    "serving",
+    "serving_load",
 )
 
 

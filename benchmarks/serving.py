@@ -1,0 +1,274 @@
+"""Requests a second at a p99 of 100 ms: our server beside infinity-emb and a plain FastAPI server, in one run.
+
+    python benchmarks/serving.py [--infinity VENV/bin/infinity_emb] [--rounds 7] [--data ../shared/data] [--out FILE]
+        [--smoke]
+
+The same model (all-MiniLM-L6-v2), the same texts (3 to 180 words), one text a request, the same OpenAI request and JSON
+answer. Every server is tried in several settings (precision, threads, batch) with 32 clients that ask one after the
+other; the setting that answers most is its best one and stays running. Then rounds: each server in turn gets open-loop
+load (open_loop.py) at the rate that bisection gives it, and has held the rate if every request was answered and p99
+stayed below 100 ms, counted from the intended time of sending, without the first second. At last the highest rate held
+is confirmed in three longer rounds; where their median p99 is too high, the rate falls by a tenth and they repeat.
+
+infinity-emb needs an environment of its own (`pip install infinity-emb[server,torch]`); without --infinity it is left
+out. Client and server share the machine's cores. The result has each server's settings, every trial, and the vectors'
+largest difference from ours.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import common
+from open_loop import Client, Load, closed_loop, open_loop, raise_file_limit
+from server_process import Process, bertworks_command, free_port, mixed_texts, serve_flags, started
+
+P99 = 0.100  # seconds
+CLIENTS = 32
+SETTLE = 1.0  # seconds of a trial that do not count
+CONFIRMATIONS = 3
+FALL = 0.9
+SMOKE = {"rounds": 2, "trial": 1.0, "confirm": 1.0, "probe": 0.5, "texts": 20, "infinity": None}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to start a server."""
+
+    server: str  # whose it is
+    name: str  # precision, threads, batch, for people
+    command: Sequence[str]  # {port} is replaced
+    environment: Mapping[str, str] = field(default_factory=dict)
+    path: str = "/v1/embeddings"
+
+
+@dataclass
+class Side:
+    """A server in its best setting, and what it has held."""
+
+    setting: Setting
+    process: Process
+    capacity: float
+    low: float = 0.0  # highest rate held
+    high: float = 0.0  # lowest rate not held; 0: none yet
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    confirmed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def next_rate(self) -> float:
+        """The middle of the bracket; half the capacity at first."""
+        if not self.high:
+            return self.low * 1.3 if self.low else self.capacity / 2
+        return (self.low + self.high) / 2
+
+    def add(self, rate: float, held: bool) -> None:
+        """A rate was tried."""
+        if held:
+            self.low = max(self.low, rate)
+        else:
+            self.high = min(self.high or rate, rate)
+        if self.high and self.low >= self.high:  # noise: an earlier failure was none
+            self.high = self.low * 1.1
+
+
+def main(argv: list[str] | None = None) -> None:
+    made = common.parser(__doc__, "serving.json")
+    made.add_argument("--infinity", type=Path, help="the program infinity_emb of its environment; left out without")
+    made.add_argument("--rounds", type=int, default=7, help="of bisection")
+    made.add_argument("--trial", type=float, default=6.0, help="seconds of a trial")
+    made.add_argument("--confirm", type=float, default=12.0, help="seconds of a confirmation")
+    made.add_argument("--probe", type=float, default=4.0, help="seconds in which a setting is probed")
+    made.add_argument("--texts", type=int, default=1000, help="different texts")
+    made.add_argument("--model", type=Path, default=common.minilm(), help="model folder to serve")
+    with common.parsed(made, argv, SMOKE) as options:
+        common.need(options.data / common.TEXT, options.model)
+        raise_file_limit()
+        texts = mixed_texts(options.data, options.texts)
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
+            result = asyncio.run(measure(options, texts, Path(folder), running))
+        common.finish(options, result)
+
+
+# ---- settings
+
+
+def settings_of(options: Any) -> dict[str, list[Setting]]:
+    """Every server's settings."""
+    found = {"bertworks": ours(options), "FastAPI + sentence-transformers": plain(options)}
+    if options.infinity:
+        found["infinity-emb"] = infinity(options)
+    return {name: some[:1] for name, some in found.items()} if options.smoke else found
+
+
+def ours(options: Any) -> list[Setting]:
+    """As it comes, and with each precision that this version offers."""
+    known = serve_flags()
+    flags: dict[str, list[str]] = {"as it comes": []}
+    if "--precision" in known:
+        flags |= {f"--precision {kind}": ["--precision", kind] for kind in ("auto", "bfloat16")}
+    command = bertworks_command(options.model, 0)
+    return [Setting("bertworks", name, [*command[:-1], "{port}", *more]) for name, more in flags.items()]
+
+
+def plain(options: Any) -> list[Setting]:
+    """Both precisions; requests at a time: FastAPI's 40, one for each core, or one on all cores."""
+    command = [sys.executable, "-m", "uvicorn", "serving_plain:app", "--port", "{port}", "--log-level", "warning"]
+    cores = str(os.cpu_count())
+    found = []
+    tried = ("bfloat16", "40", cores), ("bfloat16", cores, "1"), ("bfloat16", "1", cores), ("float32", "1", cores)
+    for kind, tokens, threads in tried:
+        environment = {"MODEL": str(options.model), "DTYPE": kind, "TOKENS": tokens, "THREADS": threads}
+        name = f"{kind}, requests at a time: {tokens}, threads of torch: {threads}"
+        found.append(Setting("FastAPI + sentence-transformers", name, command, environment))
+    return found
+
+
+def infinity(options: Any) -> list[Setting]:
+    """Both precisions, and two sizes of batches."""
+    base = [str(options.infinity), "v2", "--model-id", str(options.model), "--served-model-name", "model"]
+    base += ["--device", "cpu", "--engine", "torch", "--host", "127.0.0.1", "--port", "{port}"]
+    base += ["--no-bettertransformer", "--log-level", "warning"]
+    environment = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": ""}
+    return [
+        Setting(
+            "infinity-emb",
+            f"{kind}, batches of {size}",
+            [*base, "--dtype", kind, "--batch-size", size],
+            environment,
+            "/embeddings",
+        )
+        for kind, size in (("bfloat16", "32"), ("bfloat16", "8"), ("float32", "32"))
+    ]
+
+
+# ---- the run
+
+
+async def measure(options: Any, texts: Sequence[str], folder: Path, running: ExitStack) -> dict[str, Any]:
+    """Choose settings, bisect in rounds, confirm."""
+    probes, sides = [], []
+    for name, settings in settings_of(options).items():
+        found = [await probe(setting, texts, folder, options.probe) for setting in settings]
+        probes += found
+        working = [one for one in found if "capacity" in one]
+        if not working:
+            print(f"{name} is left out: {found[0]['error']}", file=sys.stderr, flush=True)
+            continue
+        best = max(working, key=lambda one: float(one["capacity"]))
+        setting = settings[found.index(best)]
+        sides.append(Side(setting, running.enter_context(start(setting, folder)), best["capacity"]))
+    vectors = [await vectors_of(side, texts[:20]) for side in sides]
+    for number in range(options.rounds):
+        for side in sides:
+            await trial(side, texts, side.next_rate, options.trial, number)
+    await confirm(sides, texts, options.confirm)
+    rates = {side.setting.server: side.confirmed.get("rate", 0.0) for side in sides}
+    rivals = [rate for name, rate in rates.items() if name != "bertworks"]
+    return {
+        "machine": common.machine_facts(),
+        "p99_limit_ms": 1000 * P99,
+        "texts": len(texts),
+        "words": round(statistics.fmean(len(text.split()) for text in texts), 1),
+        "requests_per_second": rates,
+        "times_the_best_rival": round(rates["bertworks"] / max(rivals), 2) if rivals and max(rivals) else None,
+        "settings": {side.setting.server: side.setting.name for side in sides},
+        "probes": probes,
+        "trials": {side.setting.server: side.trials for side in sides},
+        "confirmed": {side.setting.server: side.confirmed for side in sides},
+        "largest_difference_from_ours": {
+            side.setting.server: float(np.abs(found - vectors[0]).max())
+            for side, found in zip(sides, vectors, strict=True)
+        },
+    }
+
+
+def start(setting: Setting, folder: Path) -> Any:
+    """The server in this setting, as a block."""
+    port = free_port()
+    command = [word.replace("{port}", str(port)) for word in setting.command]
+    return started(command, port, folder / f"{port}.log", {**os.environ, **setting.environment})
+
+
+def requests_for(side: Process, path: str, texts: Sequence[str]) -> list[bytes]:
+    """A request for each text."""
+    bodies = (json.dumps({"model": "model", "input": text}).encode() for text in texts)
+    return [side.address.post(path, body) for body in bodies]
+
+
+async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: float) -> dict[str, Any]:
+    """How much a setting answers; or why it does not start."""
+    facts = {"server": setting.server, "setting": setting.name}
+    try:
+        with start(setting, folder) as process:
+            client, requests = Client(process.address), requests_for(process, setting.path, texts)
+            await closed_loop(client, requests, CLIENTS, seconds / 2)
+            capacity = await closed_loop(client, requests, CLIENTS, seconds)
+            client.close()
+    except RuntimeError as error:
+        return {**facts, "error": str(error)[-300:]}
+    found = {**facts, "capacity": round(capacity, 1)}
+    print(found, file=sys.stderr, flush=True)
+    return found if capacity else {**facts, "error": "it answered no request"}
+
+
+async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, seed: int) -> dict[str, Any]:
+    """One rate for some seconds; moves the bracket."""
+    client, requests = Client(side.process.address), requests_for(side.process, side.setting.path, texts)
+    await open_loop(client, requests, rate, SETTLE if seconds > 2 else 0.2, seed)
+    load = await open_loop(client, requests, rate, seconds, seed + 1000)
+    client.close()
+    held = holds(load)
+    side.add(rate, held)
+    side.trials.append({**load.result, "held": held})
+    print(side.setting.server, f"{rate:.1f}", load.result["p99_ms"], held, file=sys.stderr, flush=True)
+    return side.trials[-1]
+
+
+def holds(load: Load) -> bool:
+    """Whether every request was answered, and p99 is within the limit."""
+    return load.statuses[200] == load.sent and not load.unsent and load.quantile(0.99) <= P99
+
+
+async def confirm(sides: Sequence[Side], texts: Sequence[str], seconds: float) -> None:
+    """The highest rate held, in longer rounds; it falls where the median p99 is too high."""
+    rates = {id(side): side.low or side.capacity / 10 for side in sides}
+    open_sides = list(sides)
+    for attempt in range(4):
+        found: dict[int, list[dict[str, Any]]] = {id(side): [] for side in open_sides}
+        for number in range(CONFIRMATIONS):
+            for side in open_sides:
+                found[id(side)].append(await trial(side, texts, rates[id(side)], seconds, 100 * (attempt + 1) + number))
+        for side in list(open_sides):
+            runs = found[id(side)]
+            p99 = statistics.median(run["p99_ms"] for run in runs)
+            answered = all(run["accepted"] == run["sent"] for run in runs)
+            side.confirmed = {"rate": round(rates[id(side)], 1), "p99_ms": [run["p99_ms"] for run in runs]}
+            if p99 <= 1000 * P99 and answered:
+                open_sides.remove(side)
+            else:
+                side.confirmed["held"] = False
+                rates[id(side)] *= FALL
+        if not open_sides:
+            return
+
+
+async def vectors_of(side: Side, texts: Sequence[str]) -> Any:
+    """Its vectors of some texts, to compare."""
+    client = Client(side.process.address)
+    answers = [await client.ask(request) for request in requests_for(side.process, side.setting.path, texts)]
+    client.close()
+    return np.array([json.loads(answer.body)["data"][0]["embedding"] for answer in answers], np.float32)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The load that benchmarks/ makes: it counts every request, from its intended time, and stays on this machine."""
+
+import asyncio
+import contextlib
+import importlib
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
+BUSY = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 4\r\n\r\nbusy"
+
+
+@pytest.fixture
+def loop(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("open_loop")
+
+
+async def load_on(loop, answer, rate=400.0, seconds=0.5):
+    """The load on a server that calls `answer(number)` for each request: bytes, or None to hang up."""
+    count = 0
+
+    async def serve(reader, writer):
+        nonlocal count
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(2)
+                count += 1
+                if (found := answer(count)) is None:
+                    break
+                writer.write(found)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = loop.Address(*server.sockets[0].getsockname())
+    client = loop.Client(address)
+    load = await loop.open_loop(client, [address.post("/", b"{}")], rate, seconds)
+    client.close()
+    server.close()
+    return load, count
+
+
+def test_every_request_is_counted_once(loop):
+    answers = {0: OK, 1: BUSY, 2: None}
+    load, received = asyncio.run(load_on(loop, lambda number: answers[number % 3]))
+    found = load.result
+    assert found["sent"] == received == found["accepted"] + found["refused"] + found["lost"] and found["sent"] > 100
+    assert found["accepted"] == len(load.latencies) == found["statuses"]["200"] == received // 3
+    assert abs(found["refused"] - found["lost"]) <= 1 and found["other"] == found["unsent"] == 0
+
+
+def test_latencies_count_from_the_intended_time(loop):
+    """A server that halts for 0.3 seconds delays all requests that were due meanwhile, sent or not."""
+
+    def answer(number):
+        if number == 20:
+            time.sleep(0.3)  # halts the client too
+        return OK
+
+    load, _ = asyncio.run(load_on(loop, answer))
+    late = sum(latency > 0.1 for latency in load.latencies)
+    assert late > 40 and load.quantile(0.99) > 0.2
+
+
+def test_load_is_made_on_this_machine_alone_and_is_bounded(loop):
+    for host in ("192.0.2.1", "10.0.0.1", "0.0.0.0"):
+        with pytest.raises(ValueError, match="not on this machine"):
+            loop.Client(loop.Address(host, 80))
+    with pytest.raises(ValueError, match="at most 5,000,000"):
+        asyncio.run(loop.open_loop(loop.Client(loop.Address("127.0.0.1", 1)), [b""], 1e6, 10.0))
+
+
+def test_the_growth_of_memory_has_an_interval(loop):
+    times = np.arange(400.0)
+    noise = np.random.default_rng(1).normal(0, 0.2, 400)
+    flat, growing = (loop.growth(times, 500 + slope * times / 3600 + noise) for slope in (0.0, 60.0))
+    low, high = flat["mb_per_hour_interval"]
+    assert low < 0 < high
+    low, high = growing["mb_per_hour_interval"]
+    assert 0 < low < 60 < high and growing["mb_per_hour"] == pytest.approx(60, abs=5)
+    assert loop.growth(times[:8], noise[:8]) == {}

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import common
-from open_loop import NONE, REFUSALS, Answer, Client, Load, Memory, closed_loop, open_loop, raise_file_limit
+from open_loop import REFUSALS, Answer, Client, Load, Memory, closed_loop, open_loop, raise_file_limit
 from server_process import Process, bertworks_command, embedding_requests, free_port, mixed_texts, started
 
 LEVELS = (0.5, 1.0, 2.0)
@@ -179,8 +179,8 @@ async def ended(server: Process, texts: Sequence[str], rate: float, seconds: flo
     async def one(number: int) -> None:
         sent = time.perf_counter()
         answer = await client.ask(requests[number % len(requests)])
-        if signalled and sent > signalled - MARGIN:
-            after["closed" if answer is NONE else str(answer.status)] += 1
+        if signalled and not 0 < answer.written <= signalled - MARGIN:
+            after[str(answer.status or ("closed" if answer.written else "not connected"))] += 1
         else:
             before.sent += 1
             before.add(answer.status, time.perf_counter() - sent)
@@ -222,7 +222,7 @@ def problems(result: dict[str, Any]) -> list[str]:
     if {*faults["slow_bodies"]} != {"408"} or faults["health"] != 200:
         found.append(f"slow bodies: {faults['slow_bodies']}, health {faults['health']}; expected 408 and 200")
     after = {*result["sigterm"]["after"]}
-    if result["sigterm"]["exit_status"] or not after <= {"200", "429", "503", "closed"}:
+    if result["sigterm"]["exit_status"] or not after <= {"200", "429", "503", "closed", "not connected"}:
         found.append(f"SIGTERM: exit status {result['sigterm']['exit_status']}, then {sorted(after)}")
     return found
 

@@ -16,7 +16,7 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ServeConfig
-from .errors import Refusal, body_of
+from .errors import Refusal, body_of, shutting_down
 from .service import Service
 
 log = logging.getLogger(__name__)
@@ -91,6 +91,8 @@ class Guard:
         if scope["path"] in PUBLIC:
             return
         self.check_key(headers.get("authorization", ""))
+        if self.service.overrun:
+            raise shutting_down()
         if self.open > self.config.max_requests:
             message = f"{self.open - 1} requests are being answered; expected at most {self.config.max_requests}"
             raise Refusal(429, f"{message}; try again", {"Retry-After": "1"})

@@ -1,14 +1,15 @@
 """The process of a server: address, loading, signals, shutdown.
 
-SIGTERM or Ctrl-C: /health answers 503; after `notice` seconds the listener is closed; what has come in is answered
-within `grace` seconds, what then remains is refused with 503; the process exits with 0. A second signal ends it at
-once.
+SIGTERM or Ctrl-C: /health answers 503; after `notice` seconds, and as soon as what had arrived has been read, the
+listener is closed; what has come in is answered within `grace` seconds, what then remains is refused with 503; the
+process exits with 0. A second signal ends it at once.
 """
 
 import asyncio
 import importlib.util
 import logging
 import os
+import select
 import socket
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 KEY = "BERTWORKS_API_KEY"
 EXTRA = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
+CATCH_UP = 0.5  # seconds in which what had arrived is read and answered, before new requests get 503
 KEEP_ALIVE = 75.0  # seconds that an unused connection stays open; proxies close theirs after 60
 LAST_SECONDS = 5.0  # after `grace`, for responses to be written
 
@@ -138,10 +140,28 @@ def server_of(app: "FastAPI", config: ServeConfig) -> Any:
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             timer = self.loop.call_later(config.grace, service.refuse_waiting)
+            if not await caught_up(sockets or [], min(CATCH_UP, config.grace)):
+                service.overrun = True  # 503 is quicker than an answer
+                await caught_up(sockets or [], min(6 * CATCH_UP, config.grace))
             await super().shutdown(sockets)
             timer.cancel()
 
     return Server(uvicorn.Config(app, **settings_of(config)))
+
+
+async def caught_up(listeners: Sequence[socket.socket], most: float) -> bool:
+    """Wait until what clients had sent has been read, but at most so many seconds; returns whether it has.
+
+    Nothing is left where for a tenth of a second no connection waits at the `listeners` and the event loop wakes in
+    time from short sleeps.
+    """
+    end, calm = time.perf_counter() + most, 0
+    while calm < 10 and time.perf_counter() < end:
+        begun = time.perf_counter()
+        await asyncio.sleep(0.01)
+        waiting, _, _ = select.select(listeners, [], [], 0)
+        calm = calm + 1 if time.perf_counter() - begun < 0.03 and not waiting else 0
+    return calm >= 10
 
 
 def protocol_of(config: ServeConfig) -> Any:

@@ -87,6 +87,7 @@ class Service:
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")
         self.started = time.time()
         self.draining = False  # a signal came: /health says so, and connections are closed after their responses
+        self.overrun = False  # more arrives after the signal than can be answered: new requests get 503
 
     # ---- models
 

@@ -49,6 +49,15 @@ def test_limits(client):
     assert (cut.status_code, cut.headers["x-truncated-tokens"], cut.headers["x-compute-tokens"]) == (200, "10", "32")
 
 
+def test_a_result_of_too_many_numbers_is_refused(make_client, monkeypatch):
+    monkeypatch.setattr("bertworks.serve.service.VALUES", 32 * 12)
+    client = make_client("tiny")
+    client.app.state.service.measure()
+    assert client.post("/embed_all", json={"inputs": "a " * 10}).status_code == 200  # 12 vectors of width 32
+    assert "416 numbers" in refused(client.post("/embed_all", json={"inputs": "a " * 11}), 413, "Validation")
+    assert client.post("/embed", json={"inputs": "a " * 11}).status_code == 200
+
+
 def test_a_missing_head_and_an_unknown_model_are_named(make_client, client):
     assert "fill_mask" in refused(client.post("/choose", json={"text": "a", "choices": ["b"]}), 424, "Backend")
     two = make_client("tiny", "single")

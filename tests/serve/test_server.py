@@ -69,6 +69,7 @@ def test_a_folder_that_is_missing_and_names_that_clash_are_named(tmp_path, head_
     with pytest.raises(InputError, match="without a slash"):
         load_models([f"a/b={tiny}"])
     assert list(load_models([str(tiny)])) == ["tiny"]
+    assert load_models([str(tiny)], "bfloat16")["tiny"].info["precision"] == "bfloat16"
 
 
 def test_the_key_is_read_from_a_file_or_the_environment(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from typing import Any
 from ..checkpoint.locate import find_model, run_name
 from ..checkpoint.pooling import read_prompts
 from ..files import InputError
+from ..inference.engines import Precision
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
 from ..probing.model import StateSteps
@@ -47,14 +48,14 @@ class ServedModel:
                 self.missing[step] = str(error)
 
     @classmethod
-    def load(cls, argument: str) -> "ServedModel":
+    def load(cls, argument: str, precision: Precision = "float32") -> "ServedModel":
         """The model of `FOLDER` or `NAME=FOLDER`. Raises InputError if the folder is missing or damaged."""
         name, equals, folder = argument.partition("=")
         if not equals:
             name, folder = run_name(find_model(Path(argument).resolve())), argument
         if not name or "/" in name:
             raise InputError(f"{argument}: the name {name!r} is no name of a model; write NAME=FOLDER without a slash")
-        return cls(name, Predictor(folder), read_prompts(find_model(folder)))
+        return cls(name, Predictor(folder, precision=precision), read_prompts(find_model(folder)))
 
     def __repr__(self) -> str:
         return f"ServedModel({self.name!r}, {str(self.predictor.folder)!r})"
@@ -79,6 +80,7 @@ class ServedModel:
             "can": list(self.steps),
             "labels": list(predictor.loaded.labels),
             "max_length": predictor.max_length,
+            "precision": predictor.loaded.engine.precision,
             "vocab_size": predictor.tokenizer.vocab_size,
             "hidden_size": config.hidden_size,
             "num_hidden_layers": config.num_hidden_layers,
@@ -88,11 +90,11 @@ class ServedModel:
         }
 
 
-def load_models(arguments: Sequence[str]) -> dict[str, ServedModel]:
+def load_models(arguments: Sequence[str], precision: Precision = "float32") -> dict[str, ServedModel]:
     """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if two have one name."""
     models: dict[str, ServedModel] = {}
     for argument in arguments:
-        model = ServedModel.load(argument)
+        model = ServedModel.load(argument, precision)
         if model.name in models:
             raise InputError(f"two folders of the name {model.name!r}; name them: NAME=FOLDER")
         models[model.name] = model

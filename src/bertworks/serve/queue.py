@@ -12,6 +12,7 @@ Shapes: S sequences of a job.
 
 import contextlib
 import itertools
+import math
 import threading
 import time
 from collections import deque
@@ -79,6 +80,7 @@ class Lane:
         self.tokens = 0  # of all sequences that are not batched yet
         self.expected = 0  # of requests that are being tokenized
         self.pace = Pace()
+        self.width = 0  # numbers in a row of scores; 0 before the first
 
 
 class ComputeQueue:
@@ -244,6 +246,7 @@ class ComputeQueue:
             return
         for share, found in zip(shares, scores, strict=True):
             share.job.scores.append(found)
+            lane.width = math.prod(found.shape[1:]) if isinstance(found, Tensor) else 0
 
     def _finish(self, shares: Sequence[Share], seconds: float) -> None:
         """Answer the jobs whose sequences are all scored."""

@@ -44,7 +44,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         from .models import load_models
         from .screen import show
 
-        app = create_app(load_models(folders), config, key)
+        app = create_app(load_models(folders, config.precision), config, key)
         service = app.state.service
         service.measure()
         listener.listen(2048)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 CHARACTERS = 4  # of a token, while it is not counted
+SHORT = 1000  # characters that are tokenized in less time than another thread takes to wake up
+VALUES = 1 << 22  # numbers in the scores of a request: 16 MB
 
 
 @dataclass(frozen=True)
@@ -129,27 +131,31 @@ class Service:
         model = self.find(options.model, step)
         steps = model.steps_of(step)
         lane = self.queue.lane(steps)
-        expected = sum(len(text) for text in texts_in(rows)) // CHARACTERS + len(rows)
+        characters = sum(len(text) for text in texts_in(rows))
+        expected = characters // CHARACTERS + len(rows)
         self._admit()
         self.queue.expect(lane, expected)
         try:
-            prepared = await self.in_pool(lambda: (options.prepare or steps.prepare)(rows))
+            prepared = await self.in_pool(lambda: (options.prepare or steps.prepare)(rows), characters <= SHORT)
         finally:
             self.queue.expect(lane, -expected)
         ready = time.perf_counter()
         tokens, cut = [int(n) for n in prepared.tokens], int(prepared.cut.sum())
         self._check_tokens(model, sum(tokens), cut, options.truncate)
+        check_values(lane, prepared.inputs)
         scored = await self._scores(request, lane, prepared.inputs)
         decode = options.decode or (lambda rows, scores: rows.decode(scores, model.predictor.loaded.settings))
-        results = await self.in_pool(lambda: decode(prepared, scored.scores))
+        results = await self.in_pool(lambda: decode(prepared, scored.scores), characters <= SHORT)
         times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
         self._count(prepared, times)
         self.metrics.finished(method, time.perf_counter() - begun)
         return Answers(model, results, sum(tokens), tokens, cut, *times)
 
-    async def in_pool(self, work: Callable[[], T]) -> T:
-        """What `work` returns, computed in another thread. What it cannot read is refused with 422."""
+    async def in_pool(self, work: Callable[[], T], short: bool = False) -> T:
+        """What `work` returns, computed in another thread unless it is short. What it cannot read is refused (422)."""
         try:
+            if short:
+                return work()
             return await asyncio.get_running_loop().run_in_executor(self.pool, work)
         except InputError as error:
             raise Refusal(422, str(error)) from None
@@ -247,6 +253,13 @@ async def disconnected(request: "Request") -> None:
     """Return when the client has closed its connection. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def check_values(lane: Lane, inputs: Inputs) -> None:
+    """Raises Refusal (413) if the scores have more than VALUES numbers, such as those of many masks."""
+    values = lane.width * lane.steps.count(inputs) if lane.width > 1 else 0
+    if values > VALUES:
+        raise Refusal(413, f"a result of {values:,} numbers; expected at most {VALUES:,}; send fewer or shorter inputs")
 
 
 def texts_in(rows: Any) -> Iterator[str]:

@@ -307,7 +307,7 @@ async def info(request: Request) -> dict[str, Any]:
     return {
         "model_id": first.name,
         "model_sha": None,
-        "model_dtype": "float32",
+        "model_dtype": first.predictor.loaded.engine.precision,
         "model_type": kinds,
         "max_concurrent_requests": config.max_requests,
         "max_input_length": first.predictor.max_length,

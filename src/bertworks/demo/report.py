@@ -176,7 +176,7 @@ def tuned_folder(out: Path, results: dict[str, Any]) -> Path:
 
 
 def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
-    """Commands to try next; all but the last can be run as they are."""
+    """Commands to try next; all but the last two can be run as they are, and the last one needs the extra `serve`."""
     best = results["tasks"]["packages"]["sides"]["pre-trained"]["rate"]
     sentence = next(iter(results["masks"]))
 
@@ -192,4 +192,5 @@ def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
         f"--model {model} --out {path('again')} --optim.lr {best:g}",
         f"bertworks corpus show {path('store')}",
         "bertworks tokenizer train YOUR_TEXT --out my/tokenizer   (then corpus build, pretrain: your own encoder)",
+        f"bertworks serve masks={model} tags={tagger}   (after pip install -e '.[serve]': a page in your browser)",
     ]

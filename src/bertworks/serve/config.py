@@ -16,9 +16,7 @@ class ServeConfig:
     allow_host: tuple[str, ...] = ()  # names under which clients call this server, besides localhost and IP addresses
     key_file: Path | None = None  # file with the API key; none: BERTWORKS_API_KEY, and without it no key is needed
     run: Path | None = None  # run folder whose curves the page shows
-    precision: Literal["auto", "float32", "bfloat16"] = (
-        "float32"  # auto: bfloat16 where the processor is faster with it
-    )
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"  # auto: bfloat16 where that is faster
     auto_truncate: bool = False  # cut inputs that are too long, also where the request does not say `truncate`
     max_wait: float = 10.0  # predicted seconds in the queue; above, a request is refused with 429
     notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more

@@ -30,15 +30,13 @@ def show(service: Service, address: str, keyed: bool, seconds: float) -> None:
     console = Console(highlight=False, soft_wrap=True)
     models = list(service.models.values())
     console.print(f"[bold]bertworks {__version__}[/] listens on [bold]{address}[/] (ready after {seconds:.1f} s)\n")
-    table = Table(
-        "model", "what it does", "reads", "precision", "speed here", box=None, pad_edge=False, header_style="dim"
-    )
+    columns = ("model", "what it does", "reads", "precision", "speed here")
+    table = Table(*columns, box=None, pad_edge=False, header_style="dim")
     for model in models:
         speed = service.queue.lane(model.steps["embed"]).pace.rate
         reads = f"{model.predictor.max_length:,} tokens"
-        table.add_row(
-            model.name, ", ".join(model.steps), reads, model.predictor.loaded.engine.precision, f"{speed:,.0f} tokens/s"
-        )
+        precision = model.predictor.loaded.engine.precision
+        table.add_row(model.name, ", ".join(model.steps), reads, precision, f"{speed:,.0f} tokens/s")
     console.print(table)
     routes = dict.fromkeys(route for model in models for step in model.steps for route in ROUTES.get(step, "").split())
     console.print(f"\n[dim]page[/]    {address}/")

@@ -28,6 +28,7 @@ import common
 from bertworks.files import read_json, write_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
+from bertworks.tasks.base import Data, Task
 from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import load_data
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -44,14 +45,20 @@ NAMES = {  # ours: the other side's
 NAMES_2 = {"f1": "best_f1", "exact": "exact_at_best_f1", "f1_at_0": "f1", "exact_at_0": "exact"}  # SQuAD 2.0
 
 
-def ours(task: str, seed: int, settings: Settings) -> dict[str, Any]:
-    """bertworks: `metrics` (named as by the other side), `seconds` of training, `rows`, `steps`."""
+def data_of(task: str, settings: Settings) -> tuple[Task, Data]:
+    """The task and its rows, as many as the settings take."""
     known = dataclasses.replace(find_task(task), **FILES.get(task, {}))
     if task == "conll2003":
         known = dataclasses.replace(known, more={"test": "eng.testb"})
     data = load_data(known, settings.data / FOLDERS[task])
     more = {name: rows[: settings.dev_rows] for name, rows in data.more.items()}
-    data = dataclasses.replace(data, train=data.train[: settings.rows], dev=data.dev[: settings.dev_rows], more=more)
+    train, dev = data.train[: settings.rows], data.dev[: settings.dev_rows]
+    return known, dataclasses.replace(data, train=train, dev=dev, more=more)
+
+
+def fine_tuned(task: str, seed: int, settings: Settings, out: Path) -> dict[str, Any]:
+    """Fine-tune into the run folder `out`; returns its results."""
+    known, data = data_of(task, settings)
     config = FinetuneConfig(
         max_seq_length=settings.max_seq_length,
         doc_stride=settings.doc_stride or FinetuneConfig.doc_stride,
@@ -70,15 +77,21 @@ def ours(task: str, seed: int, settings: Settings) -> dict[str, Any]:
         batch_size=settings.batch_size,
         dropout=settings.dropout,
     )
-    with tempfile.TemporaryDirectory() as out:
-        results = finetune(config, known, data, settings.model, Path(out) / "run", quiet=True)
+    results = finetune(config, known, data, settings.model, out, quiet=True)
     assert results is not None
+    return results
+
+
+def ours(task: str, seed: int, settings: Settings) -> dict[str, Any]:
+    """bertworks: `metrics` (named as by the other side), `seconds` of training, `rows`, `steps`."""
+    with tempfile.TemporaryDirectory() as out:
+        results = fine_tuned(task, seed, settings, Path(out) / "run")
     names = NAMES_2 if task == "squad2" else NAMES
     return {
         "metrics": {names.get(name, name): value for name, value in results["metrics"].items()},
         "collapsed": results["collapsed"],
         "seconds": results["seconds"],
-        "rows": {"train": len(data.train), "dev": len(data.dev)},
+        "rows": results["examples"],
         "steps": results["steps"],
         "tokens": results["tokens"],
     }

@@ -13,6 +13,7 @@ SCRIPTS = (
     "pretraining",
     "corpus",
     "derived_tasks",
+    "export_scores",
     "features",
     "features_memory",
     "finetuning",

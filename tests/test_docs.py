@@ -46,7 +46,10 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "bertworks study masking --corpus store --data data --out studies/masking --cells": "--dry-run",
     "bertworks demo": "--tokens 2000",
 }
-ELSEWHERE = {"demo.md": ("bertworks demo",)}  # the demo runs in tests/demo
+ELSEWHERE = {  # commands that take long, and run in tests/demo and tests/export
+    "demo.md": ("bertworks demo",),
+    "export.md": ("bertworks export runs/sst2 --precision", "bertworks advise"),
+}
 BEFORE = {  # what the snippets of a page take as given
     "features.md": "import bertworks\ntexts, pairs = ['one text', 'another'], [('one text', 'its pair')]\n"
     "encoder, tokenizer = bertworks.load_encoder('runs/base'), bertworks.Tokenizer.load('tok')\n",

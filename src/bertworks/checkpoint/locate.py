@@ -11,6 +11,7 @@ from ..files import InputError, ended, flush_folder
 from .weights import WEIGHTS
 
 CONFIG = "config.json"
+CERTIFICATE = "certificate.json"  # of an exported folder
 
 
 def find_model(path: Path | str) -> Path:
@@ -30,6 +31,11 @@ def find_model(path: Path | str) -> Path:
 def run_name(folder: Path) -> str:
     """The name of a model folder, of the run where it is a run's `model/`."""
     return folder.parent.name if folder.name == "model" else folder.name
+
+
+def is_export(folder: Path) -> bool:
+    """Whether `bertworks export` wrote the folder: it has a graph in place of weights."""
+    return (folder / CERTIFICATE).is_file()
 
 
 @contextlib.contextmanager

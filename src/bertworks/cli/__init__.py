@@ -44,6 +44,8 @@ GROUPS = {
         "submit": "Write the submission for GLUE's leaderboard.",
     },
     "using a model": {
+        "export": "Export a model to ONNX, or compile it, with a certificate.",
+        "advise": "Measure which engine is fastest on this machine.",
         "predict": "Predict labels, tags or answers for a file.",
         "fill-mask": "Predict the tokens at [MASK].",
         "next-sentence": "Compute whether one text follows another.",

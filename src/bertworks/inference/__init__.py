@@ -4,6 +4,7 @@ In reading order:
 
     model.py            a model folder in memory, shared by all others
     engines.py          how it computes: engine and precision
+    exported.py         engines of exported folders
     predictor.py        raw text in, predictions out: `Predictor`
     steps.py            prepare, score, decode: labels, tags, answers, choices, vectors; requests share a pass
     masks.py            the same three steps for masks

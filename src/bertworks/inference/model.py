@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config
+from ..checkpoint.locate import is_export
 from ..checkpoint.metadata import input_length, labels_of, task_of
 from ..checkpoint.pooling import Pooling
 from ..files import InputError
@@ -27,6 +28,7 @@ from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.machine import World
 from .engines import FLOAT32, Computing, Engine, build_engine
+from .exported import empty_model, open_engine
 
 BATCH = 32  # sequences a forward pass
 TOKENS = {"cpu": 2048, "cuda": 32768}  # of a forward pass for vectors, padding included
@@ -53,7 +55,7 @@ class LoadedModel:
         device: str | None = None,
         computing: Computing = FLOAT32,
     ) -> "LoadedModel":
-        """The model of a model folder or run folder, with or without a supervised head.
+        """The model of a model folder, run folder or exported folder, with or without a supervised head.
 
         max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
         device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
@@ -63,7 +65,8 @@ class LoadedModel:
             check_integer(max_length, "max_length")
         folder = find_model(path)
         config, whole = read_config(folder)
-        tokenizer, model = load_tokenizer(folder), load_model(folder)
+        exported = is_export(folder)
+        tokenizer, model = load_tokenizer(folder), empty_model(folder) if exported else load_model(folder)
         head = model.supervised_head
         settings = task_of(whole, head) if head else {}
         positions = config.max_length
@@ -71,9 +74,12 @@ class LoadedModel:
             raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
         stored = {f.name: settings[f.name] for f in fields(Limits) if f.name in settings}
         limits = Limits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
-        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() and not exported else "cpu"))
+        if exported and where.type != "cpu":
+            raise InputError(f"device = {device!r}, but {folder} is an export for CPUs; leave it out, or give cpu")
         names = _output_names(folder, model, whole)
-        return cls(folder, model.to(where), tokenizer, names, settings, limits, where, computing)
+        model = model if exported else model.to(where)
+        return cls(folder, model, tokenizer, names, settings, limits, where, computing)
 
     @functools.cached_property
     def network(self) -> Model:
@@ -82,7 +88,9 @@ class LoadedModel:
 
     @functools.cached_property
     def engine(self) -> Engine:
-        """What computes scores and vectors."""
+        """What computes scores and vectors; of an exported folder the engine that it was made for."""
+        if is_export(self.folder):
+            return open_engine(self.folder, self.model)
         return build_engine(self.model, self.computing, self.device)
 
     @property

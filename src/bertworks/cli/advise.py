@@ -1,0 +1,39 @@
+"""`bertworks advise`: which engine to use on this machine."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..export.config import AdviceConfig
+from .arguments import DevRows, Flat, Positional, parse
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Measure which engine is fastest on this machine, and advise one.
+
+    The table has speed, memory, and how much scores differ from float32.
+
+    Example:
+        bertworks advise runs/sst2
+        bertworks advise runs/sst2 --texts reviews.txt
+    """
+
+    model: Positional[Path]  # run folder or model folder (or: --model MODEL)
+    config: Flat[AdviceConfig] = field(default_factory=AdviceConfig)
+    texts: Path | None = None  # file with texts of your own, a text in each line; none: English and Korean ones of ours
+    rows: Flat[DevRows] = field(default_factory=DevRows)
+    json: Path | None = None  # JSON file to write all figures to, besides printing them
+
+
+def advise(argv: list[str]) -> None:
+    """Measure, and print a table and the advice."""
+    arguments = parse(Arguments, argv, "advise", "--model")
+    from ..export.advise import advise as measure
+    from ..export.advise import table
+    from ..files import write_json
+
+    dev = arguments.rows.read() if arguments.rows.task or arguments.rows.dev else None
+    report = measure(arguments.model, arguments.config, arguments.texts, dev)
+    if arguments.json is not None:
+        write_json(arguments.json, report)
+    table(report).show()

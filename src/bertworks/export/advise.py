@@ -1,0 +1,221 @@
+"""Which engine is fastest on this machine for a folder, and what it costs in exactness (`bertworks advise`).
+
+Every engine has a process of its own. In each round all of them compute the same texts, one after the other, so that a
+machine that is busy for a while slows all engines alike.
+"""
+
+import contextlib
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, get_args
+
+import torch
+
+from ..checkpoint.locate import is_export
+from ..files import InputError
+from ..inference.engines import EngineName
+from ..inference.predictor import Predictor
+from ..reporting.tables import ResultTable
+from ..tasks.base import Task
+from ..training.machine import facts
+from .config import AdviceConfig, ExportConfig
+from .folder import export
+from .samples import Sample, shipped_texts, texts_in
+from .workers import Choice, Work, Worker
+
+_TEXTS = 96  # ours are repeated to so many, for a batch of usual size
+_MOST = 1_024  # of the user's texts
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One engine's figures."""
+
+    name: str
+    throughput: list[float]  # texts a second, of each round
+    single: list[float]  # milliseconds of each text alone, all rounds
+    facts: dict[str, Any]
+    difference: dict[str, Any]  # from float32
+    metrics: dict[str, float]
+
+    @property
+    def rate(self) -> float:
+        """The median throughput."""
+        return statistics.median(self.throughput)
+
+
+def advise(
+    folder: Path | str,
+    config: AdviceConfig | None = None,
+    texts: Path | None = None,
+    dev: tuple[Task, Sequence[Any]] | None = None,
+) -> dict[str, Any]:
+    """Measure the engines of this machine on a model folder; returns their figures and a sentence of advice.
+
+    texts: file with texts of your own; left out, English and Korean ones of ours. dev: a task and labelled rows, on
+    which each engine is scored. Engines that cannot run here are in `left_out`, with the reason. Raises InputError if
+    the folder is an export or cannot be read.
+    """
+    config = config or AdviceConfig()
+    if is_export(Path(folder)):
+        raise InputError(f"{folder} is an export; give the model folder that it was made from")
+    own = shipped_texts() if texts is None else tuple(texts_in(texts)[:_MOST])
+    used = (own * -(-_TEXTS // len(own)))[: max(_TEXTS, len(own))]
+    work = Work(used, config.singles, *(dev or (None, ())))
+    left_out: dict[str, str] = {}
+    with TemporaryDirectory() as place, contextlib.ExitStack() as open_:
+        workers = []
+        for choice in _choices(Path(folder), Path(place), config, left_out):
+            worker = Worker(choice, work)
+            open_.callback(worker.close)
+            try:
+                worker.ask("facts")  # loads, compiles, warms up
+                workers.append(worker)
+            except InputError as error:
+                if not workers:
+                    raise
+                left_out[choice.name] = str(error)
+        measured = _rounds(workers, config, Predictor(folder, device="cpu"), work)
+    return _report(measured, left_out, config, work, texts)
+
+
+def _choices(folder: Path, place: Path, config: AdviceConfig, left_out: dict[str, str]) -> list[Choice]:
+    """The engines that this machine has, float32 first; what cannot be exported goes to `left_out`."""
+    found = [Choice("float32", folder), Choice("bfloat16", folder, "bfloat16")]
+    if "compiled" in get_args(EngineName):
+        kinds = ("float32", "bfloat16")
+        found += [Choice(f"{kind}, compiled", folder, kind, "compiled") for kind in kinds]
+    exports = {"ONNX float32": ExportConfig(), "ONNX int8": ExportConfig(precision="int8")}
+    if config.packages:
+        exports |= {f"{kind}, package": ExportConfig("torch", kind) for kind in ("float32", "bfloat16")}  # type: ignore[arg-type]
+    for name, how in exports.items():
+        try:
+            export(folder, place / name, how)
+            found.append(Choice(name, place / name))
+        except InputError as error:
+            left_out[name] = str(error)
+    return found
+
+
+def _rounds(workers: list[Worker], config: AdviceConfig, predictor: Predictor, work: Work) -> list[Measured]:
+    """All figures of all engines, in interleaved rounds."""
+    rates: list[list[float]] = [[] for _ in workers]
+    singles: list[list[float]] = [[] for _ in workers]
+    for number in range(config.rounds):
+        order = range(len(workers))
+        for i in order if number % 2 == 0 else reversed(order):
+            rates[i].append(workers[i].ask("batch"))
+            singles[i] += workers[i].ask("single")
+    sample = Sample.of(predictor, work.texts)
+    scores = [torch.from_numpy(worker.ask("scores")) for worker in workers]
+    return [
+        Measured(
+            worker.choice.name,
+            rates[i],
+            singles[i],
+            worker.ask("facts"),
+            sample.difference(scores[0], scores[i]),
+            worker.ask("metrics") if work.rows else {},
+        )
+        for i, worker in enumerate(workers)
+    ]
+
+
+def _report(
+    measured: list[Measured], left_out: dict[str, str], config: AdviceConfig, work: Work, texts: Path | None
+) -> dict[str, Any]:
+    engines = {
+        one.name: {
+            "texts_per_second": one.rate,
+            "texts_per_second_rounds": one.throughput,
+            "single_ms_p50": statistics.median(one.single),
+            **one.facts,
+            "difference": one.difference,
+            "metrics": one.metrics,
+        }
+        for one in measured
+    }
+    return {
+        "engines": engines,
+        "left_out": left_out,
+        "advice": advice(measured, config.equal, len(work.rows)),
+        "rounds": config.rounds,
+        "texts": {"count": len(work.texts), "file": None if texts is None else texts.name},
+        "task": getattr(work.task, "name", None),
+        "rows": len(work.rows),
+        "machine": facts(),
+    }
+
+
+def advice(measured: Sequence[Measured], equal: float, rows: int) -> str:
+    """One sentence: which engine to use, as far as the rounds tell. The first of `measured` is float32."""
+    exact = [one for one in measured if _exact_enough(one, measured[0], equal, rows)]
+    best = max(exact, key=lambda one: one.rate)
+    rivals = [one for one in exact if one is not best and max(one.throughput) >= min(best.throughput)]
+    share = best.difference["equal_answers"]
+    same = "" if share is None else f", {share:.1%} of the answers equal"
+    if best is measured[0] and not rivals:
+        return "On this machine use float32 as it is: no other engine with the same answers is faster."
+    if rivals:
+        names = " and ".join(sorted(one.name for one in (best, *rivals)))
+        simplest = min((best, *rivals), key=measured.index).name
+        return f"No clear winner among {names}: their rounds overlap; use {simplest}, the simplest of them."
+    ratio = best.rate / measured[0].rate
+    latency = statistics.median(best.single)
+    return (
+        f"On this machine use {best.name}: {ratio:.1f} times the throughput of float32, {latency:.1f} ms for one "
+        f"text{same}{_scored(best, measured[0], rows)}."
+    )
+
+
+def _exact_enough(one: Measured, first: Measured, equal: float, rows: int) -> bool:
+    """Whether enough answers are equal, or with labelled rows the first metric is within its interval."""
+    if one is first:
+        return True
+    if one.metrics:
+        name, before = next(iter(first.metrics.items()))
+        return one.metrics[name] >= before - _half_width(before, rows)
+    share = one.difference["equal_answers"]
+    return share is None or share >= equal
+
+
+def _half_width(score: float, rows: int) -> float:
+    """Half of the 95 % interval of a share of so many rows; of another metric 0."""
+    return 1.96 * math.sqrt(score * (1 - score) / rows) if 0 <= score <= 1 and rows else 0.0
+
+
+def _scored(best: Measured, first: Measured, rows: int) -> str:
+    if not best.metrics:
+        return ""
+    name, before = next(iter(first.metrics.items()))
+    return f", {name} {best.metrics[name]:.4f} against {before:.4f} on {rows:,} rows"
+
+
+def table(report: dict[str, Any]) -> ResultTable:
+    """The report for a terminal of 80 columns."""
+    scored = bool(report["rows"])
+    name = next(iter(next(iter(report["engines"].values()))["metrics"]), "")
+    header = (
+        "engine",
+        "texts/s",
+        "rounds",
+        "one text, ms",
+        "MB",
+        "largest diff.",
+        "equal",
+        *([name] if scored else []),
+    )
+    rows = []
+    for engine, one in report["engines"].items():
+        rates, share = one["texts_per_second_rounds"], one["difference"]["equal_answers"]
+        cells = [engine, f"{one['texts_per_second']:.0f}", f"{min(rates):.0f}-{max(rates):.0f}"]
+        cells += [f"{one['single_ms_p50']:.1f}", f"{one['memory_mb']:.0f}", f"{one['difference']['largest']:.1e}"]
+        cells += ["-" if share is None else f"{share:.1%}", *([f"{one['metrics'][name]:.4f}"] if scored else [])]
+        rows.append(tuple(cells))
+    notes = [f"Left out: {engine}: {why}." for engine, why in report["left_out"].items()]
+    notes += [f"Medians of {report['rounds']} interleaved rounds, {report['texts']['count']} texts.", report["advice"]]
+    return ResultTable("Engines on this machine", header, rows, tuple(notes))

@@ -1,0 +1,74 @@
+"""An ONNX file in int8: matrices are stored and multiplied as 8-bit integers, all else stays float32.
+
+Dynamic: each batch measures the range of its own activations. Static: the ranges are fixed by texts given for it, which
+is faster and, on texts unlike those, less exact.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MODEL = "model_quantized.onnx"
+Feed = Mapping[str, NDArray[np.int64]]  # one batch, by the names of the inputs
+_PRODUCTS = ["MatMul", "Gemm", "Gather"]  # matrices, and tables of embeddings
+
+
+def quantize(source: Path, target: Path, batches: Iterable[Feed] | None) -> None:
+    """Write `target`, the int8 form of the float32 file `source`. `batches`: of texts to calibrate with; None: dynamic.
+
+    Weights have one scale for each output. Attention's products of two activations stay float32.
+    """
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as folder, _quiet():
+        prepared = Path(folder) / "prepared.onnx"
+        quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
+        common: dict[str, Any] = {
+            "per_channel": True,
+            "weight_type": QuantType.QInt8,
+            "op_types_to_quantize": _PRODUCTS,
+        }
+        options: dict[str, Any] = {"MatMulConstBOnly": True, "DefaultTensorType": 1}
+        if batches is None:
+            quantize_dynamic(prepared, target, extra_options=options, **common)
+        else:
+            quantize_static(
+                str(prepared),
+                str(target),
+                _Batches(batches),
+                quant_format=QuantFormat.QDQ,
+                activation_type=QuantType.QUInt8,
+                extra_options=options,
+                **common,
+            )
+
+
+class _Batches:
+    """What onnxruntime asks for batches: one a call, None at the end."""
+
+    def __init__(self, batches: Iterable[Feed]):
+        self._left = iter(batches)
+
+    def get_next(self) -> dict[str, NDArray[np.int64]] | None:
+        batch = next(self._left, None)
+        return None if batch is None else dict(batch)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No advice of onnxruntime about a pre-processing that is done here."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.setLevel(level)

@@ -1,0 +1,233 @@
+"""Exported folders: the names in their graphs, and the engines that run them. The room export writes such folders.
+
+    config.json, tokenizer files      as in the folder that was exported; no weights
+    onnx/model.onnx                   or onnx/model_quantized.onnx, or torch/*.pt2
+    certificate.json                  what was exported, from what, and how much the scores differ
+
+A compiled package (.pt2) holds machine code, which runs as it is loaded. So only packages that this user compiled, or
+trusts by `bertworks export --trust`, are loaded.
+
+Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V vocabulary.
+"""
+
+import functools
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..batch import Batch
+from ..checkpoint.folder import read_config
+from ..checkpoint.locate import CERTIFICATE
+from ..checkpoint.metadata import labels_of, top_of
+from ..checkpoint.names import heads_in
+from ..files import InputError, check_fields, check_version, checksum, read_json_object, write_text
+from ..model.heads import Model, build_model
+from ..model.rectangular import STATES
+
+FORMAT = 1
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+SENTENCE = "sentence_embedding"
+_OUTPUTS = {  # of a head
+    "mlm": ("logits",),
+    "nsp": ("seq_relationship_logits",),
+    "sop": ("sop_logits",),
+    "classifier": ("logits",),
+    "choice": ("logits",),
+    "tagger": ("logits",),
+    "span": ("start_logits", "end_logits"),
+}
+_LOGITS = 1 << 26  # scores of the vocabulary that a pass may return: 256 MB
+_FORM = {
+    "graph": {
+        "to": str,
+        "precision": str,
+        "outputs": {str: str},
+        "parts": [str],
+        "labels": range(0, 1 << 24),
+        "capability": str,
+    }
+}
+
+
+def outputs_of(model: Model) -> dict[str, str]:
+    """The outputs of a graph of this model, each with the part of the model that computes it.
+
+    A model with a supervised head has that head's scores alone; every other one vectors too.
+    """
+    head = model.supervised_head
+    heads = [head] if head else list(model.heads)
+    named = {name: part for part in heads for name in _OUTPUTS[part]}
+    return named if head else {**named, STATES: STATES, SENTENCE: STATES}
+
+
+def read_graph(folder: Path) -> dict[str, Any]:
+    """What an exported folder's certificate says of its graph. Raises InputError if it is damaged or too new."""
+    file = folder / CERTIFICATE
+    found = read_json_object(file)
+    check_version(found.get("format"), range(1, FORMAT + 1), str(file), "export again")
+    check_fields(found, _FORM, str(file), "export again")
+    graph: dict[str, Any] = found["graph"]
+    return graph
+
+
+def empty_model(folder: Path) -> Model:
+    """The model of an exported folder without its weights: its shape, heads and outputs."""
+    config, settings = read_config(folder)
+    graph = read_graph(folder)
+    where = str(folder / CERTIFICATE)
+    labels = len(labels_of(settings, where) or ()) or graph["labels"]
+    with torch.device("meta"):
+        try:
+            parts, top = graph["parts"], top_of(settings, where)
+            return build_model(config, heads_in(parts), labels, pooler="pooler" in parts, top=top).eval()
+        except (InputError, ValueError) as error:
+            raise InputError(f"{where}: {error}; export again") from None
+
+
+def open_engine(folder: Path, model: Model) -> "Exported":
+    """The engine that runs an exported folder, whose `empty_model` is `model`.
+
+    Raises InputError if a file or a package is missing, or it was compiled for another processor or by someone else.
+    """
+    graph = read_graph(folder)
+    runners = {"onnx": OnnxFile, "torch": CompiledPackage}
+    if graph["to"] not in runners:
+        raise InputError(f"{folder / CERTIFICATE}: graph.to = {graph['to']!r}; expected {' or '.join(runners)}")
+    for name in {*graph["outputs"].values()}:
+        if Path(name).is_absolute() or ".." in Path(name).parts or not (folder / name).is_file():
+            raise InputError(f"{folder}: no file {name}, which {CERTIFICATE} names; copy it or export again")
+    return Exported(folder, model, graph)
+
+
+class Exported:
+    """The engine of an exported folder (engines.py). Batches may have any size and length that the model has."""
+
+    def __init__(self, folder: Path, model: Model, graph: dict[str, Any]):
+        self.folder, self.model = folder, model
+        self.files: dict[str, str] = graph["outputs"]  # of each output
+        self.name, self.precision, self.capability = graph["to"], graph["precision"], graph["capability"]
+        self.segments = model.config.type_vocab_size > 1
+        self._open: dict[str, OnnxFile | CompiledPackage] = {}
+
+    def states(self, batch: Batch) -> Tensor:
+        """(B, L, D) of the last layer. Raises InputError if the export has none."""
+        return self._run(batch, [STATES])[0]
+
+    def scores(self, batch: Batch, head: str) -> Tensor:
+        """Scores of a head before any softmax: (B, K), of a token head (B, L, K)."""
+        if head == "choice":  # its graph takes choices as an axis of their own
+            batch = {name: batch[name][:, None] for name in INPUTS}
+        found = self._run(batch, _OUTPUTS[head])
+        return torch.stack(found, -1) if head == "span" else found[0]
+
+    def masked(self, batch: Batch, cells: Tensor) -> Tensor:
+        """(M, V) scores of the masked-LM head at (M,) flat cells of the batch."""
+        L = batch["input_ids"].shape[1]
+        rows, size = cells // L, max(1, _LOGITS // (L * self.model.config.vocab_size))
+        out = torch.empty(len(cells), self.model.config.vocab_size)
+        for used in rows.unique().split(size):  # sequences with a mask, few at a time
+            logits = self._run({name: batch[name][used] for name in INPUTS}, ["logits"])[0]  # (b, L, V)
+            here = torch.isin(rows, used)
+            out[here] = logits[torch.searchsorted(used, rows[here]), cells[here] % L]
+        return out
+
+    def _run(self, batch: Batch, names: Any) -> list[Tensor]:
+        missing = [name for name in names if name not in self.files]
+        if missing:
+            raise InputError(f"{self.folder} was exported with {', '.join(self.files)}; it has no {missing[0]}")
+        inputs = [batch[name].to("cpu", torch.int64).contiguous() for name in INPUTS[: 3 if self.segments else 2]]
+        return self._runner(self.files[names[0]]).run(inputs, names)
+
+    def _runner(self, file: str) -> Any:
+        """What runs a file, loaded at the first use."""
+        if file not in self._open:
+            outputs = [name for name, of in self.files.items() if of == file]
+            kind = OnnxFile if self.name == "onnx" else CompiledPackage
+            self._open[file] = kind(self.folder / file, outputs, self.capability)
+        return self._open[file]
+
+
+class OnnxFile:
+    """An ONNX file in ONNX Runtime, on the CPU, with as many threads as torch has."""
+
+    def __init__(self, path: Path, outputs: list[str], capability: str):
+        if importlib.util.find_spec("onnxruntime") is None:
+            raise InputError(f"{path} needs the package onnxruntime; install it: pip install 'bertworks[export]'")
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
+        try:
+            self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has a class of its own for each failure
+            line = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"{path}: not readable by ONNX Runtime ({line}); export again") from None
+        self.how = onnxruntime.RunOptions()
+        self.how.only_execute_path_to_fetches = True
+        self.inputs = [value.name for value in self.session.get_inputs()]
+
+    def run(self, inputs: list[Tensor], names: Any) -> list[Tensor]:
+        """The outputs of these names."""
+        feed = {name: value.numpy() for name, value in zip(INPUTS, inputs, strict=False)}
+        return [torch.from_numpy(value) for value in self.session.run(list(names), feed, self.how)]
+
+
+class CompiledPackage:
+    """A package by torch's AOTInductor."""
+
+    def __init__(self, path: Path, outputs: list[str], capability: str):
+        here = processor()
+        if capability != here:
+            raise InputError(f"{path} was compiled for {capability}; this machine is {here}; export again here")
+        if checksum(path) not in _trusted():
+            raise InputError(
+                f"{path} holds machine code that this user has not compiled on this machine; if you trust its origin, "
+                f"run: bertworks export --trust {path.parent.parent}"
+            )
+        self.outputs, self.path = outputs, path
+
+    @functools.cached_property
+    def package(self) -> Any:
+        """The loaded code and weights."""
+        return torch._inductor.aoti_load_package(str(self.path))
+
+    def run(self, inputs: list[Tensor], names: Any) -> list[Tensor]:
+        """The outputs of these names."""
+        with torch.no_grad():
+            found = dict(zip(self.outputs, self.package(*inputs), strict=True))
+        return [found[name] for name in names]
+
+
+# ---- compiled packages
+
+
+def processor() -> str:
+    """What a compiled package depends on: torch's version and the processor's vector instructions."""
+    import platform
+
+    release = torch.__version__.partition("+")[0]
+    return f"torch {release}, {platform.system()} {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def trust(folder: Path) -> list[str]:
+    """Note the compiled packages of an exported folder as trusted by this user; returns their names."""
+    files = sorted({*read_graph(folder)["outputs"].values()})
+    known = _trusted() | {checksum(folder / name) for name in files}
+    _trust_file().parent.mkdir(parents=True, exist_ok=True)
+    write_text(_trust_file(), "".join(f"{one}\n" for one in sorted(known)))
+    return files
+
+
+def _trust_file() -> Path:
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "bertworks" / "compiled.txt"
+
+
+def _trusted() -> set[str]:
+    """The checksums of trusted packages."""
+    file = _trust_file()
+    return {*file.read_text(encoding="utf-8").split()} if file.exists() else set()

@@ -1,0 +1,268 @@
+"""Exported folders: ONNX Runtime gives the answers of the source, and the certificate notices changes."""
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.checkpoint.folder import load_model
+from bertworks.cli import main
+from bertworks.export.certificate import limit_of, verify
+from bertworks.export.config import ExportConfig
+from bertworks.export.folder import export
+from bertworks.export.samples import shipped_texts
+from bertworks.files import InputError
+from bertworks.inference.exported import processor
+from bertworks.inference.predictor import Predictor
+from bertworks.tasks.base import Example, Task
+from support.export_folders import LONG, ONE, TEXTS, folder_of
+from support.tiny_task import VOCAB
+
+ort = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return folder_of(tmp_path_factory.mktemp("classifier") / "model", task={"kind": "single"})
+
+
+@pytest.fixture(scope="module")
+def kept(source):
+    out = source.with_name("onnx")
+    rows = [Example(text, None, label) for text, label in zip(TEXTS, ["no", "yes", "no", "yes"], strict=True)]
+    export(source, out, dev=(Task("films", ("text",), kind="single", labels=("no", "yes")), rows))
+    return out
+
+
+@pytest.fixture
+def exported(kept, tmp_path):
+    """A copy that a test may damage."""
+    return shutil.copytree(kept, tmp_path / "onnx")
+
+
+def padded(sizes=(5, 1, 9), length=9, seed=0):
+    """A batch of mixed lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    real = torch.arange(length) < torch.tensor(sizes)[:, None]
+    ids = torch.randint(5, len(VOCAB), real.shape, generator=generator) * real
+    types = torch.randint(0, 2, real.shape, generator=generator) * real
+    return {"input_ids": ids, "attention_mask": real, "token_type_ids": types}
+
+
+# ---- one folder, exported once
+
+
+def test_the_graph_takes_any_batch_and_names_its_axes(kept, source):
+    session = ort.InferenceSession(str(kept / "onnx/model.onnx"), providers=["CPUExecutionProvider"])
+    shapes = {value.name: value.shape for value in (*session.get_inputs(), *session.get_outputs())}
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    assert shapes == {**{name: ["batch_size", "sequence_length"] for name in inputs}, "logits": ["batch_size", 2]}
+    model = load_model(source)
+    for sizes, length in (((1,), 1), ((5, 1, 9), 9), ((32, 3), 32)):
+        batch = padded(sizes, length)
+        found = session.run(None, {name: value.long().numpy() for name, value in batch.items()})[0]
+        with torch.no_grad():
+            expected = model.heads["classifier"](model.encode(batch).pooled)
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+        assert len(sizes) == 1 or expected.std(0).max() > 0.1
+
+
+def test_an_exported_folder_answers_like_its_source(kept, source):
+    texts = [*TEXTS, LONG]
+    ours, theirs = Predictor(source), Predictor(kept)
+    for a, b in zip(ours.classify(texts, all_scores=True), theirs.classify(texts, all_scores=True), strict=True):
+        assert a["label"] == b["label"] and a["tokens"] == b["tokens"]
+        assert a["scores"] == pytest.approx(b["scores"], abs=1e-4)
+    assert "engine='onnx'" in repr(theirs)
+    with pytest.raises(InputError, match="exported with logits; it has no last_hidden_state"):
+        theirs.embed("a")
+    with pytest.raises(InputError, match="has no tagger"):
+        theirs.tag("a")
+
+
+def test_the_certificate_says_what_was_measured(kept, source):
+    found = json.loads((kept / "certificate.json").read_text())
+    assert found["difference"]["largest"] < 1e-4 and found["difference"]["equal_answers"] == 1
+    assert found["difference"]["texts"] == len(shipped_texts()) == 24
+    assert {"config.json", "model.safetensors"} <= found["source"]["files"].keys()
+    assert {"onnx/model.onnx", "tokenizer.json", "README.md", "reference.safetensors"} <= found["export"][
+        "files"
+    ].keys()
+    assert found["scores"]["before"] == pytest.approx(found["scores"]["after"]) and found["scores"]["rows"] == 4
+    assert found["machine"]["onnxruntime"] == ort.__version__
+    assert str(source.parent) not in (kept / "certificate.json").read_text() + (kept / "README.md").read_text()
+    graph = (kept / "onnx/model.onnx").read_bytes()
+    assert b".py" not in graph and b"site-packages" not in graph
+
+
+def test_an_untouched_export_is_verified(kept, capsys):
+    assert verify(kept)["largest"] < 1e-4
+    main(["export", "--verify", str(kept)])
+    assert "files as certified" in capsys.readouterr().out
+
+
+def flip(path, at=None):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("name", ["onnx/model.onnx", "tokenizer.json", "reference.safetensors", "README.md"])
+def test_a_flipped_bit_is_noticed(exported, name, capsys):
+    flip(exported / name)
+    with pytest.raises(InputError, match=f"altered: {name}"):
+        verify(exported)
+    with pytest.raises(SystemExit) as end:
+        main(["export", "--verify", str(exported)])
+    assert end.value.code == 1 and f"altered: {name}" in capsys.readouterr().err
+
+
+def test_missing_and_new_files_are_noticed(exported):
+    (exported / "vocab.txt").unlink()
+    with pytest.raises(InputError, match=r"missing: vocab\.txt"):
+        verify(exported)
+    (exported / "onnx/model.onnx").unlink()
+    with pytest.raises(InputError, match=r"no file onnx/model\.onnx"):
+        Predictor(exported).classify("a")
+
+
+def test_a_new_file_is_noticed(exported):
+    (exported / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(InputError, match=r"not of this export: pytorch_model\.bin"):
+        verify(exported)
+
+
+def test_scores_that_differ_more_than_certified_are_noticed(exported):
+    file = exported / "certificate.json"
+    found = json.loads(file.read_text())
+    found["difference"]["limit"] = found["difference"]["largest"] / 4
+    file.write_text(json.dumps(found))
+    with pytest.raises(InputError, match="certified are at most"):
+        verify(exported)
+
+
+def test_a_certificate_that_was_changed_gives_one_message(exported):
+    file = exported / "certificate.json"
+    found = json.loads(file.read_text())
+    for change in ({"graph": 3}, {"format": 99}, {"graph": {**found["graph"], "to": "pickle"}}):
+        file.write_text(json.dumps(found | change))
+        with pytest.raises(InputError, match=r"certificate\.json|newer"):
+            Predictor(exported).classify("a")
+    file.write_text(json.dumps(found | {"graph": {**found["graph"], "outputs": {"logits": "../model.onnx"}}}))
+    with pytest.raises(InputError, match="no file"):
+        Predictor(exported).classify("a")
+
+
+def test_a_damaged_graph_is_one_message(exported):
+    (exported / "onnx/model.onnx").write_bytes(b"no graph")
+    with pytest.raises(InputError, match="not readable by ONNX Runtime"):
+        Predictor(exported).classify("a")
+
+
+def test_without_onnxruntime_the_extra_is_named(kept, source, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(InputError, match=r"pip install 'bertworks\[export\]'"):
+        Predictor(kept).classify("a")
+    with pytest.raises(InputError, match=r"pip install 'bertworks\[export\]'"):
+        export(source, tmp_path / "out")
+
+
+def test_an_export_is_no_model_folder(kept, tmp_path):
+    with pytest.raises(InputError, match="no weights"):
+        load_model(kept)
+    with pytest.raises(InputError, match="export already"):
+        export(kept, tmp_path / "again")
+    with pytest.raises(InputError, match="for CPUs"):
+        Predictor(kept, device="cuda")
+
+
+def test_only_an_earlier_export_is_replaced(source, kept, tmp_path, monkeypatch):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        export(source, tmp_path / "full")
+    earlier = shutil.copytree(kept, tmp_path / "earlier")
+    (earlier / "old.txt").write_text("")
+    monkeypatch.setattr("bertworks.export.folder.write_onnx", lambda module, path: copied(kept, path))
+    export(source, earlier)
+    assert verify(earlier) and not (earlier / "old.txt").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["earlier", "full"]
+
+
+def copied(kept, path):
+    path.parent.mkdir(parents=True)
+    shutil.copy(kept / "onnx/model.onnx", path)
+
+
+def test_a_failed_export_leaves_nothing(source, tmp_path, monkeypatch):
+    other = folder_of(tmp_path / "m" / "model", task={"kind": "single"}, scale=31.0)
+    monkeypatch.setattr(
+        "bertworks.export.folder.write_onnx", lambda module, path: copied(source.with_name("onnx"), path)
+    )
+    with pytest.raises(InputError, match=r"differ by up to .* nothing was written"):
+        export(other, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"precision": "bfloat16"}, "for bfloat16 export to torch"),
+        ({"to": "torch", "precision": "int8"}, "for int8 export to onnx"),
+        ({"to": "tflite"}, "expected onnx or torch"),
+        ({"calibrate": Path("texts.txt")}, "expected int8"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        ExportConfig(**settings)
+
+
+def test_recurrent_layers_are_refused(tmp_path):
+    config = replace(ONE, layer_type="lstm", hidden_size=16)
+    with pytest.raises(InputError, match="recurrent layers"):
+        export(folder_of(tmp_path / "m" / "model", config, ("mlm",)), tmp_path / "out")
+
+
+def test_the_limit_of_float32_grows_with_the_scores():
+    assert limit_of({"largest": 1e-6, "largest_score": 0.5}, "float32") == pytest.approx(1e-4)
+    assert limit_of({"largest": 5e-4, "largest_score": 20.0}, "float32") == pytest.approx(2e-3)
+    assert limit_of({"largest": 0.2, "largest_score": 1.0}, "int8") == pytest.approx(0.3)
+    for largest in (2e-4, float("nan")):
+        with pytest.raises(InputError, match="nothing was written"):
+            limit_of({"largest": largest, "largest_score": 1.0}, "float32")
+
+
+# ---- a compiled package, without compiling
+
+
+def test_a_package_of_unknown_origin_is_not_loaded(exported, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    loaded = []
+    monkeypatch.setattr("torch._inductor.aoti_load_package", lambda path: loaded.append(path) or (lambda *_: (None,)))
+    file = exported / "certificate.json"
+    found = json.loads(file.read_text())
+    (exported / "torch").mkdir()
+    (exported / "torch/scores.pt2").write_bytes(b"code")
+    graph = {**found["graph"], "to": "torch", "outputs": {"logits": "torch/scores.pt2"}}
+    file.write_text(json.dumps(found | {"graph": graph}))
+    batch = padded()
+    with pytest.raises(InputError, match="has not compiled on this machine"):
+        Predictor(exported).loaded.engine.scores(batch, "classifier")
+    assert not loaded
+    main(["export", "--trust", str(exported)])
+    assert "torch/scores.pt2" in capsys.readouterr().out
+    assert Predictor(exported).loaded.engine.scores(batch, "classifier") is None and len(loaded) == 1
+    flip(exported / "torch/scores.pt2")
+    with pytest.raises(InputError, match="has not compiled on this machine"):
+        Predictor(exported).loaded.engine.scores(batch, "classifier")
+    file.write_text(json.dumps(found | {"graph": {**graph, "capability": "torch 1.0, Plan9 z80"}}))
+    with pytest.raises(InputError, match="this machine is torch"):
+        Predictor(exported).loaded.engine.scores(batch, "classifier")
+    assert processor() == graph["capability"]

@@ -137,6 +137,16 @@ def test_keys_choose_tokens_and_heads(browser, predictor, tmp_path):
     assert stops == 2  # Tab reaches each group once
 
 
+def test_a_change_of_theme_draws_the_colours_anew(browser, predictor, tmp_path):
+    page = opened(browser, explain(predictor, "good film"), tmp_path)
+    pixel = "document.querySelector('.ex-grid canvas').getContext('2d').getImageData(0, 0, 1, 1).data.join()"
+    light = page.evaluate(pixel)
+    page.click(".ex-tokens button >> nth=2")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{pixel} !== '{light}'", timeout=5000)
+    assert page.inner_text(".ex-tokens button[aria-pressed=true] b") == "film"  # the choice stays
+
+
 def test_nothing_of_a_text_runs(browser, predictor, tmp_path):
     data = explain(predictor, EVIL, EVIL, max_length=32)
     hostile = {**data, "model": EVIL, "tokens": [{**token, "text": EVIL} for token in data["tokens"]]}

@@ -5,12 +5,12 @@
      view.setLanguage("en");                              // draws everything again in another language
      view.redraw();                                       // after the page changed its theme
 
-   The element gets the class "explain", by which explain.css finds it. Dark follows prefers-color-scheme, unless the
-   root element has data-theme="dark" or "light". --explain-top: height of a bar that is fixed above. Nothing is
-   fetched, no id is used, and every text of `data` goes in as text. */
+   The element must be in the document, whose style sheet has the colours; it gets the class "explain". Dark follows
+   prefers-color-scheme, unless the root element has data-theme="dark" or "light". --explain-top: height of a bar that is
+   fixed above. Nothing is fetched, no id is used, and every text of `data` goes in as text. */
 "use strict";
 const bertworksExplain = (() => {
-  const { make, number, large, percent, norm, list, unpack, largest, shade, css, inkOn, strip, vectorLine, paint, bar, arrows, prepare, kindOf } = explainTools;
+  const { make, number, large, percent, norm, list, unpack, largest, shade, css, inkOn, strip, vectorLine, paint, bar, choices, arrows, prepare, kindOf } = explainTools;
 
   // ---- panels: each returns what draws it anew after a choice
 
@@ -239,14 +239,6 @@ const bertworksExplain = (() => {
     return () => made.forEach(([card, position]) => card.classList.toggle("ex-on", position === state.token));
   }
 
-  function choices(root, rows) {  // [name, share] with bars
-    for (const [name, share, kind] of rows) {
-      const line = make("div", "ex-choice ex-wide", null, root);
-      make("span", "", name, line);
-      bar(line, share, kind);
-      make("span", "ex-number", percent(share), line);
-    }
-  }
   function nextPanel(root, page) {
     const p = page.data.next_sentence.score;
     choices(root, [[page.text.follows, p], [page.text.random, 1 - p, "ex-other"]]);
@@ -308,7 +300,7 @@ const bertworksExplain = (() => {
     const { data, text } = page;
     if (name === "masks") return data.masks[0].rank === null ? text.masksGiven : text.masksLead;
     if (name === "tokens") {
-      const more = [data.tokens.some(token => token.text.startsWith("##")) && text.subwords, data.tokens.some(token => token.segment) && text.segments];
+      const more = [data.tokens.some(token => token.text.startsWith("##")) && text.subwords, data.tokens.some(token => token.text.includes("\ufffd")) && text.bytes, data.tokens.some(token => token.segment) && text.segments];
       return [text.tokensLead, ...more.filter(Boolean)].join(" ");
     }
     if (name !== "embeddings") return text[lead];
@@ -345,9 +337,14 @@ const bertworksExplain = (() => {
         updates.forEach(update => update());
       };
       page.choose({});
+      page.first = element.firstChild;
     }
     build();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
+    const theme = matchMedia("(prefers-color-scheme: dark)"), follow = () => {
+      if (element.isConnected && element.firstChild === page.first) build();
+      else theme.removeEventListener("change", follow);  // the panels are gone, or drawn anew
+    };
+    theme.addEventListener("change", follow);
     return { setLanguage: next => { language = next; build(); }, redraw: build };
   }
   return draw;

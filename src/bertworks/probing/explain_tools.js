@@ -88,6 +88,14 @@ const explainTools = (() => {
     make("i", "", null, made).style.width = `${100 * share}%`;
     return made;
   }
+  function choices(root, rows) {  // [name, share] with bars
+    for (const [name, share, kind] of rows) {
+      const line = make("div", "ex-choice ex-wide", null, root);
+      make("span", "", name, line);
+      bar(line, share, kind);
+      make("span", "ex-number", percent(share), line);
+    }
+  }
   const list = row => Array.from(row.slice(0, 6), x => number(x)).join("  ") + (row.length > 6 ? "  …" : "");
 
   function arrows(group, columns, selector = "button") {  // one stop for Tab; arrow keys move inside
@@ -131,5 +139,5 @@ const explainTools = (() => {
   }
   const kindOf = token => token.special ? "ex-special" : token.segment ? "ex-b" : "ex-a";
 
-  return { make, number, large, percent, norm, dot, list, unpack, largest, shade, css, inkOn, strip, vectorLine, paint, bar, arrows, prepare, kindOf };
+  return { make, number, large, percent, norm, dot, list, unpack, largest, shade, css, inkOn, strip, vectorLine, paint, bar, choices, arrows, prepare, kindOf };
 })();

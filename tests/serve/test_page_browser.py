@@ -107,12 +107,19 @@ class Visit:
             locale=locale, color_scheme=scheme, viewport={"width": width, "height": 844}, reduced_motion="reduce"
         )
         self.page, self.address, self.width = self.context.new_page(), address, width
-        self.errors, self.asked = [], []
+        self.errors, self.asked, self.models = [], [], set()
         self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("request", self.note)
         self.page.goto(address)
         self.page.wait_for_selector("[role=tab]")
+
+    def note(self, request):
+        """Remember where the page asked, and which model."""
+        self.asked.append(request.url)
+        if request.method == "POST":
+            in_path = re.search("/models/([^/]+)/", request.url)
+            self.models.add(in_path[1] if in_path else request.post_data_json.get("model"))
 
     def go(self, model, tab):
         """Show a tab and wait for its answer."""
@@ -153,7 +160,9 @@ def test_every_tab_answers_in_every_view(visit, view):
     page = found.page
     assert page.evaluate("document.documentElement.lang") == view[0]
     for model, tabs in TABS.items():
-        for tab in tabs if model == "masked" else OWN[model]:
+        found.settle()
+        found.models.clear()
+        for tab in ["server", *(tabs if model == "masked" else OWN[model])]:
             found.go(model, tab)
             assert page.locator(".error").count() == 0, page.locator(".error").all_inner_texts()
             shown = page.evaluate("[...document.querySelectorAll('[role=tab]')].map(tab => tab.id.slice(4))")
@@ -163,6 +172,7 @@ def test_every_tab_answers_in_every_view(visit, view):
             found.check()
             low = contrasts(page)
             assert low == [], (model, tab, low)
+        assert found.models == {model}
 
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")

@@ -85,7 +85,8 @@ function drawServer(tiles, charts, past) {
     high: Math.max(1, ...series.flatMap(one => one.points.map(p => p[1] || 0))) * 1.1 }));
   charts.replaceChildren(figure("requestsChart", [{ name: say("rate"), points: line("request_rate"), area: true }]),
     figure("latencyChart", [{ name: say("p50"), points: line("p50") }, { name: say("p99"), points: line("p99"), colour: 1 }]),
-    figure("queueChart", [{ name: say("queue"), points: line("waiting_tokens"), area: true, colour: 4 }]));
+    figure("queueChart", [{ name: say("queue"), points: line("waiting_tokens"), area: true, colour: 4 }]),
+    figure("tokensChart", [{ name: say("tokenRate"), points: line("token_rate"), area: true, colour: 2 }]));
 }
 
 function modelTable() {

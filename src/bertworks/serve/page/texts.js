@@ -36,7 +36,7 @@ const TEXTS = {
     step: "Step", train: "training", eval: "held-out", progress: "Step {0}, {1} left", done: "Step {0}",
     server: "Server", serverWhy: "Load and times, each second. Percentiles are those of the last 1,000 requests.", queue: "Queue", tokensWait: "tokens", rate: "Requests", perSecond: "per s",
     tokenRate: "Tokens", p50: "Median time", p99: "99th percentile", refusedCount: "Refused or failed", requestsChart: "Requests per second",
-    latencyChart: "Time of a request: median and 99th percentile (ms)", queueChart: "Tokens in the queue", models: "Models", name: "Name", can: "Can",
+    latencyChart: "Time of a request: median and 99th percentile (ms)", queueChart: "Tokens in the queue", tokensChart: "Tokens per second", models: "Models", name: "Name", can: "Can",
     kind: "Task", width: "Width", layers: "Layers", limit: "Tokens", live: "live", seconds: "s",
   },
   ko: {
@@ -75,7 +75,7 @@ const TEXTS = {
     step: "스텝", train: "학습", eval: "검증", progress: "스텝 {0}, {1} 남음", done: "스텝 {0}",
     server: "서버", serverWhy: "부하와 시간을 1초마다 봅니다. 백분위수는 마지막 요청 1,000개의 값입니다.", queue: "대기열", tokensWait: "토큰", rate: "요청", perSecond: "개/초",
     tokenRate: "토큰", p50: "중앙값", p99: "99번째 백분위수", refusedCount: "거절·실패", requestsChart: "초당 요청 수",
-    latencyChart: "요청 시간: 중앙값과 99번째 백분위수(ms)", queueChart: "대기열의 토큰 수", models: "모델", name: "이름", can: "할 수 있는 일",
+    latencyChart: "요청 시간: 중앙값과 99번째 백분위수(ms)", queueChart: "대기열의 토큰 수", tokensChart: "초당 토큰 수", models: "모델", name: "이름", can: "할 수 있는 일",
     kind: "과제", width: "폭", layers: "층", limit: "토큰", live: "실시간", seconds: "초",
   },
 };

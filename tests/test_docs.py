@@ -22,7 +22,8 @@ from support.docs_files import TINY, write_data, write_foreign_models, write_run
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TORCHRUN = {"--nproc-per-node"}
-OTHERS = {  # flags of docker, pip and systemctl, by the page that names them
+OTHERS = {  # flags of docker, pip, systemctl and curl, by the page that names them
+    "serving.md": {"--json"},
     "production.md": {
         "--env",
         "--file",
@@ -33,7 +34,7 @@ OTHERS = {  # flags of docker, pip and systemctl, by the page that names them
         "--tag",
         "--tmpfs",
         "--volume",
-    }
+    },
 }
 SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits
     "bertworks tokenizer train": "--overwrite",
@@ -46,10 +47,12 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "bertworks study masking --corpus store --data data --out studies/masking --cells": "--dry-run",
     "bertworks demo": "--tokens 2000",
 }
-ELSEWHERE = {  # commands that take long, and run in tests/demo and tests/export
+ELSEWHERE = {  # commands that take long, and run in tests/demo, tests/export and tests/serve
     "demo.md": ("bertworks demo",),
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks advise"),
+    "serving.md": ("bertworks serve",),
 }
+SERVED = ("serving.md",)  # pages whose Python needs a server; it runs in tests/serve
 BEFORE = {  # what the snippets of a page take as given
     "features.md": "import bertworks\ntexts, pairs = ['one text', 'another'], [('one text', 'its pair')]\n"
     "encoder, tokenizer = bertworks.load_encoder('runs/base'), bertworks.Tokenizer.load('tok')\n",
@@ -189,7 +192,8 @@ def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path):
         done = subprocess.run([*torchrun, *words[1:]], cwd=folder, capture_output=True)
         assert done.returncode == 0, done.stderr[-2000:]
     (folder / "lines.json").write_text(json.dumps(shorter))
-    (folder / "snippets.json").write_text(json.dumps([BEFORE.get(page.name, ""), *snippets(page)]))
+    code = [] if page.name in SERVED else snippets(page)
+    (folder / "snippets.json").write_text(json.dumps([BEFORE.get(page.name, ""), *code]))
     done = python(DRIVER, folder, timeout=300)
     last = re.findall(r"^(?:\$|>>>) .*", done.stdout, re.MULTILINE)[-1:]
     assert done.returncode == 0, f"{last}\n{done.stderr[-2000:]}"

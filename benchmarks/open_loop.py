@@ -175,6 +175,11 @@ class Load:
         return float(np.quantile(self.latencies, share)) if self.latencies else float("nan")
 
     @property
+    def answered(self) -> float:
+        """Accepted requests a second."""
+        return self.statuses[200] / max(self.finished, 1e-9)
+
+    @property
     def result(self) -> dict[str, Any]:
         """The counts, and latencies in milliseconds."""
         accepted, refused = self.statuses[200], sum(self.statuses[status] for status in REFUSALS)
@@ -189,7 +194,7 @@ class Load:
             "other": self.sent - accepted - refused - lost,
             "unsent": self.unsent,
             "statuses": {str(status): count for status, count in sorted(self.statuses.items())},
-            "accepted_per_second": round(accepted / max(self.finished, 1e-9), 2),
+            "accepted_per_second": round(self.answered, 2),
             "p50_ms": round(1000 * self.quantile(0.5), 2),
             "p99_ms": round(1000 * self.quantile(0.99), 2),
             "client_lag_p99_ms": round(1000 * float(np.quantile(self.lags, 0.99)), 2) if self.lags else 0.0,
@@ -225,23 +230,23 @@ async def open_loop(client: Client, requests: Sequence[bytes], rate: float, seco
     return load
 
 
-async def closed_loop(client: Client, requests: Sequence[bytes], clients: int, seconds: float) -> float:
-    """Requests answered a second when so many clients ask one after the other: the capacity of a server."""
-    end, done = time.perf_counter() + seconds, 0
+async def closed_loop(client: Client, requests: Sequence[bytes], clients: int, seconds: float) -> Load:
+    """Load of so many clients that ask one after the other; `answered` of it is the capacity that they see."""
+    begun, load = time.perf_counter(), Load(0.0, seconds)
 
     async def one(first: int) -> None:
-        nonlocal done
         number = first
-        while time.perf_counter() < end:
+        while (sent := time.perf_counter()) < begun + seconds:
             answer = await client.ask(requests[number % len(requests)])
-            done += answer.status == 200
+            load.sent += 1
+            load.add(answer.status, time.perf_counter() - sent)
             number += clients
             if answer.status != 200:
                 await asyncio.sleep(0.01)
 
-    begun = time.perf_counter()
     await asyncio.gather(*(one(number) for number in range(clients)))
-    return done / (time.perf_counter() - begun)
+    load.finished = time.perf_counter() - begun
+    return load
 
 
 class Memory:

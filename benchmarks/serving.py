@@ -1,14 +1,15 @@
 """Requests a second at a p99 of 100 ms: our server beside infinity-emb and a plain FastAPI server, in one run.
 
-    python benchmarks/serving.py [--infinity VENV/bin/infinity_emb] [--rounds 7] [--data ../shared/data] [--out FILE]
+    python benchmarks/serving.py [--infinity VENV/bin/infinity_emb] [--rounds 6] [--data ../shared/data] [--out FILE]
         [--smoke]
 
 The same model (all-MiniLM-L6-v2), the same texts (3 to 180 words), one text a request, the same OpenAI request and JSON
-answer. Every server is tried in several settings (precision, threads, batch) with 32 clients that ask one after the
-other; the setting that answers most is its best one and stays running. Then rounds: each server in turn gets open-loop
-load (open_loop.py) at the rate that bisection gives it, and has held the rate if every request was answered and p99
-stayed below 100 ms, counted from the intended time of sending, without the first second. At last the highest rate held
-is confirmed in three longer rounds; where their median p99 is too high, the rate falls by a tenth and they repeat.
+answer. Every server is tried in several settings (precision, threads, batch) with 1 to 16 clients that ask one after
+the other; its best setting answers most with a p99 below 100 ms, and stays running. Then rounds: each server in turn
+gets open-loop load (open_loop.py) at the rate that bisection gives it. It has held the rate if every request was
+answered and p99 stayed below 100 ms, counted from the intended time of sending, without the first second. At last the
+highest rate held is confirmed in three longer rounds; where their median p99 is too high, the rate falls by a tenth and
+they repeat. Some 9 minutes; nothing else should run.
 
 infinity-emb needs an environment of its own (`pip install infinity-emb[server,torch]`); without --infinity it is left
 out. Client and server share the machine's cores. The result has each server's settings, every trial, and the vectors'
@@ -34,7 +35,7 @@ from open_loop import Client, Load, closed_loop, open_loop, raise_file_limit
 from server_process import Process, bertworks_command, free_port, mixed_texts, serve_flags, started
 
 P99 = 0.100  # seconds
-CLIENTS = 32
+CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
 SETTLE = 1.0  # seconds of a trial that do not count
 CONFIRMATIONS = 3
 FALL = 0.9
@@ -66,9 +67,9 @@ class Side:
 
     @property
     def next_rate(self) -> float:
-        """The middle of the bracket; half the capacity at first."""
+        """The middle of the bracket; seven tenths of the capacity at first."""
         if not self.high:
-            return self.low * 1.3 if self.low else self.capacity / 2
+            return self.low * 1.3 if self.low else self.capacity * 0.7
         return (self.low + self.high) / 2
 
     def add(self, rate: float, held: bool) -> None:
@@ -84,10 +85,10 @@ class Side:
 def main(argv: list[str] | None = None) -> None:
     made = common.parser(__doc__, "serving.json")
     made.add_argument("--infinity", type=Path, help="the program infinity_emb of its environment; left out without")
-    made.add_argument("--rounds", type=int, default=7, help="of bisection")
+    made.add_argument("--rounds", type=int, default=6, help="of bisection")
     made.add_argument("--trial", type=float, default=6.0, help="seconds of a trial")
-    made.add_argument("--confirm", type=float, default=12.0, help="seconds of a confirmation")
-    made.add_argument("--probe", type=float, default=4.0, help="seconds in which a setting is probed")
+    made.add_argument("--confirm", type=float, default=10.0, help="seconds of a confirmation")
+    made.add_argument("--probe", type=float, default=6.0, help="seconds in which a setting is probed")
     made.add_argument("--texts", type=int, default=1000, help="different texts")
     made.add_argument("--model", type=Path, default=common.minilm(), help="model folder to serve")
     with common.parsed(made, argv, SMOKE) as options:
@@ -111,13 +112,13 @@ def settings_of(options: Any) -> dict[str, list[Setting]]:
 
 
 def ours(options: Any) -> list[Setting]:
-    """As it comes, and with each precision that this version offers."""
-    known = serve_flags()
-    flags: dict[str, list[str]] = {"as it comes": []}
-    if "--precision" in known:
-        flags |= {f"--precision {kind}": ["--precision", kind] for kind in ("auto", "bfloat16")}
+    """As it comes, and with each precision that this version offers; the last also in smaller batches."""
+    small = ["--batch-tokens", "512"]
+    flags = [[], small]
+    if "--precision" in serve_flags():
+        flags = [[], *(["--precision", kind] for kind in ("auto", "bfloat16")), ["--precision", "bfloat16", *small]]
     command = bertworks_command(options.model, 0)
-    return [Setting("bertworks", name, [*command[:-1], "{port}", *more]) for name, more in flags.items()]
+    return [Setting("bertworks", " ".join(more) or "as it comes", [*command[:-1], "{port}", *more]) for more in flags]
 
 
 def plain(options: Any) -> list[Setting]:
@@ -206,19 +207,29 @@ def requests_for(side: Process, path: str, texts: Sequence[str]) -> list[bytes]:
 
 
 async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: float) -> dict[str, Any]:
-    """How much a setting answers; or why it does not start."""
+    """How much a setting answers with a p99 within the limit (`capacity`); or why it does not start.
+
+    `clients`: for each number of clients the requests a second, and p99 in milliseconds.
+    """
     facts = {"server": setting.server, "setting": setting.name}
     try:
         with start(setting, folder) as process:
             client, requests = Client(process.address), requests_for(process, setting.path, texts)
-            await closed_loop(client, requests, CLIENTS, seconds / 2)
-            capacity = await closed_loop(client, requests, CLIENTS, seconds)
+            await closed_loop(client, requests, 8, seconds / 3)
+            loads = [await closed_loop(client, requests, many, seconds / len(CLIENTS)) for many in CLIENTS]
             client.close()
     except RuntimeError as error:
         return {**facts, "error": str(error)[-300:]}
-    found = {**facts, "capacity": round(capacity, 1)}
+    if not any(load.latencies for load in loads):
+        return {**facts, "error": "it answered no request"}
+    held = [load.answered for load in loads if load.quantile(0.99) <= P99]
+    slow = min(load.quantile(0.99) for load in loads)  # ranks settings that are too slow even for one client
+    found = {**facts, "capacity": round(max(held, default=P99 / slow), 2)}
+    found["clients"] = {
+        str(n): [round(load.answered, 1), load.result["p99_ms"]] for n, load in zip(CLIENTS, loads, strict=True)
+    }
     print(found, file=sys.stderr, flush=True)
-    return found if capacity else {**facts, "error": "it answered no request"}
+    return found
 
 
 async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, seed: int) -> dict[str, Any]:

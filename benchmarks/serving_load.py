@@ -84,7 +84,7 @@ async def measure_capacity(server: Process, texts: Sequence[str], seconds: float
     """Requests a second, after a warm-up."""
     client, requests = Client(server.address), embedding_requests(server.address, texts)
     await closed_loop(client, requests, CLIENTS, seconds / 3)
-    found = await closed_loop(client, requests, CLIENTS, seconds)
+    found = (await closed_loop(client, requests, CLIENTS, seconds)).answered
     client.close()
     if not found:
         raise SystemExit(f"the server answers no request: {server.tail}")

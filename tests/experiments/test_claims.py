@@ -1,6 +1,7 @@
 """Claims: p and effect size are right, Holm's correction is Holm's, and a verdict says no more than was found."""
 
 import math
+import re
 import shutil
 import statistics
 from dataclasses import replace
@@ -287,3 +288,12 @@ def test_a_report_names_what_is_wrong_with_results(tmp_path, capsys, change, mes
     with pytest.raises(SystemExit):
         main(["study", "report", str(tmp_path)])
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", '{"kind": "study"'])
+def test_a_report_of_a_damaged_file_says_what_to_do(tmp_path, capsys, text):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(SystemExit):
+        main(["study", "report", str(tmp_path)])
+    assert re.search(r"results\.json: not valid JSON .*; restore the file, or remove it and", capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]

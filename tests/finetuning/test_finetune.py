@@ -502,7 +502,7 @@ def test_results_that_were_changed_are_named(finished, place, table, tmp_path, c
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_seq_length": 33}, "max_seq_length = 33, but .* has 32 positions"),
+        ({"max_seq_length": 33}, "max_seq_length = 33, but .* has 32 positions; give 32 or less"),
         ({"loop": LoopConfig(keep_best="x", steps=1)}, "keep_best = 'x'"),
     ],
 )

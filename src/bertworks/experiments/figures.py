@@ -47,7 +47,11 @@ def read_study(folder: Path) -> dict[str, Any] | None:
     Raises InputError if its results.json is not JSON, or of another version.
     """
     path = folder / "results.json"
-    found = read_json(path, finite=False) if path.exists() else None
+    try:
+        found = read_json(path, finite=False) if path.exists() else None
+    except InputError as error:
+        again = "restore the file, or remove it and rerun `bertworks study`, which keeps finished runs"
+        raise InputError(f"{error}; {again}") from None
     if not isinstance(found, dict) or found.get("kind") != "study":
         return None
     if found.get("format") != FORMAT:

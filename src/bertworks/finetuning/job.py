@@ -200,7 +200,8 @@ def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
         )
     positions, layers = shape.max_length, shape.num_hidden_layers
     if config.max_seq_length > positions:
-        raise InputError(f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions")
+        found = f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions"
+        raise InputError(f"{found}; give {positions} or less")
     if config.reinit_layers > layers:
         raise InputError(f"reinit_layers = {config.reinit_layers}, but {folder} has {layers} layers")
     if best and best not in task.metrics:

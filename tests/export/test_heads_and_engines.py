@@ -14,6 +14,7 @@ from bertworks.export.certificate import verify
 from bertworks.export.config import AdviceConfig, ExportConfig
 from bertworks.export.folder import export
 from bertworks.export.samples import Sample
+from bertworks.export.workers import Choice
 from bertworks.files import InputError
 from bertworks.inference.exported import OnnxFile
 from bertworks.inference.predictor import Predictor
@@ -193,6 +194,17 @@ def test_advice_on_labelled_rows_needs_a_score_within_the_interval():
 
 
 @pytest.mark.heavy
+def test_advise_measures_two_engines(tmp_path, monkeypatch):
+    """Without exports and compilers, which the next test has."""
+    both = lambda folder, *_: [Choice("float32", folder), Choice("bfloat16", folder, "bfloat16")]  # noqa: E731
+    monkeypatch.setattr("bertworks.export.advise._choices", both)
+    report = advise(folder_of(tmp_path / "m" / "model", task={"kind": "single"}), AdviceConfig(rounds=2, singles=2))
+    first, second = report["engines"].values()
+    assert first["difference"]["largest"] == 0 < second["difference"]["largest"] < 0.5
+    assert len(second["texts_per_second_rounds"]) == 2 and second["memory_mb"] > 50 and not second["metrics"]
+
+
+@pytest.mark.slow
 def test_advise_measures_every_engine_and_fits_a_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     source = folder_of(tmp_path / "m" / "model", task={"kind": "single"})

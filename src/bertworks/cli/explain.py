@@ -12,8 +12,7 @@ from .arguments import Positional, parse
 class Arguments:
     """Write a page that shows what the model computes on a text or a pair.
 
-    The page shows tokens, embeddings, attention heads step by step, words by
-    layer, and what the folder's heads predict. It opens without a network.
+    The page needs no network. It shows embeddings, attention and predictions.
 
     Example:
         bertworks explain runs/base "The cat sat." "It slept." --out page.html
@@ -24,9 +23,7 @@ class Arguments:
     text: Positional[str]  # text to explain; with question answering the question
     pair: Positional[str | None] = None  # second text of a sentence pair; with question answering the context
     out: Path = field(kw_only=True)  # .html file to write, or .json for the numbers alone
-    max_length: int | None = (
-        None  # tokens to explain; longer texts are truncated; none: 48 or the model's longest input
-    )
+    max_length: int | None = None  # tokens to explain, the rest is cut; none: 48, or the model's limit if it is less
     top_k: int = 5  # number of predictions to show for each hidden token
 
 

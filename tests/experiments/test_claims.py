@@ -166,7 +166,15 @@ def test_a_claim_about_an_interaction_subtracts_a_second_difference():
     assert "collapsed" in dict(tables(results)[0].rows)["verdict"]
 
 
-@pytest.mark.parametrize("beyond, message", [(("BERT",), "names 1 rows"), (("BERT", "nobody"), "'nobody' is no row")])
+@pytest.mark.parametrize(
+    "beyond, message",
+    [
+        (("BERT",), "names 1 rows"),
+        (("BERT", "nobody"), "'nobody' is no row"),
+        (("BERT", "BERT"), "says nothing"),
+        (("LTR & No NSP", "No NSP"), "says nothing"),
+    ],
+)
 def test_an_interaction_needs_two_rows_of_the_study(beyond, message):
     study = load_study(RECIPES / "study" / "pretraining-seeds.toml")
     with pytest.raises(ValueError, match=message):

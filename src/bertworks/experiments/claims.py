@@ -30,7 +30,7 @@ CLAIM = {  # of a study's results.json
     **dict.fromkeys(("row", "column", "expect", "finding", "against"), str),
     "margin": float,
     "named_before": bool,
-    "beyond?": [str],
+    "beyond?": [str, str],
 }
 
 

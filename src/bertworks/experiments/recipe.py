@@ -171,8 +171,11 @@ class Study:
         for key, name in named + [("beyond", name) for name in self.claim.beyond]:
             if name not in rows:
                 raise ValueError(f"claim: {key} = {name!r} is no row; expected one of {', '.join(map(repr, rows))}")
-        if self.claim.row == (self.claim.against or self.base):
+        pair, beyond = {self.claim.row, self.claim.against or self.base}, {*self.claim.beyond}
+        if len(pair) == 1:
             raise ValueError(f"claim: row {self.claim.row!r} is compared with itself; expected two rows")
+        if len(beyond) == 1 or beyond == pair:
+            raise ValueError(f"claim: beyond = {[*self.claim.beyond]} says nothing; expected two other rows")
         if self.claim.column not in (column.name for column in self.columns):
             raise ValueError(f"claim: column = {self.claim.column!r}; expected one of {_names(self.columns)}")
 

@@ -148,10 +148,15 @@ class TreeMemory:
         return total / 1e6
 
 
-def finish(options: argparse.Namespace, result: Result) -> None:
-    """Print the result; write it to --out (with --smoke that is a temporary folder)."""
+def keep(options: argparse.Namespace, result: Result) -> None:
+    """Write what there is by now to --out (with --smoke that is a temporary folder)."""
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_json(options.out, result)
+
+
+def finish(options: argparse.Namespace, result: Result) -> None:
+    """Print the result; write it to --out."""
+    keep(options, result)
     if not options.smoke:
         print(json.dumps(result, indent=1))
 

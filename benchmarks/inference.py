@@ -1,20 +1,23 @@
 """Vectors of texts by every engine, side by side: throughput, the time of a single text, memory, distance from float32.
 
-    python benchmarks/inference.py [--data ../shared/data] [--rounds 3] [--texts 1200] [--engines NAME ...] [--smoke]
+    python benchmarks/inference.py [--data ../shared/data] [--minutes 8] [--rounds 5] [--texts 200] [--engines NAME ...]
+        [--smoke]
 
 all-MiniLM-L6-v2 (6 layers of width 384) on a CPU, from raw texts to vectors of length 1, with as many threads as
 OMP_NUM_THREADS allows. The texts are 1, 1, 2, 4 or 8 consecutive sentences of the English Wikipedia text. Every engine
 has a process of its own, which is loaded and warmed up before the first round; loading and compiling are not in the
 times. In each round every engine in its turn embeds all texts at once, then single texts of 24 tokens one by one.
+--minutes bounds the run: after six tenths of it no more engines are loaded, and the result names those that are left
+out; after the first round none begins that would not end in time. The result is written after every round.
 Memory is the peak of the whole process. Cosines are with bertworks' own vectors in float32; the correlation with human
-judgements is that of the cosines of STS-B's development pairs (Spearman); both on a third of the texts and pairs.
+judgements is that of the cosines of STS-B's development pairs (Spearman); both on a fifth of the texts and pairs.
 
 The engines: bertworks (packed and compiled); sentence-transformers as it comes, in float32 and with the whole model in
-bfloat16; ONNX Runtime and OpenVINO on the graph that torch.onnx makes of the model, texts sorted by length, 32 a batch.
-An engine whose package is missing is left out, and the result says so. Needs `pip install -e '.[test,bench,export]'`.
+bfloat16; ONNX Runtime and OpenVINO on the graph that torch.onnx makes of the model, texts sorted by length, 32 a batch;
+folders of `bertworks export` in float32 and int8, opened by Predictor. An engine whose package is missing is left out,
+and the result says so. Needs `pip install -e '.[test,bench,export]'`.
 """
 
-import importlib.util
 import multiprocessing
 import statistics
 import sys
@@ -27,36 +30,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 import common
-from bertworks.checkpoint.folder import load_model
-from bertworks.inference.engines import can_compile
-from bertworks.inference.predictor import Predictor
-from bertworks.model.rectangular import STATES, Rectangular
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import read_rows
 from bertworks.tasks.metrics import spearman
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import machine
 from features import sentences
+from inference_engines import EXACT, EXPORTED, OURS, PEER, SIDES, THEIRS, Vectors, build, missing, write_exports
 
-OURS = ("packed, float32", "packed, bfloat16", "compiled, float32", "compiled, bfloat16")
-THEIRS = (
-    "sentence-transformers, float32",
-    "sentence-transformers, bfloat16",
-    "onnxruntime, float32",
-    "onnxruntime, int8",
-    "openvino, float32",
-    "openvino, bfloat16",
-)
-SIDES, EXACT = OURS + THEIRS, OURS[0]
-PACKAGES = {"sentence-transformers": "sentence_transformers", "onnxruntime": "onnxruntime", "openvino": "openvino"}
 GROUPS = (1, 1, 2, 4, 8)  # sentences of a text
-BATCH, WARM, SINGLE = 32, 64, 24
-SMOKE = {"rounds": 1, "texts": 8, "singles": 2, "engines": [*OURS[:2], THEIRS[0], THEIRS[2]]}
-Vectors = NDArray[np.float32]
-Embed = Callable[[list[str]], Vectors]
+WARM, SINGLE = 64, 24
+SMOKE = {"rounds": 1, "texts": 8, "singles": 2, "engines": [*OURS[:2], *EXPORTED, THEIRS[0], THEIRS[2]]}
 
 
 # ---- texts
@@ -77,107 +63,6 @@ def single_texts(model: Path, texts: Sequence[str], count: int) -> list[str]:
         if len(encoding.ids) >= SINGLE:
             found.append(text[: encoding.offsets[SINGLE - 2][1]])
     return [found[i % len(found)] for i in range(count)] if found else list(texts[:count])
-
-
-# ---- engines
-
-
-def ours(folder: Path, kind: str, precision: Any) -> Embed:
-    predictor = Predictor(folder, device="cpu", precision=precision, engine=kind)  # type: ignore[arg-type]
-    return lambda texts: predictor.embed(texts, "mean", normalize=True)
-
-
-def sentence_transformers(folder: Path, precision: str) -> Embed:
-    from sentence_transformers import SentenceTransformer
-
-    kind = getattr(torch, precision)
-    model = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": kind})
-    return lambda texts: np.asarray(model.encode(texts, normalize_embeddings=True), np.float32)
-
-
-def onnxruntime(folder: Path, graph: Path) -> Embed:
-    import onnxruntime as runtime
-
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    session = runtime.InferenceSession(str(graph), options, ["CPUExecutionProvider"])
-    names = [value.name for value in session.get_inputs()]
-    return sorted_by_length(folder, lambda arrays: session.run([STATES], {name: arrays[name] for name in names})[0])
-
-
-def openvino(folder: Path, graph: Path, precision: str) -> Embed:
-    import openvino as vino
-
-    hints: dict[str, Any] = {"INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[precision]}
-    hints |= {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
-    network = vino.Core().compile_model(str(graph), "CPU", hints)
-    names = [port.get_any_name() for port in network.inputs]
-    return sorted_by_length(folder, lambda arrays: network({name: arrays[name] for name in names})[STATES])
-
-
-def sorted_by_length(folder: Path, run: Callable[[dict[str, NDArray[np.int64]]], Vectors]) -> Embed:
-    """Tokenizing and mean pooling around a function from a batch's arrays to (B, L, D)."""
-    import transformers
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    limit = min(tokenizer.model_max_length, 512)
-
-    def embed(texts: list[str]) -> Vectors:
-        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-        found: list[Any] = [None] * len(texts)
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            batch = [texts[row] for row in rows]
-            arrays = dict(tokenizer(batch, padding=True, truncation=True, max_length=limit, return_tensors="np"))
-            mask = arrays["attention_mask"][:, :, None].astype(np.float32)
-            means = (run(arrays) * mask).sum(1) / mask.sum(1)
-            for row, vector in zip(rows, means / np.linalg.norm(means, axis=1, keepdims=True), strict=True):
-                found[row] = vector
-        return np.stack(found)
-
-    return embed
-
-
-def write_graphs(folder: Path, work: Path, int8: bool) -> None:
-    """The ONNX graph of the encoder, and one with int8 matrices."""
-    model = Rectangular(load_model(folder), [STATES])
-    example = tuple(torch.ones(2, 8, dtype=torch.int64) for _ in range(3))
-    names = ["input_ids", "attention_mask", "token_type_ids"]
-    axes = tuple({0: torch.export.Dim("B"), 1: torch.export.Dim("L", max=model.model.config.max_length)} for _ in names)
-    torch.onnx.export(
-        model,
-        example,
-        work / "model.onnx",
-        input_names=names,
-        output_names=[STATES],
-        dynamic_shapes=axes,
-        dynamo=True,
-        verbose=False,
-    )
-    if int8:
-        from onnxruntime.quantization import quantize_dynamic
-
-        quantize_dynamic(work / "model.onnx", work / "int8.onnx")
-
-
-def build(side: str, folder: Path, work: Path) -> Embed:
-    """The function from texts to vectors of one side."""
-    kind, precision = side.split(", ")
-    if kind == "onnxruntime":
-        return onnxruntime(folder, work / ("int8.onnx" if precision == "int8" else "model.onnx"))
-    if kind == "openvino":
-        return openvino(folder, work / "model.onnx", precision)
-    return (
-        sentence_transformers(folder, precision) if kind == "sentence-transformers" else ours(folder, kind, precision)
-    )
-
-
-def missing(side: str) -> str:
-    """Why a side cannot run here; "" if it can."""
-    package = PACKAGES.get(side.split(", ")[0])
-    if package and importlib.util.find_spec(package) is None:
-        return f"{package} is not installed"
-    return "no C++ compiler" if side.startswith("compiled") and not can_compile() else ""
 
 
 # ---- a process a side
@@ -253,15 +138,15 @@ class Side:
 
 def started(options: Any, work: Path, warm: Sequence[str], single: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Each engine with its side, warmed up, or with the reason why it is left out."""
-    names = options.engines
-    if any(name.startswith(("onnx", "openvino")) and not missing(name) for name in names):
-        write_graphs(options.model, work, "onnxruntime, int8" in names)
-    for name in names:
-        if reason := missing(name):
+    first = time.perf_counter()
+    write_exports(options.model, work, options.engines)
+    for name in options.engines:
+        begun = time.perf_counter()
+        if reason := missing(name) or ("no time was left" if begun - first > 36 * options.minutes else ""):
             print(f"{name}: left out, {reason}", file=sys.stderr)
             yield name, reason
             continue
-        begun, side = time.perf_counter(), Side(name, options.model, work, options.smoke)
+        side = Side(name, options.model, work, options.smoke)
         for _ in range(2):
             side.ask("all", warm)
             side.ask("single", single[:5])
@@ -270,37 +155,100 @@ def started(options: Any, work: Path, warm: Sequence[str], single: Sequence[str]
 
 
 def measure(options: Any, work: Path) -> common.Result:
-    """All engines in turns; medians, percentiles, memory, and how far their vectors are apart."""
+    """How far the engines' vectors are apart, then rounds of all engines in turns; the result is kept after each."""
+    begun = time.perf_counter()
     texts = mixed_texts(options.data, options.texts)
     single = single_texts(options.model, texts, options.singles)
     ready = dict(started(options, work, texts[:: max(1, len(texts) // WARM)], single))
     sides = {name: side for name, side in ready.items() if isinstance(side, Side)}
+    quality = compared(options, sides, texts)
     passes: dict[str, list[float]] = {name: [] for name in sides}
     singles: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(options.rounds):
+    facts = facts_of(options, texts, {name: reason for name, reason in ready.items() if isinstance(reason, str)})
+    result, longest = facts, 0.0
+    for number in range(options.rounds):
+        now = time.perf_counter()
+        if number and now - begun + longest > 60 * options.minutes:
+            break
         for name, side in sides.items():
             passes[name].append(side.ask("all", texts))
             singles[name] += side.ask("single", single)
             print(f"{name}: {passes[name][-1]:.2f} seconds", file=sys.stderr, flush=True)
-    pairs = read_rows(TASKS["stsb"], options.data / "glue" / "STS-B" / "dev.tsv")
-    pairs, some = pairs[:: options.compared], texts[:: options.compared]
-    vectors = {name: side.ask("vectors", some) for name, side in sides.items()}
-    result = {
+        longest = max(longest, time.perf_counter() - now)
+        memory = {name: side.ask("memory") for name, side in sides.items()}
+        engines = {
+            name: {**times(passes[name], singles[name], len(texts)), **quality[name], "memory": memory[name]}
+            for name in sides
+        }
+        result = {**facts, "rounds": number + 1, "engines": with_ratios(engines)}
+        common.keep(options, result)
+    for side in sides.values():
+        side.end()
+    return result
+
+
+def facts_of(options: Any, texts: Sequence[str], left_out: dict[str, str]) -> common.Result:
+    """What was measured, and on what."""
+    return {
+        "what": (__doc__ or "").splitlines()[0],
+        "threads": torch.get_num_threads(),
+        "texts": len(texts),
+        "tokens": sum(len(encoding.ids) for encoding in Tokenizer.load(options.model).encode_batch(texts)),
+        "left_out": left_out,
+        "machine": common.machine_facts(),
+    }
+
+
+def times(passes: Sequence[float], singles: Sequence[float], texts: int) -> common.Result:
+    """Medians over the rounds, and percentiles of single texts."""
+    return {
+        "seconds": list(passes),
+        "texts_a_second": texts / statistics.median(passes),
+        "single_ms": {f"p{q}": 1e3 * float(np.percentile(singles, q)) for q in (50, 99)},
+    }
+
+
+def with_ratios(engines: dict[str, common.Result]) -> dict[str, common.Result]:
+    """Each engine with its throughput and its median single text as multiples of sentence-transformers in float32.
+
+    Above 1 an engine is faster. Without sentence-transformers there are none.
+    """
+    if PEER not in engines:
+        return engines
+    rate, single = engines[PEER]["texts_a_second"], engines[PEER]["single_ms"]["p50"]
+    return {
+        name: {**one, "times_peer": one["texts_a_second"] / rate, "single_times_peer": single / one["single_ms"]["p50"]}
+        for name, one in engines.items()
+    }
+
+
+def table(result: common.Result) -> str:
+    """The engines as a table for people."""
+    head = f"{'engine':31}{'texts/s':>9}{'times':>7}{'single ms':>11}{'times':>7}{'p99 ms':>8}"
+    head += f"{'MB':>7}{'cosine':>9}{'STS-B':>8}"
+    rows = [f"{result['rounds']} rounds, medians; times: as fast as {PEER}", head]
+    for name, one in result["engines"].items():
+        ratios = [f"{one[key]:.2f}" if key in one else "-" for key in ("times_peer", "single_times_peer")]
+        p50, p99 = one["single_ms"].values()
+        rows.append(
+            f"{name:31}{one['texts_a_second']:9.1f}{ratios[0]:>7}{p50:11.2f}{ratios[1]:>7}{p99:8.2f}"
+            f"{one['memory'] / 1e6:7.0f}{one['cosine']['smallest']:9.4f}{one['stsb_spearman']:8.3f}"
+        )
+    return "\n".join([*rows, *(f"{name}: left out, {reason}" for name, reason in result["left_out"].items())])
+
+
+def compared(options: Any, sides: dict[str, Side], texts: Sequence[str]) -> dict[str, common.Result]:
+    """Each side's vectors against the exact ones, and against human judgements."""
+    pairs = read_rows(TASKS["stsb"], options.data / "glue" / "STS-B" / "dev.tsv")[:: options.compared]
+    vectors = {name: side.ask("vectors", texts[:: options.compared]) for name, side in sides.items()}
+    return {
         name: {
-            "seconds": passes[name],
-            "texts_a_second": len(texts) / statistics.median(passes[name]),
-            "single_ms": {f"p{q}": 1e3 * float(np.percentile(singles[name], q)) for q in (50, 99)},
             "cosine": cosines(vectors[EXACT], vectors[name]),
             "stsb_spearman": judged(side, pairs),
-            "memory": side.ask("memory"),
+            "pairs": len(pairs),
         }
         for name, side in sides.items()
     }
-    for side in sides.values():
-        side.end()
-    left_out = {name: reason for name, reason in ready.items() if isinstance(reason, str)}
-    tokens = sum(len(encoding.ids) for encoding in Tokenizer.load(options.model).encode_batch(texts))
-    return {"texts": len(texts), "pairs": len(pairs), "tokens": tokens, "left_out": left_out, "engines": result}
 
 
 def cosines(exact: Vectors, found: Vectors) -> common.Result:
@@ -320,18 +268,19 @@ def main(argv: list[str] | None = None) -> None:
     parser = common.parser(__doc__, "inference.json")
     parser.add_argument("--model", type=Path, default=common.minilm(), help="folder of the encoder")
     parser.add_argument("--engines", nargs="+", choices=SIDES, default=list(SIDES), metavar="NAME", help=str(SIDES))
-    parser.add_argument("--texts", type=int, default=1200)
-    parser.add_argument("--singles", type=int, default=100, help="single texts a round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--texts", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=8.0, help="that the run may take")
+    parser.add_argument("--singles", type=int, default=50, help="single texts a round")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--compared", type=int, default=3, help="vectors are compared on every so-many-th text and pair"
+        "--compared", type=int, default=5, help="vectors are compared on every so-many-th text and pair"
     )
     with common.parsed(parser, argv, SMOKE) as options, tempfile.TemporaryDirectory() as folder:
         common.need(options.model, options.data / common.TEXT, options.data / "glue" / "STS-B")
         options.engines = list(dict.fromkeys([EXACT, *options.engines]))
         result = measure(options, Path(folder))
-        what = {"what": (__doc__ or "").splitlines()[0], "threads": torch.get_num_threads()}
-        common.finish(options, {**what, **result, "machine": common.machine_facts()})
+        common.finish(options, result)
+        print(table(result))
 
 
 if __name__ == "__main__":

@@ -277,7 +277,7 @@ class Memory:
     def result(self) -> dict[str, Any]:
         """Megabytes at the beginning, at most and at the end; growth in MB an hour with its 95 % interval.
 
-        Growth is the slope of a regression over block means of the samples after the first quarter.
+        Growth is the slope of a regression over block means of the samples of the second half.
         """
         if not self.megabytes:
             return {}
@@ -286,8 +286,8 @@ class Memory:
 
 
 def growth(times: Sequence[float], megabytes: Sequence[float]) -> dict[str, Any]:
-    """The slope in MB an hour and its 95 % interval; empty for fewer than 12 samples."""
-    first = len(times) // 4
+    """The slope in MB an hour and its 95 % interval; empty for fewer than 17 samples."""
+    first = len(times) // 2  # before it the server warms up
     count = min(BLOCKS, (len(times) - first) // 3)
     if count < 3:
         return {}

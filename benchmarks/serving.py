@@ -1,7 +1,7 @@
 """Requests a second at a p99 of 100 ms: our server beside infinity-emb and a plain FastAPI server, in one run.
 
-    python benchmarks/serving.py [--infinity VENV/bin/infinity_emb] [--rounds 6] [--data ../shared/data] [--out FILE]
-        [--smoke]
+    python benchmarks/serving.py [--infinity VENV/bin/infinity_emb] [--rounds 5] [--minutes 8] [--data ../shared/data]
+        [--out FILE] [--smoke]
 
 The same model (all-MiniLM-L6-v2), the same texts (3 to 180 words), one text a request, the same OpenAI request and JSON
 answer. Every server is tried in several settings (precision, threads, batch) with 1 to 16 clients that ask one after
@@ -9,11 +9,14 @@ the other; its best setting answers most with a p99 below 100 ms, and stays runn
 gets open-loop load (open_loop.py) at the rate that bisection gives it. It has held the rate if every request was
 answered and p99 stayed below 100 ms, counted from the intended time of sending, without the first second. At last the
 highest rate held is confirmed in three longer rounds; where their median p99 is too high, the rate falls by a tenth and
-they repeat. Some 9 minutes; nothing else should run.
+they repeat. `requests_per_second` of a server is null until a rate is confirmed, and so is the ratio to the rivals
+until all are. --minutes bounds the run: rounds and confirmations that would not end in time do not begin. The result is
+written after every server and every round. Nothing else should run.
 
 infinity-emb needs an environment of its own (`pip install infinity-emb[server,torch]`); without --infinity it is left
-out. Client and server share the machine's cores. The result has each server's settings, every trial, and the vectors'
-largest difference from ours.
+out. It runs with its engine torch, which that command installs. Its engine optimum reads an ONNX file, which the model
+folder does not have, and was not tried: the result says nothing about it. Client and server share the machine's cores.
+The result has each server's settings, every trial, and the vectors' largest difference from ours.
 """
 
 import asyncio
@@ -22,6 +25,7 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -39,7 +43,9 @@ CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
 SETTLE = 1.0  # seconds of a trial that do not count
 CONFIRMATIONS = 3
 FALL = 0.9
-SMOKE = {"rounds": 2, "trial": 1.0, "confirm": 1.0, "probe": 0.5, "texts": 20, "infinity": None}
+ENGINE = "torch"  # of infinity-emb
+INFINITY = f"engine {ENGINE}; its engine optimum was not tried: the model folder has no ONNX file, which that reads"
+SMOKE = {"rounds": 2, "trial": 1.0, "confirm": 1.0, "probe": 0.5, "texts": 20, "minutes": 2.0, "infinity": None}
 
 
 @dataclass(frozen=True)
@@ -85,10 +91,11 @@ class Side:
 def main(argv: list[str] | None = None) -> None:
     made = common.parser(__doc__, "serving.json")
     made.add_argument("--infinity", type=Path, help="the program infinity_emb of its environment; left out without")
-    made.add_argument("--rounds", type=int, default=6, help="of bisection")
-    made.add_argument("--trial", type=float, default=6.0, help="seconds of a trial")
-    made.add_argument("--confirm", type=float, default=10.0, help="seconds of a confirmation")
-    made.add_argument("--probe", type=float, default=6.0, help="seconds in which a setting is probed")
+    made.add_argument("--rounds", type=int, default=5, help="of bisection")
+    made.add_argument("--trial", type=float, default=5.0, help="seconds of a trial")
+    made.add_argument("--confirm", type=float, default=8.0, help="seconds of a confirmation")
+    made.add_argument("--probe", type=float, default=4.0, help="seconds in which a setting is probed")
+    made.add_argument("--minutes", type=float, default=8.0, help="that the run may take")
     made.add_argument("--texts", type=int, default=1000, help="different texts")
     made.add_argument("--model", type=Path, default=common.minilm(), help="model folder to serve")
     with common.parsed(made, argv, SMOKE) as options:
@@ -112,11 +119,9 @@ def settings_of(options: Any) -> dict[str, list[Setting]]:
 
 
 def ours(options: Any) -> list[Setting]:
-    """As it comes, and with each precision that this version offers; the last also in smaller batches."""
-    small = ["--batch-tokens", "512"]
-    flags = [[], small]
-    if "--precision" in serve_flags():
-        flags = [[], *(["--precision", kind] for kind in ("auto", "bfloat16")), ["--precision", "bfloat16", *small]]
+    """As it comes, in bfloat16 if this version offers it, and so in smaller batches."""
+    more = ["--precision", "bfloat16"] if "--precision" in serve_flags() else []
+    flags = [[], *([more] if more else []), [*more, "--batch-tokens", "512"]]
     command = bertworks_command(options.model, 0)
     return [Setting("bertworks", " ".join(more) or "as it comes", [*command[:-1], "{port}", *more]) for more in flags]
 
@@ -137,7 +142,7 @@ def plain(options: Any) -> list[Setting]:
 def infinity(options: Any) -> list[Setting]:
     """Both precisions, and two sizes of batches."""
     base = [str(options.infinity), "v2", "--model-id", str(options.model), "--served-model-name", "model"]
-    base += ["--device", "cpu", "--engine", "torch", "--host", "127.0.0.1", "--port", "{port}"]
+    base += ["--device", "cpu", "--engine", ENGINE, "--host", "127.0.0.1", "--port", "{port}"]
     base += ["--no-bettertransformer", "--log-level", "warning"]
     environment = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": ""}
     return [
@@ -155,42 +160,79 @@ def infinity(options: Any) -> list[Setting]:
 # ---- the run
 
 
+@dataclass
+class Run:
+    """What is known by now, and where it is written."""
+
+    options: Any
+    texts: Sequence[str]
+    begun: float = field(default_factory=time.perf_counter)
+    probes: list[dict[str, Any]] = field(default_factory=list)
+    sides: list[Side] = field(default_factory=list)
+    vectors: list[Any] = field(default_factory=list)
+
+    def time_for(self, seconds: float) -> bool:
+        """Whether so many seconds are left."""
+        return time.perf_counter() - self.begun + seconds <= 60 * self.options.minutes
+
+    def keep(self) -> None:
+        """Write the result as it is."""
+        common.keep(self.options, self.result)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Rates that were held, settings, and all that was measured."""
+        return {
+            "machine": common.machine_facts(),
+            "p99_limit_ms": 1000 * P99,
+            "minutes": round((time.perf_counter() - self.begun) / 60, 1),
+            "texts": len(self.texts),
+            "words": round(statistics.fmean(len(text.split()) for text in self.texts), 1),
+            **rates_of(self.sides),
+            "settings": {side.setting.server: side.setting.name for side in self.sides},
+            "infinity": INFINITY if self.options.infinity else "left out; name its program with --infinity",
+            "probes": self.probes,
+            "trials": {side.setting.server: side.trials for side in self.sides},
+            "confirmed": {side.setting.server: side.confirmed for side in self.sides},
+            "largest_difference_from_ours": {
+                side.setting.server: float(np.abs(found - self.vectors[0]).max())
+                for side, found in zip(self.sides, self.vectors, strict=False)
+            },
+        }
+
+
+def rates_of(sides: Sequence[Side]) -> dict[str, Any]:
+    """Each server's confirmed rate, or None; and ours by the best rival's, or None unless all are confirmed."""
+    rates = {side.setting.server: side.confirmed["rate"] if side.confirmed.get("held") else None for side in sides}
+    ours, rivals = rates.get("bertworks"), [rate for name, rate in rates.items() if name != "bertworks"]
+    held = [rate for rate in rivals if rate]
+    ratio = round(ours / max(held), 2) if ours and held and len(held) == len(rivals) else None
+    return {"requests_per_second": rates, "times_the_best_rival": ratio}
+
+
 async def measure(options: Any, texts: Sequence[str], folder: Path, running: ExitStack) -> dict[str, Any]:
     """Choose settings, bisect in rounds, confirm."""
-    probes, sides = [], []
+    run = Run(options, texts)
     for name, settings in settings_of(options).items():
         found = [await probe(setting, texts, folder, options.probe) for setting in settings]
-        probes += found
+        run.probes += found
         working = [one for one in found if "capacity" in one]
-        if not working:
+        if working:
+            best = max(working, key=lambda one: float(one["capacity"]))
+            setting = settings[found.index(best)]
+            run.sides.append(Side(setting, running.enter_context(start(setting, folder)), best["capacity"]))
+        else:
             print(f"{name} is left out: {found[0]['error']}", file=sys.stderr, flush=True)
-            continue
-        best = max(working, key=lambda one: float(one["capacity"]))
-        setting = settings[found.index(best)]
-        sides.append(Side(setting, running.enter_context(start(setting, folder)), best["capacity"]))
-    vectors = [await vectors_of(side, texts[:20]) for side in sides]
+        run.keep()
+    run.vectors = [await vectors_of(side, texts[:20]) for side in run.sides]
+    last = len(run.sides) * CONFIRMATIONS * (options.confirm + SETTLE)  # seconds that one confirmation takes
     for number in range(options.rounds):
-        for side in sides:
-            await trial(side, texts, side.next_rate, options.trial, number)
-    await confirm(sides, texts, options.confirm)
-    rates = {side.setting.server: side.confirmed.get("rate", 0.0) for side in sides}
-    rivals = [rate for name, rate in rates.items() if name != "bertworks"]
-    return {
-        "machine": common.machine_facts(),
-        "p99_limit_ms": 1000 * P99,
-        "texts": len(texts),
-        "words": round(statistics.fmean(len(text.split()) for text in texts), 1),
-        "requests_per_second": rates,
-        "times_the_best_rival": round(rates["bertworks"] / max(rivals), 2) if rivals and max(rivals) else None,
-        "settings": {side.setting.server: side.setting.name for side in sides},
-        "probes": probes,
-        "trials": {side.setting.server: side.trials for side in sides},
-        "confirmed": {side.setting.server: side.confirmed for side in sides},
-        "largest_difference_from_ours": {
-            side.setting.server: float(np.abs(found - vectors[0]).max())
-            for side, found in zip(sides, vectors, strict=True)
-        },
-    }
+        if run.time_for(last + len(run.sides) * (options.trial + SETTLE)):
+            for side in run.sides:
+                await trial(side, texts, side.next_rate, options.trial, number)
+            run.keep()
+    await confirm(run)
+    return run.result
 
 
 def start(setting: Setting, folder: Path) -> Any:
@@ -250,27 +292,30 @@ def holds(load: Load) -> bool:
     return load.statuses[200] == load.sent and not load.unsent and load.quantile(0.99) <= P99
 
 
-async def confirm(sides: Sequence[Side], texts: Sequence[str], seconds: float) -> None:
-    """The highest rate held, in longer rounds; it falls where the median p99 is too high."""
-    rates = {id(side): side.low or side.capacity / 10 for side in sides}
-    open_sides = list(sides)
-    for attempt in range(4):
-        found: dict[int, list[dict[str, Any]]] = {id(side): [] for side in open_sides}
+async def confirm(run: Run) -> None:
+    """The highest rate held, in longer rounds; it falls where the median p99 is too high, while there is time."""
+    seconds, sides = run.options.confirm, list(run.sides)
+    rates = {side.setting.server: side.low or side.capacity / 10 for side in sides}
+    attempt = 0
+    while sides and run.time_for(len(sides) * CONFIRMATIONS * (seconds + SETTLE)):
+        attempt += 1
+        found: list[list[dict[str, Any]]] = [[] for _ in sides]
         for number in range(CONFIRMATIONS):
-            for side in open_sides:
-                found[id(side)].append(await trial(side, texts, rates[id(side)], seconds, 100 * (attempt + 1) + number))
-        for side in list(open_sides):
-            runs = found[id(side)]
-            p99 = statistics.median(run["p99_ms"] for run in runs)
-            answered = all(run["accepted"] == run["sent"] for run in runs)
-            side.confirmed = {"rate": round(rates[id(side)], 1), "p99_ms": [run["p99_ms"] for run in runs]}
-            if p99 <= 1000 * P99 and answered:
-                open_sides.remove(side)
-            else:
-                side.confirmed["held"] = False
-                rates[id(side)] *= FALL
-        if not open_sides:
-            return
+            for side, runs in zip(sides, found, strict=True):
+                rate = rates[side.setting.server]
+                runs.append(await trial(side, run.texts, rate, seconds, 100 * attempt + number))
+        for side, runs in zip(sides, found, strict=True):
+            side.confirmed = confirmed(rates[side.setting.server], runs)
+            rates[side.setting.server] *= FALL
+        sides = [side for side in sides if not side.confirmed["held"]]
+        run.keep()
+
+
+def confirmed(rate: float, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Whether a rate was held: every request answered, and the median p99 of its runs within the limit."""
+    p99 = [run["p99_ms"] for run in runs]
+    held = all(run["accepted"] == run["sent"] for run in runs) and statistics.median(p99) <= 1000 * P99
+    return {"rate": round(rate, 1), "p99_ms": p99, "held": held}
 
 
 async def vectors_of(side: Side, texts: Sequence[str]) -> Any:

@@ -9,6 +9,10 @@ something is wrong. Latencies count from the intended time of sending, so that a
 times while other clients misbehave: they leave before the answer, send their bodies slowly, send what is no JSON. At
 last SIGTERM under load at 2 times: whatever was sent before it is answered. The client shares the machine's cores with
 the server. Load is made on 127.0.0.1 alone.
+
+It fails if a request is lost or answered otherwise than documented, if p99 of the accepted ones exceeds 15 seconds, or
+if memory grows over the second half of a level of ten minutes or more (so with `--hour`): by more than 1 MB an hour, at
+the lower bound of the slope's 95 % interval.
 """
 
 import asyncio
@@ -27,6 +31,9 @@ from open_loop import REFUSALS, Answer, Client, Load, Memory, closed_loop, open_
 from server_process import Process, bertworks_command, embedding_requests, free_port, mixed_texts, started
 
 LEVELS = (0.5, 1.0, 2.0)
+SHORTEST = 600.0  # seconds of a level whose memory is judged: in a shorter one the allocator still settles
+MOST_GROWTH = 1.0  # MB an hour: the lower bound of the 95 % interval over a level's second half
+MOST_P99 = 15_000.0  # ms; the server refuses what would wait for more than 10 predicted seconds
 CLIENTS = 32  # that measure the capacity
 MARGIN = 0.25  # seconds before SIGTERM in which a request may still be on its way to the server
 WRONG = {  # bodies that are refused: the documented status, and the body
@@ -204,9 +211,25 @@ async def ended(server: Process, texts: Sequence[str], rate: float, seconds: flo
     }
 
 
+def level_problems(level: dict[str, Any]) -> list[str]:
+    """What is wrong with a level's latencies and memory."""
+    found, name = [], f"{level['times_capacity']:g} times capacity"
+    if not level["p99_ms"] <= MOST_P99:  # also if nothing was accepted
+        found.append(f"{name}: p99 {level['p99_ms']} ms; expected at most {MOST_P99:g} ms")
+    if level["seconds"] >= SHORTEST:
+        bounds = level["memory"].get("mb_per_hour_interval")
+        if bounds is None:
+            found.append(f"{name}: too few samples of memory; expected one each second")
+        elif bounds[0] > MOST_GROWTH:
+            found.append(
+                f"{name}: memory grows by {bounds} MB an hour; expected a lower bound of at most {MOST_GROWTH:g}"
+            )
+    return found
+
+
 def problems(result: dict[str, Any]) -> list[str]:
     """What is not as documented; empty if all is well."""
-    found = []
+    found = [problem for one in result["levels"] for problem in level_problems(one)]
     loads = {f"{one['times_capacity']:g} times capacity": one for one in result["levels"]}
     loads |= {"faults": result["faults"]["load"], "before SIGTERM": result["sigterm"]["before"]}
     for name, load in loads.items():

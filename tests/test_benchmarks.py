@@ -1,5 +1,6 @@
 """The benchmarks' shared code, and that none of them is left out of benchmarks/smoke.py, which .ci/run runs."""
 
+import argparse
 import importlib
 import os
 import re
@@ -58,3 +59,60 @@ def _gone():
     import psutil
 
     raise psutil.NoSuchProcess(1)
+
+
+@pytest.fixture
+def rounds(common, monkeypatch, tmp_path):
+    """The rounds of inference.py on two engines that take no time but the clock's: a function of the minutes."""
+    inference, clock = importlib.import_module("inference"), [0.0]
+
+    class Engine(inference.Side):
+        def __init__(self, seconds):
+            self.seconds, self.answer = seconds, True
+
+        def ask(self, what, texts=()):
+            if what == "memory":
+                return 5_000_000
+            clock[0] += self.seconds if what == "all" else 0.0
+            return self.seconds if what == "all" else [0.01 * self.seconds] * 2
+
+    engines = {inference.PEER: Engine(40.0), inference.EXACT: Engine(10.0), "export, int8": "onnxruntime is missing"}
+    facts = {"cosine": {"mean": 1.0, "smallest": 0.9}, "stsb_spearman": 0.8, "pairs": 3}
+    monkeypatch.setattr(inference, "mixed_texts", lambda data, count: ["a"] * count)
+    monkeypatch.setattr(inference, "single_texts", lambda *given: ["a"])
+    monkeypatch.setattr(inference, "started", lambda *given: iter(engines.items()))
+    monkeypatch.setattr(inference, "compared", lambda options, sides, texts: dict.fromkeys(sides, facts))
+    monkeypatch.setattr(inference.Tokenizer, "load", lambda folder: type("T", (), {"encode_batch": lambda s, t: []})())
+    monkeypatch.setattr(inference.time, "perf_counter", lambda: clock[0])
+    kept = []
+    monkeypatch.setattr(common, "keep", lambda options, result: kept.append(result))
+
+    def run(minutes):
+        options = argparse.Namespace(data=tmp_path, model=tmp_path, texts=20, singles=2, rounds=5, minutes=minutes)
+        return inference, inference.measure(options, tmp_path), kept
+
+    return run
+
+
+def test_rounds_of_engines_end_in_time_and_each_is_kept(rounds):
+    _, result, kept = rounds(3.5)
+    assert result["rounds"] == 4 and [one["rounds"] for one in kept] == [1, 2, 3, 4]  # of 50 seconds each
+    assert kept[0]["engines"].keys() == result["engines"].keys() and kept[-1] == result
+
+
+def test_the_first_round_of_engines_is_always_made(rounds):
+    assert rounds(0.1)[1]["rounds"] == 1
+
+
+def test_engines_are_multiples_of_sentence_transformers(rounds):
+    inference, result, _ = rounds(60.0)
+    ours = result["engines"][inference.EXACT]
+    assert result["rounds"] == 5 and ours["seconds"] == [10.0] * 5 and ours["texts_a_second"] == 2.0
+    assert ours["times_peer"] == 4.0 and ours["single_times_peer"] == pytest.approx(4.0)
+    lines = inference.table(result).splitlines()
+    assert next(line for line in lines if line.startswith("packed")).split() == [
+        *("packed,", "float32", "2.0", "4.00", "100.00", "4.00", "100.00", "5", "0.9000", "0.800")
+    ]
+    assert lines[-1] == "export, int8: left out, onnxruntime is missing"
+    alone = inference.with_ratios({inference.EXACT: {"texts_a_second": 2.0}})
+    assert alone == {inference.EXACT: {"texts_a_second": 2.0}}

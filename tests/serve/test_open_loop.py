@@ -84,3 +84,66 @@ def test_the_growth_of_memory_has_an_interval(loop):
     low, high = growing["mb_per_hour_interval"]
     assert 0 < low < 60 < high and growing["mb_per_hour"] == pytest.approx(60, abs=5)
     assert loop.growth(times[:8], noise[:8]) == {}
+
+
+def test_growth_while_the_server_warms_up_does_not_count(loop):
+    times = np.arange(400.0)
+    noise = np.random.default_rng(1).normal(0, 0.2, 400)
+    low, high = loop.growth(times, np.minimum(times, 150) + noise)["mb_per_hour_interval"]
+    assert low < 0 < high
+
+
+def level(seconds, interval, p99=9000.0):
+    """A level of serving_load with this growth of memory and p99."""
+    return {
+        "times_capacity": 2.0,
+        "seconds": seconds,
+        "p99_ms": p99,
+        "memory": {"mb_per_hour_interval": interval} if interval else {},
+    }
+
+
+def test_an_hour_fails_when_memory_grows(loop):
+    problems = importlib.import_module("serving_load").level_problems
+    assert problems(level(3600.0, [-2.0, 3.0])) == problems(level(3600.0, [0.4, 3.0])) == []
+    assert problems(level(60.0, [40.0, 90.0])) == problems(level(60.0, None)) == []
+    assert problems(level(3600.0, [1.5, 3.0])) == [
+        "2 times capacity: memory grows by [1.5, 3.0] MB an hour; expected a lower bound of at most 1"
+    ]
+    assert "too few samples" in problems(level(3600.0, None))[0]
+
+
+@pytest.mark.parametrize("p99", (15_001.0, float("nan")))
+def test_a_level_fails_when_its_answers_are_late(loop, p99):
+    problems = importlib.import_module("serving_load").level_problems
+    assert "p99" in problems(level(60.0, None, p99))[0]
+
+
+def run_with(p99, accepted=10):
+    return {"p99_ms": p99, "accepted": accepted, "sent": 10}
+
+
+def test_a_rate_that_was_never_held_is_none(loop):
+    serving = importlib.import_module("serving")
+    late, well = [run_with(p99) for p99 in (99.0, 101.0, 300.0)], [run_with(p99) for p99 in (40.0, 50.0, 300.0)]
+    assert not serving.confirmed(5.0, late)["held"] and serving.confirmed(5.0, well)["held"]
+    assert not serving.confirmed(5.0, [*well[:2], run_with(40.0, accepted=9)])["held"]
+
+    def rates(**runs):
+        setting = {name: serving.Setting(name, "", ()) for name in runs}
+        sides = [serving.Side(setting[name], None, 1.0) for name in runs]
+        for side, (rate, some) in zip(sides, runs.values(), strict=True):
+            side.confirmed = serving.confirmed(rate, some) if some else {}
+        return serving.rates_of(sides)
+
+    found = rates(bertworks=(60.0, well), rival=(20.0, well), other=(30.0, well))
+    assert found == {
+        "requests_per_second": {"bertworks": 60.0, "rival": 20.0, "other": 30.0},
+        "times_the_best_rival": 2.0,
+    }
+    found = rates(bertworks=(60.0, well), rival=(20.0, well), other=(30.0, late))
+    assert found["requests_per_second"]["other"] is None and found["times_the_best_rival"] is None
+    found = rates(bertworks=(60.0, late), rival=(20.0, well))
+    assert found["requests_per_second"]["bertworks"] is None and found["times_the_best_rival"] is None
+    assert rates(bertworks=(60.0, None))["requests_per_second"] == {"bertworks": None}
+    assert rates()["times_the_best_rival"] is None

@@ -1,0 +1,150 @@
+"""Engines that inference.py compares: each is a function from texts to vectors of length 1."""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertworks.checkpoint.folder import load_model
+from bertworks.export.config import ExportConfig
+from bertworks.export.folder import export
+from bertworks.inference.engines import can_compile
+from bertworks.inference.predictor import Predictor
+from bertworks.model.rectangular import STATES, Rectangular
+
+OURS = ("packed, float32", "packed, bfloat16", "compiled, float32", "compiled, bfloat16")
+THEIRS = (
+    "sentence-transformers, float32",
+    "sentence-transformers, bfloat16",
+    "onnxruntime, float32",
+    "onnxruntime, int8",
+    "openvino, float32",
+    "openvino, bfloat16",
+)
+EXPORTED = ("export, float32", "export, int8")  # folders of bertworks.export, opened by Predictor
+SIDES, EXACT, PEER = OURS + EXPORTED + THEIRS, OURS[0], THEIRS[0]
+PACKAGES = {
+    "sentence-transformers": "sentence_transformers",
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+    "export": "onnxruntime",
+}
+BATCH = 32
+Vectors = NDArray[np.float32]
+Embed = Callable[[list[str]], Vectors]
+
+
+def ours(folder: Path, kind: str, precision: Any) -> Embed:
+    """bertworks with one engine and precision."""
+    predictor = Predictor(folder, device="cpu", precision=precision, engine=kind)  # type: ignore[arg-type]
+    return lambda texts: predictor.embed(texts, "mean", normalize=True)
+
+
+def sentence_transformers(folder: Path, precision: str) -> Embed:
+    from sentence_transformers import SentenceTransformer
+
+    kind = getattr(torch, precision)
+    model = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": kind})
+    return lambda texts: np.asarray(model.encode(texts, normalize_embeddings=True), np.float32)
+
+
+def onnxruntime(folder: Path, graph: Path) -> Embed:
+    import onnxruntime as runtime
+
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = runtime.InferenceSession(str(graph), options, ["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+    return sorted_by_length(folder, lambda arrays: session.run([STATES], {name: arrays[name] for name in names})[0])
+
+
+def openvino(folder: Path, graph: Path, precision: str) -> Embed:
+    import openvino as vino
+
+    hints: dict[str, Any] = {"INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[precision]}
+    hints |= {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+    network = vino.Core().compile_model(str(graph), "CPU", hints)
+    names = [port.get_any_name() for port in network.inputs]
+    return sorted_by_length(folder, lambda arrays: network({name: arrays[name] for name in names})[STATES])
+
+
+def sorted_by_length(folder: Path, run: Callable[[dict[str, NDArray[np.int64]]], Vectors]) -> Embed:
+    """Tokenizing and mean pooling around a function from a batch's arrays to (B, L, D)."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    limit = min(tokenizer.model_max_length, 512)
+
+    def embed(texts: list[str]) -> Vectors:
+        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+        found: list[Any] = [None] * len(texts)
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            batch = [texts[row] for row in rows]
+            arrays = dict(tokenizer(batch, padding=True, truncation=True, max_length=limit, return_tensors="np"))
+            mask = arrays["attention_mask"][:, :, None].astype(np.float32)
+            means = (run(arrays) * mask).sum(1) / mask.sum(1)
+            for row, vector in zip(rows, means / np.linalg.norm(means, axis=1, keepdims=True), strict=True):
+                found[row] = vector
+        return np.stack(found)
+
+    return embed
+
+
+def write_exports(folder: Path, work: Path, names: Sequence[str]) -> None:
+    """What the named sides open in `work`: graphs of the encoder, and exported folders."""
+    for name in names:
+        if name in EXPORTED and not missing(name):
+            precision: Any = name.split(", ")[1]
+            export(folder, work / f"export-{precision}", ExportConfig("onnx", precision))
+    if any(name.startswith(("onnx", "openvino")) and not missing(name) for name in names):
+        write_graphs(folder, work, "onnxruntime, int8" in names)
+
+
+def write_graphs(folder: Path, work: Path, int8: bool) -> None:
+    """The ONNX graph of the encoder, and one with int8 matrices."""
+    model = Rectangular(load_model(folder), [STATES])
+    example = tuple(torch.ones(2, 8, dtype=torch.int64) for _ in range(3))
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    axes = tuple({0: torch.export.Dim("B"), 1: torch.export.Dim("L", max=model.model.config.max_length)} for _ in names)
+    torch.onnx.export(
+        model,
+        example,
+        work / "model.onnx",
+        input_names=names,
+        output_names=[STATES],
+        dynamic_shapes=axes,
+        dynamo=True,
+        verbose=False,
+    )
+    if int8:
+        from onnxruntime.quantization import quantize_dynamic
+
+        quantize_dynamic(work / "model.onnx", work / "int8.onnx")
+
+
+def build(side: str, folder: Path, work: Path) -> Embed:
+    """The function from texts to vectors of one side."""
+    kind, precision = side.split(", ")
+    if kind == "onnxruntime":
+        return onnxruntime(folder, work / ("int8.onnx" if precision == "int8" else "model.onnx"))
+    if kind == "export":
+        predictor = Predictor(work / f"export-{precision}", device="cpu")
+        return lambda texts: predictor.embed(texts, "mean", normalize=True)
+    if kind == "openvino":
+        return openvino(folder, work / "model.onnx", precision)
+    return (
+        sentence_transformers(folder, precision) if kind == "sentence-transformers" else ours(folder, kind, precision)
+    )
+
+
+def missing(side: str) -> str:
+    """Why a side cannot run here; "" if it can."""
+    package = PACKAGES.get(side.split(", ")[0])
+    if package and importlib.util.find_spec(package) is None:
+        return f"{package} is not installed"
+    return "no C++ compiler" if side.startswith("compiled") and not can_compile() else ""

@@ -96,11 +96,11 @@ def test_the_page_shows_the_models_numbers(browser, predictor, tmp_path):
         weights = predictor.loaded.model.encoder(*inputs, attentions=True).attentions[1][0, 1, 4]
     shown = [float(text.split()[0]) for text in page.locator("td.ex-w .ex-number").all_inner_texts()]
     assert shown == pytest.approx((100 * weights).tolist(), abs=0.6) and max(shown) > 1.5 * min(shown)
-    assert page.locator(".ex-query .ex-name").first.inner_text() == "query q of a"
+    assert page.locator(".ex-query .ex-name").first.inner_text() == "query q of “a”"
     best = int(weights.argmax())
-    assert f"a looks most at {encoding.tokens[best]} (" in page.inner_text(".ex-readout")
+    assert f"“a” looks most at “{encoding.tokens[best]}” (" in page.inner_text(".ex-readout")
     page.hover(".ex-steps tbody tr >> nth=2")
-    assert "Worked out: a looks at film" in page.inner_text(".ex-worked")
+    assert "Worked out: “a” looks at “film”" in page.inner_text(".ex-worked")
     assert f"= {100 * weights[2]:.1f} %" in page.inner_text(".ex-worked")
     score = data["next_sentence"]["score"]
     assert f"{100 * score:.0f} %" in page.inner_text(".ex-part-next_sentence") or score < 0.1

@@ -28,6 +28,8 @@ from support.served import serving
 
 pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+SHAPE |= {"max_position_embeddings": 128}
 EVIL = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>"
 TABS = {
     "masked": ["masks", "next", "similar", "word", "attention", "curves", "server"],
@@ -70,14 +72,7 @@ def address(tmp_path_factory, run):
     folder = tmp_path_factory.mktemp("page")
     texts = (Path(bertworks.__file__).parent / "serve" / "page" / "texts.js").read_text(encoding="utf-8")
     tokenizer = Tokenizer.train(texts.split("\n") * 2, TokenizerConfig(vocab_size=1500))
-    shape = ModelConfig(
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=128,
-    )
+    shape = ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
     save_folder(folder / "masked", build_model(shape, seed=1), tokenizer)
     for name, (head, labels, task) in HEADS.items():
         model = build_model(shape, (head,), labels=len(labels or "xx"), seed=3)
@@ -137,6 +132,21 @@ class Visit:
         assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width
         assert all(url.startswith((self.address, "data:")) for url in self.asked), self.asked
         assert self.page.evaluate("window.hit") is None
+
+
+def test_a_key_is_asked_for_and_opens_the_page(chromium, tmp_path):
+    tokenizer = Tokenizer.train(["a river"] * 9, TokenizerConfig(vocab_size=300))
+    shape = ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
+    save_folder(tmp_path / "model", build_model(shape, seed=1), tokenizer)
+    with serving({"model": ServedModel.load(str(tmp_path / "model"))}, key="correct-horse") as found:
+        login = {"username": "anyone", "password": "correct-horse"}
+        with chromium.new_context(http_credentials=login) as context:
+            page = context.new_page()
+            assert page.goto(found).status == 200
+            page.wait_for_selector("[role=tab]")
+        login["password"] = "wrong-horse"
+        with chromium.new_context(http_credentials=login) as context:
+            assert context.new_page().goto(found).status == 401
 
 
 @pytest.fixture

@@ -219,7 +219,9 @@ def test_the_verb_serves_a_folder(head_folders, tmp_path):
             if process.poll() is None and _answers(url):
                 break
             time.sleep(0.1)
-        assert httpx.post(f"{url}/predict", json=body).status_code == 401
+        refused = httpx.post(f"{url}/predict", json=body)
+        assert refused.status_code == 401
+        assert refused.headers.get_list("www-authenticate") == ["Bearer", 'Basic realm="bertworks"']
         found = httpx.post(f"{url}/predict", json=body, headers=key)
         assert {one["label"] for one in json.loads(found.text)} == {"one", "two", "three"}
         assert "server" not in found.headers

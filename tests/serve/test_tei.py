@@ -134,11 +134,19 @@ def test_predict_takes_pairs_alone_and_in_batches(post, predictors):
     assert_same(flat(found[0]), pair)
     assert_same(flat(found[1]), scores_of([predictor.classify("bad", all_scores=True)])[0])
     post("/predict", 400, inputs=[], model="pair")
+    assert '[["a"],["b"]]' in post("/predict", 422, inputs=["a", "b", "c"], model="pair")["error"]
     for wrong in ([["a", "b", "c"]], [[]], ["a", ["b"]]):
         post("/predict", 422, inputs=wrong, model="pair")
     assert post("/predict", 413, inputs=[LONG, "a"], model="pair")["error_type"] == "Validation"
     post("/predict", inputs=[LONG, "a"], model="pair", truncate=True)
     post("/predict", 422, inputs=[LONG, "a"], model="pair", truncate=True, truncation_direction="left")
+
+
+def test_predict_refuses_a_flat_list_where_a_pair_makes_no_sense(post):
+    for name in ("single", "several"):
+        refused = post("/predict", 422, inputs=["a b", "good film"], model=name)
+        assert refused["error_type"] == "Validation" and '[["a"],["b"]]' in refused["error"]
+        assert len(post("/predict", inputs=[["a b"], ["good film"]], model=name)) == 2
 
 
 def test_rerank_orders_texts_by_a_classifier_of_pairs(post, predictors):

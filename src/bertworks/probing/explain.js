@@ -48,11 +48,11 @@ const bertworksExplain = (() => {
       table.textContent = "";
       const rows = has.map(name => arrays[name](state.token)), shared = largest(...rows.slice(0, -1));
       const token = data.tokens[state.token], one = data.shape.segments === 1;
-      const labels = { word: `${text.word} ${token.text}`, position: text.position(state.token), total: text.total, output: text.output };
+      const labels = { word: `${text.word} “${token.text}”`, position: text.position(state.token), total: text.total, output: text.output };
       labels.segment = one ? `${text.segment("A")}: ${text.constant}` : text.segment("AB"[token.segment]);
       has.forEach((name, k) => {
         const most = name === "output" ? largest(rows[k]) : shared;
-        const cell = vectorLine(table, [signs[name], labels[name], `${text.length} ${number(norm(rows[k]))}`], rows[k], most);
+        const cell = vectorLine(table, [signs[name], labels[name], `${text.norm} ${number(norm(rows[k]))}`], rows[k], most);
         make("code", "", list(rows[k]), cell);
       });
     };
@@ -101,8 +101,8 @@ const bertworksExplain = (() => {
       const mostKey = largest(q, ...keys), mostValue = largest(...values);
       box.textContent = "";
       const top = make("div", "ex-query", null, box);
-      make("span", "ex-name", `${text.query} ${name(i)}`, top);
-      strip(top, q, mostKey, `${text.query} ${name(i)}: ${list(q)}`);
+      make("span", "ex-name", `${text.query} “${name(i)}”`, top);
+      strip(top, q, mostKey, `${text.query} “${name(i)}”: ${list(q)}`);
       const table = make("table", "", null, box), header = make("tr", "", null, make("thead", "", null, table));
       for (const [title, kind] of [["", ""], [text.key, "ex-k"], [text.product, "ex-p"], [text.scoreTitle(H), "ex-s"], [text.weight, "ex-w"], [text.value, "ex-v"]])
         make("th", kind, title, header).scope = "col";
@@ -179,7 +179,7 @@ const bertworksExplain = (() => {
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", title.textContent);
       const best = rows[state.token].map((w, j) => [w, j]).sort((a, b) => b[0] - a[0]).slice(0, 3);
-      const told = text.most(name(state.token), best.map(([w, j]) => `${name(j)} (${percent(w)})`).join(", "));
+      const told = text.most(name(state.token), best.map(([w, j]) => `“${name(j)}” (${percent(w)})`).join(", "));
       readout.textContent = told;
       canvas.onmousemove = event => {
         const [j, i] = [event.offsetX / canvas.clientWidth, event.offsetY / canvas.clientHeight].map(x => Math.min(T - 1, Math.max(0, Math.floor(x * T))));
@@ -239,9 +239,8 @@ const bertworksExplain = (() => {
     return () => made.forEach(([card, position]) => card.classList.toggle("ex-on", position === state.token));
   }
 
-  function nextPanel(root, page) {
-    const p = page.data.next_sentence.score;
-    choices(root, [[page.text.follows, p], [page.text.random, 1 - p, "ex-other"]]);
+  function nextPanel(root, { data: { next_sentence: { score } }, text }) {
+    choices(root, [[text.follows, score], [text.random, 1 - score, "ex-other"]]);
     return () => {};
   }
   function labelsPanel(root, page) {
@@ -262,7 +261,7 @@ const bertworksExplain = (() => {
     const box = make("div", "ex-ends", null, root), most = Math.max(...start, ...end);
     data.tokens.forEach((token, i) => {
       const cell = make("div", "", null, box), up = make("span", "ex-up", null, cell), down = make("span", "ex-down", null, cell);
-      cell.title = `${token.text}: ${text.start} ${percent(start[i])}, ${text.end} ${percent(end[i])}`;
+      cell.title = `“${token.text}”: ${text.start} ${percent(start[i])}, ${text.end} ${percent(end[i])}`;
       up.style.height = `${44 * start[i] / most}px`;
       cell.insertBefore(make("b", kindOf(token), token.text, null), down);
       down.style.height = `${44 * end[i] / most}px`;

@@ -29,6 +29,11 @@ HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",  # a page gives its own
 }
 
+CHALLENGES = [  # of a 401: a header each, because Chromium shows no dialogue when it meets Bearer first in a joint one
+    (b"www-authenticate", b"Bearer"),
+    (b"www-authenticate", b'Basic realm="bertworks"'),
+]
+
 
 class Guard:
     """Refuses what no route should see."""
@@ -79,6 +84,8 @@ class Guard:
         body = orjson.dumps(body_of(refusal, path))
         headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
         pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        if refusal.status == 401:
+            pairs += CHALLENGES
         await send({"type": "http.response.start", "status": refusal.status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
 
@@ -132,7 +139,7 @@ class Guard:
                 given = b""
         if scheme.lower() not in ("bearer", "basic") or not hmac.compare_digest(given, self.key):
             message = "no key, or a wrong one; send the header Authorization: Bearer KEY"
-            raise Refusal(401, message, {"WWW-Authenticate": 'Bearer, Basic realm="bertworks"'})
+            raise Refusal(401, message)
 
     # ---- the body
 

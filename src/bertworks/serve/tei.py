@@ -4,6 +4,7 @@ All take `model` beside TEI's own fields, for servers with several folders. `tru
 started with (`--auto-truncate`).
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -71,13 +72,13 @@ class SimilarityRequest(BaseModel):
     model: str | None = None
 
 
-Single = Annotated[list[str], Field(min_length=1, max_length=2)]  # a text or a pair
+Single = Annotated[list[str], Field(min_length=1, max_length=2)]  # a text or a pair, of a batch
 
 
 class PredictRequest(Truncation):
     """A text, a pair, or a batch of lists of one or two texts."""
 
-    inputs: str | Single | list[Single]
+    inputs: str | list[str] | list[Single]
     raw_scores: bool = False
     model: str | None = None
 
@@ -203,9 +204,12 @@ async def predict(body: PredictRequest, request: Request) -> Response:
     """
     flat = isinstance(body.inputs, str) or any(isinstance(one, str) for one in body.inputs)
     batch: Any = [[body.inputs] if isinstance(body.inputs, str) else body.inputs] if flat else body.inputs
-    rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
     service = service_of(request)
-    steps = service.find(body.model, "classify").steps_of("classify")
+    model = service.find(body.model, "classify")
+    if flat:
+        _check_flat(batch[0], model.predictor.kind)
+    rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
+    steps = model.steps_of("classify")
 
     def prepare(rows: Any) -> Any:
         return _cut_right(steps.prepare(rows), body)
@@ -219,6 +223,15 @@ async def predict(body: PredictRequest, request: Request) -> Response:
         for row in answers.results
     ]
     return reply(labels[0] if flat else labels, answers)
+
+
+def _check_flat(texts: Sequence[str], kind: str) -> None:
+    """A flat list is one text or one pair. Raises Refusal (422) for more, and for a pair if the kind reads one text."""
+    most = 1 if kind in ("single", "multilabel") else 2
+    if len(texts) > most:
+        expected = "one text" if most == 1 else "a text or a pair"
+        message = f'a flat list of {len(texts)} texts; this model reads {expected}; write a batch as [["a"],["b"]]'
+        raise Refusal(422, message, param="inputs", error_type="Validation")
 
 
 def _cut_right(prepared: Any, body: Truncation) -> Any:

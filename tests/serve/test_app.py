@@ -116,3 +116,42 @@ def test_openapi_has_no_page_of_a_cdn(client):
     assert "/embed" in json.loads(client.get("/openapi.json").text)["paths"]
     for path in ("/docs", "/redoc"):
         refused(client.get(path), 404, "NotFound")
+
+
+def test_several_host_headers_are_refused(client):
+    for hosts in (("evil.example", "localhost"), ("localhost", "localhost")):
+        answer = client.get("/health", headers=[("host", host) for host in hosts])
+        assert "several Host headers" in refused(answer, 400, "Validation")
+
+
+def test_health_is_asked_by_get_and_head_alone(make_client):
+    client = make_client("tiny", key="correct horse")
+    for path in ("/health", "/ping", "/v2/health/live", "/v2/health/ready"):
+        answer = client.head(path)
+        assert (answer.status_code, answer.content) == (200, b""), path
+        found = client.post(path, content=b"x")
+        assert (found.status_code, found.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_the_device_is_named(client, monkeypatch):
+    from types import SimpleNamespace
+
+    from bertworks.serve.service import Answers
+
+    assert client.post("/embed", json={"inputs": "a"}).headers["x-compute-type"] == "cpu"
+    loaded = SimpleNamespace(device=SimpleNamespace(type="cuda"))
+    other = SimpleNamespace(predictor=SimpleNamespace(loaded=loaded))
+    assert Answers(other, [], 0, [], 0, 0, 0, 0).headers["x-compute-type"] == "cuda"
+
+
+def test_no_answer_names_a_folder(make_client, monkeypatch):
+    client = make_client("tiny")
+    model = client.app.state.service.models["tiny"]
+
+    def broken(inputs):
+        from bertworks.files import InputError
+
+        raise InputError(f"{model.predictor.folder}: NaN")
+
+    monkeypatch.setattr(model.steps["embed"], "forward", broken)
+    assert refused(client.post("/embed", json={"inputs": "a"}), 424, "Backend") == "tiny: NaN"

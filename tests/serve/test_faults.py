@@ -190,6 +190,20 @@ def test_too_many_requests_at_a_time_are_refused(predictors):
             assert sorted(one.result().status_code for one in pending) == [200, 200, 429]
 
 
+def test_only_requests_that_passed_the_checks_count(predictors):
+    with Live(predictors["tiny"], max_requests=1) as live, contextlib.ExitStack() as open_ones:
+        for head in (
+            "GET /health",
+            "HEAD /health",
+            "POST /health",
+            "POST /embed",
+        ):  # the last: no type
+            line = open_ones.enter_context(socket.create_connection(live.address, timeout=5))
+            line.sendall(f"{head} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n".encode())
+            assert line.recv(100).startswith(b"HTTP/1.1 ")  # before the body, which never comes
+        assert live.embed().status_code == 200
+
+
 def test_nothing_of_a_text_is_ever_logged(live, caplog, capfd):
     secret = "xyzzyplugh"
     bodies = [

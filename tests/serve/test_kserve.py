@@ -117,3 +117,9 @@ def test_truncate_and_too_many_masks(http):
     pair = tensor("text", ["a " * 60]), tensor("text_pair", ["a"])
     assert outputs(infer(http, "nli", *pair, parameters={"truncate": True}))
     assert infer(http, "mlm", tensor("text", ["[MASK] " * 129])).status_code == 413
+
+
+def test_truncate_overrules_the_server_and_is_true_or_false(make_client):
+    client, pair = make_client("pair", auto_truncate=True), [tensor("text", ["a " * 60]), tensor("text_pair", ["a"])]
+    for given, status in ((None, 200), (True, 200), (False, 413), ("false", 413), ("perhaps", 422)):
+        assert infer(client, "pair", *pair, parameters={"truncate": given}).status_code == status, given

@@ -4,6 +4,7 @@ In reading order:
 
     config.py     the settings of a server
     errors.py     refusals: status, error type, and how each dialect of clients writes them
+    bodies.py     lists of a body that cost little to refuse; what is said of a body of another form
     embedding.py  texts or token ids to embed: prompts, which end is cut; vectors of tokens, weights over the vocabulary
     models.py     a served model: a predictor, and the steps that its heads allow
     pace.py       predicted seconds of a batch, from the batches that were measured

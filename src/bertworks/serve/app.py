@@ -25,6 +25,7 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__
 from . import huggingface, kserve, openai, own, page, probes, rerank, tei
+from .bodies import fault_of
 from .config import ServeConfig
 from .errors import Refusal
 from .guard import Guard
@@ -62,11 +63,11 @@ def create_app(models: dict[str, ServedModel], config: ServeConfig | None = None
 
 async def _wrong_form(request: Request, error: Any) -> Response:
     """A body that is no JSON, or whose fields have another form; the message repeats no text of the request."""
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        raise Refusal(400, f"the body is no JSON (byte {first['loc'][-1]}); send a JSON object in UTF-8")
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
-    raise Refusal(422, f"{where or 'the body'}: {first['msg']}; GET /openapi.json describes the fields", param=where)
+    errors = error.errors()
+    if errors[0]["type"] == "json_invalid":
+        raise Refusal(400, f"the body is no JSON (byte {errors[0]['loc'][-1]}); send a JSON object in UTF-8")
+    where, message = fault_of(errors, error.body)
+    raise Refusal(422, f"{message}; GET /openapi.json describes the fields", param=where)
 
 
 async def _no_route(request: Request, error: Any) -> Response:

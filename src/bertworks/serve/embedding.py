@@ -27,6 +27,17 @@ from .errors import Refusal
 Text = str | list[int]  # a text, or the ids of its tokens
 
 
+def rows_of(given: Any) -> list[Any]:
+    """The inputs of a request, texts or the ids of texts, which may be a single one.
+
+    Raises Refusal (400) if there are no ids in a list of them.
+    """
+    rows = [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else list(given)
+    if [] in rows:
+        raise Refusal(400, f"input {rows.index([])} has no token ids; leave it out", error_type="Empty")
+    return rows
+
+
 @dataclass(frozen=True)
 class EmbeddingInput:
     """How texts are prepared for their vectors."""

@@ -21,7 +21,7 @@ from .service import Service
 
 log = logging.getLogger(__name__)
 
-PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key
+PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key, a body, or a count
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -43,7 +43,7 @@ class Guard:
         self.app, self.config, self.service = app, config, service
         self.key = None if key is None else key.encode()
         self.hosts = {"localhost", config.host.lower(), *map(str.lower, config.allow_host)}
-        self.open = 0  # requests that are being answered
+        self.open = 0  # requests that passed the checks and are being answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -63,11 +63,16 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
-        self.open += 1
         try:
-            self.check(scope)
-            body = await self.body_of(scope, receive)
-            await self.app(scope, replayed(body, receive), answer)
+            if self.check(scope):
+                await self.app(scope | {"method": "GET"}, receive, answer)
+                return
+            self.open += 1
+            try:
+                body = await self.body_of(scope, receive)
+                await self.app(scope, replayed(body, receive), answer)
+            finally:
+                self.open -= 1
         except Refusal as refusal:
             await self.refuse(refusal, scope["path"], answer)
         except Exception as error:
@@ -75,12 +80,11 @@ class Guard:
             log.error("%s in %s, line %s", type(error).__name__, where.filename, where.lineno)
             if not started:
                 await self.refuse(Refusal(500, "the server made an error; its log says where"), scope["path"], answer)
-        finally:
-            self.open -= 1
 
     async def refuse(self, refusal: Refusal, path: str, send: Send) -> None:
         """Send a refusal in the form of the path's dialect."""
         self.service.metrics.failure.labels(refusal.error_type.lower()).inc()
+        refusal.message = self.service.without_paths(refusal.message)
         body = orjson.dumps(body_of(refusal, path))
         headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
         pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
@@ -91,17 +95,22 @@ class Guard:
 
     # ---- the checks
 
-    def check(self, scope: Scope) -> None:
-        """Raises Refusal for a request that no route should see, judged by its head."""
+    def check(self, scope: Scope) -> bool:
+        """Whether a request is for everybody, judged by its head. Raises Refusal for one that no route should see."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            raise Refusal(400, "several Host headers; send one")
         self.check_host(headers.get("host", ""))
         if scope["path"] in PUBLIC:
-            return
+            if scope["method"] not in ("GET", "HEAD"):
+                message = f"no route {scope['method'][:20]} {scope['path']}; send GET or HEAD"
+                raise Refusal(405, message, {"Allow": "GET, HEAD", "Connection": "close"})
+            return True
         self.check_key(headers.get("authorization", ""))
         if self.service.overrun:
             raise shutting_down()
-        if self.open > self.config.max_requests:
-            message = f"{self.open - 1} requests are being answered; expected at most {self.config.max_requests}"
+        if self.open >= self.config.max_requests:
+            message = f"{self.open} requests are being answered; expected at most {self.config.max_requests}"
             raise Refusal(429, f"{message}; try again", {"Retry-After": "1"})
         if scope["method"] in ("POST", "PUT", "PATCH"):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -110,6 +119,7 @@ class Guard:
             length = headers.get("content-length", "")
             if length.isdigit() and int(length) > self.config.max_body:
                 raise self.too_large()
+        return False
 
     def check_host(self, host: str) -> None:
         """Raises Refusal for a name that is not this server's: a page elsewhere may have pointed its own name here."""

@@ -23,10 +23,11 @@ from pydantic import BaseModel, Field
 from torch import Tensor as Scores
 
 from .. import __version__
-from .errors import Refusal, shutting_down
+from .bodies import Many
+from .errors import Refusal
 from .models import ServedModel
 from .pipelines import TOP_K, check_masks
-from .routes import RefusedKserve, dialect, reply, service_of
+from .routes import RefusedKserve, check_ready, dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import decoder
 
@@ -40,7 +41,7 @@ class Tensor(BaseModel):
     """Texts by the name of an input."""
 
     name: str
-    shape: Annotated[list[Dimension], Field(max_length=4)]
+    shape: Annotated[Many[Dimension], Field(max_length=4)]
     datatype: str
     data: list[Any]
 
@@ -51,13 +52,19 @@ class OutputName(BaseModel):
     name: str
 
 
+class InferParameters(BaseModel):
+    """Of a request; others are not looked at."""
+
+    truncate: bool | None = None  # null: as the server was started
+
+
 class InferRequest(BaseModel):
     """Tensors to compute with."""
 
-    inputs: list[Tensor]
+    inputs: Many[Tensor]
     id: str | None = None
-    outputs: list[OutputName] | None = None
-    parameters: dict[str, Any] = {}
+    outputs: Many[OutputName] | None = None
+    parameters: InferParameters = InferParameters()
 
 
 @dataclass(frozen=True)
@@ -115,9 +122,7 @@ async def live() -> Response:
 @router.get("/v2/health/ready", response_model=Any)
 async def ready(request: Request) -> Response:
     """200 while requests are answered, 503 while shutting down."""
-    service = service_of(request)
-    if service.draining or not service.queue.alive:
-        raise shutting_down()
+    check_ready(request)
     return reply({"ready": True})
 
 
@@ -152,7 +157,7 @@ async def infer(name: str, body: InferRequest, request: Request) -> Response:
     if step == "fill_mask":
         check_masks(model, rows, TOP_K)
         decode = _filled
-    options = Options(model=model.name, truncate=bool(body.parameters.get("truncate")) or None, decode=decode)
+    options = Options(model=model.name, truncate=body.parameters.truncate, decode=decode)
     answers = await service.run(request, step, rows, options)
     return reply(response_of(answers, body, signature), answers)
 

@@ -14,7 +14,8 @@ import numpy as np
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, StrictInt, StrictStr
 
-from .embedding import EmbeddingInput
+from .bodies import Many
+from .embedding import EmbeddingInput, rows_of
 from .errors import Refusal
 from .routes import RefusedOpenai, dialect, reply, service_of
 from .service import Answers, Options
@@ -22,13 +23,13 @@ from .vectors import Vectors, decoder, embedder_of
 
 router = dialect("OpenAI", refused=RefusedOpenai)
 
-Ids = list[StrictInt]
+Ids = Many[StrictInt]
 
 
 class EmbeddingsRequest(BaseModel):
     """Texts, or rows of token ids, to embed."""
 
-    input: StrictStr | list[StrictStr] | Ids | list[Ids]
+    input: StrictStr | Many[StrictStr] | Ids | Many[Ids]
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, Field(ge=1)] | None = None
@@ -105,20 +106,7 @@ async def model(name: str, request: Request) -> Response:
     return reply(Model(id=name, created=int(service.started)).model_dump())
 
 
-# ---- from the body to rows, from vectors to the response
-
-
-def rows_of(given: Any) -> list[Any]:
-    """The inputs of a request: texts, or rows of token ids. Raises Refusal (400) if a row has no ids."""
-    rows = [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else list(given)
-    if is_ids(rows) and not all(rows):
-        raise Refusal(400, f"input {rows.index([])} has no token ids; leave it out", param="input")
-    return rows
-
-
-def is_ids(rows: list[Any]) -> bool:
-    """Whether rows are token ids."""
-    return bool(rows) and isinstance(rows[0], list)
+# ---- from vectors to the response
 
 
 def response_of(answers: Answers, encoding_format: str) -> dict[str, Any]:

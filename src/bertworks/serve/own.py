@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
-from .errors import shutting_down
-from .routes import dialect, reply, service_of
+from .bodies import Many
+from .routes import check_ready, dialect, reply, service_of
 from .service import Options
 
 router = dialect("bertworks")
@@ -16,7 +16,7 @@ class ChooseRequest(BaseModel):
     """A text, and what may follow it."""
 
     text: str
-    choices: list[str] = Field(min_length=1)
+    choices: Many[str] = Field(min_length=1)
     model: str | None = None
     truncate: bool | None = None
 
@@ -44,9 +44,7 @@ async def choose(body: ChooseRequest, request: Request) -> Response:
 @router.get("/ping", include_in_schema=False)
 async def health(request: Request) -> Response:
     """200 while requests are answered, 503 while shutting down."""
-    service = service_of(request)
-    if service.draining or not service.queue.alive:
-        raise shutting_down()
+    check_ready(request)
     return reply({"status": "ready"})
 
 

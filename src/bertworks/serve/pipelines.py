@@ -18,6 +18,7 @@ from torch import Tensor
 from ..inference.steps import HeadSteps
 from ..tasks.tagging import Entity, Unit
 from ..tasks.tags import OUTSIDE
+from .bodies import Many
 from .embedding import EmbeddingInput
 from .errors import Refusal
 from .models import ServedModel
@@ -35,13 +36,13 @@ class Parameters(BaseModel):
 
     top_k: Count | None = None  # classes, tokens or answers to return
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
-    targets: list[str] | None = None
+    targets: Many[str] | None = None
     aggregation_strategy: Literal["none", "simple", "first", "average", "max"] | None = None
-    ignore_labels: list[str] | None = None
+    ignore_labels: Many[str] | None = None
     handle_impossible_answer: bool | None = None
     max_answer_len: Count | None = None
     max_question_len: Count | None = None
-    candidate_labels: str | list[str] | None = None
+    candidate_labels: str | Many[str] | None = None
     hypothesis_template: str | None = None
     multi_label: bool | None = None
     normalize: bool | None = None
@@ -57,7 +58,7 @@ BESIDE = ("normalize", "truncate", "truncation_direction", "prompt_name", "dimen
 class PipelineRequest(BaseModel):
     """A payload of any task. Clients send the parameters of feature-extraction beside `inputs`."""
 
-    inputs: str | dict[str, Any] | list[str | dict[str, Any]]
+    inputs: str | dict[str, Any] | Many[str | dict[str, Any]]
     parameters: Parameters | None = None
     normalize: bool | None = None
     truncate: bool | None = None

@@ -11,6 +11,7 @@ from ..inference.steps import TextRows
 from ..probing.config import WordConfig
 from ..probing.model import StateSteps
 from ..probing.similarity import compare_word
+from .bodies import Many
 from .routes import dialect, reply, service_of
 from .service import Options
 
@@ -22,7 +23,7 @@ class WordRequest(BaseModel):
     """A word, and sentences that have it."""
 
     word: str = Field(min_length=1, max_length=200)
-    sentences: list[str] = Field(min_length=2)
+    sentences: Many[str] = Field(min_length=2)
     beginning: bool = False  # also find longer words that begin with it, as a Korean noun with its particle
     model: str | None = None
 

@@ -13,6 +13,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field
 from torch import Tensor
 
+from .bodies import Many
 from .errors import Refusal
 from .models import ServedModel
 from .routes import dialect, reply, service_of
@@ -28,11 +29,11 @@ class RerankRequest(BaseModel):
     """A query, and the documents to rank."""
 
     query: str
-    documents: list[str | dict[str, Any]]
+    documents: Many[str | dict[str, Any]]
     model: str | None = None
     top_n: Annotated[int, Field(ge=1)] | None = None
     return_documents: bool = False
-    rank_fields: list[str] = ["text"]
+    rank_fields: Many[str] = ["text"]
     truncate: bool | None = None  # not of Cohere or Jina: cut what is too long
 
 

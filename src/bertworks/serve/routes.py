@@ -1,5 +1,6 @@
 """What every dialect's file shares: its router, the service behind it, and the response."""
 
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
@@ -8,15 +9,26 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from .errors import TYPES
+from .bodies import check_lists
+from .errors import TYPES, shutting_down
 from .service import Answers, Service
 
 
 class JsonRequest(Request):
     """A request whose body is read by orjson: quicker, and neither deep nesting nor half a character gets through."""
 
+    parsed: Any = None
+
     async def json(self) -> Any:
-        return orjson.loads(await self.body())
+        if self.parsed is None:
+            self.parsed = orjson.loads(await self.body())
+        return self.parsed
+
+    async def check(self) -> None:
+        """Raises Refusal (413) for a long list. A body that is no JSON is refused when the route reads it."""
+        config = self.app.state.service.config
+        with contextlib.suppress(orjson.JSONDecodeError):
+            check_lists(await self.json(), max(config.max_inputs, config.max_tokens))  # of texts, of token ids
 
 
 class JsonRoute(APIRoute):
@@ -26,7 +38,10 @@ class JsonRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            return await handler(JsonRequest(request.scope, request.receive))
+            again = JsonRequest(request.scope, request.receive)
+            if self.body_field is not None:
+                await again.check()
+            return await handler(again)
 
         return handle
 
@@ -72,6 +87,13 @@ def service_of(request: Request) -> Service:
     """The service that answers this request."""
     service: Service = request.app.state.service
     return service
+
+
+def check_ready(request: Request) -> None:
+    """Raises Refusal (503) once requests are not answered any more."""
+    service = service_of(request)
+    if service.draining or not service.queue.alive:
+        raise shutting_down()
 
 
 def reply(content: Any, answers: Answers | None = None, headers: Mapping[str, str] | None = None) -> Response:

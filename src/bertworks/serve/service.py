@@ -65,7 +65,7 @@ class Answers:
     def headers(self) -> dict[str, str]:
         """Headers of the response: tokens, and times in milliseconds."""
         return {
-            "x-compute-type": "cpu",
+            "x-compute-type": self.model.predictor.loaded.device.type,
             "x-compute-tokens": str(self.tokens),
             "x-truncated-tokens": str(self.cut),
             "x-tokenization-time": f"{1000 * self.tokenize_seconds:.0f}",
@@ -115,6 +115,13 @@ class Service:
                     lane.pace = Pace()
                     with contextlib.suppress(InputError):  # NaN: said at each request, not here
                         self.queue.submit(lane, inputs, steps.costs(inputs)).result()
+
+    def without_paths(self, message: str) -> str:
+        """A message with the names of models instead of their folders, which are no business of clients."""
+        for name, model in self.models.items():
+            for folder in (model.predictor.folder.resolve(), model.predictor.folder):
+                message = message.replace(str(folder), name)
+        return message
 
     # ---- the one function that every route calls
 

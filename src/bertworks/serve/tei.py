@@ -15,7 +15,8 @@ from torch import Tensor
 
 from .. import __version__
 from ..tokenizer import Tokenizer, compose
-from .embedding import EmbeddingInput, Text, decode_sparse, decode_tokens
+from .bodies import Many
+from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
 from .rerank import ranked, relevance
 from .routes import dialect, reply, service_of
@@ -24,8 +25,8 @@ from .vectors import decoder, embedder_of
 
 router = dialect("text-embeddings-inference")
 
-TokenIds = list[StrictInt]
-Input = str | TokenIds | list[str | TokenIds]
+TokenIds = Many[StrictInt]
+Input = str | TokenIds | Many[str | TokenIds]
 Direction = Annotated[Literal["Left", "Right"], BeforeValidator(lambda v: v.title() if isinstance(v, str) else v)]
 
 
@@ -55,7 +56,7 @@ class SimilarityInput(BaseModel):
     """A sentence, and those it is compared with."""
 
     source_sentence: str
-    sentences: list[str]
+    sentences: Many[str]
 
 
 class SimilarityParameters(Truncation):
@@ -72,13 +73,13 @@ class SimilarityRequest(BaseModel):
     model: str | None = None
 
 
-Single = Annotated[list[str], Field(min_length=1, max_length=2)]  # a text or a pair, of a batch
+Single = Annotated[Many[str], Field(min_length=1, max_length=2)]  # a text or a pair, of a batch
 
 
 class PredictRequest(Truncation):
     """A text, a pair, or a batch of lists of one or two texts."""
 
-    inputs: str | list[str] | list[Single]
+    inputs: str | Many[str] | Many[Single]
     raw_scores: bool = False
     model: str | None = None
 
@@ -87,7 +88,7 @@ class RerankRequest(Truncation):
     """A query, and texts to put in order."""
 
     query: str
-    texts: list[str]
+    texts: Many[str]
     raw_scores: bool = False
     return_text: bool = False
     model: str | None = None
@@ -96,7 +97,7 @@ class RerankRequest(Truncation):
 class TokenizeRequest(BaseModel):
     """Texts to tokenize."""
 
-    inputs: str | list[str]
+    inputs: str | Many[str]
     add_special_tokens: bool = True
     prompt_name: str | None = None
     model: str | None = None
@@ -105,7 +106,7 @@ class TokenizeRequest(BaseModel):
 class DecodeRequest(BaseModel):
     """Token ids to turn into text."""
 
-    ids: TokenIds | list[TokenIds]
+    ids: TokenIds | Many[TokenIds]
     skip_special_tokens: bool = True
     model: str | None = None
 
@@ -135,15 +136,6 @@ class SimpleToken(BaseModel):
 
 
 # ---- vectors
-
-
-def rows_of(inputs: Input) -> list[Text]:
-    """Each text or list of ids of an input, which may be a single one."""
-    if isinstance(inputs, str):
-        return [inputs]
-    if inputs and all(isinstance(one, int) for one in inputs):
-        return [inputs]  # type: ignore[list-item]  # the ids of one text
-    return list(inputs)  # type: ignore[arg-type]
 
 
 async def _embedded(request: Request, step: str, body: EmbedAllRequest, make: Any) -> Answers:
@@ -295,7 +287,7 @@ def _tokens(tokenizer: Tokenizer, text: str, specials: bool) -> list[dict[str, A
 async def decode(body: DecodeRequest, request: Request) -> Response:
     """The text of each list of token ids."""
     service = service_of(request)
-    rows = rows_of(body.ids)  # type: ignore[arg-type]
+    rows = rows_of(body.ids)
     check_rows(rows, service.config.max_inputs)
     tokenizer = service.find(body.model, "embed").predictor.tokenizer
     wrong = [one for row in rows for one in row if not 0 <= int(one) < tokenizer.vocab_size]

@@ -1,0 +1,74 @@
+"""Bodies of requests: lists that cost little to refuse, and what is said of a body of another form.
+
+A list is as long as the client likes, and a union notes an error for every kind of element: so lists are counted
+before their elements are looked at (`check_lists`), and the first wrong element of a list ends its reading (`Many`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
+
+from .errors import Refusal
+
+T = TypeVar("T")
+Many = Annotated[list[T], Field(fail_fast=True)]
+
+DEPTH = 4  # levels of a body at which lists are counted; no field that is read has more
+KINDS = {  # what a field may be, by the beginning of pydantic's name of the error
+    "string": "a text",
+    "list": "a list",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "dict": "an object",
+    "model": "an object",
+    "none": "null",
+}
+FOUND = {str: "a text", list: "a list", bool: "true or false", int: "a number", float: "a number", dict: "an object"}
+
+
+def check_lists(value: Any, most: int, depth: int = DEPTH) -> None:
+    """Raises Refusal (413) if a list of a body has more elements."""
+    if isinstance(value, dict):
+        parts: Any = value.values()
+    elif isinstance(value, list):
+        if len(value) > most:
+            raise Refusal(413, f"a list of {len(value):,} elements; expected at most {most:,}; send several requests")
+        parts = value
+    else:
+        return
+    if depth:
+        for part in parts:
+            if isinstance(part, dict | list):
+                check_lists(part, most, depth - 1)
+
+
+def fault_of(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str, str]:
+    """The field of a body that is at fault, and what is wrong with it; no text of the body is repeated.
+
+    errors: pydantic's, several for a field that may be of several kinds. What got furthest into the body counts.
+    """
+    places = [_place(error, body) for error in errors]
+    path, value = max(places, key=lambda place: len(place[0]))
+    here = [error for error, place in zip(errors, places, strict=True) if place[0] == path]
+    where = ".".join(map(str, path))[:200]
+    kinds = [KINDS.get(error["type"].partition("_")[0]) for error in here]
+    wanted = list(dict.fromkeys(kind for kind in kinds if kind))
+    if len(wanted) < len({error["msg"] for error in here}) or any(error["type"] == "missing" for error in here):
+        return where, f"{where or 'the body'}: {here[0]['msg']}"
+    expected = " or ".join([", ".join(wanted[:-1]), wanted[-1]] if len(wanted) > 1 else wanted)
+    return where, f"{where or 'the body'} is {FOUND.get(type(value), 'null')}; expected {expected}"
+
+
+def _place(error: Mapping[str, Any], body: Any) -> tuple[tuple[Any, ...], Any]:
+    """The path of an error in a body without the names of a union's branches, and the value there."""
+    path, value = [], body
+    parts = [part for part in error["loc"][1:] if isinstance(part, str | int)]
+    for number, part in enumerate(parts):
+        if (isinstance(value, dict) and part in value) or (isinstance(value, list) and isinstance(part, int)):
+            path.append(part)
+            value = value[part]
+        elif error["type"] == "missing" and number == len(parts) - 1:
+            path.append(part)
+    return tuple(path), value

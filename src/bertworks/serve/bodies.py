@@ -5,7 +5,7 @@ before their elements are looked at (`check_lists`), and the first wrong element
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import Field
 
@@ -63,12 +63,13 @@ def fault_of(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str, str]:
 
 def _place(error: Mapping[str, Any], body: Any) -> tuple[tuple[Any, ...], Any]:
     """The path of an error in a body without the names of a union's branches, and the value there."""
-    path, value = [], body
+    path: list[Any] = []
+    value: Any = body
     parts = [part for part in error["loc"][1:] if isinstance(part, str | int)]
     for number, part in enumerate(parts):
         if (isinstance(value, dict) and part in value) or (isinstance(value, list) and isinstance(part, int)):
             path.append(part)
-            value = value[part]
+            value = cast(Any, value)[part]
         elif error["type"] == "missing" and number == len(parts) - 1:
             path.append(part)
     return tuple(path), value

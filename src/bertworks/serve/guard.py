@@ -65,7 +65,7 @@ class Guard:
 
         try:
             if self.check(scope):
-                await self.app(scope | {"method": "GET"}, receive, answer)
+                await self.app({**scope, "method": "GET"}, receive, answer)
                 return
             self.open += 1
             try:

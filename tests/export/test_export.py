@@ -1,6 +1,7 @@
 """Exported folders: ONNX Runtime gives the answers of the source, and the certificate notices changes."""
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -11,13 +12,14 @@ import pytest
 import torch
 
 from bertworks.checkpoint.folder import load_model
+from bertworks.checkpoint.locate import is_export, new_folder
 from bertworks.cli import main
 from bertworks.export.certificate import limit_of, verify
 from bertworks.export.config import ExportConfig
 from bertworks.export.folder import export
 from bertworks.export.samples import shipped_texts
 from bertworks.files import InputError
-from bertworks.inference.exported import processor
+from bertworks.inference.exported import processor, trust
 from bertworks.inference.predictor import Predictor
 from bertworks.tasks.base import Example, Task
 from support.export_folders import LONG, ONE, TEXTS, folder_of
@@ -165,6 +167,18 @@ def test_a_damaged_graph_is_one_message(exported):
         Predictor(exported).classify("a")
 
 
+def test_onnx_runtime_prints_nothing_beside_our_message(exported, capfd):
+    graph = exported / "onnx/model.onnx"
+    whole = graph.read_bytes()
+    start, _, end = whole.rpartition(b"logits")
+    not_a_name = start + b"lo\xff\xfets" + end  # its own message is no UTF-8 then
+    for damaged in (b"", b"no graph", whole[: len(whole) // 2], not_a_name, whole.replace(b"logits", b"otherl")):
+        graph.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"model\.onnx: .*; export again"):
+            Predictor(exported).classify("a")
+        assert capfd.readouterr() == ("", "")
+
+
 def test_without_onnxruntime_the_extra_is_named(kept, source, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(InputError, match=r"pip install 'bertworks\[export\]'"):
@@ -193,6 +207,70 @@ def test_only_an_earlier_export_is_replaced(source, kept, tmp_path, monkeypatch)
     export(source, earlier)
     assert verify(earlier) and not (earlier / "old.txt").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["earlier", "full"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize("step", ["written", "earlier aside", "in place"])
+def test_after_a_kill_the_next_export_leaves_one_whole_folder(kept, tmp_path, monkeypatch, step):
+    out = shutil.copytree(kept, tmp_path / "out")
+    (out / "old.txt").write_text("")
+    rename, renamed = Path.rename, []
+
+    def killed(path, target):
+        if step == "written":
+            os._exit(9)
+        moved = rename(path, target)
+        renamed.append(path)
+        if len(renamed) == (1 if step == "earlier aside" else 2):
+            os._exit(9)
+        return moved
+
+    def again():
+        with new_folder(out, replaces=is_export) as staging:
+            shutil.copytree(kept, staging)
+
+    if (child := os.fork()) == 0:
+        try:
+            monkeypatch.setattr(Path, "rename", killed)
+            again()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert out.exists() == (step != "earlier aside") and [*tmp_path.glob(".out.*.new")]
+    with pytest.raises(InputError, match="not empty"), new_folder(out):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and is_export(out)
+    assert (out / "old.txt").exists() == (step != "in place")
+    again()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and verify(out) and not (out / "old.txt").exists()
+
+
+def test_an_export_that_cannot_be_put_in_place_gives_the_earlier_one_back(kept, tmp_path, monkeypatch):
+    out, rename = shutil.copytree(kept, tmp_path / "out"), Path.rename
+    (out / "old.txt").write_text("")
+
+    def refused(path, target):
+        if target == out and not path.name.endswith(".earlier"):
+            raise PermissionError(13, "Permission denied")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(PermissionError), new_folder(out, replaces=is_export) as staging:
+        shutil.copytree(kept, staging)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and (out / "old.txt").exists()
+
+
+def test_through_a_link_its_target_is_replaced(source, kept, tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    earlier = shutil.copytree(kept, tmp_path / "real/earlier")
+    (earlier / "old.txt").write_text("")
+    link = tmp_path / "link"
+    link.symlink_to(earlier, target_is_directory=True)
+    monkeypatch.setattr("bertworks.export.folder.write_onnx", lambda module, path: copied(kept, path))
+    export(source, link)
+    assert link.is_symlink() and verify(earlier) and not (earlier / "old.txt").exists()
+    found = sorted(path.name for folder in (tmp_path, earlier.parent) for path in folder.iterdir())
+    assert found == ["earlier", "link", "real"]
 
 
 def copied(kept, path):
@@ -266,3 +344,28 @@ def test_a_package_of_unknown_origin_is_not_loaded(exported, tmp_path, monkeypat
     with pytest.raises(InputError, match="this machine is torch"):
         Predictor(exported).loaded.engine.scores(batch, "classifier")
     assert processor() == graph["capability"]
+
+
+def test_a_damaged_list_of_trusted_packages_says_what_to_do(exported, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    trust(exported)
+    listed = tmp_path / "state/bertworks/compiled.txt"
+    whole = listed.read_bytes()
+    listed.write_bytes(b"\xff\xfe" + whole)
+    with pytest.raises(InputError, match=r"compiled\.txt: byte 0 is not UTF-8; .*remove it, and run .*--trust again"):
+        trust(exported)
+    listed.unlink()
+    trust(exported)
+    assert listed.read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["../secret.txt", "/dev/null", "torch/none.pt2"])
+def test_only_files_of_the_folder_are_trusted(exported, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "secret.txt").write_text("mine")
+    file = exported / "certificate.json"
+    found = json.loads(file.read_text())
+    file.write_text(json.dumps(found | {"graph": {**found["graph"], "to": "torch", "outputs": {"logits": name}}}))
+    with pytest.raises(InputError, match=f"no file {name}, which certificate"):
+        trust(exported)
+    assert not (tmp_path / "state").exists()

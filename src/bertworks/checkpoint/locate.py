@@ -4,7 +4,7 @@ import contextlib
 import glob
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..files import InputError, ended, flush_folder
@@ -38,40 +38,57 @@ def is_export(folder: Path) -> bool:
     return (folder / CERTIFICATE).is_file()
 
 
-@contextlib.contextmanager
-def new_folder(out: Path | str) -> Iterator[Path]:
-    """A folder to write, which becomes `out` when the block ends without an error.
+def _nothing(folder: Path) -> bool:
+    return False
 
-    Each process writes a folder of its own; those of killed processes are removed first. Raises InputError if `out`
-    holds anything, before or after it was written.
+
+@contextlib.contextmanager
+def new_folder(out: Path | str, replaces: Callable[[Path], bool] = _nothing) -> Iterator[Path]:
+    """A folder to write, which becomes `out` (of a link: its target) when the block ends without an error.
+
+    Each process writes a folder of its own; those of killed processes are removed first. A process killed while it
+    puts its folder in the place of an earlier one may leave none; the next call puts the earlier one back. replaces:
+    whether an earlier folder may be replaced. Raises InputError if `out` holds anything else, before or after it was
+    written.
     """
-    out = Path(os.path.abspath(out))
-    _refuse_existing(out)
-    _remove_abandoned(out)
+    out = Path(os.path.realpath(out))
+    for left in out.parent.glob(f".{glob.escape(out.name)}.*.new"):
+        process = left.name.removeprefix(f".{out.name}.").removesuffix(".new")
+        if process.isdecimal() and (int(process) == os.getpid() or ended(int(process))):
+            _clear(left, out)
+    _refuse_existing(out, replaces)
     work = out.with_name(f".{out.name}.{os.getpid()}.new")
     staging = work / out.name  # beside it, so inside `work`, are its writers' temporary files
     try:
         yield staging
+        if replaces(out):
+            out.rename(_earlier(work, out))
         try:
             staging.rename(out)  # in one step, and refused if another process has filled `out` meanwhile
         except OSError:
-            _refuse_existing(out)
+            _refuse_existing(out, _nothing)
             raise
         _flush(out)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        _clear(work, out)
 
 
-def _refuse_existing(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+def _earlier(work: Path, out: Path) -> Path:
+    """Where the folder that is replaced waits until the new one is in its place."""
+    return work / f"{out.name}.earlier"
+
+
+def _clear(work: Path, out: Path) -> None:
+    """Remove a process's own folder; an earlier `out` in it is put back if nothing took its place."""
+    if _earlier(work, out).exists() and not out.exists():
+        _earlier(work, out).rename(out)
+        _flush(out)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _refuse_existing(out: Path, replaces: Callable[[Path], bool]) -> None:
+    if out.exists() and not replaces(out) and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists and is not empty; give a new folder, or empty this one")
-
-
-def _remove_abandoned(out: Path) -> None:
-    for left in out.parent.glob(f".{glob.escape(out.name)}.*.new"):
-        process = left.name.removeprefix(f".{out.name}.").removesuffix(".new")
-        if process.isdecimal() and (int(process) == os.getpid() or ended(int(process))):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def move_in(temporary: Path, folder: Path) -> None:

@@ -1,8 +1,5 @@
 """Export a model folder: the graph, what other software needs beside it, the certificate."""
 
-import contextlib
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +48,7 @@ def export(
     own = None if texts is None else texts_in(texts)
     predictor = Predictor(source, device="cpu")
     model = load_model(folder)
-    with _target(Path(os.path.abspath(out))) as staging:
+    with new_folder(out, replaces=is_export) as staging:
         graph = _graph_of(model, config)
         _write_beside(folder, staging, pooling, predictor)
         graph["outputs"] = _write_graph(model, pooling or Pooling(), staging, config, predictor)
@@ -77,21 +74,6 @@ def _graph_of(model: Model, config: ExportConfig) -> dict[str, Any]:
         "labels": next((int(head.out_features) for head in heads), 0),  # type: ignore[arg-type]
         "capability": processor(),
     }
-
-
-@contextlib.contextmanager
-def _target(out: Path) -> Iterator[Path]:
-    """A folder to write that becomes `out`, in place of an earlier export, when the block ends without an error."""
-    if not is_export(out):
-        with new_folder(out) as staging:
-            yield staging
-        return
-    fresh, old = (out.with_name(f".{out.name}.{os.getpid()}.{end}") for end in ("fresh", "old"))
-    with new_folder(fresh) as staging:
-        yield staging
-    out.rename(old)
-    fresh.rename(out)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_beside(folder: Path, staging: Path, pooling: Pooling | None, predictor: Predictor) -> None:

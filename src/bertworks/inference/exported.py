@@ -24,7 +24,16 @@ from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CERTIFICATE
 from ..checkpoint.metadata import labels_of, top_of
 from ..checkpoint.names import heads_in
-from ..files import InputError, check_fields, check_version, checksum, read_json_object, write_text
+from ..files import (
+    TABLE_BYTES,
+    InputError,
+    check_fields,
+    check_version,
+    checksum,
+    read_json_object,
+    read_lines,
+    write_text,
+)
 from ..model.heads import Model, build_model
 from ..model.rectangular import STATES
 
@@ -97,10 +106,17 @@ def open_engine(folder: Path, model: Model) -> "Exported":
     runners = {"onnx": OnnxFile, "torch": CompiledPackage}
     if graph["to"] not in runners:
         raise InputError(f"{folder / CERTIFICATE}: graph.to = {graph['to']!r}; expected {' or '.join(runners)}")
-    for name in {*graph["outputs"].values()}:
+    _files(folder, graph)
+    return Exported(folder, model, graph)
+
+
+def _files(folder: Path, graph: dict[str, Any]) -> list[str]:
+    """The names of a graph's files. Raises InputError if one is missing, or outside the folder."""
+    names = sorted({*graph["outputs"].values()})
+    for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts or not (folder / name).is_file():
             raise InputError(f"{folder}: no file {name}, which {CERTIFICATE} names; copy it or export again")
-    return Exported(folder, model, graph)
+    return names
 
 
 class Exported:
@@ -162,10 +178,15 @@ class OnnxFile:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
         try:
-            self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self.session = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"], enable_fallback=0
+            )  # its fallback prints, and there is nothing but the CPU to fall back to
+            found = {value.name for value in self.session.get_outputs()}
         except Exception as error:  # onnxruntime has a class of its own for each failure
             line = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{path}: not readable by ONNX Runtime ({line}); export again") from None
+        if absent := {*outputs} - found:
+            raise InputError(f"{path}: no output {min(absent)}, which {CERTIFICATE} names; export again")
         self.how = onnxruntime.RunOptions()
         self.how.only_execute_path_to_fetches = True
         self.inputs = [value.name for value in self.session.get_inputs()]
@@ -214,8 +235,11 @@ def processor() -> str:
 
 
 def trust(folder: Path) -> list[str]:
-    """Note the compiled packages of an exported folder as trusted by this user; returns their names."""
-    files = sorted({*read_graph(folder)["outputs"].values()})
+    """Note the compiled packages of an exported folder as trusted by this user; returns their names.
+
+    Raises InputError if one is missing, or outside the folder.
+    """
+    files = _files(folder, read_graph(folder))
     known = _trusted() | {checksum(folder / name) for name in files}
     _trust_file().parent.mkdir(parents=True, exist_ok=True)
     write_text(_trust_file(), "".join(f"{one}\n" for one in sorted(known)))
@@ -230,4 +254,5 @@ def _trust_file() -> Path:
 def _trusted() -> set[str]:
     """The checksums of trusted packages."""
     file = _trust_file()
-    return {*file.read_text(encoding="utf-8").split()} if file.exists() else set()
+    expected = "checksums of trusted packages; remove it, and run bertworks export --trust again for each folder"
+    return {*read_lines(file, expected, TABLE_BYTES)} if file.exists() else set()

@@ -251,3 +251,29 @@ def test_the_verb_writes_page_and_numbers(pretrained, tmp_path, capsys):
         with pytest.raises(SystemExit):
             main(["explain", folder, *arguments])
         assert said in capsys.readouterr().err
+
+
+# ---- long texts
+
+
+@pytest.mark.parametrize(
+    "text", ["a bad film , abc d " * 20, "bad " * 9 + "abcabcabcabc" * 5, "\u00e9" * 60 + " a" * 60]
+)
+@pytest.mark.parametrize("pair", [None, "good d " * 30])
+def test_a_long_text_is_cut_once_for_every_part(tokenizer, tmp_path, text, pair):
+    """Heads read what the page shows: explaining the part that was kept gives the same, and nothing is cut."""
+    predictor = predictor_of(tmp_path / "m", tokenizer, ("classifier",), ("x", "y"))
+    found = explain(predictor, text, pair, max_length=20)
+    assert found["cut"] == len(tokenizer.encode(text, pair).ids) - len(found["tokens"]) > 0
+    assert text.startswith(found["text"]) and len(found["text"]) < len(text)
+    again = explain(predictor, found["text"], found["pair"], max_length=20)
+    assert again == found | {"cut": 0}
+    direct = predictor.classify(found["text"], found["pair"], all_scores=True)
+    assert found["labels"]["scores"] == pytest.approx(direct["scores"], abs=1e-6)
+
+
+def test_tags_and_answers_are_of_the_part_that_is_explained(tokenizer, tmp_path):
+    tags = explain(predictor_of(tmp_path / "t", tokenizer, ("tagger",), ("O", "B-X")), "bad film " * 200, max_length=10)
+    assert " ".join(tag["text"] for tag in tags["tags"]) == tags["text"] == "bad film bad film bad film bad film"
+    span = explain(predictor_of(tmp_path / "s", tokenizer, ("span",)), "a b?", "bad film " * 200, max_length=12)
+    assert span["answer"]["best"]["end"] <= len(span["pair"])

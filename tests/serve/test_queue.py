@@ -144,3 +144,18 @@ def test_pace_without_a_slope_is_a_rate():
     for _ in range(5):
         pace.add(100, 0.5)
     assert pace.seconds(200, 2048) == pytest.approx(1.0) and pace.rate == pytest.approx(200)
+
+
+def test_whoever_leaves_is_not_waited_for(queue):
+    steps, first = blocked(queue)
+    lane = queue.lane(steps)
+    lane.pace.add(10, 1.0)
+    leaving, staying = submit(queue, steps, *[[2] * 5] * 6), submit(queue, steps, [3] * 4)
+    queue.wait_seconds()
+    assert leaving.cancel()
+    assert (queue.size, queue.tokens) == (1, 4)
+    assert queue.wait_seconds() == pytest.approx(0.4, abs=1e-6)
+    assert staying.cancel() and queue.refuse_waiting() == 1  # the running one
+    assert queue.tokens == 0
+    steps.go.set()
+    assert first.exception(10) is not None

@@ -18,7 +18,7 @@ from bertworks.files import InputError
 from bertworks.serve.config import ServeConfig
 from bertworks.serve.models import ServedModel, load_models
 from bertworks.serve.screen import command, show
-from bertworks.serve.server import KEY, check_extra, listen, read_key
+from bertworks.serve.server import KEY, bind, check_extra, read_key
 from bertworks.serve.service import Service
 
 SLOW = """
@@ -26,14 +26,15 @@ import sys, time
 from bertworks.serve.app import create_app
 from bertworks.serve.config import ServeConfig
 from bertworks.serve.models import load_models
-from bertworks.serve.server import address_of, listen, serve
+from bertworks.serve.server import accept, address_of, bind, serve
 
 models = load_models([sys.argv[1]])
 steps = models["tiny"].steps["embed"]
 forward = steps.forward
 steps.forward = lambda inputs: (time.sleep(0.3), forward(inputs))[1]
 config = ServeConfig(port=0, batch_tokens=8, max_wait=1000, grace=float(sys.argv[2]), notice=float(sys.argv[3]))
-listener = listen(config)
+listener = bind(config)
+accept(listener, config)
 print(address_of(listener), flush=True)
 app = create_app(models, config)
 serve(app, listener, config)
@@ -57,7 +58,7 @@ def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, capsys):
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "300.1.1.1", "a" * 80])
 def test_a_host_that_is_none_is_named(host):
     with pytest.raises(InputError, match="--host"):
-        listen(ServeConfig(host=host, port=0))
+        bind(ServeConfig(host=host, port=0))
 
 
 def test_a_folder_that_is_missing_and_names_that_clash_are_named(tmp_path, head_folders):

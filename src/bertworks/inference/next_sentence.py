@@ -8,7 +8,7 @@ Shapes: N pairs.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from torch import Tensor
 
@@ -69,7 +69,7 @@ class NextSentence(Steps["FollowingRows"]):
 class FollowingRows(TextRows):
     """Pairs, ready for a model."""
 
-    def decode(self, scores: Tensor) -> list[Following]:
+    def decode(self, scores: Tensor, *_: Any) -> list[Following]:
         """The answer for each pair, from (N, 2) scores."""
         chances = scores.softmax(-1)[:, FOLLOWS].tolist()
         counts = zip(chances, self.tokens.tolist(), self.cut.tolist(), strict=True)

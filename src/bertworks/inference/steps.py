@@ -139,7 +139,7 @@ class EmbeddingRows(TextRows):
 
     normalize: bool  # whether vectors are scaled to length 1
 
-    def decode(self, scores: Tensor) -> NDArray[np.float32]:
+    def decode(self, scores: Tensor, *_: Any) -> NDArray[np.float32]:
         """(N, D) vectors of the texts."""
         vectors: NDArray[np.float32] = (F.normalize(scores, dim=-1) if self.normalize else scores).numpy()
         return vectors

@@ -6,7 +6,7 @@ explain.js turns into a sentence.
 
 Arrays are {"shape", "float16"} (explain_arrays.py). The keys:
 
-    model, text, pair   folder, first text, second text or None
+    model, text, pair   folder, first text, second text or None, as far as they are explained
     cut                 tokens that did not fit
     shape               layers, heads, widths, and what kind of encoder it is
     tokens              a list of {"text", "id", "segment", "special"}
@@ -24,8 +24,10 @@ Arrays are {"shape", "float16"} (explain_arrays.py). The keys:
 Shapes: T tokens, E embedding width, L layers, N heads, H head size, W words.
 """
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -80,15 +82,16 @@ def explain(
     mask. A literal [MASK] in the texts is predicted; without one every token is hidden in turn. Raises InputError if a
     text has no token, or a number is out of range.
     """
-    one = Explained(predictor, a, b, _encoded(predictor, a, b, max_length), top_k, {})
+    kept = keep(predictor, a, b, max_length)
+    one = Explained(predictor, kept.a, kept.b, kept.encoding, top_k, {})
     check_count(top_k, "top_k")
     ids, types = one.encoding.ids, one.encoding.type_ids
     states = states_of(one.model.encoder, ids, types)
     return {
         "model": str(predictor.folder.name if predictor.folder.name != "model" else predictor.folder.parent.name),
-        "text": a,
-        "pair": b,
-        "cut": one.encoding.n_cut,
+        "text": one.a,
+        "pair": one.b,
+        "cut": kept.cut,
         "shape": _shape(one),
         "tokens": _tokens(one),
         "words": _words(one),
@@ -104,8 +107,20 @@ def explain(
     }
 
 
-def _encoded(predictor: Predictor, a: str, b: str | None, max_length: int | None) -> Encoding:
-    """The tokens of the texts, which are composed (NFC) first."""
+class Kept(NamedTuple):
+    """The part of a text or pair that is explained."""
+
+    a: str
+    b: str | None
+    encoding: Encoding
+    cut: int  # tokens that did not fit
+
+
+def keep(predictor: Predictor, a: str, b: str | None = None, max_length: int | None = None) -> Kept:
+    """The texts, composed (NFC) and cut where their last token that fits ends, with their tokens.
+
+    So every head reads what is explained, and no more. Raises InputError as `explain` does.
+    """
     tokenizer, most = predictor.tokenizer, predictor.model.config.max_length
     max_length = min(LONGEST, most) if max_length is None else max_length
     check_integer(max_length, "max_length")
@@ -115,8 +130,27 @@ def _encoded(predictor: Predictor, a: str, b: str | None, max_length: int | None
     for name, text in zip("AB", texts, strict=False):
         if not tokenizer.tokenize(text):
             raise InputError(f"text {name}, {text[:40]!r}, has no token; expected a sentence")
+    encoding = whole = _encoded(tokenizer, texts, max_length)
+    while encoding.n_cut:  # a text cut inside a word can have other tokens at its end
+        texts = _shortened(texts, encoding)
+        encoding = _encoded(tokenizer, texts, max_length)
+    cut = whole.n_cut + len(whole.ids) - len(encoding.ids)
+    return Kept(texts[0], None if b is None else texts[1], encoding, cut) if cut else Kept(a, b, encoding, 0)
+
+
+def _encoded(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> Encoding:
     marked = any(tokenizer.roles["mask"] in text for text in texts)
-    return tokenizer.encode(texts[0], texts[1] if b is not None else None, max_length, specials=marked)
+    return tokenizer.encode(texts[0], texts[1] if len(texts) > 1 else None, max_length, specials=marked)
+
+
+def _shortened(texts: list[str], encoding: Encoding) -> list[str]:
+    """The texts up to the ends of their last tokens; at least a character shorter."""
+    parts = [list(part) for real, part in itertools.groupby(encoding.offsets, lambda span: span[1] > 0) if real]
+    shorter = [text[: part[-1][1]] for text, part in zip(texts, parts, strict=True)]
+    if shorter == texts:  # the last token is a part of a character
+        longest = max(range(len(texts)), key=lambda i: len(parts[i]))
+        shorter[longest] = shorter[longest][:-1]
+    return shorter
 
 
 # ---- what the model reads

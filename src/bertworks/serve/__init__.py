@@ -10,6 +10,7 @@ In reading order:
     pace.py       predicted seconds of a batch, from the batches that were measured
     queue.py      one compute thread: first in, first out, by real tokens
     metrics.py    Prometheus metrics under TEI's names
+    sizes.py      how large a request is
     service.py    from a request's rows to its answers: limits, admission, tokenizing, queue, decoding
     routes.py     what every dialect's file shares: router, body, reply
     guard.py      what is checked before a route is called: host, key, content type, size and time of the body

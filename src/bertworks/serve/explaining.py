@@ -13,16 +13,14 @@ from torch import Tensor
 
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
-from ..probing.explain import LONGEST, explain
+from ..probing.explain import LONGEST, explain, keep
 from ..tasks.inputs import Inputs
-from ..tasks.rows import text_of
 from ..tasks.sequences import Integers
-from ..tokenizer import normalize
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text or pair to explain. The queue takes it for inputs of one sequence."""
+    """A text or pair to explain, cut to size. The queue takes it for inputs of one sequence."""
 
     a: str
     b: str | None
@@ -34,6 +32,7 @@ class ExplainedRows:
     """One sentence, ready for the model."""
 
     sentence: Sentence
+    n_cut: int  # tokens that did not fit
 
     @property
     def inputs(self) -> Inputs:
@@ -45,11 +44,11 @@ class ExplainedRows:
 
     @property
     def cut(self) -> Integers:
-        return np.array([0])  # the explanation has its own count
+        return np.array([self.n_cut])
 
     def decode(self, scores: Any, *_: Any) -> list[dict[str, Any]]:
         """The explanation, as `explain` returns it."""
-        return [scores]
+        return [scores | {"cut": self.n_cut}]
 
 
 class ExplainSteps(Steps[ExplainedRows]):
@@ -62,9 +61,8 @@ class ExplainSteps(Steps[ExplainedRows]):
 
     def prepare(self, rows: Sequence[tuple[str, str | None]]) -> ExplainedRows:
         ((a, b),) = rows
-        first, second = (None if text is None else normalize("NFC", text_of(text, "the text")) for text in (a, b))
-        encoding = self.loaded.tokenizer.encode(first or "", second, self.limit)
-        return ExplainedRows(Sentence(a, b, len(encoding.ids)))
+        kept = keep(self.predictor, a, b, self.limit)
+        return ExplainedRows(Sentence(kept.a, kept.b, len(kept.encoding.ids)), kept.cut)
 
     def costs(self, inputs: Inputs) -> Integers:
         """Every token is hidden in a pass of its own; the other passes are few."""

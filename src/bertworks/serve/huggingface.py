@@ -20,11 +20,19 @@ from fastapi import Request, Response
 
 from .errors import Refusal
 from .models import ServedModel
-from .pipelines import TASKS, PipelineRequest
+from .pipelines import DENIES, TASKS, PipelineRequest
 from .routes import dialect, reply, service_of
 from .service import Options
 
 router = dialect("Hugging Face Inference")
+
+
+def entails(model: ServedModel) -> bool:
+    """Whether a classifier says if one text follows from another."""
+    return model.output("entail") is not None and model.output(*DENIES) is not None
+
+
+CAN = {"zero-shot-classification": entails}  # what a model needs beside the head
 
 
 @router.post("/", response_model=Any)
@@ -60,7 +68,7 @@ async def answer(body: PipelineRequest, request: Request, name: str | None = Non
     if top_k > most:
         raise Refusal(413, f"top_k = {top_k:,}; expected at most {most}; ask for fewer", param="top_k")
     task = task or task_of_payload(body)
-    model = service.find(name, TASKS[task][0] if task else "")
+    model = service.find(name, TASKS[task][0] if task else "", CAN.get(task or "", lambda model: True))
     _, translate = TASKS[task or task_of(model, body)]
     call = translate(model, body)
     options = Options(model.name, body.asked.truncate, call.prepare, call.decode)

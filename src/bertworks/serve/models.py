@@ -1,5 +1,6 @@
 """A served model: a predictor, and the steps that its heads allow."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,18 @@ class ServedModel:
             raise Refusal(424, f"the model {self.name!r} cannot {step}; it can: {', '.join(self.steps)}")
         return self.steps[step]
 
-    def sample(self, step: str) -> Any:
-        """A row that these steps can read."""
-        return STEPS[step][1](self.predictor)
+    def samples(self, step: str, tokens: int) -> list[Any]:
+        """One row or more that these steps can read, with about so many tokens as the queue counts them."""
+        row, steps = STEPS[step][1](self.predictor), self.steps[step]
+        if isinstance(steps, ExplainSteps):  # one sentence at a time
+            return [("a " * max(2, math.isqrt(tokens) - 4), None)]
+        cost = int(steps.costs(steps.prepare([row]).inputs).sum())
+        return [row] * max(1, tokens // cost)
+
+    def output(self, *beginnings: str) -> int | None:
+        """The number of the first label that begins with one of these, in lower case."""
+        labels = self.predictor.loaded.labels
+        return next((i for i, label in enumerate(labels) if label.lower().startswith(beginnings)), None)
 
     @property
     def info(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from .models import ServedModel
 from .vectors import decoder, embedder_of
 
 T = TypeVar("T")
+DENIES = ("contradict", "not_entail")  # how labels against entailment begin
 MASKS = 128  # masks of a request: each has a score for every token of the vocabulary
 TOP_K = 5  # tokens for each mask, unless the request says how many
 CANDIDATES = 1_000  # tokens returned for all masks of a request: each comes with the whole text
@@ -180,9 +181,7 @@ def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
 
 def _entailment(model: ServedModel) -> tuple[int, int]:
     """The outputs for entailment and against it. Raises Refusal (424) if the model has no such labels."""
-    labels = [label.lower() for label in model.predictor.loaded.labels]
-    entails = next((i for i, label in enumerate(labels) if label.startswith("entail")), None)
-    denies = next((i for i, label in enumerate(labels) if label.startswith(("contradict", "not_entail"))), None)
+    entails, denies = model.output("entail"), model.output(*DENIES)
     if entails is None or denies is None:
         found = ", ".join(model.predictor.loaded.labels)[:200] or "no labels"
         raise Refusal(

@@ -77,7 +77,7 @@ class Followed(BaseModel):
 @router.post("/next-sentence", response_model=Followed)
 async def next_sentence(body: PairRequest, request: Request) -> Response:
     """Does B follow A? The probability of it, by the next-sentence head."""
-    options = Options(body.model, body.truncate, decode=lambda rows, scores: rows.decode(scores))
+    options = Options(body.model, body.truncate)
     answers = await service_of(request).run(request, "next_sentence", [(body.a, body.b)], options)
     return reply(answers.results[0], answers)
 
@@ -88,10 +88,12 @@ class ExplainRequest(BaseModel):
     a: str
     b: str | None = None
     model: str | None = None
+    truncate: bool | None = None
 
 
 @router.post("/explain")
 async def explained(body: ExplainRequest, request: Request) -> Response:
     """Everything that the model computes on a sentence or two, as `bertworks explain` draws it."""
-    answers = await service_of(request).run(request, "explain", [(body.a, body.b)], Options(model=body.model))
+    options = Options(body.model, body.truncate)
+    answers = await service_of(request).run(request, "explain", [(body.a, body.b)], options)
     return reply(answers.results[0] | {"model": answers.model.name}, answers)

@@ -155,7 +155,8 @@ class ComputeQueue:
             lane.jobs.append(job)
             lane.tokens += int(job.edges[-1])
             self._changed.notify_all()
-            return job.future
+        job.future.add_done_callback(lambda future: self._forget(lane, job) if future.cancelled() else None)
+        return job.future
 
     # ---- the end
 
@@ -228,6 +229,13 @@ class ComputeQueue:
             if stop == len(job.edges) - 1:
                 lane.jobs.popleft()
         return lane, shares
+
+    def _forget(self, lane: Lane, job: Job) -> None:
+        """Nobody waits for a job any more: those who come next must not wait for it either."""
+        with self._changed:
+            if job in lane.jobs:
+                lane.jobs.remove(job)
+                lane.tokens -= int(job.edges[-1] - job.edges[job.next])
 
     def _drop(self, lane: Lane) -> None:
         job = lane.jobs.popleft()

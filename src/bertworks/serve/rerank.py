@@ -66,7 +66,7 @@ class RerankResponse(BaseModel):
 async def rerank(body: RerankRequest, request: Request) -> Response:
     """The documents by their relevance to the query, the most relevant first."""
     service = service_of(request)
-    model = service.find(body.model, "classify")
+    model = service.find(body.model, "classify", ranks)
     texts = [text_of(document, body.rank_fields, i) for i, document in enumerate(body.documents)]
     options = Options(model=model.name, truncate=body.truncate, decode=relevance(model))
     answers = await service.run(request, "classify", [(body.query, text) for text in texts], options)
@@ -88,16 +88,30 @@ def text_of(document: str | dict[str, Any], fields: Sequence[str], number: int) 
     return "\n".join(found)
 
 
+def relevant_output(model: ServedModel) -> int:
+    """The output that says "relevant"; -1 if there is none."""
+    labels = model.predictor.loaded.labels
+    return 0 if len(labels) == 1 else next((i for i, name in enumerate(labels) if name.lower() in RELEVANT), -1)
+
+
+def reads_single(model: ServedModel) -> bool:
+    """Whether a model was fine-tuned on single texts."""
+    return model.predictor.kind == "single" or len(model.predictor.loaded.settings.get("text", "ab")) == 1
+
+
+def ranks(model: ServedModel) -> bool:
+    """Whether a model with a classifier can rank pairs."""
+    return not reads_single(model) and relevant_output(model) >= 0
+
+
 def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], list[float]]:
     """Returns the relevance of each pair from prepared rows and their scores (`Options.decode`).
 
     raw: the score before sigmoid or softmax. Raises Refusal (424) if no label of the model means "relevant".
     """
     model.steps_of("classify")
-    labels = model.predictor.loaded.labels
-    number = 0 if len(labels) == 1 else next((i for i, name in enumerate(labels) if name.lower() in RELEVANT), -1)
-    single = model.predictor.kind == "single" or len(model.predictor.loaded.settings.get("text", "ab")) == 1
-    if single or number < 0:
+    labels, number, single = model.predictor.loaded.labels, relevant_output(model), reads_single(model)
+    if not ranks(model):
         found = "reads single texts" if single else f"has the labels {', '.join(labels)[:200]}"
         raise Refusal(
             424,

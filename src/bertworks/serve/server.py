@@ -1,5 +1,7 @@
 """The process of a server: address, loading, signals, shutdown.
 
+The address is taken first, so that a port in use is found at once; connections are refused until the models are loaded.
+
 SIGTERM or Ctrl-C: /health answers 503; after `notice` seconds, and as soon as what had arrived has been read, the
 listener is closed; what has come in is answered within `grace` seconds, what then remains is refused with 503; the
 process exits with 0. A second signal ends it at once.
@@ -38,7 +40,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
     check_extra()
     if not folders:
         raise InputError("no folder to serve; write bertworks serve FOLDER")
-    key, listener = read_key(config), listen(config)
+    key, listener = read_key(config), bind(config)
     with listener:
         from .app import create_app
         from .models import load_models
@@ -47,7 +49,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         app = create_app(load_models(folders, config.precision), config, key)
         service = app.state.service
         service.measure()
-        listener.listen(2048)
+        accept(listener, config)
         show(service, address_of(listener), key is not None, time.perf_counter() - begun)
         serve(app, listener, config)
     service.close()
@@ -79,9 +81,11 @@ def read_key(config: ServeConfig) -> str | None:
     return key
 
 
-def listen(config: ServeConfig) -> socket.socket:
-    """A socket bound to the address, before anything slow happens. Raises InputError if that is impossible."""
-    where = f"{config.host}:{config.port}"
+def bind(config: ServeConfig) -> socket.socket:
+    """A socket bound to the address, before anything slow happens. Raises InputError if that is impossible.
+
+    Until `accept` connections are refused, so that a proxy asks another server instead of waiting.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
@@ -91,12 +95,23 @@ def listen(config: ServeConfig) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(1)  # only now is a port in use found out
     except OSError as error:
         listener.close()
-        advice = "stop the program that listens there, or choose another port with --port"
-        raise InputError(f"{where}: cannot listen ({error.strerror}); {advice}") from None
+        raise _in_use(config, error) from None
     return listener
+
+
+def accept(listener: socket.socket, config: ServeConfig) -> None:
+    """Let clients connect. Raises InputError if another program began to listen there after `bind`."""
+    try:
+        listener.listen(2048)
+    except OSError as error:
+        raise _in_use(config, error) from None
+
+
+def _in_use(config: ServeConfig, error: OSError) -> InputError:
+    advice = "stop the program that listens there, or choose another port with --port"
+    return InputError(f"{config.host}:{config.port}: cannot listen ({error.strerror}); {advice}")
 
 
 def address_of(listener: socket.socket) -> str:

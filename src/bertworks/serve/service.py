@@ -10,7 +10,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,10 +23,13 @@ from ..tasks.base import PreparedRows
 from ..tasks.inputs import Inputs
 from .config import ServeConfig
 from .errors import Refusal
+from .explaining import ExplainSteps
 from .metrics import Metrics
 from .models import ServedModel
 from .pace import Pace
 from .queue import ComputeQueue, Lane, Scored
+from .sizes import check_rows as check_rows
+from .sizes import check_size, least_tokens, numbers_in, size_of
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -35,7 +38,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 CHARACTERS = 4  # of a token, while it is not counted
 SHORT = 1000  # characters that are tokenized in less time than another thread takes to wake up
+SHORT_SCORES = 1 << 14  # numbers that are decoded in that time
+LATEST = 60  # seconds after which a refused client may ask again, whatever has queued: the pace may change
 VALUES = 1 << 22  # numbers in the scores of a request: 16 MB
+MEASURED = 0.3  # seconds of a step's largest batch at the start
 
 
 @dataclass(frozen=True)
@@ -89,13 +95,15 @@ class Service:
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")
         self.started = time.time()
         self.draining = False  # a signal came: /health says so, and connections are closed after their responses
+        self.preparing = 0  # requests that are being tokenized
         self.overrun = False  # more arrives after the signal than can be answered: new requests get 503
 
     # ---- models
 
-    def find(self, name: str | None, step: str) -> ServedModel:
-        """The model of this name; without one the first that has a head for the step.
+    def find(self, name: str | None, step: str, can: Callable[[ServedModel], bool] = lambda model: True) -> ServedModel:
+        """The model of this name; without one the first that has a head for the step, and `can` do what is asked.
 
+        If none can, the first with the head is returned, so that the caller can say what it lacks.
         A server with one folder serves it under any name. Raises Refusal: 404 for an unknown name, 424 if no model has
         a head for the step.
         """
@@ -104,17 +112,27 @@ class Service:
         if name and len(self.models) > 1:
             raise Refusal(404, f"no model {name[:80]!r}; loaded: {', '.join(self.models)}", param="model")
         found = [model for model in self.models.values() if step in model.steps]
-        return found[0] if found else next(iter(self.models.values()))
+        return next(filter(can, found), found[0] if found else next(iter(self.models.values())))
 
     def measure(self) -> None:
-        """Compute a batch of every step, twice: the first one makes ready, the second one tells the pace."""
+        """Compute batches of every step: a first one that makes ready, a small and a large one that tell the pace.
+
+        The large one has `batch_tokens`, or fewer so that it takes about MEASURED seconds.
+        """
         for model in self.models.values():
             for step, steps in model.steps.items():
-                lane, inputs = self.queue.lane(steps), steps.prepare([model.sample(step)]).inputs
+                lane = self.queue.lane(steps)
                 for _ in range(2):
                     lane.pace = Pace()
-                    with contextlib.suppress(InputError):  # NaN: said at each request, not here
-                        self.queue.submit(lane, inputs, steps.costs(inputs)).result()
+                    self._measure(model, step, 1)
+                if lane.pace.rate:
+                    self._measure(model, step, min(self.config.batch_tokens, int(MEASURED * lane.pace.rate)))
+
+    def _measure(self, model: ServedModel, step: str, tokens: int) -> None:
+        steps = model.steps[step]
+        inputs = steps.prepare(model.samples(step, tokens)).inputs
+        with contextlib.suppress(InputError):  # NaN: said at each request, not here
+            self.queue.submit(self.queue.lane(steps), inputs, steps.costs(inputs)).result()
 
     def without_paths(self, message: str) -> str:
         """A message with the names of models instead of their folders, which are no business of clients."""
@@ -138,25 +156,48 @@ class Service:
         model = self.find(options.model, step)
         steps = model.steps_of(step)
         lane = self.queue.lane(steps)
-        characters = sum(len(text) for text in texts_in(rows))
-        expected = characters // CHARACTERS + len(rows)
         self._admit()
-        self.queue.expect(lane, expected)
-        try:
-            prepared = await self.in_pool(lambda: (options.prepare or steps.prepare)(rows), characters <= SHORT)
-        finally:
-            self.queue.expect(lane, -expected)
+        prepared, short = await self._prepared(lane, rows, options)
         ready = time.perf_counter()
-        tokens, cut = [int(n) for n in prepared.tokens], int(prepared.cut.sum())
-        self._check_tokens(model, sum(tokens), cut, options.truncate)
+        tokens = [int(n) for n in prepared.tokens]
+        self._check_tokens(model, step, prepared, options.truncate)
         check_values(lane, prepared.inputs)
         scored = await self._scores(request, lane, prepared.inputs)
         decode = options.decode or (lambda rows, scores: rows.decode(scores, model.predictor.loaded.settings))
-        results = await self.in_pool(lambda: decode(prepared, scored.scores), characters <= SHORT)
+        short = short and numbers_in(scored.scores) <= SHORT_SCORES
+        results = await self.in_pool(lambda: decode(prepared, scored.scores), short)
         times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
         self._count(prepared, times)
         self.metrics.finished(method, time.perf_counter() - begun)
-        return Answers(model, results, sum(tokens), tokens, cut, *times)
+        return Answers(model, results, sum(tokens), tokens, int(prepared.cut.sum()), *times)
+
+    async def _prepared(self, lane: Lane, rows: Sequence[Any], options: Options) -> tuple[Any, bool]:
+        """The prepared rows, and whether they are so short that they were prepared at once.
+
+        Raises Refusal (413) before tokenizing, if a request surely has too many tokens.
+        """
+        most = self.config.max_tokens
+        characters, ids = size_of(rows)
+        expected = min(characters // CHARACTERS + ids + len(rows), most)
+        prepare = options.prepare or lane.steps.prepare
+
+        def work() -> Any:
+            if not self._truncates(options.truncate):  # what is cut counts too: it will be refused for it
+                words = lane.steps.loaded.tokenizer.kind == "wordpiece" and characters > most
+                check_size(ids + (least_tokens(rows) if words else 0), most, "at least ")
+            return prepare(rows)
+
+        short = characters + CHARACTERS * ids <= SHORT
+        self.queue.expect(lane, expected)
+        self.preparing += 1
+        try:
+            return await self.in_pool(work, short), short
+        finally:
+            self.preparing -= 1
+            self.queue.expect(lane, -expected)
+
+    def _truncates(self, asked: bool | None) -> bool:
+        return self.config.auto_truncate if asked is None else asked
 
     async def in_pool(self, work: Callable[[], T], short: bool = False) -> T:
         """What `work` returns, computed in another thread unless it is short. What it cannot read is refused (422)."""
@@ -168,24 +209,28 @@ class Service:
             raise Refusal(422, str(error)) from None
 
     def _admit(self) -> None:
-        """Raises Refusal (429) if what has queued takes longer than `max_wait`."""
+        """Raises Refusal (429) if what has queued takes longer than `max_wait`; an idle server refuses nobody."""
+        if self.queue.idle and self.preparing < self.workers:
+            return
         wait, most = self.queue.wait_seconds(), self.config.max_wait
         if wait > most:
-            again = str(max(1, math.ceil(wait - most)))
+            again = str(min(max(1, math.ceil(wait - most)), LATEST))
             raise Refusal(
                 429,
                 f"{wait:.1f} seconds of requests have queued; at most {most:g} are accepted; try again in {again} s",
                 {"Retry-After": again},
             )
 
-    def _check_tokens(self, model: ServedModel, tokens: int, cut: int, truncate: bool | None) -> None:
+    def _check_tokens(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
         """Raises Refusal (413) for too many tokens, or tokens that would be lost although nobody said `truncate`."""
-        if tokens > self.config.max_tokens:
-            raise Refusal(413, f"{tokens:,} tokens; expected at most {self.config.max_tokens:,} a request; send fewer")
-        if cut and not (self.config.auto_truncate if truncate is None else truncate):
+        check_size(int(prepared.tokens.sum()), self.config.max_tokens)
+        cut = int(prepared.cut.sum())
+        if cut and not self._truncates(truncate):
+            steps = model.steps[step]
+            most = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
             raise Refusal(
                 413,
-                f"{cut:,} tokens more than the {model.predictor.max_length} that the model {model.name!r} reads; "
+                f"{cut:,} tokens more than the {most} that the model {model.name!r} reads for {step}; "
                 'shorten the text, or send "truncate": true',
             )
 
@@ -267,23 +312,3 @@ def check_values(lane: Lane, inputs: Inputs) -> None:
     values = lane.width * lane.steps.count(inputs) if lane.width > 1 else 0
     if values > VALUES:
         raise Refusal(413, f"a result of {values:,} numbers; expected at most {VALUES:,}; send fewer or shorter inputs")
-
-
-def texts_in(rows: Any) -> Iterator[str]:
-    """All texts of rows, which may be texts, or nest them."""
-    if isinstance(rows, str):
-        yield rows
-    elif isinstance(rows, list | tuple):
-        for row in rows:
-            yield from texts_in(row)
-
-
-def check_rows(rows: Sequence[Any], most: int) -> None:
-    """Raises Refusal: 400 if there is no row or a text is blank, 413 if there are too many rows."""
-    if not rows:
-        raise Refusal(400, "no input; expected one text or more", error_type="Empty")
-    if len(rows) > most:
-        raise Refusal(413, f"{len(rows):,} inputs; expected at most {most} a request; send several requests")
-    for i, row in enumerate(rows):
-        if not row or not all(text.strip() for text in texts_in(row)):
-            raise Refusal(400, f"input {i} has no text; leave it out", error_type="Empty")

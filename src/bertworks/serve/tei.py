@@ -19,6 +19,7 @@ from .bodies import Many
 from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
 from .rerank import ranked, relevance
+from .rerank import ranks as can_rank
 from .routes import dialect, reply, service_of
 from .service import Answers, Options, check_rows
 from .vectors import decoder, embedder_of
@@ -238,7 +239,7 @@ def _cut_right(prepared: Any, body: Truncation) -> Any:
 async def rerank(body: RerankRequest, request: Request) -> Response:
     """The texts in the order in which they fit the query, best first, by a classifier of pairs (rerank.py)."""
     service = service_of(request)
-    model = service.find(body.model, "classify")
+    model = service.find(body.model, "classify", can_rank)
     steps = model.steps_of("classify")
 
     def prepare(rows: Any) -> Any:

@@ -143,7 +143,11 @@ def test_a_change_of_theme_draws_the_colours_anew(browser, predictor, tmp_path):
     light = page.evaluate(pixel)
     page.click(".ex-tokens button >> nth=2")
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"{pixel} !== '{light}'", timeout=5000)
+    for _ in range(100):  # the page's policy forbids Playwright's own way of waiting
+        if page.evaluate(pixel) != light:
+            break
+        page.wait_for_timeout(50)
+    assert page.evaluate(pixel) != light
     assert page.inner_text(".ex-tokens button[aria-pressed=true] b") == "film"  # the choice stays
 
 

@@ -59,7 +59,9 @@ def test_a_result_of_too_many_numbers_is_refused(make_client, monkeypatch):
 
 
 def test_a_missing_head_and_an_unknown_model_are_named(make_client, client):
-    assert "fill_mask" in refused(client.post("/choose", json={"text": "a", "choices": ["b"]}), 424, "Backend")
+    assert "cannot choose continuations; it can: fill masks" in refused(
+        client.post("/choose", json={"text": "a", "choices": ["b"]}), 424, "Backend"
+    )
     two = make_client("tiny", "single")
     assert "tiny, single" in refused(two.post("/embed", json={"inputs": "a", "model": "x"}), 404, "NotFound")
     for name in ("tiny", "single"):

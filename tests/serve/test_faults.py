@@ -177,6 +177,7 @@ def test_more_than_can_be_computed_in_time_is_refused_with_the_seconds_to_wait(p
     assert {*statuses} == {200, 429} and 2 <= statuses.count(200) <= 8
     assert all(1 <= int(one.headers["retry-after"]) <= 10 and one.status_code == 429 for one in refused)
     assert refused[0].json()["error_type"] == "Overloaded"
+    assert "expected at most 1 seconds; try again in" in refused[0].json()["error"]
 
 
 def test_too_many_requests_at_a_time_are_refused(predictors):

@@ -22,7 +22,7 @@ from bertworks.checkpoint.folder import save_folder
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.serve.config import ServeConfig
-from bertworks.serve.models import ServedModel
+from bertworks.serve.models import ABILITIES, ServedModel
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.served import serving
 
@@ -365,6 +365,20 @@ def test_language_and_colours_switch_and_keep_what_was_written(visit):
     assert page.locator("#tab-labels[aria-selected=true]").count() == 1
 
 
+def test_leads_chips_and_abilities_are_in_words(visit):
+    found = visit()
+    page = found.page
+    found.go("labels", "labels")
+    assert "read in overlapping windows" in page.locator(".lead p").inner_text()
+    found.go("pairs", "labels")
+    assert "windows" not in page.locator(".lead p").inner_text()
+    found.go("masked", "next")
+    assert "He took a key" in page.locator(".chip").first.inner_text()
+    found.go("masked", "server")
+    for words in ABILITIES.values():
+        assert words in page.locator("table.list").inner_text()
+
+
 def test_load_and_curves_are_live(visit, run, address):
     import httpx
 
@@ -380,6 +394,13 @@ def test_load_and_curves_are_live(visit, run, address):
     assert "40" in page.locator(".big").inner_text()
     log(run, 60)
     until(page, "document.querySelector('.big').textContent.includes('60')")
+    assert page.locator(".result .note").first.inner_text() == "live"
+    titles = page.locator("figure h3").all_inner_texts()
+    assert "learning rate" in titles and "lr" not in titles
+    single = page.locator("figure", has_text="masked-LM accuracy")
+    assert single.locator("svg").count() == 0 and "held-out, step 60" in single.inner_text()
+    (run / "results.json").write_text("{}")
+    until(page, "document.querySelector('.result .note').textContent === 'finished'")
     asked = len(found.asked)
     found.go("masked", "masks")
     page.wait_for_timeout(2500)

@@ -105,7 +105,17 @@ def test_the_screen_names_models_routes_and_a_command_that_works(predictors, cap
     show(service, "http://0.0.0.0:8080", False, 1.5)
     service.close()
     shown = capsys.readouterr().out
-    for words in ("http://0.0.0.0:8080", "tags", "fill_mask", "/choose", "curl", "other machines", "1.5 s"):
+    for words in (
+        "http://0.0.0.0:8080",
+        "tags",
+        "fill masks",
+        "/choose",
+        "http://localhost:8080/",
+        "curl http://localhost:8080",
+        "curl",
+        "other machines",
+        "1.5 s",
+    ):
         assert words in shown, words
     for model in models.values():
         words = shlex.split(command([model, *models.values()], "http://127.0.0.1", False))
@@ -228,6 +238,7 @@ def test_the_verb_serves_a_folder(head_folders, tmp_path):
         assert "server" not in found.headers
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
+        assert process.stdout.read().endswith("finishing 0 requests\nstopped\n")
     finally:
         process.kill()
         process.wait()

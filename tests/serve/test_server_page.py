@@ -20,7 +20,7 @@ from bertworks.serve import page as page_module
 from bertworks.serve.app import create_app
 from bertworks.serve.config import ServeConfig
 from bertworks.serve.curves import MOST, read_curves
-from bertworks.serve.models import ServedModel
+from bertworks.serve.models import ABILITIES, STEPS, ServedModel
 from bertworks.serve.page import languages_of, page
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
 from support.tiny_task import tiny_folder
@@ -88,7 +88,13 @@ def test_every_text_that_is_shown_exists_and_every_text_is_shown():
     unused = [key for key in dict(words("en")) if not re.search(rf"[\"`.*]{key}[\"`]", script)]
     tabs = set(re.findall(r"\bid: \"(\w+)\"", script))
     unused = [key for key in unused if not any(key in (tab, f"{tab}Why", f"{tab}Run") for tab in tabs)]
-    assert unused == []
+    families = [start for start in ("metric_", "can_") if f"`{start}${{" in script]
+    assert [key for key in unused if not key.startswith(tuple(families))] == []
+
+
+def test_the_page_and_the_terminal_name_abilities_alike():
+    assert {key.removeprefix("can_"): text for key, text in words("en") if key.startswith("can_")} == ABILITIES
+    assert ABILITIES.keys() == STEPS.keys()
 
 
 def test_models_say_what_they_can_and_in_which_languages(predictor):
@@ -163,15 +169,17 @@ def records(count):
 def test_curves_follow_the_log(tmp_path, predictor):
     run = tmp_path / "first"
     client = client_of(predictor, run=run)
-    assert client.get("/curves").json() == {"run": "first", "version": "", "records": []}
+    assert client.get("/curves").json() == {"run": "first", "finished": False, "version": "", "records": []}
     run.mkdir()
     log = run / "log.jsonl"
     log.write_text("".join(json.dumps(record) + "\n" for record in records(3)))
     found = client.get("/curves").json()
-    assert found["records"] == records(3)
+    assert found["records"] == records(3) and not found["finished"]
     assert client.get("/curves", params={"seen": found["version"]}).json()["records"] is None
     log.write_text("".join(json.dumps(record) + "\n" for record in records(4)))
     assert client.get("/curves", params={"seen": found["version"]}).json()["records"] == records(4)
+    (run / "results.json").write_text("{}")
+    assert client.get("/curves").json()["finished"]
     log.write_text('{"kind": 3}\n')
     answer = client.get("/curves")
     assert answer.status_code == 424 and str(tmp_path) not in answer.text and "first/log.jsonl, line 1" in answer.text

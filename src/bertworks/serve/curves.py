@@ -3,24 +3,25 @@
 from pathlib import Path
 from typing import Any
 
-from ..reporting.run_files import LOG, read_log
+from ..reporting.run_files import LOG, RESULTS, read_log
 
 MOST = 1000  # records of a kind that are returned
 
 
 def read_curves(run: Path, seen: str = "") -> dict[str, Any]:
-    """The name of the run, a version of its log, and the log's records, thinned to MOST of each kind.
+    """The name of the run, whether it has results, a version of its log, and the log's records, MOST of each kind.
 
     seen: the version that the caller has; if it is today's, `records` is null. A run that has not begun has no records.
     Raises InputError if the log is damaged.
     """
     log = run / LOG
+    named = {"run": run.resolve().name, "finished": (run / RESULTS).is_file()}
     if not log.is_file():
-        return {"run": run.resolve().name, "version": "", "records": []}
+        return {**named, "version": "", "records": []}
     found = log.stat()
     version = f"{found.st_size}-{found.st_mtime_ns}"
     records = None if version == seen else thinned(read_log(run))
-    return {"run": run.resolve().name, "version": version, "records": records}
+    return {**named, "version": version, "records": records}
 
 
 def thinned(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -33,6 +33,20 @@ STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], 
     "states": (lambda predictor: StateSteps(predictor.loaded), lambda predictor: WORDS),
 }
 
+ABILITIES = {  # the words for a step; the page has the same in both languages
+    "classify": "classify",
+    "tag": "find entities",
+    "answer": "answer questions",
+    "choose": "choose continuations",
+    "fill_mask": "fill masks",
+    "embed": "embed texts",
+    "embed_all": "embed tokens",
+    "embed_sparse": "embed sparsely",
+    "next_sentence": "judge next sentences",
+    "explain": "explain",
+    "states": "compare words",
+}
+
 
 class ServedModel:
     """A folder that is served under a name."""
@@ -64,7 +78,8 @@ class ServedModel:
     def steps_of(self, step: str) -> Steps[Any]:
         """The steps of this name. Raises Refusal (424) if the folder has no head for them."""
         if step not in self.steps:
-            raise Refusal(424, f"the model {self.name!r} cannot {step}; it can: {', '.join(self.steps)}")
+            able = ", ".join(self.abilities)
+            raise Refusal(424, f"the model {self.name!r} cannot {ABILITIES.get(step, step)}; it can: {able}")
         return self.steps[step]
 
     def samples(self, step: str, tokens: int) -> list[Any]:
@@ -79,6 +94,11 @@ class ServedModel:
         """The number of the first label that begins with one of these, in lower case."""
         labels = self.predictor.loaded.labels
         return next((i for i, label in enumerate(labels) if label.lower().startswith(beginnings)), None)
+
+    @property
+    def abilities(self) -> list[str]:
+        """What it can do, in words."""
+        return [ABILITIES[step] for step in self.steps]
 
     @property
     def info(self) -> dict[str, Any]:

@@ -30,20 +30,29 @@ def show(service: Service, address: str, keyed: bool, seconds: float) -> None:
     console = Console(highlight=False, soft_wrap=True)
     models = list(service.models.values())
     console.print(f"[bold]bertworks {__version__}[/] listens on [bold]{address}[/] (ready after {seconds:.1f} s)\n")
+    opened = reachable(address)
     columns = ("model", "what it does", "reads", "precision", "speed here")
     table = Table(*columns, box=None, pad_edge=False, header_style="dim")
     for model in models:
         speed = service.queue.lane(model.steps["embed"]).pace.rate
         reads = f"{model.predictor.max_length:,} tokens"
         precision = model.predictor.loaded.engine.precision
-        table.add_row(model.name, ", ".join(model.steps), reads, precision, f"{speed:,.0f} tokens/s")
+        table.add_row(model.name, ", ".join(model.abilities), reads, precision, f"{speed:,.0f} tokens/s")
     console.print(table)
     routes = dict.fromkeys(route for model in models for step in model.steps for route in ROUTES.get(step, "").split())
-    console.print(f"\n[dim]page[/]    {address}/")
-    console.print(f"[dim]routes[/]  {' '.join(routes)}; all of them: {address}/openapi.json")
-    console.print(f"[dim]try[/]     {escape(command(models, address, keyed))}")
+    console.print(f"\n[dim]page[/]    {opened}/")
+    console.print(f"[dim]routes[/]  {' '.join(routes)}; all of them: {opened}/openapi.json")
+    console.print(f"[dim]try[/]     {escape(command(models, opened, keyed))}")
     console.print(f"[dim]key[/]     {_key(address, keyed)}")
     console.print("[dim]stop[/]    Ctrl-C; requests that have come in are still answered")
+
+
+def reachable(address: str) -> str:
+    """The address that this machine's browser opens: localhost where the server listens on every address."""
+    host = urlsplit(address).hostname or ""
+    if not ipaddress.ip_address(host).is_unspecified:
+        return address
+    return address.replace(f"[{host}]" if ":" in host else host, "localhost")
 
 
 def _key(address: str, keyed: bool) -> str:

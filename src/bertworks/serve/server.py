@@ -8,6 +8,7 @@ process exits with 0. A second signal ends it at once.
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import logging
 import os
@@ -53,6 +54,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         show(service, address_of(listener), key is not None, time.perf_counter() - begun)
         serve(app, listener, config)
     service.close()
+    tell("stopped")
     if not service.queue.join(LAST_SECONDS):
         os._exit(0)  # a forward pass that nobody waits for any more
 
@@ -154,6 +156,8 @@ def server_of(app: "FastAPI", config: ServeConfig) -> Any:
             await super().startup(sockets)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            open_requests = len(self.server_state.tasks)
+            tell(f"finishing {open_requests} request{'s' if open_requests != 1 else ''}")
             timer = self.loop.call_later(config.grace, service.refuse_waiting)
             if not await caught_up(sockets or [], min(CATCH_UP, config.grace)):
                 service.overrun = True  # 503 is quicker than an answer
@@ -162,6 +166,12 @@ def server_of(app: "FastAPI", config: ServeConfig) -> Any:
             timer.cancel()
 
     return Server(uvicorn.Config(app, **settings_of(config)))
+
+
+def tell(text: str) -> None:
+    """Print a line, if somebody still reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, flush=True)
 
 
 async def caught_up(listeners: Sequence[socket.socket], most: float) -> bool:

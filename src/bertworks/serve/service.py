@@ -217,7 +217,8 @@ class Service:
             again = str(min(max(1, math.ceil(wait - most)), LATEST))
             raise Refusal(
                 429,
-                f"{wait:.1f} seconds of requests have queued; at most {most:g} are accepted; try again in {again} s",
+                f"{wait:.1f} seconds of requests have queued; expected at most {most:g} seconds; "
+                f"try again in {again} s",
                 {"Retry-After": again},
             )
 

@@ -12,7 +12,11 @@ function follow(seconds, step) {
   return () => stopper.abort();
 }
 
-const alive = (dot, text) => error => { dot.classList.toggle("off", !!error); text.textContent = error ? `${error.title}. ${error.message}` : say("live"); };
+const alive = (dot, text) => (error, finished = false) => {
+  dot.classList.toggle("off", !!error);
+  dot.classList.toggle("still", finished);
+  text.textContent = error ? `${error.title}. ${error.message}` : say(finished ? "finished" : "live");
+};
 
 function duration(seconds) {
   const s = Math.round(seconds);
@@ -28,7 +32,7 @@ const CURVES = {
     const stop = follow(2, async signal => {
       try {
         const { value } = await ask(`/curves?seen=${encodeURIComponent(seen)}`, undefined, signal);
-        tell();
+        tell(null, value.finished);
         if (value.run === null) { result.replaceChildren(make("p", { class: "empty" }, make("b", { text: say("curvesNone") }), " ", say("curvesHow"))); stop(); return; }
         why.textContent = say("curvesWhy", value.run);
         seen = value.version;
@@ -50,7 +54,10 @@ function drawCurves(body, head, records) {
   const figures = names.sort((a, b) => order(a) - order(b)).map(name => {
     const of = kind => records.filter(record => record.kind === kind && typeof record[name] === "number").map(record => [record.step, record[name]]);
     const series = ["train", "eval"].map((kind, i) => ({ name: say(kind), points: of(kind), colour: i, dots: i === 1 && of(kind).length < 40 })).filter(line => line.points.length);
-    return series.length ? make("figure", {}, make("h3", { text: name.replaceAll("_", " ") }), chart({ series, x: say("step"), height: 200, label: name })) : null;
+    if (!series.length) return null;
+    const title = TEXTS[state.language][`metric_${name}`] || name.replaceAll("_", " ");
+    if (new Set(series.flatMap(line => line.points.map(point => point[0]))).size > 1) return make("figure", {}, make("h3", { text: title }), chart({ series, x: say("step"), height: 200, label: title }));
+    return make("figure", {}, make("h3", { text: title }), series.map(line => make("p", {}, make("b", { class: "number", text: brief(line.points[0][1]) }), ` ${line.name}, ${say("step").toLowerCase()} ${grouped(line.points[0][0])}`)));
   });
   body.replaceChildren(...figures.filter(Boolean));
 }
@@ -90,6 +97,6 @@ function drawServer(tiles, charts, past) {
 }
 
 function modelTable() {
-  const rows = state.models.map(model => make("tr", {}, [model.name, model.kind || "–", model.can.filter(step => !["states", "explain", "embed_all", "embed_sparse"].includes(step)).join(", ").replaceAll("_", " ")].map(text => make("td", { text })), [model.num_hidden_layers, model.hidden_size, model.max_length].map(value => make("td", { class: "number", text: grouped(value) }))));
-  return make("table", { class: "list" }, heading("name", "kind", "can", "*layers", "*width", "*limit"), make("tbody", {}, rows));
+  const rows = state.models.map(model => make("tr", {}, [model.name, model.kind || "–", model.can.map(step => say(`can_${step}`)).join(", ")].map(text => make("td", { text })), [model.num_hidden_layers, model.hidden_size, model.max_length].map(value => make("td", { class: "number", text: grouped(value) }))));
+  return make("table", { class: "list able" }, heading("name", "kind", "can", "*layers", "*width", "*limit"), make("tbody", {}, rows));
 }

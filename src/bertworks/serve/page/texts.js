@@ -2,7 +2,7 @@
 const TEXTS = {
   en: {
     skip: "Skip to the content", language: "Language", theme: "Colours", light: "Light", dark: "Dark", model: "Model", tools: "Tools",
-    facts: "{0} layers of width {1}, {2} tokens at most",
+    facts: "{0} layers of width {1}, reads {2} tokens at a time",
     run: "Run", waiting: "Waiting…", stop: "Stop", keys: "Ctrl + Enter", examples: "Examples", empty: "Enter a text and choose “{0}”.",
     took: "{0} ms", tookTokens: "{0} ms, {1} tokens", cut: "{0} tokens at the end were cut: the model reads {1}.",
     long: "still waiting, {0} s", loading: "Loading the list of models…",
@@ -37,11 +37,17 @@ const TEXTS = {
     server: "Server", serverWhy: "Load and times, each second. Percentiles are those of the last 1,000 requests.", queue: "Queue", tokensWait: "tokens", rate: "Requests", perSecond: "per s",
     tokenRate: "Tokens", p50: "Median time", p99: "99th percentile", refusedCount: "Refused or failed", requestsChart: "Requests per second",
     latencyChart: "Time of a request: median and 99th percentile (ms)", queueChart: "Tokens in the queue", tokensChart: "Tokens per second", models: "Models", name: "Name", can: "Can",
-    kind: "Task", width: "Width", layers: "Layers", limit: "Tokens", live: "live", seconds: "s",
+    kind: "Task", width: "Width", layers: "Layers", limit: "Tokens", live: "live", finished: "finished", seconds: "s",
+    windows: "Texts of more than {0} tokens are read in overlapping windows.",
+    metric_lr: "learning rate", metric_grad_norm: "gradient norm", metric_mlm_loss: "masked-LM loss", metric_mlm_accuracy: "masked-LM accuracy",
+    metric_nsp_loss: "next-sentence loss", metric_nsp_accuracy: "next-sentence accuracy", metric_tokens_per_second: "tokens per second",
+    can_classify: "classify", can_tag: "find entities", can_answer: "answer questions", can_choose: "choose continuations", can_fill_mask: "fill masks",
+    can_embed: "embed texts", can_embed_all: "embed tokens", can_embed_sparse: "embed sparsely", can_next_sentence: "judge next sentences",
+    can_explain: "explain", can_states: "compare words",
   },
   ko: {
     skip: "본문으로 건너뛰기", language: "언어", theme: "색", light: "밝게", dark: "어둡게", model: "모델", tools: "도구",
-    facts: "폭 {1}의 층 {0}개, 최대 토큰 {2}개",
+    facts: "폭 {1}의 층 {0}개, 한 번에 토큰 {2}개",
     run: "실행", waiting: "기다리는 중…", stop: "중지", keys: "Ctrl + Enter", examples: "예문", empty: "글을 쓰고 “{0}”을(를) 누르세요.",
     took: "{0}ms", tookTokens: "{0}ms, 토큰 {1}개", cut: "끝의 토큰 {0}개가 잘렸습니다. 모델은 {1}개까지 읽습니다.",
     long: "{0}초째 기다리는 중", loading: "모델 목록을 불러오는 중…",
@@ -76,7 +82,13 @@ const TEXTS = {
     server: "서버", serverWhy: "부하와 시간을 1초마다 봅니다. 백분위수는 마지막 요청 1,000개의 값입니다.", queue: "대기열", tokensWait: "토큰", rate: "요청", perSecond: "개/초",
     tokenRate: "토큰", p50: "중앙값", p99: "99번째 백분위수", refusedCount: "거절·실패", requestsChart: "초당 요청 수",
     latencyChart: "요청 시간: 중앙값과 99번째 백분위수(ms)", queueChart: "대기열의 토큰 수", tokensChart: "초당 토큰 수", models: "모델", name: "이름", can: "할 수 있는 일",
-    kind: "과제", width: "폭", layers: "층", limit: "토큰", live: "실시간", seconds: "초",
+    kind: "과제", width: "폭", layers: "층", limit: "토큰", live: "실시간", finished: "끝남", seconds: "초",
+    windows: "토큰이 {0}개보다 많은 글은 겹치는 구간으로 나누어 읽습니다.",
+    metric_lr: "학습률", metric_grad_norm: "기울기 노름", metric_mlm_loss: "가린 단어 손실", metric_mlm_accuracy: "가린 단어 정확도",
+    metric_nsp_loss: "다음 문장 손실", metric_nsp_accuracy: "다음 문장 정확도", metric_tokens_per_second: "초당 토큰 수",
+    can_classify: "분류", can_tag: "개체명 찾기", can_answer: "질의응답", can_choose: "이어질 내용 고르기", can_fill_mask: "가려진 단어 채우기",
+    can_embed: "글의 벡터", can_embed_all: "토큰의 벡터", can_embed_sparse: "희소 벡터", can_next_sentence: "다음 문장 판단",
+    can_explain: "계산 과정 보기", can_states: "단어 비교",
   },
 };
 

@@ -16,7 +16,7 @@ function toolTab(tool) {
 
   function chips() {
     const pick = example => { mine.values = { ...mine.values, ...example }; fill(); form.requestSubmit(); };
-    const shown = example => { const { text, word, follows, question, texts } = example; return (word || question || text || follows || texts).split("\n")[0]; };
+    const shown = example => { const { text, word, first, follows, question, texts } = example; return follows ? `${first} → ${follows}` : (word || question || text || texts).split("\n")[0]; };
     return make("div", { class: "examples" }, make("span", { class: "label", text: say("examples") }),
       examples.map(example => make("button", { class: "chip", type: "button", title: shown(example), text: shown(example), onclick: () => pick(example) })));
   }
@@ -61,10 +61,10 @@ function toolTab(tool) {
   }
   fill(); draw();
   if (!mine.result && !mine.error) queueMicrotask(start);
-  return make("div", { class: `tool${tool.wide ? " wide" : ""}` }, lead(tool.id), form, result);
+  return make("div", { class: `tool${tool.wide ? " wide" : ""}` }, lead(tool.id, tool.windows?.(state.model) ? ` ${say("windows", grouped(state.model.max_length))}` : ""), form, result);
 }
 
-const lead = (id, ...values) => make("div", { class: "lead" }, make("h2", { text: say(id) }), make("p", { text: say(`${id}Why`, ...values) }));
+const lead = (id, more = "") => make("div", { class: "lead" }, make("h2", { text: say(id) }), make("p", { text: say(`${id}Why`) + more }));
 
 function errorBox(error) {
   return make("div", { class: "error", role: "alert" }, make("b", { text: error.title }), make("span", { text: error.message }));

@@ -25,7 +25,7 @@ const SIMILAR = {
       make("tbody", {}, lines.map((line, i) => make("tr", {}, make("th", { scope: "row", text: i + 1, title: line }), lines.map((_, j) => cell(i, j))))));
     const closest = pairs.slice(0, 5).map(([value, i, j], k) => bar(`${i + 1} ${lines[i]} — ${j + 1} ${lines[j]}`, value, { shown: value.toFixed(2), first: k === 0, press: () => choose(i, j) }));
     choose(pairs[0][1], pairs[0][2]);
-    return [make("div", { class: "scroll", tabindex: "0" }, table), detail, N > 2 ? make("div", {}, make("h3", { text: say("closest") }), make("div", { class: "bars" }, closest)) : null];
+    return [make("div", { class: "scroll", tabindex: "0" }, table), detail, N > 2 ? make("div", {}, make("h3", { text: say("closest") }), make("div", { class: "bars under" }, closest)) : null];
   },
 };
 

@@ -62,7 +62,7 @@ function maskedText(text, found, again) {
 const isPair = () => ["pair", "regression"].includes(state.model.kind);
 
 const LABELS = {
-  id: "labels", when: model => model.can.includes("classify"), fields: [{ name: "text", area: true, rows: 3 },
+  id: "labels", windows: model => ["single", "multilabel"].includes(model.kind), when: model => model.can.includes("classify"), fields: [{ name: "text", area: true, rows: 3 },
     { name: "second", area: true, optional: true, when: model => !["single", "multilabel"].includes(model.kind) }],
   examples: () => examplesOf(isPair() ? "labelPairs" : "labels"),
   async ask({ text, second }, signal) {
@@ -80,7 +80,7 @@ const LABELS = {
 // ---- entities
 
 const ENTITIES = {
-  id: "entities", when: model => model.can.includes("tag"), fields: [{ name: "text", area: true, rows: 5 }],
+  id: "entities", windows: () => true, when: model => model.can.includes("tag"), fields: [{ name: "text", area: true, rows: 5 }],
   ask: ({ text }, signal) => askTask("token-classification", { inputs: text, parameters: { aggregation_strategy: "simple" } }, signal),
   show(found, { text }) {
     const names = [...new Set([...state.model.labels.map(label => label.replace(/^[BIES]-/, "")), ...found.map(one => one.entity_group)])].filter(name => name !== "O");
@@ -108,7 +108,7 @@ function heading(...keys) {
 // ---- answers
 
 const ANSWER = {
-  id: "answer", when: model => model.can.includes("answer"), fields: [{ name: "question" }, { name: "context", area: true, rows: 7 }],
+  id: "answer", windows: () => true, when: model => model.can.includes("answer"), fields: [{ name: "question" }, { name: "context", area: true, rows: 7 }],
   ask: ({ question, context }, signal) => askTask("question-answering", { inputs: { question, context }, parameters: { top_k: 8, handle_impossible_answer: true } }, signal),
   show(found, { context }) {
     const best = [found].flat(), shown = make("div", { class: `text scroll${context.length > 600 ? " long" : ""}`, tabindex: "0" }), list = make("div", { class: "bars" });

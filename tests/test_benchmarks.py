@@ -116,3 +116,16 @@ def test_engines_are_multiples_of_sentence_transformers(rounds):
     assert lines[-1] == "export, int8: left out, onnxruntime is missing"
     alone = inference.with_ratios({inference.EXACT: {"texts_a_second": 2.0}})
     assert alone == {inference.EXACT: {"texts_a_second": 2.0}}
+
+
+def test_engines_that_others_are_compared_with_are_loaded_however_late(common, monkeypatch, tmp_path):
+    inference = importlib.import_module("inference")
+    times = iter(range(0, 10_000, 1000))
+    monkeypatch.setattr(inference.time, "perf_counter", lambda: float(next(times)))
+    monkeypatch.setattr(inference, "missing", lambda name: "")
+    monkeypatch.setattr(inference, "write_exports", lambda *given: None)
+    monkeypatch.setattr(inference, "Side", lambda *given: type("Side", (), {"ask": lambda *asked: None})())
+    engines = [inference.EXACT, "compiled, float32", inference.PEER]
+    options = argparse.Namespace(engines=engines, minutes=8.0, model=tmp_path, smoke=False)
+    found = dict(inference.started(options, tmp_path, ["a"], ["a"]))
+    assert [name for name, side in found.items() if side == "no time was left"] == ["compiled, float32"]

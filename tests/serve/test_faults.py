@@ -205,6 +205,38 @@ def test_only_requests_that_passed_the_checks_count(predictors):
         assert live.embed().status_code == 200
 
 
+def test_an_answer_counts_until_it_is_read_or_its_time_is_over(predictors):
+    from starlette.responses import Response
+
+    with Live(predictors["tiny"], max_requests=1, answer_seconds=1.0) as live:
+        live.app.add_route("/large", lambda request: Response(bytes(50_000_000)))
+        with socket.create_connection(live.address, timeout=10) as idle:
+            idle.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert idle.recv(10)
+            assert live.embed().status_code == 429
+            live.wait_for(lambda: live.embed().status_code == 200)
+            assert len(live.http.get("/large").content) == 50_000_000
+            read = 0
+            with contextlib.suppress(ConnectionResetError):
+                while part := idle.recv(1 << 20):
+                    read += len(part)
+            assert read < 40_000_000
+
+
+def test_bytes_that_wait_for_their_clients_are_bounded(predictors, monkeypatch):
+    from starlette.responses import Response
+
+    monkeypatch.setattr("bertworks.serve.guard.MOST_UNSENT", 10_000_000)
+    with Live(predictors["tiny"]) as live:
+        live.app.add_route("/large", lambda request: Response(bytes(50_000_000)))
+        with socket.create_connection(live.address, timeout=10) as idle:
+            idle.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert idle.recv(10)
+            refused = live.embed()
+            assert refused.status_code == 429 and "bytes of answers" in refused.json()["error"]
+        live.wait_for(lambda: live.embed().status_code == 200)
+
+
 def test_nothing_of_a_text_is_ever_logged(live, caplog, capfd):
     secret = "xyzzyplugh"
     bodies = [

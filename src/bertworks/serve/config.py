@@ -28,13 +28,14 @@ class ServeConfig:
     max_requests: int = 512  # requests at a time; above, 429
     max_body: int = 2_000_000  # bytes of a request's body
     body_seconds: float = 10.0  # seconds in which a body must arrive
+    answer_seconds: float = 60.0  # seconds in which a client must have read its answer; then its connection is cut
 
     def __post_init__(self) -> None:
         counts = ("batch_tokens", "max_inputs", "max_tokens", "max_top_k", "max_requests", "max_body")
         for name in counts:
             if vars(self)[name] < 1:
                 raise InputError(f"{name} = {vars(self)[name]}; expected 1 or more")
-        for name in ("max_wait", "notice", "grace", "body_seconds"):
+        for name in ("max_wait", "notice", "grace", "body_seconds", "answer_seconds"):
             if not 0 <= vars(self)[name] < 1e6:
                 raise InputError(f"{name} = {vars(self)[name]}; expected seconds, 0 or more")
         if not 0 <= self.port < 65536:

@@ -22,6 +22,7 @@ from .service import Service
 log = logging.getLogger(__name__)
 
 PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key, a body, or a count
+MOST_UNSENT = 1 << 28
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -44,6 +45,7 @@ class Guard:
         self.key = None if key is None else key.encode()
         self.hosts = {"localhost", config.host.lower(), *map(str.lower, config.allow_host)}
         self.open = 0  # requests that passed the checks and are being answered
+        self.unsent = 0  # bytes of answers that their clients have not taken yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,7 +63,17 @@ class Guard:
                 if self.service.draining:
                     more.append((b"connection", b"close"))
                 message = {**message, "headers": [*message["headers"], *more]}
-            await send(message)
+            body = message.get("body", b"")
+            if not body:
+                await send(message)
+                return
+            self.unsent += len(body)
+            try:  # the empty rest waits until the client has taken the body
+                await send({**message, "more_body": True})
+                if not message.get("more_body"):
+                    await send({**message, "body": b""})
+            finally:
+                self.unsent -= len(body)
 
         try:
             if self.check(scope):
@@ -111,6 +123,9 @@ class Guard:
             raise shutting_down()
         if self.open >= self.config.max_requests:
             message = f"{self.open} requests are being answered; expected at most {self.config.max_requests}"
+            raise Refusal(429, f"{message}; try again", {"Retry-After": "1"})
+        if self.unsent > MOST_UNSENT:
+            message = f"{self.unsent:,} bytes of answers wait for their clients; expected at most {MOST_UNSENT:,}"
             raise Refusal(429, f"{message}; try again", {"Retry-After": "1"})
         if scope["method"] in ("POST", "PUT", "PATCH"):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()

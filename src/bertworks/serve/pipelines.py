@@ -260,8 +260,12 @@ def question_answering(model: ServedModel, body: PipelineRequest) -> Call:
     settings = dict(loaded.settings)
     if asked.handle_impossible_answer is not None:
         settings["version_2"] = asked.handle_impossible_answer
-    lengths = {"max_answer_length": asked.max_answer_len, "max_query_length": asked.max_question_len}
-    given = {name: min(n, loaded.limits.max_seq_length) for name, n in lengths.items() if n is not None}
+    most_tokens = loaded.limits.max_seq_length
+    lengths = {  # half of the positions are the context's: the fewer, the more windows
+        "max_answer_length": (asked.max_answer_len, most_tokens),
+        "max_query_length": (asked.max_question_len, max(1, most_tokens // 2)),
+    }
+    given = {name: min(n, limit) for name, (n, limit) in lengths.items() if n is not None}
     limits = replace(loaded.limits, **given)
 
     def prepare(rows: Sequence[Any]) -> Any:

@@ -190,14 +190,20 @@ async def caught_up(listeners: Sequence[socket.socket], most: float) -> bool:
 
 
 def protocol_of(config: ServeConfig) -> Any:
-    """uvicorn's protocol, which closes a connection whose header does not arrive in `body_seconds`."""
+    """uvicorn's protocol, which closes a connection whose header does not arrive in `body_seconds`.
+
+    It also cuts one whose client does not read its answer in `answer_seconds`. Whoever sends waits for the client,
+    because any byte that the socket does not take pauses writing.
+    """
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class Protocol(HttpToolsProtocol):
         deadline: asyncio.TimerHandle | None = None
+        unread: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            transport.set_write_buffer_limits(0)
             self.expect_header()
 
         def expect_header(self) -> None:
@@ -217,8 +223,22 @@ def protocol_of(config: ServeConfig) -> Any:
             self.header_came()
             super().on_headers_complete()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.unread = self.unread or self.loop.call_later(config.answer_seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self.answer_read()
+            super().resume_writing()
+
+        def answer_read(self) -> None:
+            if self.unread is not None:
+                self.unread.cancel()
+                self.unread = None
+
         def connection_lost(self, exc: Exception | None) -> None:
             self.header_came()
+            self.answer_read()
             super().connection_lost(exc)
 
     return Protocol

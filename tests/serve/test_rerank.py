@@ -49,6 +49,40 @@ def test_a_label_that_means_relevant_ranks_too(http, served):
 
 
 @pytest.mark.parametrize(
+    ("labels", "multilabel", "weights"),
+    [
+        (["relevance"], False, [1]),
+        (["0", "1"], False, [0, 1]),
+        (["LABEL_0", "LABEL_1"], False, [0, 1]),
+        (["no", "YES", "maybe"], False, [0, 1, 0]),
+        (["2", "0", "1"], False, [1, 0, 0.5]),
+        ([str(i) for i in range(11)], False, [i / 10 for i in range(11)]),
+        (["0", "1", "2"], True, None),
+        (["1", "2", "3"], False, None),
+        (["LABEL_0", "LABEL_1", "LABEL_2"], False, None),
+        (["red", "green"], False, None),
+    ],
+)
+def test_which_labels_say_how_relevant_a_pair_is(labels, multilabel, weights):
+    from bertworks.serve.rerank import weights_of
+
+    found = weights_of(labels, multilabel)
+    assert (None if found is None else found.tolist()) == weights
+
+
+def test_grades_are_ranked_by_their_expectation(http, served, monkeypatch):
+    from dataclasses import replace
+
+    predictor = served["nli"].predictor
+    monkeypatch.setattr(predictor, "loaded", replace(predictor.loaded, labels=("0", "1", "2")))
+    found = http.post("/v2/rerank", json={"model": "nli", "query": "a film", "documents": TEXTS}).json()["results"]
+    each = predictor.classify(["a film"] * 3, TEXTS, all_scores=True)
+    scores = torch.tensor([list(one["scores"].values()) for one in each])
+    expected = (scores @ torch.tensor([0, 0.5, 1])).tolist()
+    assert {one["index"]: one["relevance_score"] for one in found} == pytest.approx(dict(enumerate(expected)), abs=1e-5)
+
+
+@pytest.mark.parametrize(
     ("name", "why"),
     [("labels", "reads single texts"), ("value", "reads single texts"), ("several", "red, green, blue"), ("mlm", "")],
 )

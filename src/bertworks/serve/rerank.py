@@ -1,7 +1,8 @@
 """Documents ranked by their relevance to a query, in the form that Cohere's and Jina's clients know.
 
 A model for it reads the query and a document as a pair (a cross-encoder). Its relevance score is a probability: the
-sigmoid of its only output, or the probability of the label that means "relevant" (RELEVANT).
+sigmoid of its only output, or the probability of the label that means "relevant" (RELEVANT). Labels 0, 1, ... n with n
+of 2 or more are grades: the score is their expectation, divided by n.
 """
 
 import uuid
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import Request, Response
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from torch import Tensor
 
@@ -21,8 +23,9 @@ from .service import Options
 
 router = dialect("Cohere and Jina")
 
-# names of the label that means "relevant", if a model has two labels or more
-RELEVANT = ("1", "true", "yes", "relevant", "entailment", "equivalent", "duplicate", "label_1")
+# names of the label that means "relevant", if a model has two labels or more; SECOND: if it has exactly two
+RELEVANT = ("true", "yes", "relevant", "entailment", "equivalent", "duplicate")
+SECOND = ("1", "label_1")
 
 
 class RerankRequest(BaseModel):
@@ -88,10 +91,9 @@ def text_of(document: str | dict[str, Any], fields: Sequence[str], number: int) 
     return "\n".join(found)
 
 
-def relevant_output(model: ServedModel) -> int:
-    """The output that says "relevant"; -1 if there is none."""
-    labels = model.predictor.loaded.labels
-    return 0 if len(labels) == 1 else next((i for i, name in enumerate(labels) if name.lower() in RELEVANT), -1)
+def relevant_outputs(model: ServedModel) -> NDArray[np.float64] | None:
+    """(K,) how much each output says "relevant"; None if no label does."""
+    return weights_of(model.predictor.loaded.labels, model.predictor.kind == "multilabel")
 
 
 def reads_single(model: ServedModel) -> bool:
@@ -101,31 +103,44 @@ def reads_single(model: ServedModel) -> bool:
 
 def ranks(model: ServedModel) -> bool:
     """Whether a model with a classifier can rank pairs."""
-    return not reads_single(model) and relevant_output(model) >= 0
+    return not reads_single(model) and relevant_outputs(model) is not None
 
 
 def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], list[float]]:
     """Returns the relevance of each pair from prepared rows and their scores (`Options.decode`).
 
-    raw: the score before sigmoid or softmax. Raises Refusal (424) if no label of the model means "relevant".
+    raw: the score before sigmoid or softmax, which grades have not. Raises
     """
     model.steps_of("classify")
-    labels, number, single = model.predictor.loaded.labels, relevant_output(model), reads_single(model)
-    if not ranks(model):
+    labels, weights, single = model.predictor.loaded.labels, relevant_outputs(model), reads_single(model)
+    if single or weights is None:
         found = "reads single texts" if single else f"has the labels {', '.join(labels)[:200]}"
         raise Refusal(
             424,
-            f"the model {model.name!r} {found}; ranking needs a model of pairs with one output, or with a label named "
-            f"{', '.join(RELEVANT)}",
+            f"the model {model.name!r} {found}; ranking needs a model of pairs with one output, with a label named "
+            f"{', '.join(RELEVANT)} (of two labels also {', '.join(SECOND)}), or with the grades 0, 1, ... n",
         )
     apart = len(labels) == 1 or model.predictor.kind == "multilabel"  # each output is a probability of its own
+    graded = np.count_nonzero(weights) > 1
 
     def decode(rows: Any, scores: Tensor) -> list[float]:
-        values = scores if raw else scores.sigmoid() if apart else scores.softmax(-1)
-        found: list[float] = rows.windows.mean(values.numpy())[:, number].tolist()
+        values = scores if raw and not graded else scores.sigmoid() if apart else scores.softmax(-1)
+        found: list[float] = (rows.windows.mean(values.numpy()) @ weights).tolist()
         return found
 
     return decode
+
+
+def weights_of(labels: Sequence[str], multilabel: bool) -> NDArray[np.float64] | None:
+    """(K,) how relevant a pair of each label is, 0 to 1; None if the labels do not say it."""
+    names = [name.strip().lower() for name in labels]
+    if len(names) == 1:
+        return np.ones(1)
+    if len(names) > 2 and not multilabel and sorted(names) == sorted(map(str, range(len(names)))):
+        return np.array([int(name) for name in names]) / (len(names) - 1)
+    meant = RELEVANT + (SECOND if len(names) == 2 else ())
+    number = next((i for i, name in enumerate(names) if name in meant), None)
+    return None if number is None else np.eye(len(names))[number]
 
 
 def ranked(scores: Sequence[float], texts: Sequence[str] | None = None) -> list[dict[str, Any]]:

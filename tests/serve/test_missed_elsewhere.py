@@ -1,10 +1,14 @@
 """What users of other servers ask for and do not get, each shown here."""
 
+import asyncio
 import random
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import torch
 
 from support.served import loaded, serving
 
@@ -101,56 +105,87 @@ def test_dimensions_and_token_ids(http, served):
 # ---- fair 429s: by predicted seconds, whether texts come alone or in batches
 
 
-class Slow:
-    """A step that takes its time for every token: the queue fills."""
+class Gate:
+    """A forward pass that waits until it is opened."""
 
     def __init__(self, forward):
-        self.forward = forward
+        self.forward, self.entered, self.opened = forward, threading.Event(), threading.Event()
 
     def __call__(self, inputs):
-        import time
-
-        time.sleep(0.002 * len(inputs.ids))
+        self.entered.set()
+        assert self.opened.wait(30)
         return self.forward(inputs)
 
 
-def test_refusals_say_when_to_come_back_and_treat_batches_as_single_requests(served, monkeypatch):
-    import asyncio
+class Waiting:
+    """A request whose client stays."""
 
-    import httpx
+    async def receive(self):
+        await asyncio.sleep(60)
 
+
+async def texts_accepted(model, texts):
+    """How many texts are accepted in requests of so many, one after the other, while nothing is computed; refusals."""
     from bertworks.serve.config import ServeConfig
+    from bertworks.serve.errors import Refusal
+    from bertworks.serve.service import Service
 
-    folder = served["labels"].predictor.folder
-    models = loaded({"slow": folder}, "slow")
-    steps = models["slow"].steps["classify"]
-    monkeypatch.setattr(steps, "forward", Slow(steps.forward))
+    service, steps = Service({"slow": model}, ServeConfig(max_wait=1.0)), model.steps["classify"]
+    steps.forward = gate = Gate(steps.forward)
+    service.queue.lane(steps).pace.add(1000, 5.0)
+    ask = lambda count: service.run(Waiting(), "classify", [("a good film a b c d e", None)] * count)  # noqa: E731
+    tasks = [asyncio.create_task(ask(1))]
+    while not gate.entered.is_set():
+        await asyncio.sleep(0.01)
+    for _ in range(64 // texts):
+        before = service.queue.size
+        tasks.append(asyncio.create_task(ask(texts)))
+        while service.queue.size == before and not tasks[-1].done():
+            await asyncio.sleep(0)
+    gate.opened.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    service.close()
+    refused = [one for one in found if isinstance(one, Refusal)]
+    assert len(refused) + sum(hasattr(one, "results") for one in found) == len(tasks)
+    return sum(len(one.results) for one in found if one not in refused) - 1, refused
 
-    async def burst(url, requests, texts):
-        body = {"inputs": ["a good film a b c d e"] * texts}
-        async with httpx.AsyncClient(base_url=url, timeout=60, limits=httpx.Limits(max_connections=200)) as client:
-            return await asyncio.gather(*(client.post("/models/slow", json=body) for _ in range(requests)))
 
-    with serving(models, ServeConfig(max_wait=0.4, batch_tokens=64)) as url:
-        asyncio.run(burst(url, 4, 4))  # the pace is measured
-        answered = {}
-        for requests, texts in ((64, 1), (16, 4)):
-            found = asyncio.run(burst(url, requests, texts))
-            counts = {status: sum(one.status_code == status for one in found) for status in (200, 429)}
-            assert sum(counts.values()) == requests and min(counts.values()) > 0, counts
-            assert all(int(one.headers["retry-after"]) >= 1 for one in found if one.status_code == 429)
-            answered[texts] = counts[200] * texts
-        assert 0.3 < answered[1] / answered[4] < 3, answered  # texts, whichever way they came
+@pytest.mark.parametrize("texts", [1, 4])
+def test_refusals_say_when_to_come_back_and_count_tokens_not_requests(served, texts):
+    model = loaded({"slow": served["labels"].predictor.folder}, "slow")["slow"]
+    each = len(model.predictor.tokenizer.encode("a good film a b c d e").ids) * 0.005  # seconds
+    accepted, refused = asyncio.run(texts_accepted(model, texts))
+    assert 1.0 / each - 1 <= accepted <= 1.0 / each + texts + 1  # what fits, however it is split into requests
+    for one in refused:
+        assert one.status == 429
+        seconds = float(re.match(r"([\d.]+) seconds of requests have queued", one.message)[1])
+        assert 1.0 <= seconds <= 1.0 + (texts + 1) * each + 0.05
+        assert one.headers["Retry-After"] == "1"
 
 
 # ---- an answer does not depend on who else asks
 
 
-def test_answers_are_those_of_the_predictor_whoever_else_asks(http, served):
-    texts = [" ".join(random.Random(i).choices(WORDS, k=i % 17 + 1)) for i in range(24)]
-    together = http.post("/models/labels", json={"inputs": texts}).json()
-    alone = served["labels"].predictor
-    for text, row in zip(texts, together, strict=True):
-        expected = alone.classify(text, all_scores=True)["scores"]
-        assert {one["label"]: one["score"] for one in row} == pytest.approx(expected, abs=1e-5)
-    assert torch.get_num_threads() >= 1
+def test_answers_are_those_of_the_predictor_whoever_else_asks(served):
+    """Requests that wait for the same pass, some of several texts: each gets what it gets alone."""
+    import httpx
+
+    model = loaded({"labels": served["labels"].predictor.folder}, "labels")["labels"]
+    rng, steps = random.Random(3), model.steps["classify"]
+    batches = [[" ".join(rng.choices(WORDS, k=rng.randint(1, 17))) for _ in range(1 + i % 3)] for i in range(24)]
+    expected = [[model.predictor.classify(text, all_scores=True)["scores"] for text in texts] for texts in batches]
+    steps.forward = gate = Gate(steps.forward)
+    with serving({"labels": model}) as url, ThreadPoolExecutor(24) as pool, httpx.Client(base_url=url) as client:
+
+        def ask(texts):
+            return client.post("/models/labels", json={"inputs": texts}, timeout=60).json()
+
+        answers = [pool.submit(ask, texts) for texts in batches]
+        while client.get("/load").json()["waiting_requests"] < len(batches) - 1:  # one is in the first pass
+            time.sleep(0.01)
+        gate.opened.set()
+        for answer, scores in zip(answers, expected, strict=True):
+            found = [{one["label"]: one["score"] for one in row} for row in answer.result()]
+            assert found == [pytest.approx(row, abs=1e-5) for row in scores]
+        metrics = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+        assert float(metrics["te_batch_next_size_count"]) < float(metrics["te_batch_next_size_sum"]) == len(batches)

@@ -192,3 +192,20 @@ def test_info_has_teis_fields_and_no_path(make_client, head_folders):
     assert [model["name"] for model in info["models"]] == ["single", "tiny"]
     assert "fill_mask" in info["models"][1]["can"] and "fill_mask" not in info["models"][0]["can"]
     assert "reranker" in make_client("value").get("/info").json()["model_type"]
+
+
+def test_tokens_and_ids_are_as_many_as_a_request_may_have(make_client, monkeypatch):
+    from bertworks.serve.errors import Refusal
+
+    client = make_client("tiny", max_tokens=8)
+    for given, status in (("a " * 6, 200), ("a " * 7, 413), ("a " * 9, 413)):
+        assert client.post("/tokenize", json={"inputs": given}).status_code == status
+    assert client.post("/decode", json={"ids": [[5] * 4, [5] * 4]}).status_code == 200
+    assert client.post("/decode", json={"ids": [[5] * 4, [5] * 5]}).status_code == 413
+
+    def full():
+        raise Refusal(429, "full")
+
+    monkeypatch.setattr(client.app.state.service, "admit", full)
+    assert client.post("/tokenize", json={"inputs": "a"}).status_code == 429
+    assert client.post("/decode", json={"ids": [5]}).status_code == 429

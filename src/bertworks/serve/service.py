@@ -21,6 +21,7 @@ from torch import Tensor
 from ..files import InputError
 from ..tasks.base import PreparedRows
 from ..tasks.inputs import Inputs
+from ..tasks.span import SpanRows
 from .config import ServeConfig
 from .errors import Refusal
 from .explaining import ExplainSteps
@@ -156,7 +157,7 @@ class Service:
         model = self.find(options.model, step)
         steps = model.steps_of(step)
         lane = self.queue.lane(steps)
-        self._admit()
+        self.admit()
         prepared, short = await self._prepared(lane, rows, options)
         ready = time.perf_counter()
         tokens = [int(n) for n in prepared.tokens]
@@ -208,7 +209,7 @@ class Service:
         except InputError as error:
             raise Refusal(422, str(error)) from None
 
-    def _admit(self) -> None:
+    def admit(self) -> None:
         """Raises Refusal (429) if what has queued takes longer than `max_wait`; an idle server refuses nobody."""
         if self.queue.idle and self.preparing < self.workers:
             return
@@ -227,6 +228,10 @@ class Service:
         check_size(int(prepared.tokens.sum()), self.config.max_tokens)
         cut = int(prepared.cut.sum())
         if cut and not self._truncates(truncate):
+            if isinstance(prepared, SpanRows):
+                most = prepared.decoder.limits.max_query_length
+                message = f"{cut:,} tokens more than the {most} that are read of a question; shorten it"
+                raise Refusal(413, f'{message}, or send "truncate": true')
             steps = model.steps[step]
             most = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
             raise Refusal(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 from torch import Tensor
 
 from .. import __version__
-from ..tokenizer import Tokenizer, compose
+from ..tokenizer import Composed, Encoding, compose
 from .bodies import Many
 from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
@@ -22,6 +22,7 @@ from .rerank import ranked, relevance
 from .rerank import ranks as can_rank
 from .routes import dialect, reply, service_of
 from .service import Answers, Options, check_rows
+from .sizes import check_size, least_tokens
 from .vectors import decoder, embedder_of
 
 router = dialect("text-embeddings-inference")
@@ -263,20 +264,24 @@ async def tokenize(body: TokenizeRequest, request: Request) -> Response:
     service = service_of(request)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     check_rows(texts, service.config.max_inputs)
+    service.admit()
     model = service.find(body.model, "embed")
     prompt = EmbeddingInput(body.prompt_name).prompt(embedder_of(model).pooling, model.prompts)
-    tokenizer = model.predictor.tokenizer
+    tokenizer, most = model.predictor.tokenizer, service.config.max_tokens
 
     def work() -> list[list[dict[str, Any]]]:
-        return [_tokens(tokenizer, prompt + text, body.add_special_tokens) for text in texts]
+        check_size(least_tokens(texts) if tokenizer.kind == "wordpiece" else 0, most, "at least ")
+        full = [prompt + text for text in texts]
+        composed = [compose(text) for text in full]
+        encoded = [tokenizer.encode(one.text) for one in composed]
+        check_size(sum(len(one.ids) for one in encoded), most)
+        return [_tokens(*each, body.add_special_tokens) for each in zip(full, composed, encoded, strict=True)]
 
     return reply(await service.in_pool(work))
 
 
-def _tokens(tokenizer: Tokenizer, text: str, specials: bool) -> list[dict[str, Any]]:
+def _tokens(text: str, composed: Composed, encoding: Encoding, specials: bool) -> list[dict[str, Any]]:
     """The tokens of a text as TEI writes them."""
-    composed = compose(text)
-    encoding = tokenizer.encode(composed.text)
     spans = composed.spans(np.array(encoding.offsets)).tolist()
     cells = list(zip(encoding.ids, encoding.tokens, spans, strict=True))
     around = [{"id": i, "text": token, "special": True, "start": None, "stop": None} for i, token, _ in cells]
@@ -290,11 +295,13 @@ async def decode(body: DecodeRequest, request: Request) -> Response:
     service = service_of(request)
     rows = rows_of(body.ids)
     check_rows(rows, service.config.max_inputs)
+    check_size(sum(map(len, rows)), service.config.max_tokens)
+    service.admit()
     tokenizer = service.find(body.model, "embed").predictor.tokenizer
     wrong = [one for row in rows for one in row if not 0 <= int(one) < tokenizer.vocab_size]
     if wrong:
         raise Refusal(422, f"the id {wrong[0]}; expected 0 to {tokenizer.vocab_size - 1}", param="ids")
-    return reply(await service.in_pool(lambda: [tokenizer.decode(row, body.skip_special_tokens) for row in rows]))  # type: ignore[arg-type]
+    return reply(await service.in_pool(lambda: [tokenizer.decode(row, body.skip_special_tokens) for row in rows]))
 
 
 # ---- the server

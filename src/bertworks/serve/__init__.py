@@ -11,8 +11,10 @@ In reading order:
     queue.py      one compute thread: first in, first out, by real tokens
     metrics.py    Prometheus metrics under TEI's names
     sizes.py      how large a request is
+    limits.py     checks of counts and lengths before anything is multiplied
     service.py    from a request's rows to its answers: limits, admission, tokenizing, queue, decoding
     routes.py     what every dialect's file shares: router, body, reply
+    hosts.py      the name in a Host header
     guard.py      what is checked before a route is called: host, key, content type, size and time of the body
     app.py        `create_app`: all routes of all dialects; how a dialect plugs in
     tei.py        routes of text-embeddings-inference
@@ -28,6 +30,7 @@ In reading order:
     curves.py     the curves of a run folder
     page.py       the page at `/`; its parts are in page/
     screen.py     what is printed at the start
+    protocol.py   uvicorn's protocol: time and size of a header
     server.py     the process: address, loading, signals, shutdown
 """
 

@@ -2,7 +2,7 @@
 
 | status | error_type | when |
 |---|---|---|
-| 400 | Empty | an input without text |
+| 400 | Empty | an empty body; an input without text |
 | 400 | Validation | a body that is no JSON; a Host header that is not allowed |
 | 401 | Unauthorized | no key, or a wrong one |
 | 404 | NotFound | an unknown route; an unknown model, where several are loaded |
@@ -13,6 +13,7 @@
 | 422 | Tokenizer | a field of another form; a text that cannot be read |
 | 424 | Backend | the model has no head for it; the forward pass failed |
 | 429 | Overloaded | more queued than can be computed in time; `Retry-After` gives the seconds |
+| 431 | Validation | a header that is too large (protocol.py) |
 | 503 | Unhealthy | the server is shutting down |
 """
 

@@ -8,7 +8,6 @@ import asyncio
 import base64
 import binascii
 import hmac
-import ipaddress
 import logging
 import traceback
 
@@ -17,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ServeConfig
 from .errors import Refusal, body_of, shutting_down
+from .hosts import is_address, name_of
 from .service import Service
 
 log = logging.getLogger(__name__)
@@ -138,18 +138,9 @@ class Guard:
 
     def check_host(self, host: str) -> None:
         """Raises Refusal for a name that is not this server's: a page elsewhere may have pointed its own name here."""
-        name = host.lower()
-        if name.startswith("["):
-            name = name[1:].partition("]")[0]
-        elif name.count(":") == 1:
-            name = name.partition(":")[0]
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            if name not in self.hosts:
-                raise Refusal(
-                    400, f"the Host header names {host[:80]!r}; allow it with: bertworks serve --allow-host NAME"
-                ) from None
+        name = name_of(host)
+        if name is None or not (name in self.hosts or is_address(name)):
+            raise Refusal(400, f"the Host header names {host[:80]!r}; allow it with: bertworks serve --allow-host NAME")
 
     def check_key(self, header: str) -> None:
         """Raises Refusal without the key: a bearer token, or the password of HTTP Basic, which browsers ask for."""

@@ -19,6 +19,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from .errors import Refusal
+from .limits import check_product
 from .models import ServedModel
 from .pipelines import DENIES, TASKS, PipelineRequest
 from .routes import dialect, reply, service_of
@@ -69,6 +70,8 @@ async def answer(body: PipelineRequest, request: Request, name: str | None = Non
         raise Refusal(413, f"top_k = {top_k:,}; expected at most {most}; ask for fewer", param="top_k")
     task = task or task_of_payload(body)
     model = service.find(name, TASKS[task][0] if task else "", CAN.get(task or "", lambda model: True))
+    if task == "zero-shot-classification":
+        check_product(len(body.each), len(body.labels), service.config.max_inputs)
     _, translate = TASKS[task or task_of(model, body)]
     call = translate(model, body)
     options = Options(model.name, body.asked.truncate, call.prepare, call.decode)

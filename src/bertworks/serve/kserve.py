@@ -25,8 +25,9 @@ from torch import Tensor as Scores
 from .. import __version__
 from .bodies import Many
 from .errors import Refusal
+from .limits import check_masks, check_once
 from .models import ServedModel
-from .pipelines import TOP_K, check_masks
+from .pipelines import TOP_K
 from .routes import RefusedKserve, check_ready, dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import decoder
@@ -175,6 +176,7 @@ def step_of(model: ServedModel) -> str:
 
 def columns_of(tensors: Sequence[Tensor], signature: Signature) -> list[list[str | None]]:
     """The texts of each input, in the order of the signature. Raises Refusal (422) for tensors of another form."""
+    check_once((tensor.name for tensor in tensors), "inputs")
     given = {tensor.name: texts_of(tensor) for tensor in tensors}
     needed = signature.inputs[: len(signature.inputs) - signature.optional]
     if missing := [name for name in needed if name not in given]:
@@ -200,7 +202,8 @@ def texts_of(tensor: Tensor) -> list[str]:
 
 
 def check_outputs(body: InferRequest, signature: Signature) -> None:
-    """Raises Refusal (422) if an output is asked for that there is not."""
+    """Raises Refusal (422) if an output is asked for that there is not, or twice."""
+    check_once((output.name for output in body.outputs or ()), "outputs")
     if unknown := [output.name for output in body.outputs or () if output.name not in signature.outputs]:
         expected = ", ".join(signature.outputs)
         raise Refusal(422, f"outputs: {unknown[0][:80]!r} is no output; expected some of {expected}")

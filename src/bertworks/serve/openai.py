@@ -8,15 +8,16 @@ Shapes: N inputs, D width of a vector.
 
 import base64
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from fastapi import Request, Response
-from pydantic import BaseModel, Field, StrictInt, StrictStr
+from pydantic import BaseModel, StrictInt, StrictStr
 
 from .bodies import Many
 from .embedding import EmbeddingInput, rows_of
 from .errors import Refusal
+from .limits import Count
 from .routes import RefusedOpenai, dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import Vectors, decoder, embedder_of
@@ -32,7 +33,7 @@ class EmbeddingsRequest(BaseModel):
     input: StrictStr | Many[StrictStr] | Ids | Many[Ids]
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Annotated[int, Field(ge=1)] | None = None
+    dimensions: Count | None = None
     truncate: bool | None = None  # not of OpenAI: cut what is too long
 
 

@@ -9,10 +9,10 @@ of whole words, as the tagger was trained, and long texts are always read in ove
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from torch import Tensor
 
 from ..inference.steps import HeadSteps
@@ -21,15 +21,13 @@ from ..tasks.tags import OUTSIDE
 from .bodies import Many
 from .embedding import EmbeddingInput
 from .errors import Refusal
+from .limits import Count, check_masks, check_template
 from .models import ServedModel
 from .vectors import decoder, embedder_of
 
 T = TypeVar("T")
 DENIES = ("contradict", "not_entail")  # how labels against entailment begin
-MASKS = 128  # masks of a request: each has a score for every token of the vocabulary
 TOP_K = 5  # tokens for each mask, unless the request says how many
-CANDIDATES = 1_000  # tokens returned for all masks of a request: each comes with the whole text
-Count = Annotated[int, Field(ge=1)]
 
 
 class Parameters(BaseModel):
@@ -79,6 +77,12 @@ class PipelineRequest(BaseModel):
     def each(self) -> list[Any]:
         """The inputs as a list."""
         return self.inputs if isinstance(self.inputs, list) else [self.inputs]
+
+    @property
+    def labels(self) -> list[str]:
+        """The candidate labels, from a list or a text with commas."""
+        given = self.asked.candidate_labels or ""
+        return [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
 
     def as_asked(self, results: Sequence[T]) -> Any:
         """A list of results for a list of inputs, else the only one."""
@@ -158,14 +162,13 @@ def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
     """Whether a text entails "This example is LABEL.", for each label: by a model of natural language inference."""
     asked, texts = body.asked, texts_of(body)
     entails, denies = _entailment(model)
-    given = asked.candidate_labels or ""
-    names = [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    names = body.labels
     template = "This example is {}." if asked.hypothesis_template is None else asked.hypothesis_template
     if not names or not all(names):
         raise Refusal(422, "candidate_labels has none, or an empty one; expected names", param="candidate_labels")
-    if "{}" not in template:
-        raise Refusal(422, "hypothesis_template has no {}; write it at the label's position", param="parameters")
-    rows = [(text, template.replace("{}", name)) for text in texts for name in names]
+    check_template(template)
+    hypotheses = [template.replace("{}", name) for name in names]
+    rows = [(text, hypothesis) for text in texts for hypothesis in hypotheses]
 
     def decode(prepared: Any, scores: Tensor) -> Sequence[Any]:
         return scores[:, [denies, entails]].tolist()  # a pair is one sequence
@@ -301,18 +304,6 @@ def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
         return {"score": one["score"], "token": one["id"], "token_str": token, "sequence": one["text"]}
 
     return Call("fill_mask", texts, decode, body.as_asked)
-
-
-def check_masks(model: ServedModel, texts: Sequence[str], top_k: int) -> None:
-    """Raises Refusal (413) if texts have so many masks that scores and answers of a request become large."""
-    mask = model.predictor.tokenizer.roles["mask"]
-    masks = sum(text.count(mask) for text in texts)
-    if masks > MASKS or masks * top_k > CANDIDATES:
-        raise Refusal(
-            413,
-            f"{masks:,} masks with {top_k:,} tokens each; expected at most {MASKS} masks and {CANDIDATES:,} tokens a "
-            "request; send several requests",
-        )
 
 
 # ---- vectors

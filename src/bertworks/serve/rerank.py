@@ -17,11 +17,14 @@ from torch import Tensor
 
 from .bodies import Many
 from .errors import Refusal
+from .limits import Count, check_once
 from .models import ServedModel
 from .routes import dialect, reply, service_of
-from .service import Options
+from .service import Options, check_rows
 
 router = dialect("Cohere and Jina")
+
+FIELDS = 100  # names in rank_fields
 
 # names of the label that means "relevant", if a model has two labels or more; SECOND: if it has exactly two
 RELEVANT = ("true", "yes", "relevant", "entailment", "equivalent", "duplicate")
@@ -34,9 +37,9 @@ class RerankRequest(BaseModel):
     query: str
     documents: Many[str | dict[str, Any]]
     model: str | None = None
-    top_n: Annotated[int, Field(ge=1)] | None = None
+    top_n: Count | None = None
     return_documents: bool = False
-    rank_fields: Many[str] = ["text"]
+    rank_fields: Annotated[Many[str], Field(max_length=FIELDS)] = ["text"]
     truncate: bool | None = None  # not of Cohere or Jina: cut what is too long
 
 
@@ -70,6 +73,8 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     """The documents by their relevance to the query, the most relevant first."""
     service = service_of(request)
     model = service.find(body.model, "classify", ranks)
+    check_rows(body.documents, service.config.max_inputs)
+    check_once(body.rank_fields, "rank_fields")  # so that the joined texts are no longer than the body
     texts = [text_of(document, body.rank_fields, i) for i, document in enumerate(body.documents)]
     options = Options(model=model.name, truncate=body.truncate, decode=relevance(model))
     answers = await service.run(request, "classify", [(body.query, text) for text in texts], options)

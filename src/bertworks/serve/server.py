@@ -130,6 +130,8 @@ def serve(app: "FastAPI", listener: socket.socket, config: ServeConfig) -> None:
 
 def settings_of(config: ServeConfig) -> dict[str, Any]:
     """What uvicorn is told."""
+    from .protocol import protocol_of
+
     settings: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "lifespan": "off"}
     settings |= {"ws": "none", "timeout_keep_alive": KEEP_ALIVE, "http": protocol_of(config)}
     return settings | {"timeout_graceful_shutdown": config.grace + LAST_SECONDS}
@@ -187,58 +189,3 @@ async def caught_up(listeners: Sequence[socket.socket], most: float) -> bool:
         waiting, _, _ = select.select(listeners, [], [], 0)
         calm = calm + 1 if time.perf_counter() - begun < 0.03 and not waiting else 0
     return calm >= 10
-
-
-def protocol_of(config: ServeConfig) -> Any:
-    """uvicorn's protocol, which closes a connection whose header does not arrive in `body_seconds`.
-
-    It also cuts one whose client does not read its answer in `answer_seconds`. Whoever sends waits for the client,
-    because any byte that the socket does not take pauses writing.
-    """
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-    class Protocol(HttpToolsProtocol):
-        deadline: asyncio.TimerHandle | None = None
-        unread: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            transport.set_write_buffer_limits(0)
-            self.expect_header()
-
-        def expect_header(self) -> None:
-            if self.deadline is None:
-                self.deadline = self.loop.call_later(config.body_seconds, self.transport.close)
-
-        def header_came(self) -> None:
-            if self.deadline is not None:
-                self.deadline.cancel()
-                self.deadline = None
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self.expect_header()
-
-        def on_headers_complete(self) -> None:
-            self.header_came()
-            super().on_headers_complete()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self.unread = self.unread or self.loop.call_later(config.answer_seconds, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            self.answer_read()
-            super().resume_writing()
-
-        def answer_read(self) -> None:
-            if self.unread is not None:
-                self.unread.cancel()
-                self.unread = None
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.header_came()
-            self.answer_read()
-            super().connection_lost(exc)
-
-    return Protocol

@@ -25,6 +25,7 @@ from ..tasks.span import SpanRows
 from .config import ServeConfig
 from .errors import Refusal
 from .explaining import ExplainSteps
+from .limits import check_characters
 from .metrics import Metrics
 from .models import ServedModel
 from .pace import Pace
@@ -179,6 +180,7 @@ class Service:
         """
         most = self.config.max_tokens
         characters, ids = size_of(rows)
+        check_characters(characters, self.config.max_body)
         expected = min(characters // CHARACTERS + ids + len(rows), most)
         prepare = options.prepare or lane.steps.prepare
 

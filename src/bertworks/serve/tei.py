@@ -51,7 +51,7 @@ class EmbedRequest(EmbedAllRequest):
     """Texts to embed."""
 
     normalize: bool = True
-    dimensions: int | None = None
+    dimensions: StrictInt | None = None
 
 
 class SimilarityInput(BaseModel):

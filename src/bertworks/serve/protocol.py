@@ -1,0 +1,130 @@
+"""uvicorn's protocol with limits before any route: how long a header may take, how large it may be, and how long an
+answer may stay unread.
+
+uvicorn has no option for this with httptools (`h11_max_incomplete_event_size` is h11's).
+"""
+
+import asyncio
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .config import ServeConfig
+
+HEADER_BYTES = 65_536  # of the request line and all headers, trailers included
+HEADERS = 200  # their number
+
+
+class HeaderTooLarge(Exception):
+    """Ends the parsing of a request."""
+
+
+def protocol_of(config: ServeConfig) -> type[HttpToolsProtocol]:
+    """The protocol that closes a connection whose header does not arrive in `body_seconds`, or is too large (431).
+
+    It also cuts one whose client does not read its answer in `answer_seconds`. Whoever sends waits for the client,
+    because any byte that the socket does not take pauses writing.
+    """
+
+    class Protocol(LimitedProtocol):
+        seconds, answer_seconds = config.body_seconds, config.answer_seconds
+
+    return Protocol
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """A connection."""
+
+    seconds = 10.0  # for a header to arrive
+    answer_seconds = 60.0  # for an answer to be read
+    deadline: asyncio.TimerHandle | None = None
+    unread: asyncio.TimerHandle | None = None
+    size = 0  # bytes of this request's line and headers
+    parsed = 0  # parts that the parser has found
+    pending = 0  # bytes since the last of them, which the parser keeps
+
+    # ---- time
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(0)
+        self.expect_header()
+
+    def expect_header(self) -> None:
+        if self.deadline is None:
+            self.deadline = self.loop.call_later(self.seconds, self.transport.close)
+
+    def header_came(self) -> None:
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
+
+    def on_message_begin(self) -> None:
+        self.size, self.parsed = 0, self.parsed + 1
+        super().on_message_begin()
+        self.expect_header()
+
+    def on_headers_complete(self) -> None:
+        self.header_came()
+        super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.unread = self.unread or self.loop.call_later(self.answer_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self.answer_read()
+        super().resume_writing()
+
+    def answer_read(self) -> None:
+        if self.unread is not None:
+            self.unread.cancel()
+            self.unread = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.header_came()
+        self.answer_read()
+        super().connection_lost(exc)
+
+    # ---- size
+
+    def data_received(self, data: bytes) -> None:
+        before = self.parsed
+        super().data_received(data)
+        self.pending = self.pending + len(data) if self.parsed == before else 0
+        if self.pending > HEADER_BYTES and not self.transport.is_closing():
+            self.size = self.pending
+            self.send_400_response("")
+
+    def on_url(self, url: bytes) -> None:
+        self.count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.count(len(name) + len(value) + 4)  # ": " and the end of the line
+        if len(self.headers) >= HEADERS:
+            self.size = HEADER_BYTES + 1
+            raise HeaderTooLarge
+        super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self.parsed += 1
+        super().on_body(body)
+
+    def count(self, found: int) -> None:
+        """Raises HeaderTooLarge, which httptools hands on as an error of its own."""
+        self.parsed += 1
+        self.size += found
+        if self.size > HEADER_BYTES:
+            raise HeaderTooLarge
+
+    def send_400_response(self, msg: str) -> None:
+        """The answer to a request that is not read to its end: 431 for its size, else uvicorn's 400."""
+        if self.size <= HEADER_BYTES:
+            super().send_400_response(msg)
+            return
+        error = f"a header of more than {HEADER_BYTES:,} bytes or {HEADERS} fields; send less in it"
+        body = orjson.dumps({"error": error, "error_type": "Validation"})
+        head = "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        self.transport.close()

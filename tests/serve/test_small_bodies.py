@@ -102,7 +102,7 @@ def test_numbers_are_whole_numbers(http, value):
         ("/models/span", {"inputs": {"question": "a", "context": "b"}, "parameters": {"max_answer_len": value}}),
         ("/v2/rerank", {"model": "ranker", "query": "a", "documents": ["b"], "top_n": value}),
     ):
-        refused(http.post(path, json=body), 422, "integer")
+        refused(http.post(path, json=body), 422, "whole number")
 
 
 def test_an_empty_body_is_400_and_a_text_without_tokens_422(http):

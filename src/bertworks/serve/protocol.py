@@ -13,6 +13,7 @@ from .config import ServeConfig
 
 HEADER_BYTES = 65_536  # of the request line and all headers, trailers included
 HEADERS = 200  # their number
+LINGER = 1.0  # seconds in which the rest is thrown away, so that the client reads why
 
 
 class HeaderTooLarge(Exception):
@@ -42,6 +43,7 @@ class LimitedProtocol(HttpToolsProtocol):
     size = 0  # bytes of this request's line and headers
     parsed = 0  # parts that the parser has found
     pending = 0  # bytes since the last of them, which the parser keeps
+    refused = False  # for its size
 
     # ---- time
 
@@ -89,10 +91,12 @@ class LimitedProtocol(HttpToolsProtocol):
     # ---- size
 
     def data_received(self, data: bytes) -> None:
+        if self.refused:
+            return
         before = self.parsed
         super().data_received(data)
         self.pending = self.pending + len(data) if self.parsed == before else 0
-        if self.pending > HEADER_BYTES and not self.transport.is_closing():
+        if self.pending > HEADER_BYTES and not (self.refused or self.transport.is_closing()):
             self.size = self.pending
             self.send_400_response("")
 
@@ -127,4 +131,6 @@ class LimitedProtocol(HttpToolsProtocol):
         body = orjson.dumps({"error": error, "error_type": "Validation"})
         head = "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
-        self.transport.close()
+        self.transport.write_eof()
+        self.refused = True
+        self.loop.call_later(LINGER, self.transport.close)

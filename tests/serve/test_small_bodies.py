@@ -144,11 +144,12 @@ def address(served):
     pytest.importorskip("uvicorn")
     from bertworks.serve.app import create_app
     from bertworks.serve.config import ServeConfig
-    from bertworks.serve.server import listen, server_of
+    from bertworks.serve.server import accept, bind, server_of
 
     config = ServeConfig(port=0, body_seconds=5)
     app = create_app({"mlm": served["mlm"]}, config, "a-long-key")
-    with listen(config) as listener:
+    with bind(config) as listener:
+        accept(listener, config)
         server = server_of(app, config)
         server.capture_signals = contextlib.nullcontext
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -182,7 +182,11 @@ def test_advice_follows_from_the_rounds():
     near = measured("ONNX int8", [28.0, 31.0, 29.5], 1.0)
     assert advice([slow, fast, near], 0.99, 0).startswith("No clear winner among ONNX int8 and bfloat16")
     assert "use bfloat16, the simplest" in advice([slow, fast, near], 0.99, 0)
-    assert "use float32 as it is" in advice([slow, measured("b", [30.0, 31.0], 0.9)], 0.99, 0)
+    left_out = advice([slow, measured("b", [30.0, 31.0], 0.9)], 0.99, 0)
+    assert "use float32 as it is" in left_out
+    assert left_out.endswith(
+        " b is faster (3.0 times float32), but only 90.0% of its answers are equal; 99.0% were asked for."
+    )
     assert "use b: 3.0 times" in advice([slow, measured("b", [30.0, 31.0, 30.0], 0.9)], 0.9, 0)
 
 
@@ -190,11 +194,13 @@ def test_advice_on_labelled_rows_needs_a_score_within_the_interval():
     slow = measured("float32", [10.0, 11.0, 9.0], metrics={"accuracy": 0.9})
     for score, chosen in ((0.89, "int8"), (0.85, "float32")):
         fast = measured("int8", [30.0, 31.0, 30.0], 0.5, {"accuracy": score})
-        assert f"use {chosen}" in advice([slow, fast], 0.99, 400), score
+        found = advice([slow, fast], 0.99, 400)
+        assert f"use {chosen}" in found, score
+        assert ("its accuracy of 0.8500 is too far below that of float32, 0.9000" in found) == (score == 0.85)
 
 
 @pytest.mark.heavy
-def test_advise_measures_two_engines(tmp_path, monkeypatch):
+def test_advise_measures_two_engines(tmp_path, monkeypatch, capsys):
     """Without exports and compilers, which the next test has."""
     both = lambda folder, *_: [Choice("float32", folder), Choice("bfloat16", folder, "bfloat16")]  # noqa: E731
     monkeypatch.setattr("bertworks.export.advise._choices", both)
@@ -202,6 +208,9 @@ def test_advise_measures_two_engines(tmp_path, monkeypatch):
     first, second = report["engines"].values()
     assert first["difference"]["largest"] == 0 < second["difference"]["largest"] < 0.5
     assert len(second["texts_per_second_rounds"]) == 2 and second["memory_mb"] > 50 and not second["metrics"]
+    said = capsys.readouterr().err
+    assert "bfloat16: loading" in said and "measuring 2 engines: 2 rounds" in said
+    assert any("2 interleaved rounds over 24 texts, repeated to 96." in note for note in table(report).notes)
 
 
 @pytest.mark.slow
@@ -212,7 +221,7 @@ def test_advise_measures_every_engine_and_fits_a_terminal(tmp_path, capsys, monk
     rows = f"--dev {tmp_path / 'dev.csv'} --kind single --json {tmp_path / 'a.json'} --rounds 2 --singles 2"
     main(["advise", str(source), *rows.split()])
     shown = capsys.readouterr().out.splitlines()
-    assert max(map(len, shown[:-3])) <= 80
+    assert max(map(len, shown[:-4])) <= 80
     report = json.loads((tmp_path / "a.json").read_text())
     engines = report["engines"]
     assert {"float32", "bfloat16", "ONNX float32", "ONNX int8"} <= engines.keys() and not report["left_out"]

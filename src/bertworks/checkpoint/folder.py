@@ -29,7 +29,7 @@ from .card import model_card
 from .families import family_in, family_of, wrong_class
 from .locate import CONFIG as CONFIG
 from .locate import find_model as find_model
-from .locate import is_export, move_in
+from .locate import move_in
 from .locate import run_name as run_name
 from .metadata import LABELLED, labels_of, top_of
 from .names import Family, heads_in, listed
@@ -65,8 +65,6 @@ def load_model(path: Path | str, finite: bool = True) -> Model:
     """
     path = find_model(path)
     config, settings = read_config(path)
-    if is_export(path):
-        raise InputError(f"{path} is an export, which has no weights; use the model folder that it was made from")
     return assemble(config, settings, read_weights(path), path, finite)
 
 

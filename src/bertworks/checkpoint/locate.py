@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..files import InputError, ended, flush_folder
+from .weights import CERTIFICATE as CERTIFICATE
 from .weights import WEIGHTS
+from .weights import is_export as is_export
+from .weights import refuse_export as refuse_export
 
 CONFIG = "config.json"
-CERTIFICATE = "certificate.json"  # of an exported folder
 
 
 def find_model(path: Path | str) -> Path:
@@ -31,11 +33,6 @@ def find_model(path: Path | str) -> Path:
 def run_name(folder: Path) -> str:
     """The name of a model folder, of the run where it is a run's `model/`."""
     return folder.parent.name if folder.name == "model" else folder.name
-
-
-def is_export(folder: Path) -> bool:
-    """Whether `bertworks export` wrote the folder: it has a graph in place of weights."""
-    return (folder / CERTIFICATE).is_file()
 
 
 def _nothing(folder: Path) -> bool:

@@ -14,15 +14,28 @@ from .names import listed
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+CERTIFICATE = "certificate.json"  # of an exported folder
 _FOREIGN = (PICKLE, PICKLE_INDEX, "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
+
+
+def is_export(folder: Path) -> bool:
+    """Whether `bertworks export` wrote the folder: it has a graph in place of weights."""
+    return (folder / CERTIFICATE).is_file()
+
+
+def refuse_export(folder: Path) -> None:
+    """Raises InputError if the folder is an export; called wherever weights are needed."""
+    if is_export(folder):
+        raise InputError(f"{folder} is an export, which has no weights; use the model folder that it was made from")
 
 
 def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
     """The tensors of a folder, from one file or from those that an index names.
 
     allow_pickle: read pytorch_model.bin or its shards where there is no safetensors file, by torch's restricted loader.
-    Raises InputError if a file is missing or damaged, or holds other tensors than the index says.
+    Raises InputError if the folder is an export, a file is missing or damaged, or an index names other tensors.
     """
+    refuse_export(path)
     name = weights_name(path)
     if not name or (name in (PICKLE, PICKLE_INDEX) and not allow_pickle):
         foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), None)

@@ -27,7 +27,9 @@ class Arguments:
     model: Positional[Path]  # model folder or run folder with a next-sentence head (or: --model MODEL)
     a: Positional[str] = ""  # first text
     b: Positional[str] = ""  # second text
-    data: str = ""  # table of pairs, instead of A and B: .csv, .tsv, .jsonl or .parquet; each row gives a JSON object
+    data: Path | None = (
+        None  # table of pairs, instead of A and B: .csv, .tsv, .jsonl or .parquet; each row gives a JSON object
+    )
     text: str = "a,b"  # the two text columns of the table, separated by a comma
     out: Path | None = None  # file to write the JSON objects to; none: standard output
 
@@ -47,7 +49,7 @@ def next_sentence(argv: list[str]) -> None:
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     if arguments.data:
-        _write(predictor, arguments.data, (columns[0], columns[1]), arguments.out)
+        _write(predictor, str(arguments.data), (columns[0], columns[1]), arguments.out)
     else:
         found = predictor.next_sentence(arguments.a, arguments.b)
         cut = f"; {found['cut']:,} tokens did not fit and were cut" if found["cut"] else ""

@@ -15,10 +15,11 @@ from typing import Any, get_args
 
 import torch
 
-from ..checkpoint.locate import is_export
+from ..checkpoint.locate import find_model, refuse_export
 from ..files import InputError
 from ..inference.engines import EngineName
 from ..inference.predictor import Predictor
+from ..reporting.progress import Progress
 from ..reporting.tables import ResultTable
 from ..tasks.base import Task
 from ..training.machine import facts
@@ -53,23 +54,25 @@ def advise(
     config: AdviceConfig | None = None,
     texts: Path | None = None,
     dev: tuple[Task, Sequence[Any]] | None = None,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """Measure the engines of this machine on a model folder; returns their figures and a sentence of advice.
 
     texts: file with texts of your own; left out, English and Korean ones of ours. dev: a task and labelled rows, on
-    which each engine is scored. Engines that cannot run here are in `left_out`, with the reason. Raises InputError if
-    the folder is an export or cannot be read.
+    which each engine is scored. Engines that cannot run here are in `left_out`, with the reason. Progress goes to
+    stderr unless `quiet`. Raises InputError if the folder is an export or cannot be read.
     """
     config = config or AdviceConfig()
-    if is_export(Path(folder)):
-        raise InputError(f"{folder} is an export; give the model folder that it was made from")
+    refuse_export(find_model(folder))
     own = shipped_texts() if texts is None else tuple(texts_in(texts)[:_MOST])
     used = (own * -(-_TEXTS // len(own)))[: max(_TEXTS, len(own))]
     work = Work(used, config.singles, *(dev or (None, ())))
     left_out: dict[str, str] = {}
+    progress = Progress(not quiet)
     with TemporaryDirectory() as place, contextlib.ExitStack() as open_:
         workers = []
-        for choice in _choices(Path(folder), Path(place), config, left_out):
+        for choice in _choices(Path(folder), Path(place), config, left_out, progress):
+            progress.say(f"{choice.name}: loading and warming up")
             worker = Worker(choice, work)
             open_.callback(worker.close)
             try:
@@ -79,20 +82,24 @@ def advise(
                 if not workers:
                     raise
                 left_out[choice.name] = str(error)
-        measured = _rounds(workers, config, Predictor(folder, device="cpu"), work)
-    return _report(measured, left_out, config, work, texts)
+        measured = _rounds(workers, config, Predictor(folder, device="cpu"), work, progress)
+    found = {"count": len(used), "distinct": len(own), "file": None if texts is None else texts.name}
+    return _report(measured, left_out, config, work, found)
 
 
-def _choices(folder: Path, place: Path, config: AdviceConfig, left_out: dict[str, str]) -> list[Choice]:
+def _choices(
+    folder: Path, place: Path, config: AdviceConfig, left_out: dict[str, str], progress: Progress
+) -> list[Choice]:
     """The engines that this machine has, float32 first; what cannot be exported goes to `left_out`."""
     found = [Choice("float32", folder), Choice("bfloat16", folder, "bfloat16")]
     if "compiled" in get_args(EngineName):
         kinds = ("float32", "bfloat16")
-        found += [Choice(f"{kind}, compiled", folder, kind, "compiled") for kind in kinds]
+        found += [Choice(f"compiled {kind}", folder, kind, "compiled") for kind in kinds]
     exports = {"ONNX float32": ExportConfig(), "ONNX int8": ExportConfig(precision="int8")}
     if config.packages:
-        exports |= {f"{kind}, package": ExportConfig("torch", kind) for kind in ("float32", "bfloat16")}  # type: ignore[arg-type]
+        exports |= {f"{kind} package": ExportConfig("torch", kind) for kind in ("float32", "bfloat16")}  # type: ignore[arg-type]
     for name, how in exports.items():
+        progress.say(f"{name}: exporting")
         try:
             export(folder, place / name, how)
             found.append(Choice(name, place / name))
@@ -101,15 +108,20 @@ def _choices(folder: Path, place: Path, config: AdviceConfig, left_out: dict[str
     return found
 
 
-def _rounds(workers: list[Worker], config: AdviceConfig, predictor: Predictor, work: Work) -> list[Measured]:
+def _rounds(
+    workers: list[Worker], config: AdviceConfig, predictor: Predictor, work: Work, progress: Progress
+) -> list[Measured]:
     """All figures of all engines, in interleaved rounds."""
     rates: list[list[float]] = [[] for _ in workers]
     singles: list[list[float]] = [[] for _ in workers]
-    for number in range(config.rounds):
-        order = range(len(workers))
-        for i in order if number % 2 == 0 else reversed(order):
-            rates[i].append(workers[i].ask("batch"))
-            singles[i] += workers[i].ask("single")
+    with progress.stage(f"measuring {len(workers)} engines", config.rounds, "rounds"):
+        for number in range(config.rounds):
+            order = range(len(workers))
+            for i in order if number % 2 == 0 else reversed(order):
+                rates[i].append(workers[i].ask("batch"))
+                singles[i] += workers[i].ask("single")
+            progress.at(number + 1)
+    progress.say("comparing the scores")
     sample = Sample.of(predictor, work.texts)
     scores = [torch.from_numpy(worker.ask("scores")) for worker in workers]
     return [
@@ -126,7 +138,7 @@ def _rounds(workers: list[Worker], config: AdviceConfig, predictor: Predictor, w
 
 
 def _report(
-    measured: list[Measured], left_out: dict[str, str], config: AdviceConfig, work: Work, texts: Path | None
+    measured: list[Measured], left_out: dict[str, str], config: AdviceConfig, work: Work, texts: dict[str, Any]
 ) -> dict[str, Any]:
     engines = {
         one.name: {
@@ -144,7 +156,7 @@ def _report(
         "left_out": left_out,
         "advice": advice(measured, config.equal, len(work.rows)),
         "rounds": config.rounds,
-        "texts": {"count": len(work.texts), "file": None if texts is None else texts.name},
+        "texts": texts,
         "task": getattr(work.task, "name", None),
         "rows": len(work.rows),
         "machine": facts(),
@@ -152,7 +164,28 @@ def _report(
 
 
 def advice(measured: Sequence[Measured], equal: float, rows: int) -> str:
-    """One sentence: which engine to use, as far as the rounds tell. The first of `measured` is float32."""
+    """Which engine to use, as far as the rounds tell, and which faster one answers differently.
+
+    The first of `measured` is float32.
+    """
+    return _chosen(measured, equal, rows) + _refused(measured, equal, rows)
+
+
+def _refused(measured: Sequence[Measured], equal: float, rows: int) -> str:
+    """A sentence on the fastest engine, if it is left out because of its answers."""
+    fastest = max(measured, key=lambda one: one.rate)
+    if _exact_enough(fastest, measured[0], equal, rows):
+        return ""
+    ratio = fastest.rate / measured[0].rate
+    if fastest.metrics:
+        name, found = next(iter(fastest.metrics.items()))
+        why = f"its {name} of {found:.4f} is too far below that of float32, {measured[0].metrics[name]:.4f}"
+    else:
+        why = f"only {fastest.difference['equal_answers']:.1%} of its answers are equal; {equal:.1%} were asked for"
+    return f" {fastest.name} is faster ({ratio:.1f} times float32), but {why}."
+
+
+def _chosen(measured: Sequence[Measured], equal: float, rows: int) -> str:
     exact = [one for one in measured if _exact_enough(one, measured[0], equal, rows)]
     best = max(exact, key=lambda one: one.rate)
     rivals = [one for one in exact if one is not best and max(one.throughput) >= min(best.throughput)]
@@ -205,7 +238,7 @@ def table(report: dict[str, Any]) -> ResultTable:
         "rounds",
         "one text, ms",
         "MB",
-        "largest diff.",
+        "difference",
         "equal",
         *([name] if scored else []),
     )
@@ -217,5 +250,11 @@ def table(report: dict[str, Any]) -> ResultTable:
         cells += ["-" if share is None else f"{share:.1%}", *([f"{one['metrics'][name]:.4f}"] if scored else [])]
         rows.append(tuple(cells))
     notes = [f"Left out: {engine}: {why}." for engine, why in report["left_out"].items()]
-    notes += [f"Medians of {report['rounds']} interleaved rounds, {report['texts']['count']} texts.", report["advice"]]
+    used = report["texts"]
+    repeated = f", repeated to {used['count']:,}" if used["count"] > used["distinct"] else ""
+    notes += [
+        f"Medians of {report['rounds']} interleaved rounds over {used['distinct']:,} texts{repeated}.",
+        "difference: the largest of a score from float32; equal: answers equal to those of float32.",
+        report["advice"],
+    ]
     return ResultTable("Engines on this machine", header, rows, tuple(notes))

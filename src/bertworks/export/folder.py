@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from ..checkpoint.folder import load_model, load_tokenizer, parts_in, read_config
-from ..checkpoint.locate import CERTIFICATE, CONFIG, find_model, is_export, new_folder
+from ..checkpoint.locate import CERTIFICATE, CONFIG, find_model, is_export, new_folder, refuse_export
 from ..checkpoint.pooling import Pooling, read_pooling, write_pooling
-from ..files import InputError, checksum, read_json_object, write_json, write_text
+from ..files import checksum, read_json_object, write_json, write_text
 from ..inference.evaluation import Evaluation
 from ..inference.exported import FORMAT, processor, trust
 from ..inference.predictor import Predictor
@@ -41,8 +41,7 @@ def export(
     """
     config, source = config or ExportConfig(), find_model(source)
     folder, pooling = read_pooling(source)
-    if is_export(folder):
-        raise InputError(f"{folder} is an export already; give the model folder that it was made from")
+    refuse_export(folder)
     if config.to == "onnx":
         require("onnx", "onnxscript", "onnxruntime")
     own = None if texts is None else texts_in(texts)

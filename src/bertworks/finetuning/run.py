@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint.folder import find_model, save_folder
+from ..checkpoint.locate import refuse_export
 from ..config import to_toml
 from ..files import InputError, check_version, to_json, write_json, write_text
 from ..model.heads import Model
@@ -38,6 +39,9 @@ def joined_job(config: FinetuneConfig, task: Task, data: Data, model: Path | str
     """A job among all processes that train together; prints what was left out. Raises InputError like `Job.of`."""
     machine.prepare_process()
     folder = find_model(model)
+    refuse_export(folder)
+    if config.teacher:
+        refuse_export(find_model(config.teacher))
     with machine.joined_world() as world:
         if world.main and not quiet:
             counts = f"{len(data.train):,} training rows and {len(data.dev):,} development rows"

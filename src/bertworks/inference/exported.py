@@ -13,6 +13,7 @@ Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V v
 import functools
 import importlib.util
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +152,13 @@ class Exported:
             out[here] = logits[torch.searchsorted(used, rows[here]), cells[here] % L]
         return out
 
-    def _run(self, batch: Batch, names: Any) -> list[Tensor]:
-        missing = [name for name in names if name not in self.files]
-        if missing:
+    def check(self, names: Sequence[str]) -> None:
+        """Raises InputError if the export lacks one of these outputs."""
+        if missing := [name for name in names if name not in self.files]:
             raise InputError(f"{self.folder} was exported with {', '.join(self.files)}; it has no {missing[0]}")
+
+    def _run(self, batch: Batch, names: Sequence[str]) -> list[Tensor]:
+        self.check(names)
         inputs = [batch[name].to("cpu", torch.int64).contiguous() for name in INPUTS[: 3 if self.segments else 2]]
         return self._runner(self.files[names[0]]).run(inputs, names)
 

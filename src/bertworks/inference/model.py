@@ -20,6 +20,7 @@ from ..checkpoint.pooling import Pooling
 from ..files import InputError
 from ..model.heads import Model
 from ..model.prepare import for_inference
+from ..model.rectangular import STATES
 from ..tasks.base import Limits
 from ..tasks.inputs import Inputs, compute_scores
 from ..tasks.kinds import KINDS
@@ -28,7 +29,7 @@ from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.machine import World
 from .engines import FLOAT32, Computing, Engine, build_engine
-from .exported import empty_model, open_engine
+from .exported import Exported, empty_model, open_engine
 
 BATCH = 32  # sequences a forward pass
 TOKENS = {"cpu": 2048, "cuda": 32768}  # of a forward pass for vectors, padding included
@@ -59,7 +60,7 @@ class LoadedModel:
 
         max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
         device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
-        max_length is no integer or exceeds the positions.
+        max_length is no integer or exceeds the positions, or an export shall compute in another precision than its own.
         """
         if max_length is not None:
             check_integer(max_length, "max_length")
@@ -77,6 +78,11 @@ class LoadedModel:
         where = torch.device(device or ("cuda" if torch.cuda.is_available() and not exported else "cpu"))
         if exported and where.type != "cpu":
             raise InputError(f"device = {device!r}, but {folder} is an export for CPUs; leave it out, or give cpu")
+        if exported and (computing.precision not in ("auto", "float32") or computing.engine != "auto"):
+            raise InputError(
+                f"{folder} is an export, which has the precision and engine that it was exported with; leave precision "
+                "and engine out, or export again"
+            )
         names = _output_names(folder, model, whole)
         model = model if exported else model.to(where)
         return cls(folder, model, tokenizer, names, settings, limits, where, computing)
@@ -106,6 +112,11 @@ class LoadedModel:
                 f"{self.folder} has no {head}, which the kind {kind} needs; "
                 f"add one with: bertworks finetune --model {self.folder} ..."
             )
+
+    def check_vectors(self) -> None:
+        """Raises InputError if the folder is an export that has no vectors."""
+        if is_export(self.folder) and isinstance(self.engine, Exported):
+            self.engine.check([STATES])
 
     def check_kind(self, kind: str) -> None:
         """Raises InputError if the folder was not fine-tuned for this kind of task; single and pair count as one."""

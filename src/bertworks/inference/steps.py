@@ -149,7 +149,9 @@ class Embedder(Steps[EmbeddingRows]):
     """A vector for each text, cut to the folder's limit and pooled from the last layer."""
 
     def __init__(self, loaded: LoadedModel, pooling: Pooling):
+        """Raises InputError if the folder is an export without vectors."""
         super().__init__(loaded)
+        loaded.check_vectors()
         self.pooling = pooling
         self.width = loaded.model.encoder.width * len(pooling.modes)  # D
 

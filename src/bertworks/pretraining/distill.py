@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
-from ..checkpoint.weights import weights_checksum
+from ..checkpoint.weights import refuse_export, weights_checksum
 from ..data.batches import Vocabulary
 from ..data.store import Store
 from ..files import InputError, checksum
@@ -95,8 +95,10 @@ def distill(
     """
     config.loop.check(METRICS)
     machine.prepare_process()
-    folder, store = find_model(teacher), Store.open(corpus, verify=not is_finished(out))
+    folder = find_model(teacher)
     read_config(folder)  # refuses what is no model folder
+    refuse_export(folder)
+    store = Store.open(corpus, verify=not is_finished(out))
     identity = run_identity(config, store.fingerprint, checksum(folder / "config.json") + weights_checksum(folder))
 
     @functools.cache

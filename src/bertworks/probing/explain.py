@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..checkpoint.locate import refuse_export
 from ..files import InputError
 from ..inference.predictor import Predictor
 from ..model.pair import Pair
@@ -79,9 +80,10 @@ def explain(
     """What the model computes on a text or pair, ready for JSON (keys: head of this file).
 
     max_length: tokens to explain, by default 48 or the model's positions; longer texts are cut. top_k: tokens for each
-    mask. A literal [MASK] in the texts is predicted; without one every token is hidden in turn. Raises InputError if a
-    text has no token, or a number is out of range.
+    mask. A literal [MASK] in the texts is predicted; without one every token is hidden in turn. Raises InputError if
+    the folder is an export, a text has no token, or a number is out of range.
     """
+    refuse_export(predictor.folder)
     kept = keep(predictor, a, b, max_length)
     one = Explained(predictor, kept.a, kept.b, kept.encoding, top_k, {})
     check_count(top_k, "top_k")

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..checkpoint.locate import refuse_export
 from ..inference.evaluation import Evaluation
 from ..inference.model import LoadedModel
 from ..model.encoder import Encoder
@@ -34,9 +35,10 @@ def ablate_heads(
 ) -> dict[str, Any]:
     """The task's first metric and the number of changed predictions, without each head in turn.
 
-    Raises InputError if the folder was not fine-tuned for the task, or has no attention.
+    Raises InputError if the folder is an export, was not fine-tuned for the task, or has no attention.
     """
     loaded = LoadedModel.load(run)
+    refuse_export(loaded.folder)
     shape = loaded.model.config.num_hidden_layers, loaded.model.config.num_attention_heads
     check_attention(loaded)
     evaluation = Evaluation.prepare(loaded, task, _drawn(rows, config))

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..checkpoint.locate import refuse_export
 from ..files import InputError
 from ..inference.features import Extractor
 from ..inference.model import LoadedModel
@@ -32,9 +33,10 @@ class ProbedModel:
     def __init__(self, folder: Path | str | LoadedModel, device: str | None = None):
         """folder: or one that is in memory, which is shared.
 
-        Raises InputError if the folder (or run folder) is incomplete or damaged.
+        Raises InputError if the folder (or run folder) is an export, incomplete or damaged.
         """
         loaded = folder if isinstance(folder, LoadedModel) else LoadedModel.load(folder, device=device)
+        refuse_export(loaded.folder)
         self.folder, self.device, self.tokenizer = loaded.folder, loaded.device, loaded.tokenizer
         self.encoder = loaded.model.encoder
         self.positions = self.encoder.config.max_length

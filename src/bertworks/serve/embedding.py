@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..checkpoint.locate import refuse_export
 from ..checkpoint.pooling import Pooling
 from ..inference.masks import MASK_COST, MaskFiller
 from ..inference.predictor import Predictor
@@ -129,8 +130,9 @@ class SparseEmbedder(Steps[EmbeddingRows]):
     """
 
     def __init__(self, predictor: Predictor):
-        """Raises InputError if the folder has no masked-LM head."""
+        """Raises InputError if the folder is an export or has no masked-LM head."""
         super().__init__(predictor.loaded)
+        refuse_export(predictor.folder)
         self.filler, self.embedder = MaskFiller(predictor.loaded), predictor.embedder()
 
     def prepare(self, rows: Sequence[Text]) -> EmbeddingRows:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor
 
+from ..checkpoint.locate import refuse_export
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
 from ..probing.explain import LONGEST, explain, keep
@@ -55,7 +56,9 @@ class ExplainSteps(Steps[ExplainedRows]):
     """Explanations of one (text, pair or None) each, cut to LONGEST tokens."""
 
     def __init__(self, predictor: Predictor):
+        """Raises InputError if the folder is an export."""
         super().__init__(predictor.loaded)
+        refuse_export(predictor.folder)
         self.predictor = predictor
         self.limit = min(LONGEST, predictor.model.config.max_length)
 

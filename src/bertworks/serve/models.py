@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint.locate import find_model, run_name
+from ..checkpoint.locate import find_model, is_export, run_name
 from ..checkpoint.pooling import read_prompts
 from ..files import InputError
 from ..inference.engines import Precision
@@ -17,7 +17,7 @@ from .errors import Refusal
 from .explaining import ExplainSteps
 
 # The name of each kind of result, its steps, and a row of it that any such model can read (to measure its speed).
-# A head that is missing makes its steps raise InputError.
+# A head that is missing, or an export without weights, makes its steps raise InputError.
 WORDS = "a few words to begin with " * 8
 STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], Any]]] = {
     "classify": (lambda predictor: predictor.classifier, lambda predictor: (WORDS, None)),
@@ -76,10 +76,11 @@ class ServedModel:
         return f"ServedModel({self.name!r}, {str(self.predictor.folder)!r})"
 
     def steps_of(self, step: str) -> Steps[Any]:
-        """The steps of this name. Raises Refusal (424) if the folder has no head for them."""
+        """The steps of this name. Raises Refusal (424) if the folder has no head for them, or is an export."""
         if step not in self.steps:
-            able = ", ".join(self.abilities)
-            raise Refusal(424, f"the model {self.name!r} cannot {ABILITIES.get(step, step)}; it can: {able}")
+            able, folder = ", ".join(self.abilities), self.predictor.folder
+            why = f": {self.missing[step]}".replace(str(folder), self.name) if is_export(folder) else ""
+            raise Refusal(424, f"the model {self.name!r} cannot {ABILITIES.get(step, step)}{why}; it can: {able}")
         return self.steps[step]
 
     def samples(self, step: str, tokens: int) -> list[Any]:

@@ -80,7 +80,7 @@ VERBS = [
     "explain EXPORT film --out OUT.html",
     "probe attention EXPORT film --out OUT.html",
     "probe word EXPORT film SENTENCES",
-    "probe neighbours EXPORT SENTENCES --word film",
+    "probe neighbours EXPORT film --data SENTENCES",
     "probe heads EXPORT --dev ROWS --kind single",
     "probe layers EXPORT --train ROWS --dev ROWS",
     "finetune --model EXPORT --train ROWS --dev ROWS --out OUT",

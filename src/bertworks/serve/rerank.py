@@ -114,7 +114,7 @@ def ranks(model: ServedModel) -> bool:
 def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], list[float]]:
     """Returns the relevance of each pair from prepared rows and their scores (`Options.decode`).
 
-    raw: the score before sigmoid or softmax, which grades have not. Raises
+    raw: the score before sigmoid or softmax; grades have none. Raises Refusal if the model ranks no pairs.
     """
     model.steps_of("classify")
     labels, weights, single = model.predictor.loaded.labels, relevant_outputs(model), reads_single(model)

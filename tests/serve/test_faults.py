@@ -47,6 +47,7 @@ class Live:
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
         self.thread.start()
         while not self.server.started:
+            assert self.thread.is_alive()
             time.sleep(0.01)
         self.http = httpx.Client(base_url="http://{}:{}".format(*self.address), timeout=30)
         return self

@@ -136,6 +136,7 @@ async def texts_accepted(model, texts):
     ask = lambda count: service.run(Waiting(), "classify", [("a good film a b c d e", None)] * count)  # noqa: E731
     tasks = [asyncio.create_task(ask(1))]
     while not gate.entered.is_set():
+        assert not tasks[0].done()
         await asyncio.sleep(0.01)
     for _ in range(64 // texts):
         before = service.queue.size

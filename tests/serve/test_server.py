@@ -223,8 +223,7 @@ def test_the_verb_serves_a_folder(head_folders, tmp_path):
     process = subprocess.Popen([*words, "--key-file", str(file)], stdout=subprocess.PIPE, text=True)
     try:
         url = re.search("http://[0-9.:]+", process.stdout.readline())[0]
-        while "stop" not in process.stdout.readline():
-            pass
+        assert any("stop" in line for line in process.stdout)
         body, key = {"inputs": "a good film"}, {"authorization": "Bearer correct-horse"}
         for _ in range(100):
             if process.poll() is None and _answers(url):

@@ -16,7 +16,7 @@ judgements is that of the cosines of STS-B's development pairs (Spearman); both 
 The engines: bertworks (packed and compiled); sentence-transformers as it comes, in float32 and with the whole model in
 bfloat16; ONNX Runtime and OpenVINO on the graph that torch.onnx makes of the model, texts sorted by length, 32 a batch;
 folders of `bertworks export` in float32 and int8, opened by Predictor. An engine whose package is missing is left out,
-and the result says so. Needs `pip install -e '.[test,bench,export]'`.
+and the result names it. Needs `pip install -e '.[test,bench,export]'`.
 """
 
 import multiprocessing

@@ -129,7 +129,7 @@ def serve(app: "FastAPI", listener: socket.socket, config: ServeConfig) -> None:
 
 
 def settings_of(config: ServeConfig) -> dict[str, Any]:
-    """What uvicorn is told."""
+    """The settings of uvicorn."""
     from .protocol import protocol_of
 
     settings: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "lifespan": "off"}

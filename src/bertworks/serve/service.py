@@ -96,7 +96,7 @@ class Service:
         self.workers = min(4, psutil.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")
         self.started = time.time()
-        self.draining = False  # a signal came: /health says so, and connections are closed after their responses
+        self.draining = False  # a signal came: /health answers 503, and connections are closed after their responses
         self.preparing = 0  # requests that are being tokenized
         self.overrun = False  # more arrives after the signal than can be answered: new requests get 503
 

@@ -1,5 +1,6 @@
 """Building a store: the same bytes whatever the workers, shards and kills; duplicates, splits, and bad input."""
 
+import contextlib
 import errno
 import itertools
 import json
@@ -19,6 +20,7 @@ import pytest
 
 from bertworks.cli import main
 from bertworks.data import build as build_module
+from bertworks.data import worker as worker_module
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.data.parts import PartWriter
@@ -111,6 +113,34 @@ def test_shards_divide_the_same_documents(corpus, tokenizer, tmp_path, small_par
     for split in ("train", "validation"):
         assert documents(tmp_path / "one", split) == documents(tmp_path / "many", split)
     assert (Store.open(tmp_path / "one").unigram_counts() == Store.open(tmp_path / "many").unigram_counts()).all()
+
+
+def test_worker_processes_gather_the_shards(corpus, tokenizer, tmp_path, small_parts, monkeypatch):
+    run(corpus, tokenizer, tmp_path / "one", shard_tokens=2000)
+    monkeypatch.setattr(worker_module, "write_shard", Mock(side_effect=AssertionError("in the builder's process")))
+    run(corpus, tokenizer, tmp_path / "two", shard_tokens=2000, workers=2)
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_a_build_that_is_stopped_among_the_shards_gathers_the_others_alone(
+    corpus, tokenizer, tmp_path, small_parts, monkeypatch
+):
+    run(corpus, tokenizer, tmp_path / "whole", shard_tokens=2000)
+    shards, original = len(list((tmp_path / "whole").glob("*.tokens.npy"))), worker_module.write_shard
+    for stopped_at, begun in ((3, 3), (0, shards - 2)):  # the third one is begun a second time
+        names = []
+
+        def gather(shard, *given, names=names, stopped_at=stopped_at):
+            names.append(shard.name)
+            if len(names) == stopped_at:
+                raise KeyboardInterrupt
+            return original(shard, *given)
+
+        monkeypatch.setattr(worker_module, "write_shard", gather)
+        with pytest.raises(KeyboardInterrupt) if stopped_at else contextlib.nullcontext():
+            run(corpus, tokenizer, tmp_path / "stopped", shard_tokens=2000)
+        assert len(names) == begun
+    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
 
 
 def test_the_split_is_by_document_and_does_not_depend_on_the_rest(corpus, tokenizer, tmp_path):

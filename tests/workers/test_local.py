@@ -1,11 +1,12 @@
 """A pool does all its tasks, in this process or in others, and raises what a task raised."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from bertworks.workers import Pool
+from bertworks.workers import Pool, WorkersLost
 
 
 class Folder:
@@ -39,4 +40,27 @@ def test_all_tasks_are_done_and_each_process_makes_its_object_once(tmp_path, cou
 def test_what_a_task_raised_is_raised(tmp_path, count):
     with Pool(count, Folder, tmp_path) as pool, pytest.raises(ValueError, match="this one"):
         pool.submit(fail, "this one")
+        pool.finish()
+
+
+def number_of(folder, number):
+    return number
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_results_come_as_tasks_end(tmp_path, count):
+    with Pool(count, Folder, tmp_path) as pool:
+        assert sorted(pool.run(number_of, ((number,) for number in range(20)))) == [*range(20)]
+        assert pool.ended() == pool.ended(wait=True) == []
+
+
+def die(folder):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals")
+def test_a_killed_process_is_named(tmp_path):
+    with Pool(2, Folder, tmp_path) as pool, pytest.raises(WorkersLost, match="a worker process was killed"):
+        for _ in range(9):
+            pool.submit(die)
         pool.finish()

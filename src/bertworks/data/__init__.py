@@ -6,6 +6,7 @@ corpus.py      `Reader`: guesses formats, reads the documents of all inputs, cou
 sentences.py   documents -> sentences, and warnings about documents that look wrong
 parts.py       a batch of documents -> one part file: sentences, token ids, hashes
 shards.py      part files -> shards in hash order, without duplicates
+worker.py      the tasks of a build: what its worker processes do
 build.py       `build`: runs these steps in parallel, and continues after a kill
 manifest.py    a store's manifest, checked
 store.py       `Store`: the corpus on disk, every token once

@@ -4,7 +4,7 @@
    under STORE/.parts.
 2. A document's hash decides where it goes: the lowest are held out, the rest fall into equal ranges, one a shard. Parts
    are in hash order, so a shard is gathered from one slice of each part (shards.py). The documents are shuffled once
-   and for all, and the result depends on neither workers nor interruptions.
+   and for all, and the result depends on neither workers nor interruptions. Each worker gathers shards of its own.
 
 Every file appears whole or not at all, manifest.json last. A rerun of the command makes only what is missing.
 """
@@ -16,7 +16,6 @@ import itertools
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -25,16 +24,17 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..files import InputError, NotWritten, check_fields, read_json, remove_temporaries, try_lock, write_json
+from ..files import InputError, NotWritten, remove_temporaries, try_lock, write_json
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
-from ..workers import Pool
+from ..workers import Pool, WorkersLost
 from .corpus import InputOptions, Reader
 from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
-from .parts import Part, PartWriter, part_name
+from .parts import Part, part_name
 from .sentences import check_documents, check_language, document_batches
-from .shards import ShardPlan, plan_shards, save_array, write_shard
+from .shards import ShardPlan, plan_shards, save_array
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
+from .worker import READ, BuildWorker, open_parts, read_note, read_result, unigrams_of
 
 BUILD = "build.json"  # in the working folder: the identity of the build
 BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": COUNT}, "inputs": list}
@@ -59,7 +59,7 @@ class BuildConfig:
     max_sentence_tokens: int = 1024
     """cut longer sentences (tables, text without full stops) into parts of this many tokens"""
     shard_tokens: int = 1 << 26
-    """about this many tokens in a shard; a shard is in memory once while it is written"""
+    """about this many tokens in a shard; every worker process has one shard in memory while it writes it"""
     workers: int = 0
     """worker processes; 0 is one for every core that this process may use. The result does not depend on it"""
     allow_unknown: bool = False
@@ -97,17 +97,18 @@ def build(
             if (out / MANIFEST).exists():  # another process may have ended between the first look and the lock
                 return job.reuse()
             job.prepare()
-            job.make_parts()
-            manifest = job.make_store()
+            with job.workers() as pool:
+                job.make_parts(pool)
+                manifest = job.make_store(pool)
         job.clean_up()
         return manifest
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise NotWritten(f"{out}: the disk is full; free some space and rerun the command to continue") from None
-    except BrokenProcessPool:
+    except WorkersLost as error:
         advice = "rerun the command to continue, with fewer workers if memory ran out"
-        raise InputError(f"{out}: a worker process was killed; {advice}") from None
+        raise InputError(f"{out}: {error}; {advice}") from None
 
 
 class _Build:
@@ -175,7 +176,7 @@ class _Build:
         path = self.parts / BUILD
         if not path.exists():
             return None
-        begun: dict[str, Any] = self._read(BUILD, BEGUN)
+        begun: dict[str, Any] = read_note(path, BEGUN)
         self._refuse(_decides_parts(begun), _decides_parts(self.identity), "holds an unfinished build")
         return begun
 
@@ -211,29 +212,30 @@ class _Build:
         for warning in check_documents(documents, self.config.language):
             self.progress.say(f"warning: {warning}")
 
-    def make_parts(self) -> None:
+    def workers(self) -> Pool:
+        """The processes that write parts and shards."""
+        config = self.config
+        return Pool(config.workers, BuildWorker.of, self.out, config.language, config.max_sentence_tokens)
+
+    def make_parts(self, pool: Pool) -> None:
         """Pass 1: write the parts, and read.json, which names them and counts what was left out."""
-        done = self.parts / "read.json"
+        done = self.parts / READ
         if done.exists():
             return
         names = []
-        config = self.config
-        settings = (self.out / TOKENIZER, config.language, config.max_sentence_tokens)
-        workers = Pool(config.workers, PartWriter.of, *settings)
-        with self.progress.stage("reading", self.reader.size, "B"), workers:
+        with self.progress.stage("reading", self.reader.size, "B"):
             for documents in document_batches(self.reader, BATCH_CHARS):
                 texts = [document.text for document in documents]
                 names.append(part_name(texts))
                 if not (self.parts / names[-1]).exists():
-                    workers.submit(PartWriter.write, self.parts / names[-1], texts)
+                    pool.submit(BuildWorker.write_part, names[-1], texts)
                 self.progress.at(self.reader.position)
-            workers.finish()
+            pool.finish()
         write_json(done, {"parts": names, "counts": self.reader.counts})
 
-    def make_store(self) -> dict[str, Any]:
+    def make_store(self, pool: Pool) -> dict[str, Any]:
         """Pass 2: write shards, unigram counts and manifest. Returns the manifest."""
-        read = self._read("read.json", {"parts": [str], "counts": {str: COUNT}})
-        parts = [Part(self.parts / name, self.dtype) for name in read["parts"]]
+        read, parts = read_result(self.parts), open_parts(self.parts, self.dtype)
         plan = plan_shards(
             parts, self.config.validation_share, self.config.min_validation_documents, self.config.shard_tokens
         )
@@ -241,15 +243,12 @@ class _Build:
             found = f"documents with text: {sum(part.documents for part in parts):,}"
             advice = "separate documents (documents, format), add text, or set validation_share to 0"
             raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
-        entries = []
-        with self.progress.stage("writing", len(plan), "shards"):
-            for shard in plan:
-                entries.append(self._shard(shard, parts))
-                self.progress.at(len(entries))
+        self._write_shards(plan, pool)
+        entries = [read_note(self.parts / f"{shard.name}.json", ENTRY) for shard in plan]
         unigrams = np.zeros(self.tokenizer.vocab_size, np.int64)
         for entry in entries:
             if entry["name"].startswith("train"):
-                unigrams += np.load(self.parts / f"{entry['name']}.unigrams.npy")
+                unigrams += np.load(unigrams_of(self.parts, entry["name"]))
         share = unknown_share(self.tokenizer, unigrams)
         self.progress.say(f"{self.out}: {share:.2%} of the tokens are [UNK]")
         if not self.config.allow_unknown:
@@ -261,21 +260,14 @@ class _Build:
         write_json(self.out / MANIFEST, manifest)
         return manifest
 
-    def _shard(self, shard: ShardPlan, parts: list[Part]) -> dict[str, Any]:
-        """Write one shard unless an earlier start has. Returns its entry in the manifest."""
-        done = self.parts / f"{shard.name}.json"
-        if not done.exists():
-            unigrams, entry = write_shard(shard, parts, self.out, self.tokenizer.vocab_size)
-            save_array(self.parts / f"{shard.name}.unigrams.npy", unigrams)
-            write_json(done, entry)
-        found: dict[str, Any] = self._read(done.name, ENTRY)
-        return found
-
-    def _read(self, name: str, form: dict[str, Any]) -> Any:
-        """A file that an earlier start wrote in the working folder. Raises InputError if it is damaged."""
-        value = read_json(self.parts / name)
-        check_fields(value, form, str(self.parts / name), f"delete {self.out} and start the build again")
-        return value
+    def _write_shards(self, plan: list[ShardPlan], pool: Pool) -> None:
+        """Have every shard gathered that an earlier start has not gathered."""
+        missing = [shard for shard in plan if not (self.parts / f"{shard.name}.json").exists()]
+        done = len(plan) - len(missing)
+        with self.progress.stage("writing", len(plan), "shards"):
+            for _ in pool.run(BuildWorker.write_shard, ((shard,) for shard in missing)):
+                done += 1
+                self.progress.at(done)
 
     def _manifest(self, entries: list[dict[str, Any]], read: Counter[str], parts: list[Part]) -> dict[str, Any]:
         text = sum((Counter(part.counts()) for part in parts), Counter[str]())

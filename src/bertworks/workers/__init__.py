@@ -5,6 +5,6 @@
     local.py    a pool of processes on this machine, how they are started, and how many cores there are
 """
 
-from .local import Context, Pool, cores
+from .local import Context, Pool, WorkersLost, cores
 
-__all__ = ["Context", "Pool", "cores"]
+__all__ = ["Context", "Pool", "WorkersLost", "cores"]

@@ -5,12 +5,14 @@ library spawns first runs the caller's script again. A script without `if __name
 same work in every worker, and code typed at standard input has no file to run. Workers here need nothing of the script.
 """
 
+import contextlib
 import multiprocessing as mp
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import spawn
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
@@ -50,6 +52,10 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class WorkersLost(Exception):
+    """Workers were killed, or the scheduler that gives them tasks has ended. What they had finished is on disk."""
+
+
 class Pool:
     """Processes that run tasks on an object each of them makes once. With one worker, this process does the work.
 
@@ -59,12 +65,14 @@ class Pool:
 
     def __init__(self, count: int, make: Callable[..., Any], *arguments: Any) -> None:
         """count: processes; 0 is one for every core. make, arguments: must be picklable."""
-        count = count or cores()
-        self._limit = 2 * count
-        self._pending: set[Future[None]] = set()
+        self.count = count or cores()
+        self._pending: set[Future[Any]] = set()
+        self._ended: list[Any] = []
         self._processes: ProcessPoolExecutor | None = None
-        if count > 1:
-            self._processes = ProcessPoolExecutor(count, Context(), initializer=_begin, initargs=(make, *arguments))
+        if self.count > 1:
+            self._processes = ProcessPoolExecutor(
+                self.count, Context(), initializer=_begin, initargs=(make, *arguments)
+            )
         else:
             self._own = make(*arguments)
 
@@ -75,23 +83,51 @@ class Pool:
         if self._processes:
             self._processes.shutdown(cancel_futures=True)
 
-    def submit(self, task: Callable[..., None], *arguments: Any) -> None:
+    def submit(self, task: Callable[..., Any], *arguments: Any) -> None:
         """Run `task(made, *arguments)`; `made` is the process's own object. Waits while the queue is full."""
         if not self._processes:
-            task(self._own, *arguments)
+            self._ended.append(task(self._own, *arguments))
             return
-        self._pending.add(self._processes.submit(_run, task, *arguments))
-        if len(self._pending) >= self._limit:
+        with _loss_named():
+            self._pending.add(self._processes.submit(_run, task, *arguments))
+        if len(self._pending) >= 2 * self.count:
             self._collect(FIRST_COMPLETED)
 
+    def ended(self, wait: bool = False) -> list[Any]:
+        """The results of the tasks that have ended since the last call; with `wait`, of at least one if any is left.
+
+        Raises what a task raised, or WorkersLost if a process was killed.
+        """
+        if self._pending:
+            self._collect(FIRST_COMPLETED, timeout=None if wait and not self._ended else 0)
+        found, self._ended = self._ended, []
+        return found
+
     def finish(self) -> None:
-        """Wait for all tasks. Raises what a task raised, or BrokenProcessPool if a process was killed."""
+        """Wait for all tasks. Raises what a task raised, or WorkersLost if a process was killed."""
         self._collect(ALL_COMPLETED)
 
-    def _collect(self, until: str) -> None:
-        done, self._pending = wait(self._pending, return_when=until)
-        for future in done:
-            future.result()
+    def run(self, task: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """Run `task` with each tuple of arguments; yields the results in the order in which the tasks end."""
+        for given in arguments:
+            self.submit(task, *given)
+            yield from self.ended()
+        while self._pending or self._ended:
+            yield from self.ended(wait=True)
+
+    def _collect(self, until: str, timeout: float | None = None) -> None:
+        done, self._pending = wait(self._pending, timeout, until)
+        with _loss_named():
+            self._ended += [future.result() for future in done]
+
+
+@contextlib.contextmanager
+def _loss_named() -> Iterator[None]:
+    """Turn the library's error for a killed process into WorkersLost."""
+    try:
+        yield
+    except BrokenProcessPool:
+        raise WorkersLost("a worker process was killed") from None
 
 
 _made: list[Any] = []  # in a worker process: the object that its tasks work on, since a task cannot carry it
@@ -113,5 +149,5 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _run(task: Callable[..., None], *arguments: Any) -> None:
-    task(_made[0], *arguments)
+def _run(task: Callable[..., Any], *arguments: Any) -> Any:
+    return task(_made[0], *arguments)

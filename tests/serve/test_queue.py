@@ -146,6 +146,40 @@ def test_pace_without_a_slope_is_a_rate():
     assert pace.seconds(200, 2048) == pytest.approx(1.0) and pace.rate == pytest.approx(200)
 
 
+def batches(pace, sizes, seconds, seed=1):
+    """Adds a batch of each size, measured to within a tenth."""
+    for tokens, error in zip(sizes, np.random.default_rng(seed).uniform(0.9, 1.1, len(sizes)), strict=True):
+        pace.add(int(tokens), seconds(tokens) * error)
+
+
+def test_large_batches_are_not_forgotten_for_small_ones():
+    def seconds(tokens):
+        return 0.005 + 1e-4 * tokens + 5e-8 * tokens**2  # attention grows with the square
+
+    pace = Pace()
+    batches(pace, [16, 2048, 700, 1500, 2048], seconds)
+    batches(pace, np.random.default_rng(2).integers(10, 30, 1000), seconds)
+    assert pace.seconds(2048, 2048) == pytest.approx(seconds(2048), rel=0.15)
+    assert pace.seconds(10 * 2048, 2048) == pytest.approx(10 * seconds(2048), rel=0.15)
+    assert pace.rate == pytest.approx(20 / seconds(20), rel=0.2)  # what it does now
+
+
+def test_the_pace_follows_the_machine():
+    pace, sizes = Pace(), [16, 200, 2000] * 20
+    batches(pace, sizes, lambda tokens: 0.01 + 1e-4 * tokens)
+    batches(pace, sizes, lambda tokens: 0.02 + 3e-4 * tokens)
+    assert pace.seconds(2000, 2048) == pytest.approx(0.62, rel=0.15)
+
+
+@pytest.mark.parametrize("measured", [[(63, 0.02), (64, 0.01)], [(10, 0.5), (40, 0.1)], [(10, 0.01), (1000, 2.0)]])
+def test_a_line_that_makes_no_sense_goes_through_the_origin(measured):
+    pace = Pace()
+    for tokens, seconds in measured:
+        pace.add(tokens, seconds)
+    a, b = pace.line
+    assert a == 0 and b > 0
+
+
 def test_whoever_leaves_is_not_waited_for(queue):
     steps, first = blocked(queue)
     lane = queue.lane(steps)

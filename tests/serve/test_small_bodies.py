@@ -1,6 +1,8 @@
 """Small requests that would become much work, or hold much memory before any limit, are refused at once."""
 
 import contextlib
+import logging
+import re
 import socket
 import threading
 
@@ -203,6 +205,23 @@ def test_headers_that_are_too_large_are_431(address, parts):
     found = sent(address, *parts)
     assert b"HTTP/1.1 431 Request Header Fields Too Large" in found
     assert b"65,536 bytes or 200 fields" in found
+
+
+def test_requests_that_cannot_be_read_are_counted_and_leave_no_line_in_the_log(address, caplog, capfd):
+    def failures():
+        key = b"Authorization: Bearer a-long-key\r\n"
+        text = sent(address, START.replace(b"health", b"metrics") + key + CLOSE).decode()
+        found = re.search(r'te_request_failure\{err="validation"\} (\S+)', text)
+        return float(found[1])
+
+    before = failures()
+    with caplog.at_level(logging.WARNING):
+        assert b" 431 " in sent(address, START + b"X: a\r\n" * 201 + CLOSE)
+        assert b" 400 " in sent(address, b"secret text\r\n\r\n")
+        assert b" 200 " in sent(address, START + b"Connection: Upgrade\r\nUpgrade: websocket\r\n" + CLOSE)
+    assert failures() == before + 2
+    shown = capfd.readouterr()
+    assert not caplog.records and shown.err == ""
 
 
 def test_trailers_are_headers_too(address):

@@ -5,6 +5,7 @@ uvicorn has no option for this with httptools (`h11_max_incomplete_event_size` i
 """
 
 import asyncio
+from collections.abc import Callable
 
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -20,15 +21,19 @@ class HeaderTooLarge(Exception):
     """Ends the parsing of a request."""
 
 
-def protocol_of(config: ServeConfig) -> type[HttpToolsProtocol]:
+def protocol_of(config: ServeConfig, count: Callable[[], object]) -> type[HttpToolsProtocol]:
     """The protocol that closes a connection whose header does not arrive in `body_seconds`, or is too large (431).
 
     It also cuts one whose client does not read its answer in `answer_seconds`. Whoever sends waits for the client,
-    because any byte that the socket does not take pauses writing.
+    because any byte that the socket does not take pauses writing. count: called for each request that cannot be read;
+    no log has a line for it.
     """
 
     class Protocol(LimitedProtocol):
         seconds, answer_seconds = config.body_seconds, config.answer_seconds
+
+        def count_unreadable(self) -> None:
+            count()
 
     return Protocol
 
@@ -122,8 +127,12 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.size > HEADER_BYTES:
             raise HeaderTooLarge
 
+    def count_unreadable(self) -> None:
+        """A request is not read to its end."""
+
     def send_400_response(self, msg: str) -> None:
         """The answer to a request that is not read to its end: 431 for its size, else uvicorn's 400."""
+        self.count_unreadable()
         if self.size <= HEADER_BYTES:
             super().send_400_response(msg)
             return

@@ -25,6 +25,8 @@ from .config import ServeConfig
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from .metrics import Metrics
+
 KEY = "BERTWORKS_API_KEY"
 EXTRA = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
 CATCH_UP = 0.5  # seconds in which what had arrived is read and answered, before new requests get 503
@@ -128,12 +130,14 @@ def serve(app: "FastAPI", listener: socket.socket, config: ServeConfig) -> None:
     server_of(app, config).run(sockets=[listener])
 
 
-def settings_of(config: ServeConfig) -> dict[str, Any]:
-    """The settings of uvicorn."""
+def settings_of(config: ServeConfig, metrics: "Metrics") -> dict[str, Any]:
+    """The settings of uvicorn. It logs errors alone: a line for each bad request would let clients fill the disk."""
     from .protocol import protocol_of
 
-    settings: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "lifespan": "off"}
-    settings |= {"ws": "none", "timeout_keep_alive": KEEP_ALIVE, "http": protocol_of(config)}
+    unreadable = metrics.failure.labels("validation")
+    settings: dict[str, Any] = {"log_config": None, "log_level": "error", "access_log": False, "server_header": False}
+    settings |= {"lifespan": "off", "ws": "none", "timeout_keep_alive": KEEP_ALIVE}
+    settings |= {"http": protocol_of(config, unreadable.inc)}
     return settings | {"timeout_graceful_shutdown": config.grace + LAST_SECONDS}
 
 
@@ -167,7 +171,7 @@ def server_of(app: "FastAPI", config: ServeConfig) -> Any:
             await super().shutdown(sockets)
             timer.cancel()
 
-    return Server(uvicorn.Config(app, **settings_of(config)))
+    return Server(uvicorn.Config(app, **settings_of(config, service.metrics)))
 
 
 def tell(text: str) -> None:

@@ -23,7 +23,7 @@ import psutil
 
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions, read_documents
-from bertworks.files import write_json
+from bertworks.files import to_json, write_json
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import machine
 
@@ -158,7 +158,7 @@ def finish(options: argparse.Namespace, result: Result) -> None:
     """Print the result; write it to --out."""
     keep(options, result)
     if not options.smoke:
-        print(json.dumps(result, indent=1))
+        print(to_json(result, indent=1))
 
 
 def minilm() -> Path:

@@ -171,8 +171,12 @@ class Load:
             self.latencies.append(latency)
 
     def quantile(self, share: float) -> float:
-        """Seconds below which this share of the accepted requests stayed."""
+        """Seconds below which this share of the accepted requests stayed; NaN if none was accepted."""
         return float(np.quantile(self.latencies, share)) if self.latencies else float("nan")
+
+    def milliseconds(self, share: float) -> float | None:
+        """The same in milliseconds, as results have it; None if no request was accepted."""
+        return round(1000 * self.quantile(share), 2) if self.latencies else None
 
     @property
     def answered(self) -> float:
@@ -195,8 +199,8 @@ class Load:
             "unsent": self.unsent,
             "statuses": {str(status): count for status, count in sorted(self.statuses.items())},
             "accepted_per_second": round(self.answered, 2),
-            "p50_ms": round(1000 * self.quantile(0.5), 2),
-            "p99_ms": round(1000 * self.quantile(0.99), 2),
+            "p50_ms": self.milliseconds(0.5),
+            "p99_ms": self.milliseconds(0.99),
             "client_lag_p99_ms": round(1000 * float(np.quantile(self.lags, 0.99)), 2) if self.lags else 0.0,
         }
 
@@ -299,6 +303,11 @@ def growth(times: Sequence[float], megabytes: Sequence[float]) -> dict[str, Any]
     half = float(stats.t.ppf(0.975, count - 2) * found.stderr)
     slope = float(found.slope)
     return {"mb_per_hour": round(slope, 2), "mb_per_hour_interval": [round(slope - half, 2), round(slope + half, 2)]}
+
+
+def shown(values: dict[str, Any]) -> dict[str, Any]:
+    """A result as it is printed: a dash for what could not be measured."""
+    return {name: "-" if value is None else value for name, value in values.items()}
 
 
 def raise_file_limit() -> None:

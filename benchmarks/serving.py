@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 import common
-from open_loop import Client, Load, closed_loop, open_loop, raise_file_limit
+from open_loop import Client, Load, closed_loop, open_loop, raise_file_limit, shown
 from server_process import Process, bertworks_command, free_port, mixed_texts, serve_flags, started
 
 P99 = 0.100  # seconds
@@ -265,7 +265,8 @@ async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: f
     if not any(load.latencies for load in loads):
         return {**facts, "error": "it answered no request"}
     held = [load.answered for load in loads if load.quantile(0.99) <= P99]
-    slow = min(load.quantile(0.99) for load in loads)  # ranks settings that are too slow even for one client
+    # ranks settings that are too slow even for one client
+    slow = min(load.quantile(0.99) for load in loads if load.latencies)
     found = {**facts, "capacity": round(max(held, default=P99 / slow), 2)}
     found["clients"] = {
         str(n): [round(load.answered, 1), load.result["p99_ms"]] for n, load in zip(CLIENTS, loads, strict=True)
@@ -283,7 +284,7 @@ async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, s
     held = holds(load)
     side.add(rate, held)
     side.trials.append({**load.result, "held": held})
-    print(side.setting.server, f"{rate:.1f}", load.result["p99_ms"], held, file=sys.stderr, flush=True)
+    print(side.setting.server, f"{rate:.1f}", shown(load.result)["p99_ms"], held, file=sys.stderr, flush=True)
     return side.trials[-1]
 
 
@@ -314,7 +315,8 @@ async def confirm(run: Run) -> None:
 def confirmed(rate: float, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Whether a rate was held: every request answered, and the median p99 of its runs within the limit."""
     p99 = [run["p99_ms"] for run in runs]
-    held = all(run["accepted"] == run["sent"] for run in runs) and statistics.median(p99) <= 1000 * P99
+    held = None not in p99 and all(run["accepted"] == run["sent"] for run in runs)
+    held = held and statistics.median(p99) <= 1000 * P99
     return {"rate": round(rate, 1), "p99_ms": p99, "held": held}
 
 

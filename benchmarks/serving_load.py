@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import common
-from open_loop import REFUSALS, Answer, Client, Load, Memory, closed_loop, open_loop, raise_file_limit
+from open_loop import REFUSALS, Answer, Client, Load, Memory, closed_loop, open_loop, raise_file_limit, shown
 from server_process import Process, bertworks_command, embedding_requests, free_port, mixed_texts, started
 
 LEVELS = (0.5, 1.0, 2.0)
@@ -107,7 +107,7 @@ async def level(
         load = await open_loop(client, embedding_requests(server.address, texts), factor * capacity, seconds)
     client.close()
     found = {"times_capacity": factor, **load.result, "memory": memory.result}
-    print(found, file=sys.stderr, flush=True)
+    print(shown(found), file=sys.stderr, flush=True)
     return found
 
 
@@ -214,8 +214,11 @@ async def ended(server: Process, texts: Sequence[str], rate: float, seconds: flo
 def level_problems(level: dict[str, Any]) -> list[str]:
     """What is wrong with a level's latencies and memory."""
     found, name = [], f"{level['times_capacity']:g} times capacity"
-    if not level["p99_ms"] <= MOST_P99:  # also if nothing was accepted
-        found.append(f"{name}: p99 {level['p99_ms']} ms; expected at most {MOST_P99:g} ms")
+    p99 = level["p99_ms"]
+    if p99 is None:
+        found.append(f"{name}: no request was accepted, so there is no p99")
+    elif p99 > MOST_P99:
+        found.append(f"{name}: p99 {p99} ms; expected at most {MOST_P99:g} ms")
     if level["seconds"] >= SHORTEST:
         bounds = level["memory"].get("mb_per_hour_interval")
         if bounds is None:

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import importlib
+import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -113,10 +115,22 @@ def test_an_hour_fails_when_memory_grows(loop):
     assert "too few samples" in problems(level(3600.0, None))[0]
 
 
-@pytest.mark.parametrize("p99", (15_001.0, float("nan")))
-def test_a_level_fails_when_its_answers_are_late(loop, p99):
+def test_a_level_fails_when_its_answers_are_late_or_there_are_none(loop):
     problems = importlib.import_module("serving_load").level_problems
-    assert "p99" in problems(level(60.0, None, p99))[0]
+    assert "p99 15001.0 ms" in problems(level(60.0, None, 15_001.0))[0]
+    assert "no request was accepted" in problems(level(60.0, None, None))[0]
+
+
+def test_a_load_without_an_answer_has_no_times(loop, capsys, tmp_path):
+    """JSON knows no NaN: null in the file and on the screen, and a dash in the lines during the run."""
+    load, _ = asyncio.run(load_on(loop, lambda number: BUSY, 100.0, 0.1))
+    assert load.result["p50_ms"] is load.result["p99_ms"] is None and load.result["refused"] > 0
+    assert loop.shown(load.result)["p99_ms"] == "-" and loop.shown({"rate": 2.0}) == {"rate": 2.0}
+    common = importlib.import_module("common")
+    common.finish(SimpleNamespace(out=tmp_path / "out.json", smoke=False), {"p99": None, "worse": float("nan")})
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out.json").read_text())
+    serving = importlib.import_module("serving")
+    assert not serving.confirmed(5.0, [run_with(None, accepted=0)])["held"]
 
 
 def run_with(p99, accepted=10):

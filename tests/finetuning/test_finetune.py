@@ -297,6 +297,34 @@ def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_pat
     assert "loss" in results["metrics"]  # of more digits than the accuracy of a few rows
 
 
+@pytest.mark.parametrize(
+    ("keep_best", "scores"),
+    [
+        ("", [0.1, 0.3, 0.2]),
+        ("accuracy", [0.1, 0.2, 0.3]),
+        ("accuracy", [0.1, 0.3, 0.2, 0.3]),
+        ("accuracy", [0.1, 0.3, 0.3, 0.3]),
+    ],
+)
+def test_the_weights_of_a_run_are_evaluated_once(place, table, tmp_path, monkeypatch, keep_best, scores):
+    """A run has three evaluations; a fourth comes only after the best weights came back."""
+    evaluated, seen = Job.evaluate, []
+
+    def scored(self, model):
+        judged = evaluated(self, model)
+        seen.append(model.state_dict()["heads.classifier.weight"].clone())
+        return dataclasses.replace(judged, metrics=judged.metrics | {"accuracy": scores[len(seen) - 1]})
+
+    monkeypatch.setattr(Job, "evaluate", scored)
+    config = dataclasses.replace(changed(keep_best=keep_best, eval_every=5), epochs=1)
+    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    assert len(seen) == len(scores) and results["metrics"]["accuracy"] == scores[-1]
+    kept = load_model(tmp_path / "run" / "model").state_dict()["heads.classifier.weight"]
+    assert torch.equal(kept, seen[-1])
+    if len(scores) == 4:
+        assert torch.equal(kept, seen[1]) and not torch.equal(kept, seen[2])
+
+
 def test_a_classifier_whose_loss_overflows_is_not_trained(place, table, tmp_path, monkeypatch):
     """The encoder is frozen, so the gradients are finite although the loss is not."""
     start = Job.start_model

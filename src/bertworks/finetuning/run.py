@@ -28,6 +28,7 @@ from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop
 from ..training.optim import Optimizer
 from ..training.run import ANEW, Run, run_facts, train_in_folder, write_results
+from ..training.state import TrainerState
 from .job import ExampleFeed, Job
 from .recipe import OWN_TABLE_STEPS, FinetuneConfig
 
@@ -129,11 +130,33 @@ def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
         config.loop,
         run.out,
         run.identity.hash,
-        evaluate=lambda progress: job.evaluate(model).metrics,
+        evaluate=Judge(job, config, model),
         after_step=Forecast(config.loop.steps, job.say),
         weights=job.weights,
         quiet=job.quiet,
     )
+
+
+class Judge:
+    """Evaluates the model of a run on the development set, and keeps the last result."""
+
+    def __init__(self, job: Job, config: FinetuneConfig, model: Model):
+        self.job, self.config, self.model = job, config, model
+        self.judged: Judged | None = None
+
+    def __call__(self, progress: TrainerState) -> dict[str, float]:
+        """The metrics of the weights as they are now."""
+        if self.config.loop.share(progress) >= 1:
+            self.job.say(f"evaluating on {len(self.job.data.dev):,} development rows")
+        self.judged = self.job.evaluate(self.model)
+        return self.judged.metrics
+
+    def of(self, loop: Loop) -> Judged:
+        """The result for the weights with which the run has ended: the last one, unless the best ones came back."""
+        if loop.reloaded:
+            self(loop.progress)
+        assert self.judged is not None
+        return self.judged
 
 
 def opening(job: Job, config: FinetuneConfig) -> str:
@@ -192,10 +215,9 @@ def _advice(steps: int) -> str:
 
 def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:
     """Judge in float32 and write the model folder and the predictions on dev; returns what results.json has."""
-    model = loop.model
-    assert isinstance(model, Model)
-    job.say(f"evaluating on {len(job.data.dev):,} development rows")
-    judged = job.evaluate(model)
+    model, judge = loop.model, loop.evaluate
+    assert isinstance(model, Model) and isinstance(judge, Judge)
+    judged = judge.of(loop)
     more = {name: job.evaluate_rows(model, rows, judged.settings) for name, rows in job.more.items()}
     results = {
         "kind": "finetune",

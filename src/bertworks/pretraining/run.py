@@ -166,7 +166,7 @@ class StoreTraining:
     def results(self, kind: str, run: Run, loop: Loop) -> dict[str, Any]:
         """What results.json has."""
         final = loop.metrics
-        if loop.config.keep_best and loop.evaluate:  # the kept weights are not the last ones
+        if loop.reloaded and loop.evaluate:
             final = loop.evaluate(loop.progress)
         facts = run_facts(run, loop)
         found = {"kind": kind, "metrics": final | {"unigram_entropy": self.store.unigram_entropy()}}

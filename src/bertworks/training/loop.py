@@ -87,6 +87,8 @@ class Loop:
     dtype: torch.dtype = field(init=False)  # of matrix products
     totals: Totals = field(init=False)
     metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the last weights, when the run has ended
+    reloaded: bool = field(init=False, default=False)  # whether it has ended with the weights of an earlier evaluation
+    _at_best: bool = field(init=False, default=False)  # whether the last evaluation was the best so far
     _stop_asked: bool = field(init=False, default=False)  # whether `watch` has asked for an end
 
     def __post_init__(self) -> None:
@@ -141,6 +143,7 @@ class Loop:
         if config.keep_best and progress.best is not None:
             self.world.ask_first(self._load_best)
             self.world.spread(self.model.state_dict().values())
+            self.reloaded = not self._at_best
         return True
 
     def step(self, group: Group, share: float, stop: bool) -> bool:
@@ -240,7 +243,8 @@ class Loop:
         self.totals.pause()
         self._record(reporter, "eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
         self.config.check([*metrics])
-        if best and self._is_better(metrics[best]):
+        self._at_best = bool(best) and self._is_better(metrics[best])
+        if self._at_best:
             self.progress.best = metrics[best]
             if self.world.main:
                 (self.run_folder / "state").mkdir(exist_ok=True)

@@ -90,6 +90,21 @@ def test_embed_sparse_is_splade_of_the_masked_lm_head(post, predictors):
     assert post("/embed_sparse", 424, inputs="a", model="single")["error_type"] == "Backend"
 
 
+def test_embed_sparse_computes_in_the_precision_of_its_model(predictors, monkeypatch):
+    from bertworks.inference.predictor import Predictor
+    from bertworks.serve.embedding import SparseEmbedder
+
+    exact, texts = SparseEmbedder(predictors["tiny"]), [*TEXTS, "good a b c bad film " * 4]
+    inputs = exact.prepare(texts).inputs
+    whole = exact.forward(inputs)
+    monkeypatch.setattr("bertworks.serve.embedding.SCORES", 20 * whole.shape[1])  # a batch for each text or two
+    torch.testing.assert_close(exact.forward(inputs), whole, atol=1e-5, rtol=1e-5)
+    halved = Predictor(predictors["tiny"].folder, device="cpu", precision="bfloat16")
+    monkeypatch.setattr(halved.model, "masked_lm_logits", lambda states: pytest.fail("the float32 network"))
+    error = (SparseEmbedder(halved).forward(inputs) - whole).abs().max() / whole.max()
+    assert 1e-5 < error < 0.03
+
+
 def test_similarity_is_the_cosine(post, predictors):
     vectors = predictors["tiny"].embed(TEXTS, normalize=True)
     found = post("/similarity", inputs={"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}, model="tiny")

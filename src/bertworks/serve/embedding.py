@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..batch import to_device
 from ..checkpoint.locate import refuse_export
 from ..checkpoint.pooling import Pooling
 from ..inference.masks import MASK_COST, MaskFiller
@@ -24,6 +25,8 @@ from ..inference.steps import Embedder, EmbeddingRows, Steps
 from ..tasks.inputs import Inputs
 from ..tasks.sequences import Integers, Spans, edges_of, frame, tokenize
 from .errors import Refusal
+
+SCORES = 1 << 24  # scores of a batch whose tokens are all scored against the vocabulary: 64 MB
 
 Text = str | list[int]  # a text, or the ids of its tokens
 
@@ -144,13 +147,15 @@ class SparseEmbedder(Steps[EmbeddingRows]):
     @torch.no_grad()
     def forward(self, inputs: Inputs) -> Tensor:
         """(S, V) weights."""
-        network = self.loaded.network
-        vectors = self.loaded.states(inputs)
-        weights = torch.empty(len(inputs.edges) - 1, network.config.vocab_size)
-        for row, (a, b) in enumerate(pairwise(inputs.edges.tolist())):
-            logits = network.masked_lm_logits(vectors[a:b].to(self.loaded.device)).float()
-            weights[row] = logits.relu().log1p().amax(0).cpu()
-        return self.loaded.check_finite(weights)
+        loaded, V = self.loaded, self.loaded.model.config.vocab_size
+        best = torch.empty(len(inputs), V)  # the highest score of each token of the vocabulary; weights rise with it
+        for rows in inputs.by_length(tokens=max(1, SCORES // V)):
+            batch = to_device(inputs.batch(rows), loaded.device)
+            real = batch["attention_mask"]
+            scores = loaded.engine.masked(batch, real.flatten().nonzero().squeeze(1))  # (tokens of the batch, V)
+            each = scores.split(real.sum(1).tolist())
+            best[torch.from_numpy(rows)] = torch.stack([one.amax(0) for one in each]).cpu()
+        return loaded.check_finite(best).relu_().log1p_()
 
 
 def decode_sparse(rows: EmbeddingRows, scores: Tensor) -> list[list[dict[str, Any]]]:

@@ -154,7 +154,21 @@ def test_predict_takes_pairs_alone_and_in_batches(post, predictors):
         post("/predict", 422, inputs=wrong, model="pair")
     assert post("/predict", 413, inputs=[LONG, "a"], model="pair")["error_type"] == "Validation"
     post("/predict", inputs=[LONG, "a"], model="pair", truncate=True)
-    post("/predict", 422, inputs=[LONG, "a"], model="pair", truncate=True, truncation_direction="left")
+
+
+def test_a_pair_is_cut_at_the_end_or_at_the_beginning_of_its_longer_text(post, predictors):
+    words = LONG.split()
+    ends = {"Right": " ".join(words[:20]), "left": " ".join(words[-20:])}  # of 24 tokens [CLS], 2 [SEP] and "a" are 4
+    for direction, kept in ends.items():
+        how = {"model": "pair", "truncate": True, "truncation_direction": direction}
+        for given, short in (([LONG, "a"], [kept, "a"]), (["a", LONG], ["a", kept])):
+            expected = scores_of([predictors["pair"].classify(*short, all_scores=True)])[0]
+            assert_same(flat(post("/predict", inputs=given, **how)), expected)
+        expected = predictors["pair"].classify("a", kept, all_scores=True)["scores"]["yes"]
+        assert post("/rerank", query="a", texts=[LONG], **how)[0]["score"] == pytest.approx(expected, abs=1e-5)
+        both = post("/predict", inputs=[[LONG], [LONG, "a"]], **how)  # the first has windows, whatever is asked
+        whole = scores_of([predictors["pair"].classify(LONG, all_scores=True)])[0]
+        assert_same(flat(both[0]), whole)
 
 
 def test_predict_refuses_a_flat_list_where_a_pair_makes_no_sense(post):

@@ -90,14 +90,18 @@ class HeadSteps(Steps[P]):
         loaded.check_head(kind)
         self.kind, self.by_token = kind, KINDS[kind].head in TOKEN_HEADS
 
-    def prepare(self, rows: Sequence[Any]) -> P:
-        """Long single texts, contexts and texts to tag are read in windows; pairs, questions and choices are cut."""
+    def prepare(self, rows: Sequence[Any], cut_left: bool = False) -> P:
+        """Long single texts, contexts and texts to tag are read in windows; pairs, questions and choices are cut.
+
+        cut_left: pairs to classify are cut at the beginning of their longer text instead of its end.
+        """
         loaded, kind = self.loaded, KINDS[self.kind]
         named = loaded.kind if self.kind == "single" and loaded.kind else self.kind  # a regression, for instance
         columns = ("text", "pair")[: 2 if named in ("pair", "span") else 1]
         task = Task("prediction", columns, kind=cast(KindName, named), labels=loaded.labels, choices=("", ""))
         prepare: Callable[..., Prepared] = kind.prepare_windows or kind.prepare
-        return cast(P, prepare(loaded.tokenizer, self._task_rows(rows), task, loaded.limits))
+        how = {"cut_left": True} if cut_left else {}  # other kinds do not know it
+        return cast(P, prepare(loaded.tokenizer, self._task_rows(rows), task, loaded.limits, **how))
 
     def forward(self, inputs: Inputs) -> Tensor:
         return self.loaded.scores(inputs)

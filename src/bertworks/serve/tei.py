@@ -4,8 +4,8 @@ All take `model` beside TEI's own fields, for servers with several folders. `tru
 started with (`--auto-truncate`).
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 from fastapi import Request, Response
@@ -14,10 +14,12 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 from torch import Tensor
 
 from .. import __version__
+from ..inference.steps import HeadSteps
 from ..tokenizer import Composed, Encoding, compose
 from .bodies import Many
 from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
+from .models import ServedModel
 from .rerank import ranked, relevance
 from .rerank import ranks as can_rank
 from .routes import dialect, reply, service_of
@@ -203,15 +205,12 @@ async def predict(body: PredictRequest, request: Request) -> Response:
     if flat:
         _check_flat(batch[0], model.predictor.kind)
     rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
-    steps = model.steps_of("classify")
-
-    def prepare(rows: Any) -> Any:
-        return _cut_right(steps.prepare(rows), body)
 
     def decode(rows: Any, scores: Tensor) -> Any:
-        return rows.decode(scores, steps.loaded.settings, body.raw_scores)
+        return rows.decode(scores, model.predictor.loaded.settings, body.raw_scores)
 
-    answers = await service.run(request, "classify", rows, Options(body.model, body.truncate, prepare, decode))
+    options = Options(model.name, body.truncate, _cutting(model, body), decode)
+    answers = await service.run(request, "classify", rows, options)
     labels = [
         [{"label": label, "score": score} for label, score in sorted(row["scores"].items(), key=lambda cell: -cell[1])]
         for row in answers.results
@@ -228,12 +227,10 @@ def _check_flat(texts: Sequence[str], kind: str) -> None:
         raise Refusal(422, message, param="inputs", error_type="Validation")
 
 
-def _cut_right(prepared: Any, body: Truncation) -> Any:
-    """Pairs are cut at the end of their longer text. Raises Refusal (422) if they should be cut at their beginning."""
-    if body.truncation_direction == "Left" and prepared.cut.sum():
-        message = "truncation_direction = Left, for a pair; expected Right, or shorter texts"
-        raise Refusal(422, message, param="truncation_direction", error_type="Validation")
-    return prepared
+def _cutting(model: ServedModel, body: Truncation) -> Callable[[Any], Any]:
+    """Returns a function that prepares rows to classify; it cuts pairs at the asked end of their longer text."""
+    steps = cast(HeadSteps[Any], model.steps_of("classify"))
+    return lambda rows: steps.prepare(rows, body.truncation_direction == "Left")
 
 
 @router.post("/rerank", response_model=list[Ranked], response_model_exclude_none=True)
@@ -241,12 +238,7 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     """The texts in the order in which they fit the query, best first, by a classifier of pairs (rerank.py)."""
     service = service_of(request)
     model = service.find(body.model, "classify", can_rank)
-    steps = model.steps_of("classify")
-
-    def prepare(rows: Any) -> Any:
-        return _cut_right(steps.prepare(rows), body)
-
-    options = Options(model.name, body.truncate, prepare, relevance(model, body.raw_scores))
+    options = Options(model.name, body.truncate, _cutting(model, body), relevance(model, body.raw_scores))
     pairs = [(body.query, text) for text in body.texts]
     answers = await service.run(request, "classify", pairs, options)
     ranks = ranked(answers.results)

@@ -143,18 +143,28 @@ def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limit
     return _prepared(tokenizer, examples, task, limits, np.zeros(len(examples), np.bool_))
 
 
-def prepare_windows(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "ClassRows":
-    """Examples to predict for: a single text of any length has windows, only pairs are cut."""
-    return _prepared(tokenizer, examples, task, limits, np.array([example.pair is None for example in examples], bool))
+def prepare_windows(
+    tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits, cut_left: bool = False
+) -> "ClassRows":
+    """Examples to predict for: a single text of any length has windows, only pairs are cut.
+
+    cut_left: pairs are cut at the beginning of their longer text instead of its end.
+    """
+    single = np.array([example.pair is None for example in examples], bool)
+    return _prepared(tokenizer, examples, task, limits, single, ~single & cut_left)
 
 
 def _prepared(
-    tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits, windowed: NDArray[np.bool_]
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    task: Task,
+    limits: Limits,
+    windowed: NDArray[np.bool_],
+    left: NDArray[np.bool_] | bool = False,
 ) -> "ClassRows":
-    """windowed (N,): which examples have windows over what does not fit; all others are cut."""
-    first, second, paired, total = cut_pairs(
-        tokenizer, [e.text for e in examples], [e.pair or "" for e in examples], limits.max_seq_length
-    )
+    """windowed (N,): which examples have windows over what does not fit; all others are cut. left: as of cut_pairs."""
+    texts, seconds = [e.text for e in examples], [e.pair or "" for e in examples]
+    first, second, paired, total = cut_pairs(tokenizer, texts, seconds, limits.max_seq_length, left)
     length = np.where(windowed, total, first.length)  # of the part that windows are over
     windows = even_windows(length, np.where(windowed, limits.max_seq_length - 2, length))
     row, cut = windows.text, total - length - second.length

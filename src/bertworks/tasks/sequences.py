@@ -116,10 +116,17 @@ class CutPairs(NamedTuple):
     total: Integers  # (N,) tokens before the cut
 
 
-def cut_pairs(tokenizer: Tokenizer, texts: Sequence[str], seconds: Sequence[str], max_seq_length: int) -> CutPairs:
+def cut_pairs(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    seconds: Sequence[str],
+    max_seq_length: int,
+    left: NDArray[np.bool_] | bool = False,
+) -> CutPairs:
     """Each text with its second one, "" where there is none, so that their frames have at most max_seq_length tokens.
 
-    The longer text is cut from its end (run_classifier.py). A second text without tokens counts as none.
+    The longer text is cut from its end (run_classifier.py). A second text without tokens counts as none. left (N,), or
+    one for all: whether it is cut from its beginning instead.
     """
     first, none = tokenize(tokenizer, texts), np.zeros(len(texts), np.int64)
     second = tokenize(tokenizer, seconds) if any(seconds) else Spans(first.tokens[:0], none, none)
@@ -127,7 +134,13 @@ def cut_pairs(tokenizer: Tokenizer, texts: Sequence[str], seconds: Sequence[str]
     room = max_seq_length - 2 - tokenizer.layout.pair_separators * paired
     lengths = zip(first.length.tolist(), second.length.tolist(), room.tolist(), strict=True)
     kept = np.array([cut_lengths([a, b], most) for a, b, most in lengths], np.int64).reshape(-1, 2)
-    return CutPairs(first._replace(length=kept[:, 0]), second._replace(length=kept[:, 1]), paired, total)
+    first, second = (_shortened(text, length, left) for text, length in zip((first, second), kept.T, strict=True))
+    return CutPairs(first, second, paired, total)
+
+
+def _shortened(texts: Spans, length: Integers, left: NDArray[np.bool_] | bool) -> Spans:
+    """The first `length` tokens of each text; where `left` is true the last."""
+    return texts._replace(start=texts.start + np.where(left, texts.length - length, 0), length=length)
 
 
 # ---- windows

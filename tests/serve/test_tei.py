@@ -178,6 +178,27 @@ def test_predict_refuses_a_flat_list_where_a_pair_makes_no_sense(post):
         assert len(post("/predict", inputs=[["a b"], ["good film"]], model=name)) == 2
 
 
+def test_a_model_of_single_texts_takes_no_pair(make_client):
+    client = make_client("reviews", "single")
+    bodies = {
+        "/predict": {"inputs": [["a b"], ["a b", "good film"]], "model": "reviews"},
+        "/models/reviews": {"inputs": ["a b", {"text": "a b", "text_pair": "good film"}]},
+        "/v2/models/reviews/infer": {
+            "inputs": [
+                {"name": name, "shape": [2], "datatype": "BYTES", "data": ["a b", text]}
+                for name, text in (("text", "a b"), ("text_pair", "good film"))
+            ]
+        },
+    }
+    for path, body in bodies.items():
+        answer = client.post(path, json=body)
+        assert answer.status_code == 422, (path, answer.text)
+        assert "is a pair, but the model 'reviews' was fine-tuned on single texts" in answer.text
+    assert client.post("/predict", json=bodies["/predict"] | {"model": "single"}).status_code == 200  # not known
+    empty = {"inputs": [{"text": "a b", "text_pair": ""}]}
+    assert client.post("/models/reviews", json=empty).status_code == 200
+
+
 def test_rerank_orders_texts_by_a_classifier_of_pairs(post, predictors):
     texts = ["a", "good film", "c d e", "bad"]
     expected = [one["scores"]["yes"] for one in predictors["pair"].classify(["q"] * 4, texts, all_scores=True)]

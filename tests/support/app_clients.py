@@ -5,6 +5,7 @@ import pytest
 TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
 HEADS = {  # name of the model: (head, labels, task)
     "single": ("classifier", ["one", "two", "three"], {"kind": "single"}),
+    "reviews": ("classifier", ["bad", "good"], {"kind": "single", "name": "sst2"}),
     "pair": ("classifier", ["no", "yes"], {"kind": "pair"}),
     "value": ("classifier", ["value"], {"kind": "regression"}),
     "several": ("classifier", ["a", "b"], {"kind": "multilabel"}),

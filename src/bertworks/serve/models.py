@@ -91,6 +91,12 @@ class ServedModel:
         cost = int(steps.costs(steps.prepare([row]).inputs).sum())
         return [row] * max(1, tokens // cost)
 
+    @property
+    def reads_single(self) -> bool:
+        """Whether it was fine-tuned on single texts; False where the folder, of other software, does not say it."""
+        settings = self.predictor.loaded.settings
+        return len(settings.get("text", "ab")) == 1 or (self.predictor.kind == "single" and "name" in settings)
+
     def output(self, *beginnings: str) -> int | None:
         """The number of the first label that begins with one of these, in lower case."""
         labels = self.predictor.loaded.labels

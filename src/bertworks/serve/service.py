@@ -156,6 +156,8 @@ class Service:
         self.metrics.count.labels(method).inc()
         check_rows(rows, self.config.max_inputs)
         model = self.find(options.model, step)
+        if step == "classify":
+            check_pairs(model, rows)
         steps = model.steps_of(step)
         lane = self.queue.lane(steps)
         self.admit()
@@ -313,6 +315,14 @@ async def disconnected(request: "Request") -> None:
     """Return when the client has closed its connection. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def check_pairs(model: ServedModel, rows: Sequence[tuple[str, str | None]]) -> None:
+    """Raises Refusal (422) for a pair, if the model was fine-tuned on single texts: its answer would mean nothing."""
+    pairs = [i for i, (_, second) in enumerate(rows) if second] if model.reads_single else []
+    if pairs:
+        message = f"input {pairs[0]} is a pair, but the model {model.name!r} was fine-tuned on single texts"
+        raise Refusal(422, f"{message}; send each text as an input of its own", param="inputs", error_type="Validation")
 
 
 def check_values(lane: Lane, inputs: Inputs) -> None:

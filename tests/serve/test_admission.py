@@ -9,10 +9,10 @@ import torch
 
 from bertworks.serve.config import ServeConfig
 from bertworks.serve.errors import Refusal
+from bertworks.serve.limits import least_tokens, size_of
 from bertworks.serve.models import ServedModel
 from bertworks.serve.server import accept, bind
 from bertworks.serve.service import LATEST, SHORT_SCORES, Service
-from bertworks.serve.sizes import least_tokens, size_of
 from support.served import loaded
 
 

@@ -4,14 +4,13 @@ In reading order:
 
     config.py     the settings of a server
     errors.py     refusals: status, error type, and how each dialect of clients writes them
-    bodies.py     lists of a body that cost little to refuse; what is said of a body of another form
+    bodies.py     fields of bodies; what is said of a body of another form
     embedding.py  texts or token ids to embed: prompts, which end is cut; vectors of tokens, weights over the vocabulary
     models.py     a served model: a predictor, and the steps that its heads allow
+    limits.py     how large a request is, and checks of it before anything is tokenized or multiplied
     pace.py       predicted seconds of a batch, from the batches that were measured
     queue.py      one compute thread: first in, first out, by real tokens
     metrics.py    Prometheus metrics under TEI's names
-    sizes.py      how large a request is
-    limits.py     checks of counts and lengths before anything is multiplied
     service.py    from a request's rows to its answers: limits, admission, tokenizing, queue, decoding
     routes.py     what every dialect's file shares: router, body, reply
     hosts.py      the name in a Host header

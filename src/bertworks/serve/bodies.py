@@ -1,7 +1,7 @@
-"""Bodies of requests: lists that cost little to refuse, and what is said of a body of another form.
+"""Fields of bodies whose forms several dialects share, and what is said of a body of another form.
 
-A list is as long as the client likes, and a union notes an error for every kind of element: so lists are counted
-before their elements are looked at (`check_lists`), and the first wrong element of a list ends its reading (`Many`).
+A union notes an error for every kind of element, and a list is as long as the client likes: so the first wrong element
+of a list ends its reading (`Many`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,10 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import Field
 
-from .errors import Refusal
-
 T = TypeVar("T")
 Many = Annotated[list[T], Field(fail_fast=True)]
+Count = Annotated[int, Field(strict=True, ge=1)]  # neither true nor "3"
 
-DEPTH = 4  # levels of a body at which lists are counted; no field that is read has more
 KINDS = {  # what a field may be, by the beginning of pydantic's name of the error
     "string": "a text",
     "list": "a list",
@@ -26,22 +24,6 @@ KINDS = {  # what a field may be, by the beginning of pydantic's name of the err
     "none": "null",
 }
 FOUND = {str: "a text", list: "a list", bool: "true or false", int: "a number", float: "a number", dict: "an object"}
-
-
-def check_lists(value: Any, most: int, depth: int = DEPTH) -> None:
-    """Raises Refusal (413) if a list of a body has more elements."""
-    if isinstance(value, dict):
-        parts: Any = value.values()
-    elif isinstance(value, list):
-        if len(value) > most:
-            raise Refusal(413, f"a list of {len(value):,} elements; expected at most {most:,}; send several requests")
-        parts = value
-    else:
-        return
-    if depth:
-        for part in parts:
-            if isinstance(part, dict | list):
-                check_lists(part, most, depth - 1)
 
 
 def fault_of(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str, str]:

@@ -1,19 +1,95 @@
-"""What keeps a small request from much work: checks of counts and lengths before anything is multiplied."""
+"""How large a request is, and checks before it is tokenized or multiplied, because small bodies can mean much work."""
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated
-
-from pydantic import Field
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from .errors import Refusal
 from .models import ServedModel
 
+DEPTH = 4  # levels of a body at which lists are counted; no field that is read has more
 MASKS = 128  # masks of a request: each has a score for every token of the vocabulary
 CANDIDATES = 1_000  # tokens returned for all masks of a request: each comes with the whole text
 TEMPLATE = 1_000  # characters of a hypothesis template
 SEQUENCES = 2_000_000  # characters of a fill-mask answer: each candidate comes with the whole text
 
-Count = Annotated[int, Field(strict=True, ge=1)]  # neither true nor "3"
+
+# ---- sizes
+
+
+def is_ids(row: Any) -> bool:
+    """Whether a row is the token ids of a text."""
+    return isinstance(row, list | tuple) and bool(row) and isinstance(row[0], int)
+
+
+def texts_in(rows: Any) -> Iterator[str]:
+    """All texts of rows, which may be texts, or nest them; token ids are none."""
+    if isinstance(rows, str):
+        yield rows
+    elif isinstance(rows, list | tuple) and not is_ids(rows):
+        for row in rows:
+            yield from texts_in(row)
+
+
+def size_of(rows: Sequence[Any]) -> tuple[int, int]:
+    """The characters of all texts, and the token ids beside them."""
+    return sum(len(text) for text in texts_in(rows)), sum(len(row) for row in rows if is_ids(row))
+
+
+def least_tokens(rows: Sequence[Any]) -> int:
+    """Tokens that the texts have at least, whatever the vocabulary.
+
+    WordPiece splits at spaces, and each word with a letter or digit is one token or more.
+    """
+    return sum(any(map(str.isalnum, word)) for text in texts_in(rows) for word in text.split())
+
+
+# ---- every request
+
+
+def check_lists(value: Any, most: int, depth: int = DEPTH) -> None:
+    """Raises Refusal (413) if a list of a body has more elements; they are not looked at."""
+    if isinstance(value, dict):
+        parts: Any = value.values()
+    elif isinstance(value, list):
+        if len(value) > most:
+            raise Refusal(413, f"a list of {len(value):,} elements; expected at most {most:,}; send several requests")
+        parts = value
+    else:
+        return
+    if depth:
+        for part in parts:
+            if isinstance(part, dict | list):
+                check_lists(part, most, depth - 1)
+
+
+def check_rows(rows: Sequence[Any], most: int) -> None:
+    """Raises Refusal: 400 if there is no row or a text is blank, 413 if there are too many rows."""
+    if not rows:
+        raise Refusal(400, "no input; expected one text or more", error_type="Empty")
+    if len(rows) > most:
+        raise Refusal(413, f"{len(rows):,} inputs; expected at most {most} a request; send several requests")
+    for i, row in enumerate(rows):
+        if not row or not all(text.strip() for text in texts_in(row)):
+            raise Refusal(400, f"input {i} has no text; leave it out", error_type="Empty")
+
+
+def check_characters(characters: int, most: int) -> None:
+    """Raises Refusal (413) if the inputs have more characters than a body: one of them was joined to many others."""
+    if characters > most:
+        raise Refusal(
+            413,
+            f"inputs of {characters:,} characters together, each pair with both its texts; expected at most {most:,}; "
+            "send several requests",
+        )
+
+
+def check_size(tokens: int, most: int, least: str = "") -> None:
+    """Raises Refusal (413) if a request has more tokens than the server takes. least: "at least " of an estimate."""
+    if tokens > most:
+        raise Refusal(413, f"{least}{tokens:,} tokens; expected at most {most:,} a request; send fewer")
+
+
+# ---- single tasks
 
 
 def check_once(names: Iterable[str], what: str) -> None:
@@ -68,14 +144,4 @@ def check_sequences(characters: int) -> None:
             413,
             f"the filled texts would have {characters:,} characters; expected at most {SEQUENCES:,}; lower top_k, or "
             "send shorter texts or fewer masks",
-        )
-
-
-def check_characters(characters: int, most: int) -> None:
-    """Raises Refusal (413) if the inputs have more characters than a body: one of them was joined to many others."""
-    if characters > most:
-        raise Refusal(
-            413,
-            f"inputs of {characters:,} characters together, each pair with both its texts; expected at most {most:,}; "
-            "send several requests",
         )

@@ -14,10 +14,9 @@ import numpy as np
 from fastapi import Request, Response
 from pydantic import BaseModel, StrictInt, StrictStr
 
-from .bodies import Many
+from .bodies import Count, Many
 from .embedding import EmbeddingInput, rows_of
 from .errors import Refusal
-from .limits import Count
 from .routes import RefusedOpenai, dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import Vectors, decoder, embedder_of

@@ -6,8 +6,9 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from .bodies import Many
+from .limits import check_rows
 from .routes import check_ready, dialect, reply, service_of
-from .service import Options, check_rows
+from .service import Options
 
 router = dialect("bertworks")
 

@@ -18,10 +18,10 @@ from torch import Tensor
 from ..inference.steps import HeadSteps
 from ..tasks.tagging import Entity, Unit
 from ..tasks.tags import OUTSIDE
-from .bodies import Many
+from .bodies import Count, Many
 from .embedding import EmbeddingInput
 from .errors import Refusal
-from .limits import Count, check_masks, check_template
+from .limits import check_masks, check_template
 from .models import ServedModel
 from .vectors import decoder, embedder_of
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from .bodies import Many
+from .bodies import Count, Many
 from .errors import Refusal
-from .limits import Count, check_once
+from .limits import check_once, check_rows
 from .models import ServedModel
 from .routes import dialect, reply, service_of
-from .service import Options, check_rows
+from .service import Options
 
 router = dialect("Cohere and Jina")
 

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from .bodies import check_lists
 from .errors import TYPES, shutting_down
+from .limits import check_lists
 from .service import Answers, Service
 
 

@@ -25,13 +25,11 @@ from ..tasks.span import SpanRows
 from .config import ServeConfig
 from .errors import Refusal
 from .explaining import ExplainSteps
-from .limits import check_characters
+from .limits import check_characters, check_rows, check_size, least_tokens, size_of
 from .metrics import Metrics
 from .models import ServedModel
 from .pace import Pace
 from .queue import ComputeQueue, Lane, Scored
-from .sizes import check_rows as check_rows
-from .sizes import check_size, least_tokens, numbers_in, size_of
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -168,7 +166,7 @@ class Service:
         check_values(lane, prepared.inputs)
         scored = await self._scores(request, lane, prepared.inputs)
         decode = options.decode or (lambda rows, scores: rows.decode(scores, model.predictor.loaded.settings))
-        short = short and numbers_in(scored.scores) <= SHORT_SCORES
+        short = short and _numbers(scored.scores) <= SHORT_SCORES
         results = await self.in_pool(lambda: decode(prepared, scored.scores), short)
         times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
         self._count(prepared, times)
@@ -315,6 +313,11 @@ async def disconnected(request: "Request") -> None:
     """Return when the client has closed its connection. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _numbers(scores: Any) -> int:
+    """How many numbers there are to decode; none in an explanation, which is ready."""
+    return scores.numel() if isinstance(scores, Tensor) else 0
 
 
 def check_pairs(model: ServedModel, rows: Sequence[tuple[str, str | None]]) -> None:

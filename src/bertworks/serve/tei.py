@@ -19,12 +19,12 @@ from ..tokenizer import Composed, Encoding, compose
 from .bodies import Many
 from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
+from .limits import check_rows, check_size, least_tokens
 from .models import ServedModel
 from .rerank import ranked, relevance
 from .rerank import ranks as can_rank
 from .routes import dialect, reply, service_of
-from .service import Answers, Options, check_rows
-from .sizes import check_size, least_tokens
+from .service import Answers, Options
 from .vectors import decoder, embedder_of
 
 router = dialect("text-embeddings-inference")

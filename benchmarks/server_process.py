@@ -92,14 +92,6 @@ def bertworks_command(model: Path, port: int, flags: Sequence[str] = ()) -> list
     return [sys.executable, "-m", "bertworks", "serve", f"model={model}", "--port", str(port), *flags]
 
 
-def serve_flags() -> set[str]:
-    """The flags that `bertworks serve` of this version has."""
-    told = subprocess.run(
-        [sys.executable, "-m", "bertworks", "serve", "--help"], capture_output=True, text=True, check=True
-    )
-    return {word.rstrip(",") for word in told.stdout.split() if word.startswith("--")}
-
-
 def mixed_texts(data: Path, count: int, seed: int = 1) -> list[str]:
     """Beginnings of English Wikipedia documents, of mixed lengths: 3 to 180 words, half of them below 30."""
     chance = np.random.default_rng(seed)

@@ -36,7 +36,7 @@ import numpy as np
 
 import common
 from open_loop import Client, Load, closed_loop, open_loop, raise_file_limit, shown
-from server_process import Process, bertworks_command, free_port, mixed_texts, serve_flags, started
+from server_process import Process, bertworks_command, free_port, mixed_texts, started
 
 P99 = 0.100  # seconds
 CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
@@ -119,9 +119,8 @@ def settings_of(options: Any) -> dict[str, list[Setting]]:
 
 
 def ours(options: Any) -> list[Setting]:
-    """As it comes, in bfloat16 if this version offers it, and so in smaller batches."""
-    more = ["--precision", "bfloat16"] if "--precision" in serve_flags() else []
-    flags = [[], *([more] if more else []), [*more, "--batch-tokens", "512"]]
+    """As it comes, in float32, and in smaller batches."""
+    flags: list[list[str]] = [[], ["--precision", "float32"], ["--batch-tokens", "512"]]
     command = bertworks_command(options.model, 0)
     return [Setting("bertworks", " ".join(more) or "as it comes", [*command[:-1], "{port}", *more]) for more in flags]
 

@@ -48,12 +48,31 @@ def check_refused(client, folder, route, body, why):
 LOOKS_INSIDE = {"/explain": {"a": "a"}, "/compare-word": {"word": "film", "sentences": ["good film", "bad film"]}}
 
 
-def test_an_exported_classifier_is_served(classifier):
+def test_an_exported_classifier_is_served(classifier, capsys):
+    from bertworks.serve.screen import show
+
     client = client_of(classifier)
     assert client.get("/models").json()["models"][0]["can"] == ["classify"]
     for route, body in LOOKS_INSIDE.items():
         check_refused(client, classifier, route, body, "it is an export, which has no weights")
     check_refused(client, classifier, "/embed", {"inputs": "a"}, "it was exported with logits")
+    assert client.get("/info").json()["model_type"].keys() == {"classifier"}
+    show(client.app.state.service, "http://127.0.0.1:8080", False, 1.0)
+    assert "float32, onnx" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flags", ["--precision bfloat16", "--engine compiled", "--engine packed"])
+def test_a_server_refuses_what_contradicts_an_export(classifier, flags, capsys):
+    pytest.importorskip("fastapi")
+    from bertworks.inference.engines import Computing
+    from bertworks.serve.models import load_models
+
+    with pytest.raises(SystemExit) as end:
+        main(["serve", str(classifier), "--port", "0", *flags.split()])
+    said = capsys.readouterr().err
+    assert end.value.code == 1 and f"{flags}, but {classifier} is an export" in said and "in float32; leave" in said
+    own = load_models([f"it={classifier}"], Computing("float32"))["it"]
+    assert (own.info["precision"], own.info["engine"]) == ("float32", "onnx")
 
 
 @pytest.mark.heavy

@@ -1,5 +1,6 @@
 """The process of a server: what stops it at its start, its screen, and how it ends."""
 
+import dataclasses
 import json
 import re
 import shlex
@@ -13,13 +14,19 @@ import time
 import httpx
 import pytest
 
+import bertworks.inference.engines as engines
+from bertworks.checkpoint.folder import save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
+from bertworks.inference.engines import Computing
+from bertworks.model.heads import build_model
+from bertworks.serve import server
 from bertworks.serve.config import ServeConfig
 from bertworks.serve.models import ServedModel, load_models
 from bertworks.serve.screen import command, show
 from bertworks.serve.server import KEY, bind, check_extra, read_key
 from bertworks.serve.service import Service
+from support.tiny_task import TINY
 
 SLOW = """
 import sys, time
@@ -70,7 +77,25 @@ def test_a_folder_that_is_missing_and_names_that_clash_are_named(tmp_path, head_
     with pytest.raises(InputError, match="without a slash"):
         load_models([f"a/b={tiny}"])
     assert list(load_models([str(tiny)])) == ["tiny"]
-    assert load_models([str(tiny)], "bfloat16")["tiny"].info["precision"] == "bfloat16"
+    assert load_models([str(tiny)], Computing("bfloat16"))["tiny"].info["precision"] == "bfloat16"
+
+
+@pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])
+def test_a_server_computes_in_what_is_faster_here(head_folders, monkeypatch, fast, precision):
+    found = []
+    monkeypatch.setattr(engines, "has_bfloat16", lambda: fast)
+    monkeypatch.setattr(server, "serve", lambda app, listener, config: found.append(app.state.service.models["tiny"]))
+    server.run_server([str(head_folders["tiny"])], ServeConfig(port=0))
+    assert found[0].predictor.loaded.device.type == "cuda" or found[0].info["precision"] == precision
+
+
+def test_a_recurrent_model_is_not_compiled(tmp_path, head_folders, monkeypatch, capsys):
+    model = build_model(dataclasses.replace(TINY, layer_type="gru"), ("classifier",), labels=2)
+    save_folder(tmp_path / "gru", model, head_folders["tiny"], labels=["a", "b"])
+    monkeypatch.setattr(engines, "can_compile", lambda: True)
+    with pytest.raises(SystemExit) as end:
+        main(["serve", str(tmp_path / "gru"), "--port", "0", "--engine", "compiled"])
+    assert end.value.code == 1 and "layer_type = 'gru': recurrent layers" in capsys.readouterr().err
 
 
 def test_the_key_is_read_from_a_file_or_the_environment(tmp_path, monkeypatch):

@@ -54,10 +54,11 @@ def _save(folder: Path, base: Path, name: str, head: str, labels: list[str] | No
 
 
 def loaded(folders: dict[str, Path], *names: str) -> "dict[str, ServedModel]":
-    """Served models by name."""
+    """Served models by name; they compute in float32 on every processor."""
+    from bertworks.inference.engines import Computing
     from bertworks.serve.models import ServedModel
 
-    return {name: ServedModel.load(f"{name}={folders[name]}") for name in names}
+    return {name: ServedModel.load(f"{name}={folders[name]}", Computing()) for name in names}
 
 
 @contextlib.contextmanager

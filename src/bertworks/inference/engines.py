@@ -19,7 +19,7 @@ from ..batch import Batch
 from ..files import InputError
 from ..model.heads import Model
 from ..model.prepare import for_inference, has_bfloat16
-from ..model.rectangular import STATES, Rectangular
+from ..model.rectangular import STATES, Rectangular, recurrent_part
 from ..tasks.inputs import batch_scores
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -96,6 +96,11 @@ class Compiled:
 
     def __init__(self, model: Model, precision: str):
         """precision: as of Packed. Raises InputError if the model has recurrent layers."""
+        if found := recurrent_part(model):
+            raise InputError(
+                f"the model has {found}: recurrent layers work on packed sequences only, so it cannot be "
+                "compiled; choose the engine packed"
+            )
         self.model, self.precision = model, precision
         halved = precision == "bfloat16"
         self.network = copy.deepcopy(model).to(torch.bfloat16) if halved else for_inference(model)

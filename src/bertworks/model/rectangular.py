@@ -17,6 +17,13 @@ from .heads import TOKEN_HEADS, Model
 STATES = "last_hidden_state"
 
 
+def recurrent_part(model: Model) -> str:
+    """Where a model has recurrent layers, whose graph would hold for one length only; "" if it has none."""
+    if model.config.layer_type != "attention":
+        return f"layer_type = {model.config.layer_type!r}"
+    return "a BiLSTM below its head" if model.top is not None and len(model.top.bilstm) else ""
+
+
 class Rectangular(nn.Module):
     """`Rectangular(model)(input_ids, attention_mask, token_type_ids)`, each (B, L), returns tensors by name.
 
@@ -38,11 +45,9 @@ class Rectangular(nn.Module):
         unknown = [name for name in outputs if name not in known]
         if unknown:
             raise InputError(f"outputs: {unknown[0]!r} is unknown; expected some of {', '.join(known)}")
-        recurrent = model.config.layer_type != "attention"
-        if recurrent or (model.top is not None and len(model.top.bilstm)):
-            where = f"layer_type = {model.config.layer_type!r}" if recurrent else "a BiLSTM below its head"
+        if found := recurrent_part(model):
             raise InputError(
-                f"the model has {where}: recurrent layers work on packed sequences only; expected attention layers; "
+                f"the model has {found}: recurrent layers work on packed sequences only; expected attention layers; "
                 "use the model folder itself"
             )
         self.model, self.outputs = model, tuple(outputs) or known

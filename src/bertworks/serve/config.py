@@ -16,7 +16,12 @@ class ServeConfig:
     allow_host: tuple[str, ...] = ()  # names under which clients call this server, besides localhost and IP addresses
     key_file: Path | None = None  # file with the API key; none: BERTWORKS_API_KEY, and without it no key is needed
     run: Path | None = None  # run folder whose curves the page shows
-    precision: Literal["auto", "float32", "bfloat16"] = "float32"  # auto: bfloat16 where that is faster
+    # number type of weights and products, of an export its own; auto: bfloat16 where the processor multiplies it faster
+    # than float32
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    # how batches are computed; compiled: for this processor, which takes minutes at the start and then computes faster,
+    # and needs a C++ compiler; auto: packed
+    engine: Literal["auto", "packed", "compiled"] = "auto"
     auto_truncate: bool = False  # cut inputs that are too long, also where the request does not say `truncate`
     max_wait: float = 10.0  # predicted seconds in the queue; above, a request is refused with 429
     notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more

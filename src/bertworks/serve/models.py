@@ -8,13 +8,17 @@ from typing import Any
 from ..checkpoint.locate import find_model, is_export, run_name
 from ..checkpoint.pooling import read_prompts
 from ..files import InputError
-from ..inference.engines import Precision
+from ..inference.engines import Computing
+from ..inference.exported import read_graph
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
 from ..probing.model import StateSteps
+from ..tasks.inputs import Inputs
 from .embedding import SparseEmbedder, TokenEmbedder
 from .errors import Refusal
 from .explaining import ExplainSteps
+
+AUTO = Computing("auto")
 
 # The name of each kind of result, its steps, and a row of it that any such model can read (to measure its speed).
 # A head that is missing, or an export without weights, makes its steps raise InputError.
@@ -52,8 +56,9 @@ class ServedModel:
     """A folder that is served under a name."""
 
     def __init__(self, name: str, predictor: Predictor, prompts: Mapping[str, str] | None = None):
-        """prompts: of a sentence-transformers folder, by name."""
+        """prompts: of a sentence-transformers folder, by name. Raises InputError if its engine cannot compute it."""
         self.name, self.predictor, self.prompts = name, predictor, dict(prompts or {})
+        self.compiled = predictor.loaded.engine.name == "compiled"  # whether its first batches wait for a compiler
         self.steps: dict[str, Steps[Any]] = {}
         self.missing: dict[str, str] = {}  # steps that the folder has no head for: why
         for step, (make, _) in STEPS.items():
@@ -63,14 +68,19 @@ class ServedModel:
                 self.missing[step] = str(error)
 
     @classmethod
-    def load(cls, argument: str, precision: Precision = "float32") -> "ServedModel":
-        """The model of `FOLDER` or `NAME=FOLDER`. Raises InputError if the folder is missing or damaged."""
+    def load(cls, argument: str, computing: Computing = AUTO) -> "ServedModel":
+        """The model of `FOLDER` or `NAME=FOLDER`.
+
+        Raises InputError if the folder is missing or damaged, or the model cannot be computed as asked.
+        """
         name, equals, folder = argument.partition("=")
         if not equals:
             name, folder = run_name(find_model(Path(argument).resolve())), argument
         if not name or "/" in name:
             raise InputError(f"{argument}: the name {name!r} is no name of a model; write NAME=FOLDER without a slash")
-        return cls(name, Predictor(folder, precision=precision), read_prompts(find_model(folder)))
+        how = _computing(find_model(folder), computing)
+        predictor = Predictor(folder, precision=how.precision, engine=how.engine)
+        return cls(name, predictor, read_prompts(find_model(folder)))
 
     def __repr__(self) -> str:
         return f"ServedModel({self.name!r}, {str(self.predictor.folder)!r})"
@@ -82,6 +92,15 @@ class ServedModel:
             why = f": {self.missing[step]}".replace(str(folder), self.name) if is_export(folder) else ""
             raise Refusal(424, f"the model {self.name!r} cannot {ABILITIES.get(step, step)}{why}; it can: {able}")
         return self.steps[step]
+
+    def warm_ups(self, step: str) -> list[Inputs]:
+        """Inputs of one sequence and of two: a compiled engine makes a graph for each when it meets it."""
+        rows, steps = self.samples(step, 1), self.steps[step]
+        inputs: Inputs = steps.prepare(rows).inputs
+        if isinstance(steps, ExplainSteps):  # never compiled
+            return [inputs]
+        two: Inputs = steps.prepare(rows * 2).inputs
+        return [inputs.part(0, 1), two.part(0, 2)]
 
     def samples(self, step: str, tokens: int) -> list[Any]:
         """One row or more that these steps can read, with about so many tokens as the queue counts them."""
@@ -118,6 +137,7 @@ class ServedModel:
             "labels": list(predictor.loaded.labels),
             "max_length": predictor.max_length,
             "precision": predictor.loaded.engine.precision,
+            "engine": predictor.loaded.engine.name,
             "vocab_size": predictor.tokenizer.vocab_size,
             "hidden_size": config.hidden_size,
             "num_hidden_layers": config.num_hidden_layers,
@@ -127,11 +147,25 @@ class ServedModel:
         }
 
 
-def load_models(arguments: Sequence[str], precision: Precision = "float32") -> dict[str, ServedModel]:
+def _computing(folder: Path, asked: Computing) -> Computing:
+    """How a folder computes: as asked, an export as it was exported. Raises InputError if that contradicts."""
+    if not is_export(folder):
+        return asked
+    own = read_graph(folder)["precision"]
+    if asked.engine != "auto" or asked.precision not in ("auto", own):
+        flag = f"--precision {asked.precision}" if asked.engine == "auto" else f"--engine {asked.engine}"
+        raise InputError(
+            f"{flag}, but {folder} is an export, which computes as it was exported, in {own}; leave --precision and "
+            "--engine out, or export again"
+        )
+    return AUTO
+
+
+def load_models(arguments: Sequence[str], computing: Computing = AUTO) -> dict[str, ServedModel]:
     """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if two have one name."""
     models: dict[str, ServedModel] = {}
     for argument in arguments:
-        model = ServedModel.load(argument, precision)
+        model = ServedModel.load(argument, computing)
         if model.name in models:
             raise InputError(f"two folders of the name {model.name!r}; name them: NAME=FOLDER")
         models[model.name] = model

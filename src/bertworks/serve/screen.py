@@ -34,10 +34,12 @@ def show(service: Service, address: str, keyed: bool, seconds: float) -> None:
     columns = ("model", "what it does", "reads", "precision", "speed here")
     table = Table(*columns, box=None, pad_edge=False, header_style="dim")
     for model in models:
-        speed = service.queue.lane(model.steps["embed"]).pace.rate
+        first = next(iter(model.steps.values()))  # an exported classifier cannot embed
+        speed = service.queue.lane(model.steps.get("embed", first)).pace.rate
         reads = f"{model.predictor.max_length:,} tokens"
-        precision = model.predictor.loaded.engine.precision
-        table.add_row(model.name, ", ".join(model.abilities), reads, precision, f"{speed:,.0f} tokens/s")
+        engine = model.predictor.loaded.engine
+        how = engine.precision if engine.name == "packed" else f"{engine.precision}, {engine.name}"
+        table.add_row(model.name, ", ".join(model.abilities), reads, how, f"{speed:,.0f} tokens/s")
     console.print(table)
     routes = dict.fromkeys(route for model in models for step in model.steps for route in ROUTES.get(step, "").split())
     console.print(f"\n[dim]page[/]    {opened}/")

@@ -37,7 +37,8 @@ LAST_SECONDS = 5.0  # after `grace`, for responses to be written
 def run_server(folders: Sequence[str], config: ServeConfig) -> None:
     """Serve `FOLDER` or `NAME=FOLDER` until a signal comes.
 
-    Raises InputError if an extra is missing, the port is in use, the key file is wrong, or a folder is damaged.
+    Raises InputError if an extra is missing, the port is in use, the key file is wrong, a folder is damaged, or a model
+    cannot compute as asked.
     """
     begun = time.perf_counter()
     check_extra()
@@ -45,13 +46,17 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         raise InputError("no folder to serve; write bertworks serve FOLDER")
     key, listener = read_key(config), bind(config)
     with listener:
+        from ..inference.engines import Computing
         from .app import create_app
         from .models import load_models
         from .screen import show
 
-        app = create_app(load_models(folders, config.precision), config, key)
+        models = load_models(folders, Computing(config.precision, config.engine))
+        for note in filter(None, (model.predictor.note for model in models.values())):
+            tell(note)
+        app = create_app(models, config, key)
         service = app.state.service
-        service.measure()
+        service.measure(tell)
         accept(listener, config)
         show(service, address_of(listener), key is not None, time.perf_counter() - begun)
         serve(app, listener, config)

@@ -6,7 +6,6 @@ server says `truncate`. `cut` and `tokens` of the answers say what was lost and 
 """
 
 import asyncio
-import contextlib
 import logging
 import math
 import time
@@ -114,25 +113,40 @@ class Service:
         found = [model for model in self.models.values() if step in model.steps]
         return next(filter(can, found), found[0] if found else next(iter(self.models.values())))
 
-    def measure(self) -> None:
-        """Compute batches of every step: a first one that makes ready, a small and a large one that tell the pace.
+    def measure(self, say: Callable[[str], object] = lambda line: None) -> None:
+        """Compute batches of every step: first ones that make ready, then a small and a large one that give the pace.
 
-        The large one has `batch_tokens`, or fewer so that it takes about MEASURED seconds.
+        The large one has `batch_tokens`, or fewer so that it takes about MEASURED seconds. say: called with a line
+        before and after a model is compiled. Raises InputError if that fails.
         """
         for model in self.models.values():
+            begun = time.perf_counter()
+            if model.compiled:
+                say(f"compiling {model.name} for this processor, which takes a minute or more")
+            for step in model.steps:
+                for inputs in model.warm_ups(step):
+                    self._compute(model, step, inputs)
+            if model.compiled:
+                say(f"compiled {model.name} in {time.perf_counter() - begun:.0f} s")
             for step, steps in model.steps.items():
                 lane = self.queue.lane(steps)
-                for _ in range(2):
-                    lane.pace = Pace()
-                    self._measure(model, step, 1)
+                lane.pace = Pace()
+                self._compute(model, step, steps.prepare(model.samples(step, 1)).inputs)
                 if lane.pace.rate:
-                    self._measure(model, step, min(self.config.batch_tokens, int(MEASURED * lane.pace.rate)))
+                    most = min(self.config.batch_tokens, int(MEASURED * lane.pace.rate))
+                    self._compute(model, step, steps.prepare(model.samples(step, most)).inputs)
 
-    def _measure(self, model: ServedModel, step: str, tokens: int) -> None:
+    def _compute(self, model: ServedModel, step: str, inputs: Inputs) -> None:
         steps = model.steps[step]
-        inputs = steps.prepare(model.samples(step, tokens)).inputs
-        with contextlib.suppress(InputError):  # NaN: said at each request, not here
+        try:
             self.queue.submit(self.queue.lane(steps), inputs, steps.costs(inputs)).result()
+        except InputError:  # NaN: said at each request, not here
+            pass
+        except Exception as error:
+            if not model.compiled:
+                raise
+            folder, kind = model.predictor.folder, type(error).__name__
+            raise InputError(f"{folder}: it could not be compiled ({kind}); leave --engine out") from error
 
     def without_paths(self, message: str) -> str:
         """A message with the names of models instead of their folders, which are no business of clients."""

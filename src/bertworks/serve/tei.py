@@ -305,7 +305,9 @@ async def info(request: Request) -> dict[str, Any]:
     service = service_of(request)
     first, config = next(iter(service.models.values())), service.config
     labels = {str(i): label for i, label in enumerate(first.predictor.loaded.labels)}
-    kinds: dict[str, Any] = {"embedding": {"pooling": "+".join(embedder_of(first).pooling.modes)}}
+    kinds: dict[str, Any] = {}
+    if "embed" in first.steps:  # an exported classifier cannot
+        kinds = {"embedding": {"pooling": "+".join(embedder_of(first).pooling.modes)}}
     if "classify" in first.steps:
         kind = {"id2label": labels, "label2id": {label: int(i) for i, label in labels.items()}}
         kinds = {"reranker" if len(labels) == 1 else "classifier": kind}

@@ -1,5 +1,7 @@
 """A network for inference: the same numbers from the same weights, through another class of linear modules."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -41,3 +43,39 @@ def test_what_is_changed():
     assert for_inference(encoder.to(torch.bfloat16)) is encoder
     shallow = Encoder(SHAPE, pooler=False)
     assert for_inference(shallow).pooler is None
+
+
+LASTING = {
+    "BERT": {},
+    "rotary": {"position_embedding_type": "rotary"},
+    "gated, no biases": {"feed_forward": "geglu", "bias": False, "norm": "pre"},
+    "shared layers": {"shared_layers": "all"},
+    "left to right": {"direction": "left"},
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("changes", LASTING.values(), ids=LASTING)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_weights_that_last_give_the_same_numbers(changes, precision):
+    torch.manual_seed(1)
+    encoder = Encoder(replace(SHAPE, **changes))
+    encoder = encoder.to(torch.bfloat16).float()  # both precisions have these weights
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    fast = for_inference(encoder, precision, lasting=True)
+    ids, mask = torch.randint(50, (3, 9)), torch.arange(9) < torch.tensor([[9], [4], [1]])
+    found, expected = fast(ids, mask), encoder(ids, mask)
+    tolerance = 2e-6 if precision == "float32" else 0.1
+    torch.testing.assert_close(found.packed.float(), expected.packed, rtol=0, atol=tolerance)
+    after = encoder.state_dict()
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
+def test_weights_that_last_are_packed_once():
+    encoder = Encoder(SHAPE)
+    fast = for_inference(encoder, lasting=True)
+    for layer in fast.layers:
+        assert layer.joined is not None and not hasattr(layer, "query")
+        assert all(part.packed is not None for part in layer.children() if isinstance(part, OneDnnLinear))
+    assert all(layer.joined is None for layer in encoder.layers)

@@ -66,8 +66,8 @@ class Packed:
     name = "packed"
 
     def __init__(self, model: Model, precision: str):
-        """precision: float32 (the weights are shared) or bfloat16 (a copy)."""
-        self.precision, self.network = precision, for_inference(model, precision)
+        """precision: float32 or bfloat16. Later changes of the weights have no effect: most of them are copied."""
+        self.precision, self.network = precision, for_inference(model, precision, lasting=True)
 
     def states(self, batch: Batch) -> Tensor:
         encoder = self.network.encoder

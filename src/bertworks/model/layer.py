@@ -3,6 +3,7 @@
 Shapes: B sequences, L positions, T rows of a packed batch, D hidden width, I feed-forward width, N heads, H head size.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,6 +38,7 @@ class Layer(nn.Module):
         super().__init__()
         D, wide, bias = config.hidden_size, config.intermediate_size, config.bias
         self.config, self.pre = config, config.norm == "pre"
+        self.joined: nn.Linear | None = None  # query, key and value in one product, for inference (prepare.py)
         if attention:
             self.query, self.key, self.value = (nn.Linear(D, D, bias) for _ in range(3))
             self.attention_output = nn.Linear(D, D, bias)
@@ -68,13 +70,18 @@ class Layer(nn.Module):
     def _add(self, x: Tensor, update: Tensor, mask: Tensor | None) -> Tensor:
         return add_dropped(x, update, mask, self.config.hidden_dropout_prob, self.training)
 
+    def _project(self, x: Tensor) -> Sequence[Tensor]:
+        """Queries, keys and values, (T, D) each."""
+        if self.joined is not None:
+            return self.joined(x).chunk(3, -1)  # type: ignore[no-any-return]
+        return self.query(x), self.key(x), self.value(x)
+
     def _attend(self, x: Tensor, context: LayerContext, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:
         """Multi-head self-attention, (T, D) to (T, D); padding keys are hidden from every query."""
         packing, visible, blocks = context.packing, context.visible, context.blocks
         B, L, N = packing.B, packing.L, self.config.num_attention_heads
         q, k, v = (  # (B, N, L, H) each
-            packing.unpack(project(x)).view(B, L, N, -1).transpose(1, 2)
-            for project in (self.query, self.key, self.value)
+            packing.unpack(rows).view(B, L, N, -1).transpose(1, 2) for rows in self._project(x)
         )
         if context.rotations is not None:
             q, k = rotate(q, context.rotations), rotate(k, context.rotations)

@@ -89,11 +89,12 @@ def compile_layers(encoder: nn.Module) -> None:
 _FUSED = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("relu", "")}  # oneDNN's names
 
 
-def for_inference(network: Network, precision: str = "float32") -> Network:
+def for_inference(network: Network, precision: str = "float32", lasting: bool = False) -> Network:
     """The network in evaluation mode, with the fastest matrix products of its device.
 
     float32: the weights are shared, and products on a CPU go through oneDNN. bfloat16: a copy, in which every weight is
-    bfloat16; on a CPU its matrices have oneDNN's own layout.
+    bfloat16. lasting: the weights will not change any more, so on a CPU the layers' matrices are copied once into
+    oneDNN's own layout, those of query, key and value as one; bfloat16 always is.
     """
     network.eval()
     if precision == "bfloat16":
@@ -106,7 +107,9 @@ def for_inference(network: Network, precision: str = "float32") -> Network:
     if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
         return network
     known = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return _with_onednn(network) if known and (precision == "float32" or has_bfloat16()) else network
+    if not known or (precision == "bfloat16" and not has_bfloat16()):
+        return network
+    return _with_onednn(network, lasting or precision == "bfloat16")
 
 
 def has_bfloat16() -> bool:
@@ -126,28 +129,41 @@ class OneDnnLinear(nn.Linear):
         return product
 
     def pack(self) -> None:
-        """Store the weights in oneDNN's layout, without which every call would arrange bfloat16 anew."""
+        """Store the weights in oneDNN's layout, without which every call would arrange them anew."""
         self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), None)
-        self.weight = nn.Parameter(self.weight.new_empty(0), requires_grad=False)
+        self._parameters = {**self._parameters, "weight": nn.Parameter(self.weight.new_empty(0), requires_grad=False)}
 
 
-def _with_onednn(module: Network) -> Network:
+def _with_onednn(module: Network, lasting: bool) -> Network:
     """A copy with the same weights, whose linear modules use oneDNN."""
     twin = copy.copy(module)
-    twin._modules = {name: child and _with_onednn(child) for name, child in module._modules.items()}
+    twin._modules = {name: child and _with_onednn(child, lasting) for name, child in module._modules.items()}
     if type(twin) is nn.Linear:
         twin.__class__ = OneDnnLinear  # type: ignore[assignment]
     if isinstance(twin, Layer):
-        _tune(twin)
+        _fuse_activation(twin)
+        if lasting:
+            _pack(twin)
     return twin
 
 
-def _tune(layer: Layer) -> None:
-    """Make the activation a part of a product, and give bfloat16 weights oneDNN's layout."""
+def _fuse_activation(layer: Layer) -> None:
+    """Make the activation a part of the product before it."""
     fused = _FUSED.get(layer.config.hidden_act)
     if fused and layer.config.feed_forward == "dense" and "intermediate" in layer._modules:
         cast(OneDnnLinear, layer.intermediate).fused = fused
         layer.config = dataclasses.replace(layer.config, hidden_act="linear")
+
+
+def _pack(layer: Layer) -> None:
+    """Join query, key and value, and give all matrices oneDNN's layout."""
+    if "query" in layer._modules:
+        parts = [layer._modules.pop(name) for name in ("query", "key", "value")]
+        layer.joined = joined = cast(OneDnnLinear, parts[0])
+        joined._parameters = {
+            name: None if parameter is None else nn.Parameter(torch.cat([getattr(part, name) for part in parts]), False)
+            for name, parameter in joined._parameters.items()
+        }
     for linear in layer.children():
-        if isinstance(linear, OneDnnLinear) and linear.weight.dtype == torch.bfloat16:
+        if isinstance(linear, OneDnnLinear):
             linear.pack()

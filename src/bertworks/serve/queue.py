@@ -1,8 +1,9 @@
-"""One compute thread, and the queue before it: first in, first out, by real tokens.
+"""The threads that compute, and the queue before them: first in, first out, by real tokens.
 
 A request is a job of S sequences (the windows of a long document are several). A batch takes sequences from the oldest
-job on, and from the next jobs of the same model and steps, until it has `batch_tokens`. There is no waiting timer: the
-next batch is what has queued while the last one was computed. A job is done when all its sequences are scored.
+job on, and from the next jobs of the same model and steps, until it has `batch_tokens`, or its share of what waits if
+other threads are free. There is no waiting timer: the next batch is what has queued while the last ones were computed.
+A job is done when all its sequences are scored.
 
 A job whose client left is dropped before it is batched. A batch that fails is computed again job by job, so that only
 the job at fault fails; the thread lives on.
@@ -50,9 +51,10 @@ class Job:
     future: "Future[Scored]"
     arrived: float
     next: int = 0  # the first sequence that is not batched yet
+    computed: int = 0  # sequences whose batches have ended
     started: float = 0.0
     seconds: float = 0.0
-    scores: list[Tensor] = field(default_factory=list)
+    scores: dict[int, Tensor] = field(default_factory=dict)  # by their first sequence
 
     def part(self, start: int, stop: int) -> Inputs:
         """Some of its sequences; all of them as they are, so that a request alone is computed as a Predictor does."""
@@ -71,6 +73,13 @@ class Share(NamedTuple):
         return int(self.job.edges[self.stop] - self.job.edges[self.start])
 
 
+class Running(NamedTuple):
+    """A batch that is being computed."""
+
+    shares: list[Share]
+    until: float  # when it is predicted to end
+
+
 class Lane:
     """The jobs of one model and steps: only these may share a batch."""
 
@@ -83,20 +92,37 @@ class Lane:
         self.width = 0  # numbers in a row of scores; 0 before the first
 
 
-class ComputeQueue:
-    """Scores jobs in one thread. All methods may be called from any thread."""
+SMALLEST = 128  # tokens below which a batch is not divided: the packed pass fills up to as many
 
-    def __init__(self, batch_tokens: int = 2048, observe: Callable[[int, int], None] = lambda jobs, tokens: None):
-        """observe: called in the compute thread with the jobs and tokens of every batch."""
+
+class ComputeQueue:
+    """Scores jobs in threads of its own. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        batch_tokens: int = 2048,
+        observe: Callable[[int, int], None] = lambda jobs, tokens: None,
+        workers: int = 1,
+        cores: int = 0,
+    ):
+        """observe: called with the jobs and tokens of every batch. workers: threads that compute at the same time.
+
+        cores: that each of them uses, which torch then gives to threads that begin later, too; 0: torch's own number.
+        """
         self.batch_tokens, self.observe = batch_tokens, observe
         self.lanes: dict[Steps[Any], Lane] = {}
         self._numbers = itertools.count()
         self._changed = threading.Condition()
-        self._running: list[Share] = []
-        self._until = 0.0  # when the running batch is predicted to end
+        self._running: dict[int, Running] = {}  # by the worker's number
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="compute", daemon=True)
-        self._thread.start()
+        ready = threading.Barrier(workers + 1)
+        self._threads = [
+            threading.Thread(target=self._work, args=(worker, cores, ready), name=f"compute {worker}", daemon=True)
+            for worker in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+        ready.wait()
 
     # ---- admission
 
@@ -108,14 +134,17 @@ class ComputeQueue:
     def wait_seconds(self) -> float:
         """Predicted seconds until a job that comes now begins."""
         with self._changed:
-            running = max(0.0, self._until - time.perf_counter()) if self._running else 0.0
-            lanes = list(self.lanes.values())
-            return running + sum(lane.pace.seconds(lane.tokens + lane.expected, self.batch_tokens) for lane in lanes)
+            now = time.perf_counter()
+            running = sum(max(0.0, batch.until - now) for batch in self._running.values())
+            waiting = sum(
+                lane.pace.seconds(lane.tokens + lane.expected, self.batch_tokens) for lane in self.lanes.values()
+            )
+            return (running + waiting) / len(self._threads)
 
     @property
     def alive(self) -> bool:
         """Whether jobs are computed."""
-        return self._thread.is_alive()
+        return any(thread.is_alive() for thread in self._threads)
 
     @property
     def idle(self) -> bool:
@@ -169,7 +198,7 @@ class ComputeQueue:
     def refuse_waiting(self) -> int:
         """Fail every job that is not done with 503. Returns how many."""
         with self._changed:
-            jobs = {share.job for share in self._running}
+            jobs = {share.job for batch in self._running.values() for share in batch.shares}
             for lane in self.lanes.values():
                 jobs.update(lane.jobs)
                 lane.jobs.clear()
@@ -177,29 +206,37 @@ class ComputeQueue:
         return sum(_fail(job, shutting_down()) for job in jobs)
 
     def join(self, seconds: float) -> bool:
-        """Wait for the compute thread to end, after `close`. Returns whether it did."""
-        self._thread.join(seconds)
+        """Wait for the threads to end, after `close`. Returns whether they did."""
+        end = time.perf_counter() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.perf_counter()))
         return not self.alive
 
-    # ---- the compute thread
+    # ---- the threads that compute
 
-    def _work(self) -> None:
+    def _work(self, worker: int, cores: int, ready: threading.Barrier) -> None:
+        if cores:
+            torch.set_num_threads(cores)
+        ready.wait()
         while True:
             with self._changed:
-                self._running = []
+                self._running.pop(worker, None)
                 while not (taken := self._take()):
                     if self._closed:
                         return
                     self._changed.wait()
                 lane, shares = taken
                 tokens, now = sum(share.tokens for share in shares), time.perf_counter()
-                self._running, self._until = shares, now + lane.pace.seconds(tokens, self.batch_tokens)
-            for share in shares:
-                share.job.started = share.job.started or now
+                self._running[worker] = Running(shares, now + lane.pace.seconds(tokens, self.batch_tokens))
+                for share in shares:
+                    share.job.started = share.job.started or now
             self._compute(lane, shares)
             seconds = time.perf_counter() - now
-            lane.pace.add(tokens, seconds)
-            self._finish(shares, seconds)
+            with self._changed:
+                lane.pace.add(tokens, seconds)
+                done = [share.job for share in shares if self._is_last(share, seconds)]
+            for job in done:
+                _answer(job)
             self.observe(len(shares), tokens)
 
     def _take(self) -> tuple[Lane, list[Share]] | None:
@@ -212,7 +249,8 @@ class ComputeQueue:
             return None
         lane = min(waiting, key=lambda lane: lane.jobs[0].number)
         shares: list[Share] = []
-        room = self.batch_tokens
+        free = len(self._threads) - len(self._running)
+        room = min(self.batch_tokens, max(SMALLEST, math.ceil(lane.tokens / free)))
         while lane.jobs and room > 0:
             job = lane.jobs[0]
             if job.future.done():  # cancelled: its client left
@@ -253,18 +291,24 @@ class ComputeQueue:
                     self._compute(lane, [share])
             return
         for share, found in zip(shares, scores, strict=True):
-            share.job.scores.append(found)
+            share.job.scores[share.start] = found
             lane.width = math.prod(found.shape[1:]) if isinstance(found, Tensor) else 0
 
-    def _finish(self, shares: Sequence[Share], seconds: float) -> None:
-        """Answer the jobs whose sequences are all scored."""
-        for share in shares:
-            job = share.job
-            job.seconds += seconds
-            if share.stop == len(job.edges) - 1 and not job.future.done():
-                scores = job.scores[0] if len(job.scores) == 1 else torch.cat(job.scores)
-                with contextlib.suppress(InvalidStateError):  # cancelled or refused in this moment
-                    job.future.set_result(Scored(scores, job.started - job.arrived, job.seconds))
+    def _is_last(self, share: Share, seconds: float) -> bool:
+        """Count the sequences of a batch that took so many seconds; returns whether these were the job's last."""
+        job = share.job
+        job.seconds += seconds
+        job.computed += share.stop - share.start
+        return job.computed == len(job.edges) - 1
+
+
+def _answer(job: Job) -> None:
+    """Answer a job whose sequences are all scored, unless it failed."""
+    if not job.future.done():
+        parts = [scores for _, scores in sorted(job.scores.items())]
+        scores = parts[0] if len(parts) == 1 else torch.cat(parts)
+        with contextlib.suppress(InvalidStateError):  # cancelled or refused in this moment
+            job.future.set_result(Scored(scores, job.started - job.arrived, job.seconds))
 
 
 def _fail(job: Job, error: Exception) -> bool:

@@ -15,9 +15,10 @@ import os
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..files import InputError, read_bytes
 from .config import ServeConfig
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from .metrics import Metrics
 
+T = TypeVar("T")
 KEY = "BERTWORKS_API_KEY"
 EXTRA = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
 CATCH_UP = 0.5  # seconds in which what had arrived is read and answered, before new requests get 503
@@ -51,12 +53,13 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         from .models import load_models
         from .screen import show
 
-        models = load_models(folders, Computing(config.precision, config.engine))
-        for note in filter(None, (model.predictor.note for model in models.values())):
-            tell(note)
-        app = create_app(models, config, key)
+        computing = Computing(config.precision, config.engine)
+        app = in_a_thread(lambda: create_app(load_models(folders, computing), config, key))
         service = app.state.service
+        for note in filter(None, (model.predictor.note for model in service.models.values())):
+            tell(note)
         service.measure(tell)
+        leave_cores_to_compute()
         accept(listener, config)
         show(service, address_of(listener), key is not None, time.perf_counter() - begun)
         serve(app, listener, config)
@@ -64,6 +67,27 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
     tell("stopped")
     if not service.queue.join(LAST_SECONDS):
         os._exit(0)  # a forward pass that nobody waits for any more
+
+
+# Every thread that computes with several cores has a team of threads of its own, until it ends. As soon as the teams
+# have more threads than there are cores, OpenMP's threads (GNU's library) sleep between two operations instead of
+# waiting for the next, and a short text takes twice as long. So only the threads of the queue may have teams.
+
+
+def in_a_thread(work: Callable[[], T]) -> T:
+    """What `work` returns or raises, computed in a thread that ends with it."""
+    with ThreadPoolExecutor(1, "load") as pool:
+        return pool.submit(work).result()
+
+
+def leave_cores_to_compute() -> None:
+    """Let this thread, and all that begin later, use one core for torch's operations; others stay as they are.
+
+    To be called when the queue has computed: torch gives a thread its number of cores at its first operation.
+    """
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def check_extra() -> None:

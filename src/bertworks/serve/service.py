@@ -9,12 +9,13 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
+import torch
 from torch import Tensor
 
 from ..files import InputError
@@ -83,13 +84,27 @@ class ClientLeft(Exception):
     """The connection was closed before the answer."""
 
 
+def workers_for(models: Mapping[str, ServedModel]) -> int:
+    """How many forward passes at a time serve these models well.
+
+    Two with half of the cores each answer more than one with all: cores need not wait for each other between
+    operations, nor for one that is reading requests (docs/log.md). Compiled and exported models use all cores by
+    themselves.
+    """
+    loaded = [model.predictor.loaded for model in models.values()]
+    divisible = all(each.device.type == "cpu" and each.engine.name == "packed" for each in loaded)
+    return 2 if divisible and torch.get_num_threads() > 1 else 1
+
+
 class Service:
     """The models of a server with their queue."""
 
     def __init__(self, models: dict[str, ServedModel], config: ServeConfig):
         self.models, self.config = models, config
         self.metrics = Metrics()
-        self.queue = ComputeQueue(config.batch_tokens, self.metrics.batch)
+        workers = config.workers or workers_for(models)
+        cores = max(1, torch.get_num_threads() // workers) if workers > 1 else 0
+        self.queue = ComputeQueue(config.batch_tokens, self.metrics.batch, workers, cores)
         self.workers = min(4, psutil.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")
         self.started = time.time()

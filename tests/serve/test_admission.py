@@ -2,17 +2,20 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
 import torch
 
+from bertworks.files import InputError
 from bertworks.serve.config import ServeConfig
 from bertworks.serve.errors import Refusal
 from bertworks.serve.limits import least_tokens, size_of
 from bertworks.serve.models import ServedModel
 from bertworks.serve.server import accept, bind
-from bertworks.serve.service import LATEST, SHORT_SCORES, Service
+from bertworks.serve.service import LATEST, SHORT_SCORES, Service, cores_for
 from support.served import loaded
 
 
@@ -240,3 +243,39 @@ def test_the_models_are_measured_before_clients_can_connect(head_folders, monkey
     monkeypatch.setattr(server, "serve", lambda app, listener, config: events.append(connects()))
     server.run_server([str(head_folders["tiny"])], ServeConfig(port=0))
     assert events == ["refused", "open"]
+
+
+def test_several_workers_are_for_models_that_do_not_use_all_cores_by_themselves(predictors, monkeypatch):
+    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
+    models = {"tiny": ServedModel("tiny", predictors["tiny"])}
+    assert (cores_for(models, 1), cores_for(models, 2)) == (0, 4)
+    monkeypatch.setattr(predictors["tiny"].loaded.engine, "name", "compiled", raising=False)
+    with pytest.raises(InputError, match="workers = 2, but 'tiny' computes with engine compiled on cpu"):
+        cores_for(models, 2)
+
+
+def test_only_the_queue_uses_all_cores():
+    code = """
+import threading, torch
+from bertworks.serve.queue import ComputeQueue
+from bertworks.serve.server import in_a_thread, leave_cores_to_compute
+torch.set_num_threads(3)
+counts = []
+class Steps:
+    def score_inputs(self, parts):
+        counts.append(torch.get_num_threads())
+        return [torch.zeros(1)]
+    def count(self, inputs): return 1
+queue, steps = ComputeQueue(), Steps()
+def ask():
+    from bertworks.tasks.inputs import Inputs
+    import numpy as np
+    one, none = np.array([1]), np.array([0])
+    queue.submit(queue.lane(steps), Inputs(one, np.array([0, 1]), one, none, none, 0, 8), one).result(10)
+ask(); leave_cores_to_compute(); ask()
+counts.append(torch.get_num_threads())
+counts.append(in_a_thread(torch.get_num_threads))
+print(counts)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["[3,", "3,", "1,", "1]"], done.stderr

@@ -193,3 +193,62 @@ def test_whoever_leaves_is_not_waited_for(queue):
     assert queue.tokens == 0
     steps.go.set()
     assert first.exception(10) is not None
+
+
+# ---- several workers
+
+
+class Pairing(Echo):
+    """Echo that returns when two passes have begun."""
+
+    def __init__(self):
+        super().__init__()
+        self.go.set()
+        self.both = threading.Barrier(2)
+
+    def score_inputs(self, parts):
+        self.both.wait(10)
+        return super().score_inputs(parts)
+
+
+@pytest.fixture
+def two():
+    queue = ComputeQueue(batch_tokens=1000, workers=2)
+    yield queue
+    queue.close()
+
+
+def test_free_workers_divide_what_waits_and_the_answer_keeps_its_order(two):
+    steps = Pairing()
+    future = submit(two, steps, *([n] * 100 for n in range(4)))
+    assert firsts(future) == [0, 1, 2, 3]
+    assert sorted(steps.passes) == [[[0, 1]], [[2, 3]]]
+
+
+def test_a_part_that_fails_fails_its_job_alone(two):
+    steps = Pairing()
+    job = submit(two, steps, [1] * 150, [13] * 150)
+    with pytest.raises(InputError, match="thirteen"):
+        job.result(10)
+    jobs = [submit(two, steps, [n] * 150) for n in (2, 3)]
+    assert [firsts(job) for job in jobs] == [[2], [3]]
+
+
+def test_a_small_batch_is_not_divided(two):
+    steps = Echo()
+    steps.go.set()
+    assert firsts(submit(two, steps, [1] * 40, [2] * 40)) == [1, 2]
+    assert steps.passes == [[[1, 2]]]
+
+
+def test_the_wait_is_shared_by_the_workers():
+    seconds = {}
+    for workers in (1, 2):
+        queue = ComputeQueue(workers=workers)
+        lane = queue.lane(Echo())
+        lane.pace.add(100, 1.0)
+        queue.expect(lane, 400)
+        seconds[workers] = queue.wait_seconds()
+        queue.close()
+        assert queue.join(10)
+    assert seconds == {1: 4.0, 2: 2.0}

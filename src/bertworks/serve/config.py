@@ -27,8 +27,7 @@ class ServeConfig:
     notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more
     grace: float = 30.0  # seconds after that to answer what has come in; what remains is refused with 503
     batch_tokens: int = 2048  # tokens of a forward pass
-    # forward passes at a time, each on its share of the cores; 0: 2, and 1 on a GPU and of compiled or exported folders
-    workers: int = 0
+    workers: int = 1  # forward passes at a time, each on its share of the cores; more for a machine that is shared
     max_inputs: int = 32  # texts of a request
     max_tokens: int = 16_384  # tokens of a request, the overlaps of windows included
     max_top_k: int = 100  # results for each input
@@ -38,12 +37,10 @@ class ServeConfig:
     answer_seconds: float = 60.0  # seconds in which a client must have read its answer; then its connection is cut
 
     def __post_init__(self) -> None:
-        counts = ("batch_tokens", "max_inputs", "max_tokens", "max_top_k", "max_requests", "max_body")
+        counts = ("batch_tokens", "max_inputs", "max_tokens", "max_top_k", "max_requests", "max_body", "workers")
         for name in counts:
             if vars(self)[name] < 1:
                 raise InputError(f"{name} = {vars(self)[name]}; expected 1 or more")
-        if self.workers < 0:
-            raise InputError(f"workers = {self.workers}; expected 1 or more, or 0 to choose")
         for name in ("max_wait", "notice", "grace", "body_seconds", "answer_seconds"):
             if not 0 <= vars(self)[name] < 1e6:
                 raise InputError(f"{name} = {vars(self)[name]}; expected seconds, 0 or more")

@@ -84,16 +84,19 @@ class ClientLeft(Exception):
     """The connection was closed before the answer."""
 
 
-def workers_for(models: Mapping[str, ServedModel]) -> int:
-    """How many forward passes at a time serve these models well.
+def cores_for(models: Mapping[str, ServedModel], workers: int) -> int:
+    """The cores of each of several forward passes at a time; 0 for a single one, which uses all.
 
-    Two with half of the cores each answer more than one with all: cores need not wait for each other between
-    operations, nor for one that is reading requests (docs/log.md). Compiled and exported models use all cores by
-    themselves.
+    Raises InputError for several if a model computes on a GPU, or is compiled or exported: those use all by themselves.
     """
-    loaded = [model.predictor.loaded for model in models.values()]
-    divisible = all(each.device.type == "cpu" and each.engine.name == "packed" for each in loaded)
-    return 2 if divisible and torch.get_num_threads() > 1 else 1
+    if workers == 1:
+        return 0
+    for model in models.values():
+        loaded = model.predictor.loaded
+        if loaded.device.type != "cpu" or loaded.engine.name != "packed":
+            where = f"engine {loaded.engine.name} on {loaded.device.type}"
+            raise InputError(f"workers = {workers}, but {model.name!r} computes with {where}; expected workers = 1")
+    return max(1, torch.get_num_threads() // workers)
 
 
 class Service:
@@ -102,9 +105,8 @@ class Service:
     def __init__(self, models: dict[str, ServedModel], config: ServeConfig):
         self.models, self.config = models, config
         self.metrics = Metrics()
-        workers = config.workers or workers_for(models)
-        cores = max(1, torch.get_num_threads() // workers) if workers > 1 else 0
-        self.queue = ComputeQueue(config.batch_tokens, self.metrics.batch, workers, cores)
+        cores = cores_for(models, config.workers)
+        self.queue = ComputeQueue(config.batch_tokens, self.metrics.batch, config.workers, cores)
         self.workers = min(4, psutil.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")
         self.started = time.time()

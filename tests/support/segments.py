@@ -15,7 +15,7 @@ import torch
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["bertworks.pretraining.run", "bertworks.cli", "tyro"])
-TIMING = ("tokens_per_second", "share_of_peak", "memory", "seconds", "left")
+TIMING = ("tokens_per_second", "share_of_peak", "share_of_data_sheet", "memory", "seconds", "left")
 RECIPE = """
 eval_batches = 2
 [model]

@@ -166,16 +166,6 @@ def test_a_budget_in_hours_ends_on_one_step_for_all_processes(tiny_store, tmp_pa
 
 
 @pytest.mark.heavy
-def test_a_batch_must_be_divisible_by_the_processes(tiny_store, tmp_path):
-    recipe = write_recipe(tmp_path, steps=3)
-    recipe.write_text(recipe.read_text().replace("batch_size = 36\n", "batch_size = 33\n"))
-    sitting = Segment(recipe, tiny_store.path, tmp_path / "run", size=2)
-    assert sitting.end() == 1
-    assert "batch_size 33 is not divisible by the 2 processes" in sitting.said.read_text()
-    assert "Traceback" not in sitting.said.read_text()
-
-
-@pytest.mark.heavy
 def test_the_same_line_under_torchrun(tiny_store, tmp_path):
     recipe = write_recipe(tmp_path, steps=4, dropout=0.0, micro=8)
     line = ["pretrain", str(recipe), "--corpus", str(tiny_store.path), "--out", str(tmp_path / "two")]

@@ -1,5 +1,6 @@
 """What several processes must agree on: weights, steps, settings, which updates are made."""
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -17,7 +18,7 @@ from bertworks.training import machine
 from bertworks.training.vocabulary_loss import Term
 from support.loops import killed_at, loop_of
 from support.processes import together
-from support.segments import write_recipe
+from support.segments import records, tensors, write_recipe
 
 pytestmark = pytest.mark.heavy
 
@@ -100,6 +101,30 @@ def test_processes_without_a_common_disk_go_on_from_the_first_ones_state(tiny_st
     assert one == other and one[:2] == (6, whole["tokens"])
     assert one[2] == pytest.approx(whole["metrics"], rel=1e-5)
     assert not (tmp_path / "1").exists()
+
+
+def train_until(rank, config, store, out, stop):
+    """Train, or resume, in one of several processes that are killed before step `stop`; None: to the end."""
+    machine.matmul_peak = lambda *_: 1e12
+    with killed_at(stop, PretrainingFeed) if stop else contextlib.nullcontext():
+        pretrain(config, store, out, quiet=True)
+
+
+def test_two_then_one_then_three_processes_equal_one(tiny_store, tmp_path, monkeypatch):
+    """Batches of 47 and 35 sequences, which none but one process divides evenly; the dropout masks are the same."""
+    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
+    recipe = write_recipe(tmp_path, steps=10, micro=5)
+    text = recipe.read_text().replace("batch_size = 48\n", "batch_size = 47\n")
+    recipe.write_text(text.replace("\nbatch_size = 36\n", "\nbatch_size = 35\n"))
+    config = load_recipe(recipe, PretrainConfig)
+    assert [phase.batch_size for phase in config.phases] == [47, 35]
+    pretrain(config, tiny_store.path, tmp_path / "whole", quiet=True)
+    for size, stop in ((2, 4), (1, 7), (3, None)):
+        together(train_until, config, tiny_store.path, tmp_path / "parts", stop, size=size)
+    one, other = tensors(tmp_path / "whole"), tensors(tmp_path / "parts")
+    assert (one - other).norm() < 1e-6 * one.norm()
+    for a, b in zip(records(tmp_path / "whole"), records(tmp_path / "parts"), strict=True):
+        assert a == pytest.approx(b, rel=2e-6)
 
 
 def begin_with_own_settings(rank, config, store, folder):

@@ -45,20 +45,20 @@ class ExampleFeed:
     """The batches of a run: a pure function of its progress. All micro-batches of an update have the same length."""
 
     def __init__(self, inputs: Inputs, config: FinetuneConfig, world: machine.World, teacher: Tensor | None = None):
-        if config.batch_size % world.size:
-            raise InputError(f"batch_size {config.batch_size} is not divisible by the {world.size} processes")
+        if config.batch_size < world.size:
+            found = f"batch_size {config.batch_size} is less than the {world.size} processes"
+            raise InputError(f"{found}; give each of them a row")
         self.inputs, self.config, self.world, self.teacher = inputs, config, world, teacher
         updates = config.loop.steps or sys.maxsize // config.batch_size
         self.order = Order(inputs.lengths, config.batch_size, updates, config.loop.seed, config.length_window)
 
     def __call__(self, progress: TrainerState, share: float) -> Group:
         rows = self.order.rows(progress.step)
-        mine = len(rows) // self.world.size
-        first, micro = mine * self.world.rank, self.config.micro_batch_size or mine
+        mine, micro = self.world.share(len(rows)), self.config.micro_batch_size or len(rows)
         longest = self.inputs.padded_length(rows)
         made = []
-        for start in range(first, first + mine, micro):
-            chosen = rows[start : min(start + micro, first + mine)]
+        for start in mine[::micro]:
+            chosen = rows[start : min(start + micro, mine.stop)]
             batch = self.inputs.batch(chosen, longest)
             if self.teacher is not None:
                 batch["teacher_scores"] = self.teacher[torch.from_numpy(chosen)]

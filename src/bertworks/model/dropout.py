@@ -1,5 +1,5 @@
-"""Dropout whose masks are a pure function of (seed, step, site, row). So resume is exact, and neither the number of
-processes nor that of micro-batches changes a mask.
+"""Dropout whose masks are a pure function of (seed, step, site, row) on a CPU. So resume is exact, and neither the number
+of processes nor that of micro-batches changes a mask.
 
 On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here
 the masks come from NumPy's Philox, a counter-based generator. Its key is the seed, the step and the site (the number of
@@ -9,7 +9,8 @@ One random byte decides one element. The rate is therefore rounded to 1/256 (0.1
 uses the rounded rate, which keeps the expectation exact. Below 1/32 and above 31/32 a byte would round far (0.001 to
 0.0039) or to 1; there two bytes decide, and the rate is rounded to 1/65,536.
 
-On a GPU torch's fused kernels are kept: a generator seeded from (seed, step, row) serves them (training/loop.py).
+On a GPU torch's fused kernels are kept: a generator seeded from (seed, step, first row of the micro-batch) serves them
+(training/loop.py). There resume is exact too, but the split into micro-batches and processes changes the masks.
 
 Shapes: B rows (sequences), L positions, T rows of a packed batch, D hidden width.
 """

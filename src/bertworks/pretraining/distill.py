@@ -98,7 +98,7 @@ def distill(
     folder = find_model(teacher)
     read_config(folder)  # refuses what is no model folder
     refuse_export(folder)
-    store = Store.open(corpus, verify=not is_finished(out))
+    store = Store.open(corpus, verify=not is_finished(out) and machine.is_first_of_node())
     identity = run_identity(config, store.fingerprint, checksum(folder / "config.json") + weights_checksum(folder))
 
     @functools.cache

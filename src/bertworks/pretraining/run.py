@@ -91,8 +91,11 @@ class StoreTraining:
 
     @classmethod
     def open(cls, config: PretrainConfig, corpus: Path, finished: bool) -> "StoreTraining":
-        """finished: the run is, so the store's checksums need no check. Raises InputError for a damaged store."""
-        store = Store.open(corpus, verify=not finished)
+        """finished: the run is, so the store needs no check. The first process of a node checks it for all of them.
+
+        Raises InputError for a damaged store.
+        """
+        store = Store.open(corpus, verify=not finished and machine.is_first_of_node())
         tokenizer = store.load_tokenizer()
         store.check_unknown(tokenizer)
         return cls(config, store, tokenizer)
@@ -186,20 +189,19 @@ class PretrainingFeed:
     def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: machine.World):
         self.phases, self.world = config.phases, world
         self.data = [config.data(store, "train", vocabulary, p.length) for p in config.phases]
-        for p in config.phases:
-            if p.batch_size % world.size:
-                raise InputError(f"batch_size {p.batch_size} is not divisible by the {world.size} processes")
+        smallest = min(p.batch_size for p in config.phases)
+        if smallest < world.size:
+            raise InputError(f"batch_size {smallest} is less than the {world.size} processes; give each of them a row")
 
     def __call__(self, progress: TrainerState, share: float) -> Group:
         """The next group; a new phase begins at the start of its own stream."""
         phase = self.phase_at(share)
         position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
-        size, micro = self.phases[phase].batch_size, self.phases[phase].micro_batch_size
-        mine = size // self.world.size
-        first, micro = mine * self.world.rank, micro or mine
+        size, mine = self.phases[phase].batch_size, self.world.share(self.phases[phase].batch_size)
+        micro = self.phases[phase].micro_batch_size or size
         micro_batches = []
-        for start in range(first, first + mine, micro):
-            rows = range(start, min(start + micro, first + mine))
+        for start in mine[::micro]:
+            rows = range(start, min(start + micro, mine.stop))
             batch, after = self.data[phase].take(position, size, rows)
             micro_batches.append((batch, start))
         return Group(micro_batches, (phase, after.group, after.offset))

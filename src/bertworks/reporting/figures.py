@@ -46,7 +46,8 @@ NAMES = {
 WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # a model without context reaches the unigram entropy
 AXES = {"step": "step", "tokens": "training tokens", "seconds": "minutes of training"}
 COUNTERS = {"step", "tokens", "seconds", "left", "skipped"}
-NO_METRIC = COUNTERS | {"kind", "lr", "grad_norm", "tokens_per_second", "share_of_peak", "memory"}
+SPEEDS = {"tokens_per_second", "share_of_peak", "share_of_data_sheet", "memory"}
+NO_METRIC = COUNTERS | SPEEDS | {"kind", "lr", "grad_norm"}
 
 
 class Curves(NamedTuple):

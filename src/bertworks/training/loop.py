@@ -83,6 +83,7 @@ class Loop:
     weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
     flops_per_token: float = 0.0  # useful operations, forward and backward; 0: the log has no share of the peak
     matmul_peak: float = 0.0  # operations a second that the machine can do at best
+    data_sheet: float = 0.0  # the same after the data sheet of the GPU; 0: not known
     quiet: bool = False
     dtype: torch.dtype = field(init=False)  # of matrix products
     totals: Totals = field(init=False)
@@ -223,6 +224,8 @@ class Loop:
             record["skipped"] = progress.step - progress.updates  # updates not made, in the whole run
         if self.matmul_peak:
             record["share_of_peak"] = rate * self.flops_per_token / self.matmul_peak / self.world.size
+        if self.data_sheet:
+            record["share_of_data_sheet"] = rate * self.flops_per_token / self.data_sheet / self.world.size
         record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
         self.totals = Totals(lr=self.totals.lr)
         return_memory()

@@ -8,13 +8,15 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import shutil
 import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -29,6 +31,23 @@ from ..reporting.run_files import commit
 
 # torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first
 BFLOAT16_KINDS = {"_is_amx_tile_supported": "AMX", "_is_avx512_bf16_supported": "AVX-512 bf16"}
+
+# a process that has waited so long for the others ends; the first one of a node may be checking a large store
+TIMEOUT = timedelta(hours=1)
+
+# operations a second of bfloat16 products without sparsity, after NVIDIA's data sheets; the first name that fits counts
+DATA_SHEETS = {
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
+    "H100": 989e12,
+    "H200": 989e12,
+    "GH200": 989e12,
+    "B200": 2250e12,
+    "A100": 312e12,
+    "A10": 125e12,
+    "L40S": 362e12,
+    "L4": 121e12,
+}
 
 T = TypeVar("T")
 
@@ -45,6 +64,14 @@ class World:
     def main(self) -> bool:
         """Whether this process writes files and talks."""
         return self.rank == 0
+
+    def share(self, count: int) -> range:
+        """This process's part of `count` rows, which the processes divide as evenly as they can."""
+        return range(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
+    def sum_numbers(self, values: Sequence[float]) -> list[float]:
+        """Each of the numbers, summed over all processes on their CPUs: no process has to wait for its GPU."""
+        return self.sum(torch.tensor(values, dtype=torch.float64)).tolist()
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum of `values` over all processes."""
@@ -107,13 +134,16 @@ def this_device() -> torch.device:
 
 
 def join_world() -> World:
-    """Read torchrun's environment, join the process group (nccl on GPUs, gloo on CPUs), pick this process's device."""
+    """Read torchrun's environment, join the process group, pick this process's device.
+
+    GPUs talk over nccl. Numbers on CPUs are summed over gloo, on machines with GPUs too.
+    """
     size, rank, device = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0)), this_device()
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-        torch.set_float32_matmul_precision("high")
+    gpu = device if device.type == "cuda" else None
+    if gpu:
+        torch.cuda.set_device(gpu)
     if size > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", timeout=TIMEOUT, device_id=gpu)
     return World(rank, size, device)
 
 
@@ -195,11 +225,15 @@ def return_memory() -> None:
 
 
 def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
-    """The type of matrix products: "float32", "bfloat16", or for "auto" bfloat16 where it is the faster one."""
+    """The type of matrix products: "float32", "bfloat16", or for "auto" bfloat16 where it is the faster one.
+
+    float32 is never TF32, so training, evaluation and prediction compute the same numbers: nothing in bertworks turns
+    torch's setting on.
+    """
     if wanted != "auto":
         return torch.bfloat16 if wanted == "bfloat16" else torch.float32
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    if device.type == "cuda":  # GPUs before 2020 only emulate bfloat16
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
     return torch.bfloat16 if processor_kind() in BFLOAT16_KINDS.values() else torch.float32
 
 
@@ -221,8 +255,17 @@ def is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def matmul_peak(device: torch.device, dtype: torch.dtype, size: int = 2048) -> float:
-    """Operations a second of a (size, size) matrix product, the median of several: what the machine can do at best."""
+def is_first_of_node() -> bool:
+    """Whether this is the first process of its job on this machine."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
+def matmul_peak(device: torch.device, dtype: torch.dtype, size: int = 0) -> float:
+    """Operations a second of a (size, size) matrix product, the median of several: what the machine can do at best.
+
+    size: left out, 2048 on a CPU and 8192 on a GPU, which smaller products do not keep busy.
+    """
+    size = size or (8192 if device.type == "cuda" else 2048)
     a = torch.randn(size, size, device=device).to(dtype)
     times = []
     for _ in range(8):
@@ -233,6 +276,14 @@ def matmul_peak(device: torch.device, dtype: torch.dtype, size: int = 2048) -> f
             torch.cuda.synchronize()
         times.append((time.perf_counter() - start) / (8 if device.type == "cuda" else 1))
     return 2 * size**3 / statistics.median(times[2:])
+
+
+def data_sheet_peak(device: torch.device, dtype: torch.dtype) -> float:
+    """Operations a second of bfloat16 products by the GPU's data sheet; 0 where it is not known here."""
+    if device.type != "cuda" or dtype != torch.bfloat16:
+        return 0.0
+    found = torch.cuda.get_device_name(device)
+    return next((peak for name, peak in DATA_SHEETS.items() if re.search(rf"\b{name}\b", found)), 0.0)
 
 
 def peak_memory(device: torch.device) -> int:

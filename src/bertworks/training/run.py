@@ -107,6 +107,7 @@ def prepare_loop(run: Run, loop: Loop) -> None:
         compile_layers(loop.model.encoder)
     if loop.flops_per_token:
         loop.matmul_peak = machine.matmul_peak(device, loop.dtype)
+        loop.data_sheet = machine.data_sheet_peak(device, loop.dtype)
 
 
 def run_facts(run: Run, loop: Loop) -> dict[str, Any]:

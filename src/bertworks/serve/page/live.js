@@ -48,7 +48,7 @@ function drawCurves(body, head, records) {
   if (!last) { body.replaceChildren(make("p", { class: "empty", text: say("curvesWait") })); return; }
   const left = records.findLast(record => record.left !== undefined && record.left !== null)?.left;
   head.textContent = left > 0.5 ? say("progress", grouped(last.step), duration(left)) : say("done", grouped(last.step));
-  const steps = { step: 1, kind: 1, tokens: 1, seconds: 1, left: 1, memory: 1, share_of_peak: 1 };
+  const steps = { step: 1, kind: 1, tokens: 1, seconds: 1, left: 1, memory: 1, share_of_peak: 1, share_of_data_sheet: 1 };
   const names = [...new Set(records.flatMap(record => Object.keys(record).filter(name => !(name in steps) && typeof record[name] === "number")))];
   const order = name => /loss/.test(name) ? 0 : /accuracy|f1|exact|score/.test(name) ? 1 : name === "lr" ? 2 : 3;
   const figures = names.sort((a, b) => order(a) - order(b)).map(name => {

@@ -1,0 +1,137 @@
+"""What the code does on GPUs and in several processes, seen on a machine without a GPU: torch.cuda is replaced."""
+
+import dataclasses
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from bertworks.files import InputError
+from bertworks.finetuning.job import ExampleFeed
+from bertworks.model.config import ModelConfig
+from bertworks.pretraining.recipe import Phase, PretrainConfig
+from bertworks.pretraining.run import PretrainingFeed, StoreTraining
+from bertworks.training import machine
+from bertworks.training.config import LoopConfig
+from bertworks.training.machine import World
+from bertworks.training.state import TrainerState
+
+GPU = torch.device("cuda", 1)
+TINY = ModelConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+                   max_position_embeddings=40)  # fmt: skip
+
+
+def worlds(size):
+    return [World(rank, size, torch.device("cpu")) for rank in range(size)]
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """The second process of two on a machine with GPUs; what it asks of the process group is returned."""
+    asked = {}
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.update(device=device))
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend, **given: asked.update(given, backend=backend)
+    )
+    return asked
+
+
+def test_processes_on_gpus_name_their_device_and_do_not_wait_for_ever(gpu):
+    assert machine.join_world() == World(1, 2, GPU)
+    assert gpu["device"] == gpu["device_id"] == GPU
+    assert gpu["backend"] == "cpu:gloo,cuda:nccl" and timedelta(0) < gpu["timeout"] <= timedelta(hours=1)
+
+
+def test_float32_is_not_tf32_on_a_gpu(gpu):
+    before = torch.get_float32_matmul_precision()
+    try:
+        machine.join_world()
+        machine.prepare_process()
+        assert torch.get_float32_matmul_precision() == "highest"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize(("real", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_a_gpu_that_only_emulates_bfloat16_trains_in_float32(monkeypatch, real, dtype):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or real)
+    assert machine.compute_dtype("auto", GPU) is dtype
+    assert machine.compute_dtype("bfloat16", GPU) is torch.bfloat16
+
+
+@pytest.mark.parametrize(("device", "size"), [("cpu", 2048), ("cuda", 8192)])
+def test_the_peak_is_that_of_a_product_which_keeps_the_device_busy(monkeypatch, device, size):
+    asked = []
+    monkeypatch.setattr(torch, "randn", lambda *shape, device: asked.append((shape, device.type)) or torch.ones(2, 2))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    assert machine.matmul_peak(torch.device(device), torch.float32) > 0
+    assert asked == [((size, size), device)]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA A10", 125e12),
+        ("NVIDIA A10G", 0.0),
+        ("Tesla V100-SXM2-16GB", 0.0),
+    ],
+)
+def test_peaks_of_data_sheets(monkeypatch, name, expected):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    assert machine.data_sheet_peak(GPU, torch.bfloat16) == expected
+    assert machine.data_sheet_peak(GPU, torch.float32) == 0.0
+
+
+def test_one_process_of_a_node_checks_the_store(tiny_store, monkeypatch):
+    read = []
+    monkeypatch.setattr("bertworks.data.store.checksum", lambda path: read.append(path) or "0")
+    config = PretrainConfig(model=TINY, phases=(Phase(24),), loop=LoopConfig(steps=1))
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    StoreTraining.open(config, tiny_store.path, finished=False)
+    assert not read
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    with pytest.raises(InputError, match="checksum"):
+        StoreTraining.open(config, tiny_store.path, finished=False)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_processes_divide_rows_evenly(size):
+    shares = [world.share(7) for world in worlds(size)]
+    assert [row for share in shares for row in share] == [*range(7)]
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def rows_of(group):
+    """The ids of a group's rows, with the row of the global batch that each begins with."""
+    parts = ((first, batch["input_ids"].tolist()) for batch, first in group.micro_batches)
+    return [(first + i, ids) for first, rows in parts for i, ids in enumerate(rows)]
+
+
+@pytest.mark.parametrize("micro", [0, 2])
+def test_uneven_parts_of_a_batch_are_together_the_batch(tiny_store, micro):
+    config = PretrainConfig(model=TINY, phases=(Phase(24, 1.0, 7, micro),), loop=LoopConfig(steps=1))
+    store = StoreTraining.open(config, tiny_store.path, finished=True)
+    vocabulary = tiny_store.data().vocabulary
+    feeds = [PretrainingFeed(config, store.store, vocabulary, world) for world in worlds(1) + worlds(3)]
+    whole, *parts = (feed(TrainerState(), 0.0) for feed in feeds)
+    assert [row for part in parts for row in rows_of(part)] == rows_of(whole)
+    assert {part.after for part in parts} == {whole.after}
+    assert [len(rows_of(part)) for part in parts] == [2, 2, 3]
+
+
+def test_a_batch_smaller_than_the_processes_is_refused(tiny_store):
+    config = PretrainConfig(model=TINY, phases=(Phase(24, 1.0, 2),), loop=LoopConfig(steps=1))
+    store = StoreTraining.open(config, tiny_store.path, finished=True).store
+    with pytest.raises(InputError, match="batch_size 2 is less than the 3 processes; give each of them a row"):
+        PretrainingFeed(config, store, tiny_store.data().vocabulary, worlds(3)[2])
+    settings = dataclasses.make_dataclass("Settings", ["batch_size"])(2)
+    with pytest.raises(InputError, match="batch_size 2 is less than the 3 processes; give each of them a row"):
+        ExampleFeed(SimpleNamespace(), settings, worlds(3)[0])

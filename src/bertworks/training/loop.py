@@ -26,7 +26,7 @@ from ..files import Diverged, atomic_write
 from ..model.dropout import DropoutKey
 from ..reporting.log import Reporter
 from .config import LoopConfig
-from .machine import Stop, World, caught_signals, compute_dtype, peak_memory, return_memory
+from .machine import Stop, World, caught_signals, compute_dtype, peak_memory, read_later, return_memory
 from .objectives import Objective
 from .optim import Optimizer
 from .state import Totals, TrainerState, check_tensors, damaged, on_cpu, save_state
@@ -45,6 +45,17 @@ class Group:
 class Feed(Protocol):
     def __call__(self, progress: TrainerState, share: float) -> Group:
         """The group that comes next at `progress`, `share` of the budget being used."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """An update that was asked of the device, and of which it is not known yet whether it was made."""
+
+    step: int
+    terms: list[dict[str, Tensor]]  # losses of this process's micro-batches
+    counts: dict[str, float]  # predictions of each term, over all processes
+    lr: float
+    norm: Callable[[], float]  # of the gradients; waits for the device
 
 
 Watch = Callable[[str, Mapping[str, Any]], bool]  # called with the kind (train, eval) and the values of a record
@@ -91,6 +102,7 @@ class Loop:
     reloaded: bool = field(init=False, default=False)  # whether it has ended with the weights of an earlier evaluation
     _at_best: bool = field(init=False, default=False)  # whether the last evaluation was the best so far
     _stop_asked: bool = field(init=False, default=False)  # whether `watch` has asked for an end
+    _update: Update | None = field(init=False, default=None)  # the last one, until it is settled
 
     def __post_init__(self) -> None:
         self.config.check()
@@ -126,16 +138,22 @@ class Loop:
             stopped = self.step(group, share, stop.caught or self._stop_asked)
             progress.step += 1
             progress.phase, progress.group, progress.offset = group.after
+            logs, evaluates, saves = (
+                bool(every) and progress.step % every == 0
+                for every in (config.log_every, config.eval_every, config.save_every)
+            )
+            if logs or evaluates or saves or stopped:
+                self._settle()  # now, so that waiting for the device counts as training
             progress.seconds += self._seconds_since(start)
             now = config.share(progress)
             if self.after_step:
                 self.after_step(progress.step)
             reporter.progress(now, f"step {progress.step:,}")
-            if (config.log_every and progress.step % config.log_every == 0) or now >= 1:
+            if logs or now >= 1:
                 self._log(reporter, now)
-            if config.eval_every and progress.step % config.eval_every == 0 and now < 1:
+            if evaluates and now < 1:
                 self._evaluate(reporter)
-            if stopped or (config.save_every and progress.step % config.save_every == 0) or now >= 1:
+            if stopped or saves or now >= 1:
                 self.save()
             if stopped:
                 return False
@@ -147,36 +165,58 @@ class Loop:
             self.reloaded = not self._at_best
         return True
 
+    @property
+    def _late(self) -> bool:
+        """Whether an update is settled while the next one is computed, because the device runs behind this process."""
+        return self.world.device.type != "cpu"
+
     def step(self, group: Group, share: float, stop: bool) -> bool:
-        """One optimizer step over all micro-batches of all processes; returns whether any process is to stop."""
-        counts = self._counts(group, stop)
-        progress, terms = self.progress, []
-        for i, (batch, row) in enumerate(group.micro_batches):
-            batch = to_device(batch, self.world.device)
-            last = i == len(group.micro_batches) - 1
-            quiet = contextlib.nullcontext() if last or self.world.size == 1 else self.losses.no_sync()  # type: ignore[operator]
-            with quiet:
-                with autocast(self.dtype, self.world.device):
-                    losses = self.losses(batch, self._dropout_key(row))
-                    # processes average their gradients, so each gives `size` times its part of the sum
-                    size, weigh = self.world.size, self.weights
-                    loss = sum(losses[n] * (weigh.get(n, 1.0) * size / max(counts[n], 1.0)) for n in losses)
-                # times 1, or NaN if it is not finite: the gradient could be finite all the same, in one process or all
-                (loss * (1 + 0 * loss.detach())).backward()  # type: ignore[union-attr]
-            terms.append({name: one.detach() for name, one in losses.items()})
+        """One optimizer step over all micro-batches of all processes; returns whether any process is to stop.
+
+        Nothing in it waits for a GPU's last operation: counts are those of batches on the CPU, and whether the update
+        was made is read when the next one has been asked for.
+        """
+        counts, progress, last = self._counts(group, stop), self.progress, len(group.micro_batches) - 1
+        terms = [self._backward(batch, row, counts, i == last) for i, (batch, row) in enumerate(group.micro_batches)]
+        self._settle()
         norm = self.optimizer.clip()
+        lr = self.optimizer.step(progress.updates, share, norm)
         progress.tokens += int(counts["tokens"])
         progress.instances += int(counts["instances"])
-        made = bool(torch.isfinite(norm))
-        if made:
-            self.totals.lr = self.optimizer.step(progress.updates, share)
-            progress.updates, progress.skipped = progress.updates + 1, 0
-        else:
-            self._skip()
-        names = [name for name in counts if name not in ("tokens", "instances", "stop")]
-        self.totals.add(terms if made else [], {name: counts[name] if made else 0 for name in names})
-        self.totals.norm, self.totals.tokens = float(norm), self.totals.tokens + counts["tokens"]
+        self.totals.tokens += counts["tokens"]
+        predictions = {name: n for name, n in counts.items() if name not in ("tokens", "instances", "stop")}
+        self._update = Update(progress.step, terms, predictions, lr, read_later(norm))
+        if not self._late:
+            self._settle()
         return counts["stop"] > 0
+
+    def _backward(self, batch: Batch, row: int, counts: Mapping[str, float], last: bool) -> dict[str, Tensor]:
+        """Add the gradients of a micro-batch; the `last` one brings those of all processes together."""
+        batch = to_device(batch, self.world.device)
+        quiet = contextlib.nullcontext() if last or self.world.size == 1 else self.losses.no_sync()  # type: ignore[operator]
+        with quiet:
+            with autocast(self.dtype, self.world.device):
+                losses: dict[str, Tensor] = self.losses(batch, self._dropout_key(row))
+                # processes average their gradients, so each gives `size` times its part of the sum
+                size, weigh = self.world.size, self.weights
+                loss = sum(losses[n] * (weigh.get(n, 1.0) * size / max(counts[n], 1.0)) for n in losses)
+            # times 1, or NaN if it is not finite: the gradient could be finite all the same, in one process or all
+            (loss * (1 + 0 * loss.detach())).backward()  # type: ignore[union-attr]
+        return {name: one.detach() for name, one in losses.items()}
+
+    def _settle(self) -> None:
+        """Count the last update if it was made; else note that it was skipped. Raises Diverged if too many were."""
+        update, self._update = self._update, None
+        if update is None:
+            return
+        self.totals.norm = update.norm()
+        if math.isfinite(self.totals.norm):
+            self.totals.lr = update.lr
+            self.totals.add(update.terms, update.counts)
+            self.progress.updates, self.progress.skipped = self.progress.updates + 1, 0
+        else:
+            self.totals.add([], dict.fromkeys(update.counts, 0))
+            self._skip(update.step)
 
     def _counts(self, group: Group, stop: bool) -> dict[str, float]:
         """Predictions of each term, tokens, instances and wishes to stop, over all micro-batches and processes."""
@@ -186,13 +226,11 @@ class Loop:
                 counts[name] = counts.get(name, 0) + count
             counts["tokens"] += int(batch["attention_mask"].sum())
             counts["instances"] += len(batch["input_ids"])
-        values = torch.tensor(list(counts.values()), dtype=torch.float64, device=self.world.device)
-        return dict(zip(counts, self.world.sum(values).tolist(), strict=True))
+        return dict(zip(counts, self.world.sum_numbers([*counts.values()]), strict=True))
 
     def _seconds_since(self, start: float) -> float:
         """The first process's time, for all: a budget in hours must mean one last step and one rate everywhere."""
-        spent = time.perf_counter() - start if self.world.main else 0.0
-        return float(self.world.sum(torch.tensor(spent, dtype=torch.float64, device=self.world.device)))
+        return self.world.sum_numbers([time.perf_counter() - start if self.world.main else 0.0])[0]
 
     def _dropout_key(self, row: int) -> DropoutKey | None:
         """Key of the masks on a CPU; on a GPU the device generator is seeded, so that fused kernels stay fused."""
@@ -202,18 +240,18 @@ class Loop:
         torch.cuda.manual_seed(((seed * 1_000_003 + step) * 65_537 + row) % 2**63)
         return None
 
-    def _skip(self) -> None:
+    def _skip(self, step: int) -> None:
         """The stated policy for a loss or gradient that is not finite: no update; stop if it goes on."""
-        self.optimizer.adam.zero_grad(set_to_none=True)
         self.progress.skipped += 1
         if self.progress.skipped > self.config.max_skipped:
             raise Diverged(
                 f"loss or gradient not finite in {self.progress.skipped} steps in a row, the last at step "
-                f"{self.progress.step}. No such update was made and the last saved state is whole; begin again with a "
+                f"{step}. No such update was made and the last saved state is whole; begin again with a "
                 "lower optim.lr, a longer optim.warmup, or loop.precision = 'float32'"
             )
 
     def _log(self, reporter: Reporter, share: float) -> None:
+        self._settle()
         progress = self.progress
         rate = self.totals.rate()
         left = progress.seconds * (1 - share) / share if share else 0.0
@@ -273,6 +311,7 @@ class Loop:
 
     def save(self) -> None:
         """Save the state (the first process; the others wait)."""
+        self._settle()
         start = time.perf_counter()
         self.totals.store(self.progress, self.world)
         if self.world.main:

@@ -286,6 +286,21 @@ def data_sheet_peak(device: torch.device, dtype: torch.dtype) -> float:
     return next((peak for name, peak in DATA_SHEETS.items() if re.search(rf"\b{name}\b", found)), 0.0)
 
 
+def read_later(value: Tensor) -> Callable[[], float]:
+    """A function that returns this number. On a GPU it waits for the number alone, not for what was asked for since."""
+    if value.device.type == "cpu":
+        return value.item
+    copy, made = torch.empty_like(value, device="cpu", pin_memory=True), torch.cuda.Event()
+    copy.copy_(value, non_blocking=True)
+    made.record()
+
+    def read() -> float:
+        made.synchronize()
+        return copy.item()
+
+    return read
+
+
 def peak_memory(device: torch.device) -> int:
     """The most memory in bytes that this process has used (on a GPU: of the GPU's memory)."""
     if device.type == "cuda":

@@ -45,8 +45,11 @@ class Lamb(torch.optim.Optimizer):
 
     update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w, m and v corrected for their start at 0
     if `corrected`; the ratio is 1 where either norm is 0. In a group with `adapted` False it is 1 too, as for biases
-    and LayerNorm in the original code.
+    and LayerNorm in the original code. `update` of a group is the number of its update, counted from 1. Nothing is
+    updated if `found_inf`, a tensor as fused Adam has it, is 1.
     """
+
+    found_inf: torch.Tensor | None = None
 
     def __init__(
         self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float, corrected: bool = True
@@ -56,24 +59,29 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
+        found_inf = self.found_inf
+        if found_inf is not None and found_inf.is_cpu:
+            if found_inf:
+                return
+            found_inf = None
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if parameters:
-                self._update(group, parameters)
+                self._update(group, parameters, found_inf)
 
-    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
+    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor], found_inf: torch.Tensor | None) -> None:
         for p in parameters:
             if not self.state[p]:
-                zeros = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-                self.state[p] = {"step": torch.tensor(0.0, device=p.device), **zeros}
+                self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
         states, (beta1, beta2) = [self.state[p] for p in parameters], group["betas"]
         first, second = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq"))
+        changed = [*first, *second, *parameters]
+        before = None if found_inf is None else [tensor.clone() for tensor in changed]
         gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        torch._foreach_add_([state["step"] for state in states], 1)
-        made = float(states[0]["step"]) if self.corrected else math.inf
+        made = group["update"] if self.corrected else math.inf
         roots = torch._foreach_sqrt(second)
         torch._foreach_div_(roots, math.sqrt(1 - beta2**made))
         torch._foreach_add_(roots, group["eps"])
@@ -85,6 +93,9 @@ class Lamb(torch.optim.Optimizer):
             ratios = torch.where((norms > 0) & (lengths > 0), norms / lengths, 1.0)
             torch._foreach_mul_(updates, list(ratios.unbind()))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+        if before is not None:  # chosen on the GPU, which need not be waited for
+            kept = [torch.where(found_inf == 0, *pair) for pair in zip(changed, before, strict=True)]
+            torch._foreach_copy_(changed, kept)
 
 
 class Optimizer:
@@ -113,15 +124,19 @@ class Optimizer:
 
     def clip(self) -> torch.Tensor:
         """Clip the gradients by their global norm, which is returned."""
-        limit = self.config.max_grad_norm or math.inf
+        limit = self.config.max_grad_norm
         parameters = [p for p in self.parameters.values() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(p.grad for p in parameters)  # type: ignore[misc]
-        if not norm + 1e-6 <= limit:  # else every gradient would be multiplied by 1
+        # below the limit every gradient is multiplied by 1: left out on a CPU, while a GPU would have to be waited for
+        if limit and not (norm.is_cpu and norm + 1e-6 <= limit):
             torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
         return norm
 
-    def step(self, update: int, progress: float) -> float:
-        """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top."""
+    def step(self, update: int, progress: float, norm: torch.Tensor | None = None) -> float:
+        """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top.
+
+        norm: of the gradients; if it is not finite, nothing is updated. It is not read, so a GPU need not be waited for.
+        """
         lr = learning_rate(self.config, progress)
         beta1, beta2 = self.config.betas
         root = math.sqrt(1 - beta2 ** (update + 1))
@@ -130,6 +145,8 @@ class Optimizer:
             group["lr"] = lr * group["share"] / scale
             group["eps"] = self.config.eps / (root if self.config.rule == "bert_adam" else 1.0)
             group["weight_decay"] = group["decay"] * scale
+            group["update"] = update + 1
+        self.adam.found_inf = None if norm is None else (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         return lr

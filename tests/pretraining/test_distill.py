@@ -25,6 +25,7 @@ from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import machine, vocabulary_loss
 from bertworks.training.loop import evaluate
+from bertworks.training.objectives import Objective
 from bertworks.training.run import locked
 from bertworks.training.task_objectives import DistillationObjective
 from bertworks.training.vocabulary_loss import Scorer, Term, linear_divergence
@@ -260,7 +261,7 @@ def test_the_run_folder(trained, teacher):
     assert load_recipe(trained / "recipe.toml", DistillConfig).layers == ()
 
 
-class Sums:
+class Sums(Objective):
     """Two terms whose gradient on each of n weights is 1 and 2, over 1 and 4 predictions."""
 
     def counts(self, batch):

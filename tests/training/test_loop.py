@@ -1,5 +1,6 @@
 """The loop: accumulation, budgets, phases, what is not finite, a full disk."""
 
+import dataclasses
 import errno
 import math
 import os
@@ -23,10 +24,12 @@ from bertworks.reporting.log import read_log
 from bertworks.training import loop as loop_module
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.loop import Loop
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.state import TrainerState, load_state
 from bertworks.training.vocabulary_loss import Term
 from support.loops import ALONE, IDENTITY, loop_of, stopped_before
+from support.segments import TIMING
 
 TINY = dict(
     vocab_size=100, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
@@ -148,6 +151,36 @@ def test_an_update_that_is_not_finite_is_not_made(tiny_store, tmp_path, value):
     assert all(torch.isfinite(s).all() for s in snapshots)
     assert (sick.progress.step, sick.progress.updates) == (8, 5)
     assert [r.get("skipped", 0) for r in read_log(tmp_path / "sick")] == [0, 0, 1, 2, 2, 3, 3, 3]
+
+
+def test_updates_that_are_settled_a_step_late_are_the_same(tiny_store, tmp_path, monkeypatch):
+    """As on a GPU, which runs behind: the norm of an update is read while the next one is computed."""
+    groups, found = batches(tiny_store), []
+    for late in (False, True):
+        monkeypatch.setattr(Loop, "_late", late)
+        loop = loop_of(
+            model_of(), groups, tmp_path / str(late), objective=Sick({2, 3, 5}), steps=8, max_skipped=2, log_every=4
+        )
+        settled, settle = [], loop._settle
+
+        def note(loop=loop, settled=settled, settle=settle):
+            if loop._update:
+                settled.append((loop._update.step, loop.progress.step))
+            settle()
+
+        loop._settle = note
+        assert loop.run()
+        log = [{key: value for key, value in r.items() if key not in TIMING} for r in read_log(tmp_path / str(late))]
+        progress = dataclasses.asdict(loop.progress) | {"seconds": 0.0}
+        found.append((log, progress, [*loop.model.state_dict().values()], settled))
+    at_once, a_step_late = found
+    assert at_once[:2] == a_step_late[:2] and [record["skipped"] for record in at_once[0]] == [2, 3]
+    assert all(torch.equal(one, other) for one, other in zip(at_once[2], a_step_late[2], strict=True))
+    assert at_once[3] == [(step, step) for step in range(8)]
+    assert a_step_late[3] == [(step, step + 1) for step in range(8)]
+    with pytest.raises(Diverged, match=r"not finite in 3 steps in a row, the last at step 5\."):
+        loop_of(model_of(), groups, tmp_path / "sick", objective=Sick({3, 4, 5}), steps=9, max_skipped=2,
+                log_every=0).run()  # fmt: skip
 
 
 def test_too_many_in_a_row_end_the_run(tiny_store, tmp_path):

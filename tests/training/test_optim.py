@@ -1,6 +1,7 @@
 """Update rules and learning rates: equal to the original's traces, to torch's AdamW, to transformers' schedule."""
 
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.training.config import OptimConfig
 from bertworks.training.objectives import PretrainingObjective
-from bertworks.training.optim import Optimizer, layers_from_top, learning_rate
+from bertworks.training.optim import Lamb, Optimizer, layers_from_top, learning_rate
 from bertworks.training.task_objectives import ClassificationObjective
 from support.loops import loop_of
 from support.original import config_of, theirs
@@ -303,3 +304,27 @@ def test_layer_decay_goes_on_to_the_same_bits():
     config = OptimConfig(lr=0.01, layer_decay=0.8)
     whole, stopped = trained(config), trained(config, stop=3)
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+@pytest.mark.parametrize("sick", [False, True])
+def test_lamb_on_a_gpu_chooses_what_it_does_on_a_cpu(sick):
+    """On a GPU it computes the update all the same, and keeps the old values; no branch needs the flag's value."""
+    sides = []
+    for on_gpu in (False, True):
+        torch.manual_seed(1)
+        weights = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5, 4))]
+        lamb = Lamb([{"params": weights, "update": 1}], 0.1, (0.9, 0.999), 1e-6)
+        for update in (1, 2):
+            bad = sick and update == 2
+            for p in weights:
+                p.grad = torch.randn_like(p) * (math.nan if bad else 1.0)
+            lamb.param_groups[0]["update"] = update
+            flag = torch.tensor(float(bad))
+            if on_gpu:
+                with torch.no_grad():
+                    lamb._update(lamb.param_groups[0], weights, flag)
+            else:
+                lamb.found_inf = flag
+                lamb.step()
+        sides.append([*weights, *(value for p in weights for value in lamb.state[p].values())])
+    assert all(torch.equal(one, other) and one.isfinite().all() for one, other in zip(*sides, strict=True))

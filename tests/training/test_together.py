@@ -15,6 +15,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed, pretrain
 from bertworks.training import loop as loop_module
 from bertworks.training import machine
+from bertworks.training.objectives import Objective
 from bertworks.training.vocabulary_loss import Term
 from support.loops import killed_at, loop_of
 from support.processes import together
@@ -23,7 +24,7 @@ from support.segments import records, tensors, write_recipe
 pytestmark = pytest.mark.heavy
 
 
-class Pull:
+class Pull(Objective):
     """A loss whose gradient is 1 everywhere."""
 
     def __init__(self, sick=False):

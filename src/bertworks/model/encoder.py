@@ -133,6 +133,7 @@ class Encoder(nn.Module):
         head_mask: Tensor | None = None,
         depth: int | None = None,
         packed: bool = True,
+        packing: Packing | None = None,
     ) -> EncoderOutput:
         """Encode a batch.
 
@@ -140,14 +141,14 @@ class Encoder(nn.Module):
         dropout: key of the masks in training on a CPU; without it a module in training mode uses torch's own dropout.
         hidden_states, attentions: return every layer's output, every head's weights. head_mask: (layers, N) factors.
         depth: compute only so many layers, and pool nothing. packed: remove padding before the first layer; False
-        keeps the rectangle (rectangular.py). Raises ValueError if the sequences are longer
-        than `max_length`, or if a recurrent layer is asked for attention.
+        keeps the rectangle (rectangular.py). packing: the batch's, if it is known. Raises ValueError if the sequences
+        are longer than `max_length`, or if a recurrent layer is asked for attention.
         """
         B, L = input_ids.shape
         if self.config.max_length < L:
             limit = self.config.max_length
             raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
-        packing = (Packing.of if packed else Packing.rectangle)(attention_mask, B, L)
+        packing = packing or (Packing.of if packed else Packing.rectangle)(attention_mask, B, L)
         key = dropout if self.training else None
         x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
         states, weights = [x], []

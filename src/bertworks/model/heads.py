@@ -14,6 +14,7 @@ from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey
 from .encoder import Encoder, EncoderOutput
 from .layer import Transform
+from .packing import Packing
 from .pair import Pair
 from .position_heads import start_with_position_heads
 from .prepare import initialise
@@ -104,6 +105,7 @@ class Model(nn.Module):
             dropout=dropout,
             hidden_states=self.top is not None,
             depth=self.depth,
+            packing=Packing.of_batch(batch),
         )
         return out if self.top is None else self.top(out, dropout)
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..batch import Batch
+
 STEP = 128  # T is a multiple of this: a product of a new shape costs the library more to prepare than to compute
+CELLS = "packed_cells"  # key of a batch: see batch.py
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,18 @@ class Packing:
     index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last STEP
     inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding left out
     recorded: bool = False  # whether B and L are those of a graph that serves other sizes too
+
+    @classmethod
+    def of_batch(cls, batch: Batch) -> "Packing":
+        """The packing that `with_packing` has made, or one made now; as `of` otherwise."""
+        B, L = batch["input_ids"].shape
+        cells = batch.get(CELLS)
+        if cells is None:
+            return cls.of(batch["attention_mask"], B, L)
+        if not len(cells):
+            return cls(B, L, None, None, None)
+        mask = batch["attention_mask"].bool()
+        return cls(B, L, mask, *((None, None) if len(cells) == B * L else (cells, _inverse(cells, B * L))))
 
     @classmethod
     def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
@@ -39,8 +54,7 @@ class Packing:
             return cls(B, L, mask, None, None)
         real, padding = mask.flatten().nonzero().squeeze(1), (~mask).flatten().nonzero().squeeze(1)
         index = torch.cat([real, padding[: -tokens % STEP]])
-        inverse = index.new_zeros(B * L).index_copy_(0, index, torch.arange(len(index), device=index.device))
-        return cls(B, L, mask, index, inverse)
+        return cls(B, L, mask, index, _inverse(index, B * L))
 
     @classmethod
     def rectangle(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
@@ -101,6 +115,26 @@ class Packing:
     def rows(self, cells: Tensor) -> Tensor:
         """Rows in the packed form of flat (B*L) cells."""
         return cells if self.inverse is None else self.inverse[cells]
+
+
+def with_packing(batch: Batch) -> Batch:
+    """The batch with what `Packing.of_batch` needs, so that no mask is looked at where it would have to be waited for.
+
+    Raises ValueError if a sequence has no real token to pool.
+    """
+    if CELLS in batch:
+        return batch
+    mask = batch["attention_mask"]
+    packing = Packing.of(mask, *mask.shape)
+    cells = packing.index
+    if cells is None:
+        cells = torch.arange(0 if packing.mask is None else mask.numel(), device=mask.device)
+    return batch | {CELLS: cells}
+
+
+def _inverse(index: Tensor, cells: int) -> Tensor:
+    """(B*L,) row of each cell in the packed form; 0 for padding left out."""
+    return index.new_zeros(cells).index_copy_(0, index, torch.arange(len(index), device=index.device))
 
 
 class _Gather(torch.autograd.Function):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from .config import ModelConfig
 from .dropout import DropoutKey
 from .encoder import Encoder, EncoderOutput
+from .packing import Packing
 
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _STEPS_APART = 1 << 40  # between the steps of both encoders' dropout keys, so that they share no mask
@@ -42,10 +43,11 @@ class Pair(nn.Module):
         hidden_states: bool = True,
         depth: int | None = None,
         packed: bool = True,
+        packing: Packing | None = None,
     ) -> EncoderOutput:
         """Encode a batch. `pooled` (B, 2 D): a tanh layer on the left side's last token and the right side's first."""
         other = None if dropout is None else dataclasses.replace(dropout, step=dropout.step + _STEPS_APART)
-        asked = {"hidden_states": hidden_states, "depth": depth, "packed": packed}
+        asked = {"hidden_states": hidden_states, "depth": depth, "packed": packed, "packing": packing}
         left, right = (
             encoder(input_ids, attention_mask, token_type_ids, dropout=key, **asked)
             for encoder, key in ((self.left, dropout), (self.right, other))

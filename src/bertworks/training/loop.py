@@ -192,7 +192,7 @@ class Loop:
 
     def _backward(self, batch: Batch, row: int, counts: Mapping[str, float], last: bool) -> dict[str, Tensor]:
         """Add the gradients of a micro-batch; the `last` one brings those of all processes together."""
-        batch = to_device(batch, self.world.device)
+        batch = to_device(self.objective.prepare(batch), self.world.device)
         quiet = contextlib.nullcontext() if last or self.world.size == 1 else self.losses.no_sync()  # type: ignore[operator]
         with quiet:
             with autocast(self.dtype, self.world.device):
@@ -328,7 +328,7 @@ def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], w
     for i, batch in enumerate(batches):
         mine = i % world.size == world.rank
         counts = objective.counts(batch)
-        terms = objective(model, {n: v.to(world.device) for n, v in batch.items()}) if mine else {}  # type: ignore[arg-type]
+        terms = objective(model, to_device(objective.prepare(batch), world.device)) if mine else {}  # type: ignore[arg-type]
         for name, count in counts.items():
             loss, hits = (terms[name].loss, terms[name].correct) if name in terms else (0.0, 0)
             for key, value in (("loss", loss), ("correct", hits), ("count", count if mine else 0)):

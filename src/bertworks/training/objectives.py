@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..model.dropout import DropoutKey
+    from ..model.encoder import EncoderOutput
     from ..model.heads import Model
     from .vocabulary_loss import Term
 
@@ -26,6 +27,16 @@ PairName = Literal["nsp", "sop"]
 
 
 class Objective(Protocol):
+    def prepare(self, batch: Batch) -> Batch:
+        """The batch, of tensors on the CPU, with the keys that are read off the others (batch.py).
+
+        On a GPU they would have to be waited for. A batch that has them is returned as it is, so they can be made
+        ahead.
+        """
+        from ..model.packing import with_packing
+
+        return with_packing(batch)
+
     def counts(self, batch: Batch) -> dict[str, int]:
         """How many predictions each term of this batch has, from its labels alone."""
 
@@ -34,7 +45,7 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
-class PretrainingObjective:
+class PretrainingObjective(Objective):
     """Masked LM and next-sentence prediction (section 3.1, A.2; both weigh 1), or masked LM alone.
 
     ALBERT has sentence-order prediction instead (its section 3.1): a pair in order or swapped.
@@ -53,6 +64,9 @@ class PretrainingObjective:
     def terms(self) -> tuple[str, ...]:
         return self.heads
 
+    def prepare(self, batch: Batch) -> Batch:
+        return _with_slots(super().prepare(batch))
+
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
         if self.pair:
@@ -60,9 +74,9 @@ class PretrainingObjective:
         return counts
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        batch = self.prepare(batch)
         out = model.encode(batch, dropout)
-        used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
-        terms = {"mlm": _word_loss(model, used, batch["masked_labels"])}
+        terms = {"mlm": _word_loss(model, out, batch)}
         if self.pair:
             key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
             terms[self.pair] = _pair_loss(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
@@ -70,7 +84,7 @@ class PretrainingObjective:
 
 
 @dataclass(frozen=True)
-class LanguageModelObjective:
+class LanguageModelObjective(Objective):
     """Every token from those before it, as GPT (term "ltr"), or from those behind it ("rtl"); section 5.1.
 
     The encoder must see that side alone. The head is that of the masked LM, so that nothing else differs.
@@ -89,15 +103,20 @@ class LanguageModelObjective:
     def name(self) -> str:
         return "ltr" if self.direction == "left" else "rtl"
 
+    def prepare(self, batch: Batch) -> Batch:
+        if "masked_slots" in batch:
+            return batch
+        left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
+        seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
+        known = {"masked_positions": seen, "masked_labels": batch["input_ids"].flatten()[predicted]}
+        return _with_slots(super().prepare(batch) | known)
+
     def counts(self, batch: Batch) -> dict[str, int]:
         return {self.name: int(_neighbours(batch).sum())}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out, ids = model.encode(batch, dropout), batch["input_ids"]
-        left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
-        seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
-        used = out.packed.index_select(0, out.packing.rows(seen))  # (M, D)
-        return {self.name: _word_loss(model, used, ids.flatten()[predicted])}
+        batch = self.prepare(batch)
+        return {self.name: _word_loss(model, model.encode(batch, dropout), batch)}
 
 
 ObjectiveName = Literal["mlm+nsp", "mlm+sop", "mlm", "ltr", "rtl"]
@@ -119,10 +138,19 @@ def _neighbours(batch: Batch) -> Tensor:
     return both
 
 
-def _word_loss(model: Model, hidden: Tensor, labels: Tensor) -> Term:
+def _with_slots(batch: Batch) -> Batch:
+    """The batch with the slots of `masked_labels` that are used."""
+    from .vocabulary_loss import used_slots
+
+    return batch if "masked_slots" in batch else batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
+
+
+def _word_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
+    """The loss of the words that are to be predicted at `masked_positions`."""
     from .vocabulary_loss import Scorer, linear_cross_entropy
 
-    return linear_cross_entropy(*Scorer.of(model, hidden), labels)
+    used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
+    return linear_cross_entropy(*Scorer.of(model, used), batch["masked_labels"], batch["masked_slots"])
 
 
 def _pair_loss(logits: Tensor, labels: Tensor) -> Term:

@@ -12,11 +12,12 @@ from torch.nn import functional as F
 from ..batch import IGNORED, Batch
 from ..model.dropout import DropoutKey
 from ..model.heads import Model
-from .vocabulary_loss import Scorer, Term, cross_entropy, linear_cross_entropy, linear_divergence
+from .objectives import Objective
+from .vocabulary_loss import Scorer, Term, cross_entropy, linear_cross_entropy, linear_divergence, used_slots
 
 
 @dataclass(frozen=True)
-class DistillationObjective:
+class DistillationObjective(Objective):
     """A masked LM that also learns what a teacher says (Sanh et al. 2019, section 3).
 
     Terms: "soft", the divergence from the teacher's distribution over the vocabulary, both at `temperature`; "mlm"; and
@@ -28,15 +29,24 @@ class DistillationObjective:
     temperature: float = 2.0
     every_token: bool = False  # "soft" at every token, not at the masked positions alone
 
+    def prepare(self, batch: Batch) -> Batch:
+        if "token_cells" in batch:
+            return batch
+        known = {"token_cells": batch["attention_mask"].flatten().nonzero().squeeze(1)}
+        known["masked_slots"] = used_slots(batch["masked_labels"] != IGNORED)
+        return super().prepare(batch) | known
+
     def counts(self, batch: Batch) -> dict[str, int]:
         masked, tokens = int((batch["masked_labels"] != IGNORED).sum()), int(batch["attention_mask"].sum())
         return {"soft": tokens if self.every_token else masked, "mlm": masked, "cosine": tokens}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out, labels = model.encode(batch, dropout), batch["masked_labels"]
-        masked = out.packing.rows(batch["masked_positions"])
-        real = out.packing.rows(batch["attention_mask"].flatten().nonzero().squeeze(1))
-        rows, used = (real, torch.ones_like(real).bool()) if self.every_token else (masked, labels != IGNORED)
+        batch = self.prepare(batch)
+        out, labels, slots = model.encode(batch, dropout), batch["masked_labels"], batch["masked_slots"]
+        masked, real = (out.packing.rows(batch[cells]) for cells in ("masked_positions", "token_cells"))
+        rows, used, chosen = masked, labels != IGNORED, slots
+        if self.every_token:
+            rows, used, chosen = real, torch.ones_like(real).bool(), torch.arange(len(real), device=real.device)
         with torch.no_grad():
             known = self.teacher.encode(batch).packed
             theirs = Scorer.of(self.teacher, known.index_select(0, rows))
@@ -44,13 +54,13 @@ class DistillationObjective:
         asked = Scorer.of(model, out.packed.index_select(0, rows)) if self.every_token else ours
         student, teacher = (states.index_select(0, real).float() for states in (out.packed, known))  # (n, D) each
         return {
-            "soft": linear_divergence(asked, theirs, used, self.temperature),
-            "mlm": linear_cross_entropy(*ours, labels),
+            "soft": linear_divergence(asked, theirs, used, self.temperature, chosen),
+            "mlm": linear_cross_entropy(*ours, labels, slots),
             "cosine": Term((1 - F.cosine_similarity(student, teacher, dim=-1)).sum(), None),
         }
 
 
-class ClassificationObjective:
+class ClassificationObjective(Objective):
     """By the form of the labels: (B,) classes: softmax; (B,) floats: squared error; (B, K) floats: K sigmoids."""
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -71,7 +81,7 @@ def _labelled_loss(logits: Tensor, labels: Tensor) -> Term:
 
 
 @dataclass(frozen=True)
-class TeacherScoresObjective:
+class TeacherScoresObjective(Objective):
     """A classification or regression that also learns a teacher's scores, `teacher_scores` (B, K) of the batch.
 
     Terms: "task", the labels; "soft", of classes the KL divergence from the teacher's softmax, both at `temperature`,
@@ -94,7 +104,7 @@ class TeacherScoresObjective:
         return {"task": _labelled_loss(logits, batch["labels"]), "soft": Term(soft, None)}
 
 
-class ChoiceObjective:
+class ChoiceObjective(Objective):
     """One score a sequence, softmax over the C sequences of an example (section 4.4)."""
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -105,20 +115,25 @@ class ChoiceObjective:
         return {"task": cross_entropy(scores.view(len(labels), -1), labels)}
 
 
-class TaggingObjective:
+class TaggingObjective(Objective):
     """Softmax over K tags at every token with a label (section 5.3)."""
+
+    def prepare(self, batch: Batch) -> Batch:
+        if "labelled_cells" in batch:
+            return batch
+        return super().prepare(batch) | {"labelled_cells": (batch["labels"].flatten() != IGNORED).nonzero().squeeze(1)}
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"task": int((batch["labels"] != IGNORED).sum())}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out = model.encode(batch, dropout)
-        labels = batch["labels"].flatten()
-        cells = (labels != IGNORED).nonzero().squeeze(1)
-        return {"task": cross_entropy(model.heads["tagger"](out, dropout)[out.packing.rows(cells)], labels[cells])}
+        batch = self.prepare(batch)
+        out, cells = model.encode(batch, dropout), batch["labelled_cells"]
+        scores, labels = model.heads["tagger"](out, dropout)[out.packing.rows(cells)], batch["labels"].flatten()[cells]
+        return {"task": cross_entropy(scores, labels)}
 
 
-class SpanObjective:
+class SpanObjective(Objective):
     """Mean of two softmaxes, over start and over end, each over the real tokens of a sequence (section 4.2).
 
     The original's softmaxes also run over padding; so its loss, unlike ours, hangs on the length of the batch. Places

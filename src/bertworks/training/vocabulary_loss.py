@@ -56,13 +56,16 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
 Rule = Callable[[Tensor, slice], tuple[Tensor, Tensor]]  # scores (m, V) of rows: summed loss, its slope over the scores
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Term:
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, slots: Tensor | None = None
+) -> Term:
     """`cross_entropy(hidden @ weight.T + bias, labels)` without holding all (M, V) scores.
 
-    hidden (M, D), weight (V, D), bias (V,), labels (M,) with -100 for unused slots. Hits are counted only where no
-    gradient is asked for (evaluation): the search for the largest score costs as much as a matrix product.
+    hidden (M, D), weight (V, D), bias (V,), labels (M,) with -100 for unused slots. slots: `used_slots` of the labels,
+    if they are known. Hits are counted only where no gradient is asked for (evaluation): the search for the largest
+    score costs as much as a matrix product.
     """
-    slots = _used_slots(labels != IGNORED)
+    slots = used_slots(labels != IGNORED) if slots is None else slots
     hidden, labels = hidden.index_select(0, slots), labels[slots]
     hidden, weight, bias = _compute(hidden, weight, bias)
     with torch.autocast(hidden.device.type, enabled=False):  # it would copy the probabilities to float32 and back
@@ -77,12 +80,15 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, labels: T
         return Term(summed, correct)
 
 
-def linear_divergence(ours: Scorer, theirs: Scorer, used: Tensor, temperature: float) -> Term:
+def linear_divergence(
+    ours: Scorer, theirs: Scorer, used: Tensor, temperature: float, slots: Tensor | None = None
+) -> Term:
     """Summed KL divergence of our softmax(scores / T) from theirs, times T squared (Hinton et al. 2015).
 
-    Without holding all (M, V) scores. used: (M,) bool, the rows that count. There is no gradient for `theirs`.
+    Without holding all (M, V) scores. used: (M,) bool, the rows that count; slots: its `used_slots`, if they are known.
+    There is no gradient for `theirs`.
     """
-    slots = _used_slots(used)
+    slots = used_slots(used) if slots is None else slots
     hidden, weight, bias = _compute(ours.hidden.index_select(0, slots), ours.weight, ours.bias)
     known = _compute(theirs.hidden.index_select(0, slots), theirs.weight, theirs.bias)
     rule = _soft_rule(Scorer(*known), used[slots], temperature)
@@ -94,8 +100,11 @@ def linear_divergence(ours: Scorer, theirs: Scorer, used: Tensor, temperature: f
         return Term(sum(parts, hidden.new_zeros((), dtype=torch.float32)), None)
 
 
-def _used_slots(used: Tensor) -> Tensor:
-    """The used slots first: most others are left out, but not so that every batch has a new shape."""
+def used_slots(used: Tensor) -> Tensor:
+    """(m,) the slots of a (M,) mask that are used, then a few that are not, so that not every batch has a new shape.
+
+    On a GPU their number would have to be waited for, so objectives have them made on the CPU.
+    """
     return torch.argsort(~used, stable=True)[: -(-int(used.sum()) // FILL) * FILL]
 
 
@@ -122,7 +131,7 @@ def _one_hot_rule(labels: Tensor) -> Rule:
         # log Z from the largest probability, which is never below 1 / V and so never underflows
         loss = ((top - slope.amax(-1).float().log() - at_target) * used).sum()
         slope[cell] -= 1  # softmax minus one-hot
-        slope[~used] = 0
+        slope.masked_fill_(~used[:, None], 0)
         return loss, slope
 
     return rule

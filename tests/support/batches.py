@@ -24,3 +24,23 @@ def batch(B: int = 3, L: int = 8) -> dict[str, torch.Tensor]:
         "masked_labels": labels.flatten(),
         "pair_labels": torch.tensor([0, 1, 0]),
     }
+
+
+def batch_of(lengths, L=64, labels=False) -> dict[str, torch.Tensor]:
+    """A masked batch of sequences of these lengths, on request with tags; large ones leave most of the padding out."""
+    generator, B = torch.Generator().manual_seed(1), len(lengths)
+    mask = torch.arange(L) < torch.tensor(lengths)[:, None]
+    ids = torch.randint(5, 100, (B, L), generator=generator) * mask
+    slots = torch.randint(5, 100, (B, 8), generator=generator)
+    slots[:, 6:] = -100
+    made = {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "token_type_ids": ((torch.arange(L) >= 3) & mask).long(),
+        "masked_positions": (torch.arange(B)[:, None] * L + torch.arange(1, 9)).flatten(),
+        "masked_labels": slots.flatten(),
+        "pair_labels": torch.arange(B) % 2,
+    }
+    if labels:
+        made["labels"] = torch.where(mask & (torch.arange(L) % 3 > 0), ids % 4, -100)
+    return made

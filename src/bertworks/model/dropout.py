@@ -1,5 +1,5 @@
-"""Dropout whose masks are a pure function of (seed, step, site, row) on a CPU. So resume is exact, and neither the number
-of processes nor that of micro-batches changes a mask.
+"""Dropout whose masks are, on a CPU, a pure function of (seed, step, site, row). So resume is exact, and neither the
+number of processes nor that of micro-batches changes a mask.
 
 On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here
 the masks come from NumPy's Philox, a counter-based generator. Its key is the seed, the step and the site (the number of

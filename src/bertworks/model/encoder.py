@@ -120,6 +120,10 @@ class Encoder(nn.Module):
         self.pooler = build_pooler(config) if pooler else None
         self.pooler_dropout = Dropout(config.head_dropout, _POOLER_SITE) if config.rules.pooler_dropout else None
         self.run_layer: Any = run_layer
+        self.compiled_layer: Any = (
+            None  # the same compiled (prepare.py), used where gradients are on, or where they are off
+        )
+        self.compiled_for_gradients = True
 
     def forward(
         self,
@@ -149,6 +153,9 @@ class Encoder(nn.Module):
             limit = self.config.max_length
             raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
         packing = packing or (Packing.of if packed else Packing.rectangle)(attention_mask, B, L)
+        run = self.run_layer
+        if self.compiled_layer is not None and torch.is_grad_enabled() == self.compiled_for_gradients:
+            run, packing = self.compiled_layer, packing.filled(input_ids.device)
         key = dropout if self.training else None
         x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
         states, weights = [x], []
@@ -158,7 +165,7 @@ class Encoder(nn.Module):
         for i in layers:
             context = everywhere if i % self.config.global_every == 0 else local
             context = context if head_mask is None else dataclasses.replace(context, head_mask=head_mask[i])
-            x, w = self._layer(i, x, context, self._masks(i, key, packing))  # (T, D), (B, N, L, L)
+            x, w = self._layer(run, i, x, context, self._masks(i, key, packing))  # (T, D), (B, N, L, L)
             if hidden_states:
                 states.append(x)
             if w is not None:
@@ -210,14 +217,14 @@ class Encoder(nn.Module):
         return rotation(L, H, theta, device) if rotary else None
 
     def _layer(
-        self, i: int, x: Tensor, context: LayerContext, masks: LayerMasks | None
+        self, run: Any, i: int, x: Tensor, context: LayerContext, masks: LayerMasks | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Layer i, (T, D) to (T, D), and its weights if asked for."""
+        """Layer i, (T, D) to (T, D), and its weights if asked for. `run`: `run_layer`, plain or compiled."""
         shared = self.config.shared_layers
         if self.config.layer_type != "attention":
             return self.layers[i](x, context, masks)  # type: ignore[no-any-return]
         halves = (self.layers[0 if shared in ("all", half) else i] for half in ("attention", "ffn"))
-        return self.run_layer(*halves, x, context, masks)  # type: ignore[no-any-return]
+        return run(*halves, x, context, masks)  # type: ignore[no-any-return]
 
     def _masks(self, layer: int, key: DropoutKey | None, packing: Packing) -> LayerMasks | None:
         """The keyed masks of a layer; None leaves dropout to torch."""

@@ -6,7 +6,7 @@ attention and recurrence see the rectangle.
 Shapes: B sequences, L positions, T rows of the packed form, D hidden width.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -60,6 +60,14 @@ class Packing:
     def rectangle(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
         """The packing that keeps all padding: T is B*L, and no shape or branch depends on the mask's values."""
         return cls(B, L, None if attention_mask is None else attention_mask.bool(), None, None, recorded=True)
+
+    def filled(self, device: torch.device) -> "Packing":
+        """With tensors in place of None: so one compiled graph serves all batches, with and without padding."""
+        if self.index is not None:
+            return self
+        cells = torch.arange(self.B * self.L, device=device)
+        mask = torch.ones(self.B, self.L, dtype=torch.bool, device=device) if self.mask is None else self.mask
+        return replace(self, mask=mask, index=cells, inverse=cells)
 
     def pack(self, x: Tensor) -> Tensor:
         """(B*L, D) to (T, D)."""

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import math
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import torch
@@ -72,11 +73,17 @@ def sinusoids(positions: int, width: int) -> Tensor:
 # ---- training
 
 
-def compile_layers(encoder: nn.Module) -> None:
-    """Compile the layer once for all layers (torch.compile), which fuses the operations between matrix products."""
+def compile_layers(encoder: nn.Module, gradients: bool = True) -> None:
+    """Compile the layer once for all layers (torch.compile), which fuses the operations between matrix products.
+
+    gradients: whether the compiled layer is used where gradients are on (the updates of training) or where they are off
+    (a teacher); elsewhere, and so in evaluation, the layer runs as it is written. torch compiles a graph for each new
+    kind of input and gives up silently after a few for one function, so each encoder gets a function of its own.
+    """
     for part in encoder.modules():  # of a pair both
         if isinstance(part, Encoder) and part.config.layer_type == "attention":
-            part.run_layer = torch.compile(run_layer)
+            own = FunctionType(run_layer.__code__.replace(), run_layer.__globals__, run_layer.__name__)
+            part.compiled_layer, part.compiled_for_gradients = torch.compile(own), gradients
 
 
 # ---- inference

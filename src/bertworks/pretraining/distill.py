@@ -157,7 +157,7 @@ class Distillation:
         config, device = self.config, run.world.device
         teacher = self.teacher.to(device).eval()
         if machine.should_compile(config.loop.compile, device):
-            compile_layers(teacher.encoder)
+            compile_layers(teacher.encoder, gradients=False)
         if machine.compute_dtype(config.loop.precision, device) is torch.float32:
             teacher = for_inference(teacher)
         objective = DistillationObjective(teacher, config.temperature, config.soft_targets == "all")

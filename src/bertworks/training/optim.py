@@ -135,7 +135,7 @@ class Optimizer:
     def step(self, update: int, progress: float, norm: torch.Tensor | None = None) -> float:
         """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top.
 
-        norm: of the gradients; if it is not finite, nothing is updated. It is not read, so a GPU need not be waited for.
+        norm: of the gradients; if it is not finite, nothing is updated. It is not read: a GPU would be waited for.
         """
         lr = learning_rate(self.config, progress)
         beta1, beta2 = self.config.betas

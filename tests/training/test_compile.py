@@ -1,0 +1,158 @@
+"""What torch.compile makes of the layer. For every kind of input it makes a graph, and after eight of one function it
+gives up without a word: then a run is as slow as without it. Here it raises, and the graphs run without a compiler.
+"""
+
+import dataclasses
+
+import pytest
+import torch
+import torch._dynamo
+
+from bertworks.config import RECIPES, load_recipe
+from bertworks.model.config import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.model.packing import Packing
+from bertworks.model.prepare import compile_layers
+from bertworks.pretraining.recipe import PretrainConfig
+from bertworks.training import machine
+from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective
+from support.batches import batch_of
+from support.loops import loop_of
+from support.processes import together
+
+CELLS = 1024  # of a batch
+BUDGET = 6  # graphs of an encoder in its whole life; torch's limit is 8
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """The graphs that are made; one beyond torch's limit raises, and so does a layer that takes more than one."""
+    made, compile = [], torch.compile
+
+    def backend(graph, inputs):
+        made.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda layer: compile(layer, backend=backend, fullgraph=True))
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        yield made
+    torch._dynamo.reset()
+
+
+def small(model: ModelConfig) -> ModelConfig:
+    """The same kind of model, with few and narrow layers."""
+    layers, narrow = min(model.num_hidden_layers, 4), {"embedding_size": 8} if model.embedding_size else {}
+    return dataclasses.replace(
+        model, vocab_size=100, hidden_size=16, num_attention_heads=2, intermediate_size=32, num_hidden_layers=layers,
+        **narrow,
+    )  # fmt: skip
+
+
+def batches(L, cells=CELLS):
+    """Batches of this length with other numbers of tokens, then one with hardly any padding and one with none."""
+    B = max(2, cells // L)
+    for part in (2, 3, 5):
+        yield batch_of([L - L * (row % 4) // part for row in range(B)], L)
+    yield batch_of([L - 1] + [L] * (B - 1), L)
+    yield batch_of([L] * B, L)
+
+
+def train(model, objective, lengths):
+    """Updates of each length as on a GPU, where torch draws the dropout; an evaluation after each length."""
+    for L in lengths:
+        for batch in batches(L):
+            model.train()
+            with torch.autocast("cpu", torch.bfloat16):
+                terms = objective(model, objective.prepare(batch))
+            sum(term.loss for term in terms.values()).backward()
+        model.eval()
+        with torch.no_grad():
+            objective(model, batch)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("path", sorted((RECIPES / "pretrain").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_stays_within_the_budget(graphs, path):
+    config = load_recipe(path, PretrainConfig)
+    # blocks of local attention come with long sequences only
+    lengths = [phase.length if config.model.attention_window else phase.length // 8 for phase in config.phases]
+    model = build_model(small(config.model), config.heads, seed=1)
+    compile_layers(model.encoder)
+    train(model, config.learns, lengths)
+    assert 0 < len(graphs) <= BUDGET
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("every_token", [False, True])
+def test_teacher_and_student_stay_within_the_budget(graphs, every_token):
+    config = small(load_recipe(RECIPES / "pretrain" / "base.toml", PretrainConfig).model)
+    teacher = build_model(config, ("mlm",), seed=1).requires_grad_(False).eval()
+    student = build_model(dataclasses.replace(config, num_hidden_layers=1), ("mlm",), seed=2)
+    compile_layers(teacher.encoder, gradients=False)
+    compile_layers(student.encoder)
+    train(student, DistillationObjective(teacher, every_token=every_token), [16, 64])
+    assert 0 < len(graphs) <= 2 * BUDGET
+
+
+@pytest.mark.heavy
+def test_fine_tuning_on_batches_of_many_lengths_stays_within_the_budget(graphs):
+    model = build_model(
+        small(load_recipe(RECIPES / "pretrain" / "base.toml", PretrainConfig).model), ("classifier",), 2, seed=1
+    )
+    compile_layers(model.encoder)
+    for L in range(16, 144, 16):
+        model.train()
+        for longest in (L, L - 8):
+            batch = batch_of([longest - row % 4 for row in range(16)], L) | {"labels": torch.arange(16) % 2}
+            ClassificationObjective()(model, batch)["task"].loss.backward()
+    assert 0 < len(graphs) <= BUDGET
+
+
+@pytest.mark.heavy
+def test_evaluation_runs_the_layer_as_it_is_written(graphs):
+    """So that a score is that of the model which is kept, and needs no graphs of its own."""
+    model = build_model(small(ModelConfig()), ("mlm",), seed=1).eval()
+    batch = batch_of([64, 20, 9, 33], 64)
+    with torch.no_grad():
+        plain = model.encode(batch).packed
+        compile_layers(model.encoder)
+        assert torch.equal(model.encode(batch).packed, plain) and not graphs
+    model.encode(batch)
+    assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("lengths", [[64, 20, 9, 33], [64, 63, 64, 64], [64] * 4])
+def test_indices_in_place_of_none_compute_the_same(lengths):
+    batch = batch_of(lengths)
+    packing = Packing.of_batch(batch)
+    filled, x = packing.filled(torch.device("cpu")), torch.randn(4 * 64, 5)
+    assert torch.equal(filled.pack(x), packing.pack(x))
+    y = packing.pack(x)
+    assert torch.equal(filled.unpack(y), packing.unpack(y)) and torch.equal(filled.restore(y), packing.restore(y))
+    assert filled.mask is not None and filled.index is not None and filled.inverse is not None
+
+
+def train_compiled(rank, folder):
+    """Three updates on two processes of a model whose layer is larger than the first bucket of gradients."""
+    made = []
+
+    def backend(graph, inputs):
+        made.append(graph)
+        return graph.forward
+
+    compile, torch.compile = torch.compile, lambda layer: compile(layer, backend=backend)
+    shape = dataclasses.replace(small(ModelConfig()), hidden_size=256, intermediate_size=1024, num_hidden_layers=2)
+    with machine.joined_world() as world:
+        model = build_model(shape, seed=1)
+        compile_layers(model.encoder)
+        loop = loop_of(model, [batch_of([64, 20, 9, 33], 64)], folder / str(rank), steps=3, world=world)
+        loop._dropout_key = lambda row: None
+        assert loop.run()
+    return len(made)
+
+
+@pytest.mark.heavy
+def test_a_compiled_layer_stays_whole_under_several_processes(tmp_path):
+    """torch would cut its graph where a bucket of gradients ends, and refuse the functions with their own backward."""
+    assert together(train_compiled, tmp_path) == [1, 1]

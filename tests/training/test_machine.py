@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -135,3 +136,10 @@ def test_a_batch_smaller_than_the_processes_is_refused(tiny_store):
     settings = dataclasses.make_dataclass("Settings", ["batch_size"])(2)
     with pytest.raises(InputError, match="batch_size 2 is less than the 3 processes; give each of them a row"):
         ExampleFeed(SimpleNamespace(), settings, worlds(3)[0])
+
+
+def test_a_device_is_named_without_joining_other_processes(gpu):
+    """Evaluation, submissions and the demo need no more than that; joined, they would have to leave again."""
+    assert machine.this_device() == GPU and not gpu
+    sources = Path(machine.__file__).parents[1].rglob("*.py")
+    assert [path.name for path in sources if "join_world(" in path.read_text(encoding="utf-8")] == ["machine.py"]

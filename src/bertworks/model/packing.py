@@ -67,7 +67,7 @@ class Packing:
             return self
         cells = torch.arange(self.B * self.L, device=device)
         mask = torch.ones(self.B, self.L, dtype=torch.bool, device=device) if self.mask is None else self.mask
-        return replace(self, mask=mask, index=cells, inverse=cells)
+        return replace(self, mask=mask, index=cells, inverse=cells.clone())  # no function is given one tensor twice
 
     def pack(self, x: Tensor) -> Tensor:
         """(B*L, D) to (T, D)."""

@@ -80,6 +80,9 @@ def compile_layers(encoder: nn.Module, gradients: bool = True) -> None:
     (a teacher); elsewhere, and so in evaluation, the layer runs as it is written. torch compiles a graph for each new
     kind of input and gives up silently after a few for one function, so each encoder gets a function of its own.
     """
+    import torch._dynamo  # seconds
+
+    torch._dynamo.config.optimize_ddp = False  # it would cut the layer where a bucket of DDP's gradients ends
     for part in encoder.modules():  # of a pair both
         if isinstance(part, Encoder) and part.config.layer_type == "attention":
             own = FunctionType(run_layer.__code__.replace(), run_layer.__globals__, run_layer.__name__)

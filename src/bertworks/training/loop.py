@@ -117,7 +117,7 @@ class Loop:
     def losses(self) -> nn.Module:
         """Model and objective, wrapped for several processes; made at the first step, when the weights are loaded."""
         losses = Losses(self.model, self.objective)
-        return DistributedDataParallel(losses) if self.world.size > 1 else losses
+        return DistributedDataParallel(losses, gradient_as_bucket_view=True) if self.world.size > 1 else losses
 
     def run(self) -> bool:
         """Train until the budget is used; False if a signal stopped the run before, when all is saved."""

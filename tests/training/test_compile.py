@@ -53,7 +53,7 @@ def small(model: ModelConfig) -> ModelConfig:
 def batches(L, cells=CELLS):
     """Batches of this length with other numbers of tokens, then one with hardly any padding and one with none."""
     B = max(2, cells // L)
-    for part in (2, 3, 5):
+    for part in (4, 5, 7):
         yield batch_of([L - L * (row % 4) // part for row in range(B)], L)
     yield batch_of([L - 1] + [L] * (B - 1), L)
     yield batch_of([L] * B, L)

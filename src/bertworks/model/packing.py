@@ -6,6 +6,7 @@ attention and recurrence see the rectangle.
 Shapes: B sequences, L positions, T rows of the packed form, D hidden width.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -29,7 +30,7 @@ class Packing:
     recorded: bool = False  # whether B and L are those of a graph that serves other sizes too
 
     @classmethod
-    def of_batch(cls, batch: Batch) -> "Packing":
+    def of_batch(cls, batch: Mapping[str, Tensor]) -> "Packing":
         """The packing that `with_packing` has made, or one made now; as `of` otherwise."""
         B, L = batch["input_ids"].shape
         cells = batch.get(CELLS)

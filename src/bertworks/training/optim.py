@@ -76,7 +76,7 @@ class Lamb(torch.optim.Optimizer):
         states, (beta1, beta2) = [self.state[p] for p in parameters], group["betas"]
         first, second = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq"))
         changed = [*first, *second, *parameters]
-        before = None if found_inf is None else [tensor.clone() for tensor in changed]
+        before = [] if found_inf is None else [tensor.clone() for tensor in changed]
         gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
@@ -93,7 +93,7 @@ class Lamb(torch.optim.Optimizer):
             ratios = torch.where((norms > 0) & (lengths > 0), norms / lengths, 1.0)
             torch._foreach_mul_(updates, list(ratios.unbind()))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
-        if before is not None:  # chosen on the GPU, which need not be waited for
+        if found_inf is not None:  # chosen on the GPU, which need not be waited for
             kept = [torch.where(found_inf == 0, *pair) for pair in zip(changed, before, strict=True)]
             torch._foreach_copy_(changed, kept)
 

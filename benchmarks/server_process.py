@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import psutil
 
 import common
 from bertworks.data.corpus import read_documents
@@ -55,9 +56,26 @@ class Process:
         self.log.flush()
         return Path(self.log.name).read_bytes()[-600:].decode("utf-8", "replace")
 
+    def pause(self) -> None:
+        """Stop it and its children until `resume`, so that it takes no time from others."""
+        for process in self._all():
+            process.suspend()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        for process in self._all():
+            process.resume()
+
+    def _all(self) -> list[psutil.Process]:
+        if self.process.poll() is not None:
+            return []
+        whole = psutil.Process(self.process.pid)
+        return [whole, *whole.children(recursive=True)]
+
     def end(self) -> int:
         """Send SIGTERM, and SIGKILL after 40 seconds; returns the exit status."""
         if self.process.poll() is None:
+            self.resume()
             self.process.send_signal(signal.SIGTERM)
             try:
                 return self.process.wait(40)

@@ -5,13 +5,14 @@
 
 The same model (all-MiniLM-L6-v2), the same texts (3 to 180 words), one text a request, the same OpenAI request and JSON
 answer. Every server is tried in several settings (precision, threads, batch) with 1 to 16 clients that ask one after
-the other; its best setting answers most with a p99 below 100 ms, and stays running. Then rounds: each server in turn
-gets open-loop load (open_loop.py) at the rate that bisection gives it. It has held the rate if every request was
-answered and p99 stayed below 100 ms, counted from the intended time of sending, without the first second. At last the
-highest rate held is confirmed in three longer rounds; where their median p99 is too high, the rate falls by a tenth and
-they repeat. `requests_per_second` of a server is null until a rate is confirmed, and so is the ratio to the rivals
-until all are. --minutes bounds the run: rounds and confirmations that would not end in time do not begin. The result is
-written after every server and every round. Nothing else should run.
+the other; its best setting answers most with a p99 below 100 ms, and stays loaded. Then rounds: each server in turn
+gets open-loop load (open_loop.py) at the rate that bisection gives it, while the others are paused. It has held the
+rate if every request was answered and p99 stayed below 100 ms, counted from the intended time of sending, without the
+first second; a rate that was not held is tried twice. At last the highest rate held is confirmed in three longer
+rounds; where their median p99 is too high, the rate falls by a tenth and they repeat. `requests_per_second` of a server
+is null until a rate is confirmed, and so is the ratio to the rivals until all are. --minutes bounds the run: rounds and
+confirmations that would not end in time do not begin. The result is written after every server and every round. Nothing
+else should run.
 
 infinity-emb needs an environment of its own (`pip install infinity-emb[server,torch]`); without --infinity it is left
 out. It runs with its engine torch, which that command installs. Its engine optimum reads an ONNX file, which the model
@@ -68,22 +69,28 @@ class Side:
     capacity: float
     low: float = 0.0  # highest rate held
     high: float = 0.0  # lowest rate not held; 0: none yet
+    doubted: float = 0.0  # a rate that was not held once; 0: none
     trials: list[dict[str, Any]] = field(default_factory=list)
     confirmed: dict[str, Any] = field(default_factory=dict)
 
     @property
     def next_rate(self) -> float:
-        """The middle of the bracket; seven tenths of the capacity at first."""
+        """The middle of the bracket; seven tenths of the capacity at first. A rate that was not held is tried again."""
+        if self.doubted:
+            return self.doubted
         if not self.high:
             return self.low * 1.3 if self.low else self.capacity * 0.7
         return (self.low + self.high) / 2
 
     def add(self, rate: float, held: bool) -> None:
         """A rate was tried."""
+        again, self.doubted = self.doubted, 0.0
         if held:
             self.low = max(self.low, rate)
-        else:
+        elif again:
             self.high = min(self.high or rate, rate)
+        else:
+            self.doubted = rate
         if self.high and self.low >= self.high:  # noise: an earlier failure was none
             self.high = self.low * 1.1
 
@@ -224,6 +231,8 @@ async def measure(options: Any, texts: Sequence[str], folder: Path, running: Exi
             print(f"{name} is left out: {found[0]['error']}", file=sys.stderr, flush=True)
         run.keep()
     run.vectors = [await vectors_of(side, texts[:20]) for side in run.sides]
+    for side in run.sides:
+        side.process.pause()
     last = len(run.sides) * CONFIRMATIONS * (options.confirm + SETTLE)  # seconds that one confirmation takes
     for number in range(options.rounds):
         if run.time_for(last + len(run.sides) * (options.trial + SETTLE)):
@@ -277,9 +286,11 @@ async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: f
 async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, seed: int) -> dict[str, Any]:
     """One rate for some seconds; moves the bracket."""
     client, requests = Client(side.process.address), requests_for(side.process, side.setting.path, texts)
+    side.process.resume()
     await open_loop(client, requests, rate, SETTLE if seconds > 2 else 0.2, seed)
     load = await open_loop(client, requests, rate, seconds, seed + 1000)
     client.close()
+    side.process.pause()
     held = holds(load)
     side.add(rate, held)
     side.trials.append({**load.result, "held": held})

@@ -1,18 +1,18 @@
 """Requests a second at a p99 of 100 ms: our server beside infinity-emb and a plain FastAPI server, in one run.
 
-    python benchmarks/serving.py [--infinity VENV/bin/infinity_emb] [--rounds 5] [--minutes 8] [--data ../shared/data]
+    python benchmarks/serving.py [--infinity VENV/bin/infinity_emb] [--rounds 5] [--minutes 12] [--data ../shared/data]
         [--out FILE] [--smoke]
 
 The same model (all-MiniLM-L6-v2), the same texts (3 to 180 words), one text a request, the same OpenAI request and JSON
 answer. Every server is tried in several settings (precision, threads, batch) with 1 to 16 clients that ask one after
-the other; its best setting answers most with a p99 below 100 ms, and stays loaded. Then rounds: each server in turn
-gets open-loop load (open_loop.py) at the rate that bisection gives it, while the others are paused. It has held the
-rate if every request was answered and p99 stayed below 100 ms, counted from the intended time of sending, without the
-first second; a rate that was not held is tried twice. At last the highest rate held is confirmed in three longer
-rounds; where their median p99 is too high, the rate falls by a tenth and they repeat. `requests_per_second` of a server
-is null until a rate is confirmed, and so is the ratio to the rivals until all are. --minutes bounds the run: rounds and
-confirmations that would not end in time do not begin. The result is written after every server and every round. Nothing
-else should run.
+the other; its best setting answers most with a p99 below 100 ms, and stays loaded. Then rounds: at each of RATES every
+server in its turn gets open-loop load (open_loop.py), while the others are paused; a server whose p99 was beyond three
+times the limit gets no higher rate in this round. Latencies count from the intended time of sending, without the first
+second. A rate is held if every request of every round was answered and the median p99 of the rounds is within the
+limit. `requests_per_second` is where that median crosses the limit, between the highest rate held and the next one, in
+the logarithm of p99; null if no rate was held, or none was not. Machines that are shared have bursts, which the median
+leaves out. --minutes bounds the run: a round that would not end in time does not begin. The result is written after
+every server and every round. Nothing else should run.
 
 infinity-emb needs an environment of its own (`pip install infinity-emb[server,torch]`); without --infinity it is left
 out. It runs with its engine torch, which that command installs. Its engine optimum reads an ONNX file, which the model
@@ -22,6 +22,7 @@ The result has each server's settings, every trial, and the vectors' largest dif
 
 import asyncio
 import json
+import math
 import os
 import statistics
 import sys
@@ -30,6 +31,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +44,11 @@ from server_process import Process, bertworks_command, free_port, mixed_texts, s
 P99 = 0.100  # seconds
 CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
 SETTLE = 1.0  # seconds of a trial that do not count
-CONFIRMATIONS = 3
-FALL = 0.9
+RATES = (20, 25, 31, 38, 47, 58, 72, 90, 110, 135)  # requests a second
+HOPELESS = 3 * P99
 ENGINE = "torch"  # of infinity-emb
 INFINITY = f"engine {ENGINE}; its engine optimum was not tried: the model folder has no ONNX file, which that reads"
-SMOKE = {"rounds": 2, "trial": 1.0, "confirm": 1.0, "probe": 0.5, "texts": 20, "minutes": 2.0, "infinity": None}
+SMOKE = {"rounds": 1, "trial": 0.3, "probe": 0.5, "texts": 20, "minutes": 2.0, "infinity": None}
 
 
 @dataclass(frozen=True)
@@ -62,47 +64,45 @@ class Setting:
 
 @dataclass
 class Side:
-    """A server in its best setting, and what it has held."""
+    """A server in its best setting, and what it was seen to do."""
 
     setting: Setting
     process: Process
-    capacity: float
-    low: float = 0.0  # highest rate held
-    high: float = 0.0  # lowest rate not held; 0: none yet
-    doubted: float = 0.0  # a rate that was not held once; 0: none
-    trials: list[dict[str, Any]] = field(default_factory=list)
-    confirmed: dict[str, Any] = field(default_factory=dict)
+    trials: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: {rate: [] for rate in RATES})  # by rate
 
     @property
-    def next_rate(self) -> float:
-        """The middle of the bracket; seven tenths of the capacity at first. A rate that was not held is tried again."""
-        if self.doubted:
-            return self.doubted
-        if not self.high:
-            return self.low * 1.3 if self.low else self.capacity * 0.7
-        return (self.low + self.high) / 2
+    def steps(self) -> list[tuple[int, float, bool]]:
+        """Of each rate that was tried: the median p99 in seconds, and whether it was held."""
+        rounds = max(len(tried) for tried in self.trials.values())
+        found = []
+        for rate, tried in self.trials.items():
+            if tried:
+                p99 = [inf if trial["p99_ms"] is None else trial["p99_ms"] / 1000 for trial in tried]
+                median = statistics.median(p99 + [inf] * (rounds - len(p99)))  # a round that stopped below: too slow
+                held = median <= P99 and all(trial["accepted"] == trial["sent"] for trial in tried)
+                found.append((rate, median, held))
+        return found
 
-    def add(self, rate: float, held: bool) -> None:
-        """A rate was tried."""
-        again, self.doubted = self.doubted, 0.0
-        if held:
-            self.low = max(self.low, rate)
-        elif again:
-            self.high = min(self.high or rate, rate)
-        else:
-            self.doubted = rate
-        if self.high and self.low >= self.high:  # noise: an earlier failure was none
-            self.high = self.low * 1.1
+    @property
+    def requests_per_second(self) -> float | None:
+        """Where the median p99 crosses the limit."""
+        steps = self.steps
+        fails = next((i for i, (_, _, held) in enumerate(steps) if not held), 0)
+        if not fails:
+            return None
+        (low, below, _), (high, above, _) = steps[fails - 1 : fails + 1]
+        above = min(above, HOPELESS)
+        share = math.log(P99 / below) / math.log(above / below) if above > P99 else 0.0
+        return round(low * (high / low) ** share, 1)
 
 
 def main(argv: list[str] | None = None) -> None:
     made = common.parser(__doc__, "serving.json")
     made.add_argument("--infinity", type=Path, help="the program infinity_emb of its environment; left out without")
-    made.add_argument("--rounds", type=int, default=5, help="of bisection")
-    made.add_argument("--trial", type=float, default=5.0, help="seconds of a trial")
-    made.add_argument("--confirm", type=float, default=8.0, help="seconds of a confirmation")
+    made.add_argument("--rounds", type=int, default=5, help="of all rates and servers")
+    made.add_argument("--trial", type=float, default=4.0, help="seconds of a trial")
     made.add_argument("--probe", type=float, default=4.0, help="seconds in which a setting is probed")
-    made.add_argument("--minutes", type=float, default=8.0, help="that the run may take")
+    made.add_argument("--minutes", type=float, default=12.0, help="that the run may take")
     made.add_argument("--texts", type=int, default=1000, help="different texts")
     made.add_argument("--model", type=Path, default=common.minilm(), help="model folder to serve")
     with common.parsed(made, argv, SMOKE) as options:
@@ -194,12 +194,11 @@ class Run:
             "minutes": round((time.perf_counter() - self.begun) / 60, 1),
             "texts": len(self.texts),
             "words": round(statistics.fmean(len(text.split()) for text in self.texts), 1),
-            **rates_of(self.sides),
+            **compared(self.sides),
             "settings": {side.setting.server: side.setting.name for side in self.sides},
             "infinity": INFINITY if self.options.infinity else "left out; name its program with --infinity",
             "probes": self.probes,
-            "trials": {side.setting.server: side.trials for side in self.sides},
-            "confirmed": {side.setting.server: side.confirmed for side in self.sides},
+            "rates": {side.setting.server: rates_of(side) for side in self.sides},
             "largest_difference_from_ours": {
                 side.setting.server: float(np.abs(found - self.vectors[0]).max())
                 for side, found in zip(self.sides, self.vectors, strict=False)
@@ -207,17 +206,29 @@ class Run:
         }
 
 
-def rates_of(sides: Sequence[Side]) -> dict[str, Any]:
-    """Each server's confirmed rate, or None; and ours by the best rival's, or None unless all are confirmed."""
-    rates = {side.setting.server: side.confirmed["rate"] if side.confirmed.get("held") else None for side in sides}
+def rates_of(side: Side) -> dict[str, Any]:
+    """Of each rate: the p99 of all rounds and their median, in milliseconds, and whether it was held."""
+    return {
+        str(rate): {
+            "p99_ms": [trial["p99_ms"] for trial in side.trials[rate]],
+            "median_p99_ms": None if median == inf else round(1000 * median, 1),
+            "held": held,
+        }
+        for rate, median, held in side.steps
+    }
+
+
+def compared(sides: Sequence[Side]) -> dict[str, Any]:
+    """Each server's rate, or None; and ours by the best rival's, or None unless all are known."""
+    rates = {side.setting.server: side.requests_per_second for side in sides}
     ours, rivals = rates.get("bertworks"), [rate for name, rate in rates.items() if name != "bertworks"]
-    held = [rate for rate in rivals if rate]
-    ratio = round(ours / max(held), 2) if ours and held and len(held) == len(rivals) else None
+    known = [rate for rate in rivals if rate]
+    ratio = round(ours / max(known), 2) if ours and known and len(known) == len(rivals) else None
     return {"requests_per_second": rates, "times_the_best_rival": ratio}
 
 
 async def measure(options: Any, texts: Sequence[str], folder: Path, running: ExitStack) -> dict[str, Any]:
-    """Choose settings, bisect in rounds, confirm."""
+    """Choose settings, then all rates in rounds."""
     run = Run(options, texts)
     for name, settings in settings_of(options).items():
         found = [await probe(setting, texts, folder, options.probe) for setting in settings]
@@ -226,21 +237,35 @@ async def measure(options: Any, texts: Sequence[str], folder: Path, running: Exi
         if working:
             best = max(working, key=lambda one: float(one["capacity"]))
             setting = settings[found.index(best)]
-            run.sides.append(Side(setting, running.enter_context(start(setting, folder)), best["capacity"]))
+            run.sides.append(Side(setting, running.enter_context(start(setting, folder))))
         else:
             print(f"{name} is left out: {found[0]['error']}", file=sys.stderr, flush=True)
         run.keep()
     run.vectors = [await vectors_of(side, texts[:20]) for side in run.sides]
     for side in run.sides:
         side.process.pause()
-    last = len(run.sides) * CONFIRMATIONS * (options.confirm + SETTLE)  # seconds that one confirmation takes
+    longest = 0.0  # seconds of a round
     for number in range(options.rounds):
-        if run.time_for(last + len(run.sides) * (options.trial + SETTLE)):
-            for side in run.sides:
-                await trial(side, texts, side.next_rate, options.trial, number)
-            run.keep()
-    await confirm(run)
+        if not run.time_for(longest):
+            break
+        begun = time.perf_counter()
+        await one_round(run, number)
+        longest = max(longest, time.perf_counter() - begun)
+        run.keep()
     return run.result
+
+
+async def one_round(run: Run, number: int) -> None:
+    """All rates, each with every server that has hope."""
+    hopeful = list(run.sides)
+    for rate in RATES:
+        for side in list(hopeful):
+            load = await trial(side, run.texts, rate, run.options.trial, number)
+            side.trials[rate].append(load.result)
+            shown_p99 = shown(load.result)["p99_ms"]
+            print(f"round {number + 1}", side.setting.server, rate, shown_p99, file=sys.stderr, flush=True)
+            if not load.latencies or load.quantile(0.99) > HOPELESS or load.statuses[200] < load.sent:
+                hopeful.remove(side)
 
 
 def start(setting: Setting, folder: Path) -> Any:
@@ -283,51 +308,15 @@ async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: f
     return found
 
 
-async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, seed: int) -> dict[str, Any]:
-    """One rate for some seconds; moves the bracket."""
+async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, seed: int) -> Load:
+    """One rate for some seconds, after a first second that does not count."""
     client, requests = Client(side.process.address), requests_for(side.process, side.setting.path, texts)
     side.process.resume()
-    await open_loop(client, requests, rate, SETTLE if seconds > 2 else 0.2, seed)
+    await open_loop(client, requests, rate, min(SETTLE, seconds), seed)
     load = await open_loop(client, requests, rate, seconds, seed + 1000)
     client.close()
     side.process.pause()
-    held = holds(load)
-    side.add(rate, held)
-    side.trials.append({**load.result, "held": held})
-    print(side.setting.server, f"{rate:.1f}", shown(load.result)["p99_ms"], held, file=sys.stderr, flush=True)
-    return side.trials[-1]
-
-
-def holds(load: Load) -> bool:
-    """Whether every request was answered, and p99 is within the limit."""
-    return load.statuses[200] == load.sent and not load.unsent and load.quantile(0.99) <= P99
-
-
-async def confirm(run: Run) -> None:
-    """The highest rate held, in longer rounds; it falls where the median p99 is too high, while there is time."""
-    seconds, sides = run.options.confirm, list(run.sides)
-    rates = {side.setting.server: side.low or side.capacity / 10 for side in sides}
-    attempt = 0
-    while sides and run.time_for(len(sides) * CONFIRMATIONS * (seconds + SETTLE)):
-        attempt += 1
-        found: list[list[dict[str, Any]]] = [[] for _ in sides]
-        for number in range(CONFIRMATIONS):
-            for side, runs in zip(sides, found, strict=True):
-                rate = rates[side.setting.server]
-                runs.append(await trial(side, run.texts, rate, seconds, 100 * attempt + number))
-        for side, runs in zip(sides, found, strict=True):
-            side.confirmed = confirmed(rates[side.setting.server], runs)
-            rates[side.setting.server] *= FALL
-        sides = [side for side in sides if not side.confirmed["held"]]
-        run.keep()
-
-
-def confirmed(rate: float, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Whether a rate was held: every request answered, and the median p99 of its runs within the limit."""
-    p99 = [run["p99_ms"] for run in runs]
-    held = None not in p99 and all(run["accepted"] == run["sent"] for run in runs)
-    held = held and statistics.median(p99) <= 1000 * P99
-    return {"rate": round(rate, 1), "p99_ms": p99, "held": held}
+    return load
 
 
 async def vectors_of(side: Side, texts: Sequence[str]) -> Any:

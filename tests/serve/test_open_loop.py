@@ -129,35 +129,42 @@ def test_a_load_without_an_answer_has_no_times(loop, capsys, tmp_path):
     common = importlib.import_module("common")
     common.finish(SimpleNamespace(out=tmp_path / "out.json", smoke=False), {"p99": None, "worse": float("nan")})
     assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out.json").read_text())
-    serving = importlib.import_module("serving")
-    assert not serving.confirmed(5.0, [run_with(None, accepted=0)])["held"]
 
 
 def run_with(p99, accepted=10):
     return {"p99_ms": p99, "accepted": accepted, "sent": 10}
 
 
-def test_a_rate_that_was_never_held_is_none(loop):
+def side_with(name, *rounds, accepted=10):
+    """A side of the serving benchmark; rounds: p99 in ms at the first rates, fewer where a round stopped."""
     serving = importlib.import_module("serving")
-    late, well = [run_with(p99) for p99 in (99.0, 101.0, 300.0)], [run_with(p99) for p99 in (40.0, 50.0, 300.0)]
-    assert not serving.confirmed(5.0, late)["held"] and serving.confirmed(5.0, well)["held"]
-    assert not serving.confirmed(5.0, [*well[:2], run_with(40.0, accepted=9)])["held"]
+    side = serving.Side(serving.Setting(name, "", ()), None)
+    for found in rounds:
+        for rate, p99 in zip(serving.RATES, found, strict=False):
+            side.trials[rate].append(run_with(p99, accepted))
+    return side
 
-    def rates(**runs):
-        setting = {name: serving.Setting(name, "", ()) for name in runs}
-        sides = [serving.Side(setting[name], None, 1.0) for name in runs]
-        for side, (rate, some) in zip(sides, runs.values(), strict=True):
-            side.confirmed = serving.confirmed(rate, some) if some else {}
-        return serving.rates_of(sides)
 
-    found = rates(bertworks=(60.0, well), rival=(20.0, well), other=(30.0, well))
-    assert found == {
-        "requests_per_second": {"bertworks": 60.0, "rival": 20.0, "other": 30.0},
-        "times_the_best_rival": 2.0,
-    }
-    found = rates(bertworks=(60.0, well), rival=(20.0, well), other=(30.0, late))
-    assert found["requests_per_second"]["other"] is None and found["times_the_best_rival"] is None
-    found = rates(bertworks=(60.0, late), rival=(20.0, well))
-    assert found["requests_per_second"]["bertworks"] is None and found["times_the_best_rival"] is None
-    assert rates(bertworks=(60.0, None))["requests_per_second"] == {"bertworks": None}
-    assert rates()["times_the_best_rival"] is None
+def test_the_rate_of_a_server_is_where_its_median_p99_crosses_the_limit(loop):
+    serving = importlib.import_module("serving")
+    first, second = serving.RATES[:2]
+    assert side_with("a", (50, 200), (40, 300), (900, 100)).requests_per_second == pytest.approx(
+        first * (second / first) ** 0.5, abs=0.1
+    )
+    assert side_with("a", (50, 90), (50, 90)).requests_per_second is None  # nothing was too much
+    assert side_with("a", (150, 90), (150, 90)).requests_per_second is None  # the lowest rate was
+    assert side_with("a", (50, 90), accepted=9).requests_per_second is None
+    unanswered = side_with("a", (50, None), (50, None))  # as if p99 were three times the limit
+    assert unanswered.requests_per_second == pytest.approx(first * (second / first) ** 0.387, abs=0.1)
+    stopped = side_with("a", (50, 60), (400,), (400,))  # a round that stopped counts as too slow above
+    assert serving.rates_of(stopped)[str(second)] == {"p99_ms": [60], "median_p99_ms": None, "held": False}
+
+
+def test_the_ratio_needs_the_rates_of_all(loop):
+    serving = importlib.import_module("serving")
+    slow, fast, lost = side_with("bertworks", (50, 200)), side_with("rival", (50, 100, 200)), side_with("other", (200,))
+    found = serving.compared([slow, fast])
+    assert found["times_the_best_rival"] == round(slow.requests_per_second / fast.requests_per_second, 2) < 1
+    assert serving.compared([slow, fast, lost])["times_the_best_rival"] is None
+    assert serving.compared([lost])["requests_per_second"] == {"other": None}
+    assert serving.compared([])["times_the_best_rival"] is None

@@ -89,6 +89,24 @@ def test_a_server_computes_in_what_is_faster_here(head_folders, monkeypatch, fas
     assert found[0].predictor.loaded.device.type == "cuda" or found[0].info["precision"] == precision
 
 
+START = """
+import sys
+from bertworks.serve import server
+from bertworks.serve.config import ServeConfig
+
+server.serve = lambda app, listener, config: (server.server_of(app, config), print(*sys.modules, file=sys.stderr))
+server.run_server([sys.argv[1]], ServeConfig(port=0))
+"""
+
+
+@pytest.mark.heavy  # imports torch
+def test_a_start_imports_no_statistics_no_plots_and_no_compiler(head_folders):
+    command = [sys.executable, "-c", START, head_folders["single"]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    heavy = {"sklearn", "scipy", "matplotlib", "pandas", "pyarrow", "transformers", "sympy", "torch._dynamo"}
+    assert "fastapi" in done.stderr.split() and not heavy & {*done.stderr.split()}
+
+
 def test_a_recurrent_model_is_not_compiled(tmp_path, head_folders, monkeypatch, capsys):
     model = build_model(dataclasses.replace(TINY, layer_type="gru"), ("classifier",), labels=2)
     save_folder(tmp_path / "gru", model, head_folders["tiny"], labels=["a", "b"])

@@ -6,7 +6,6 @@
 Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V vocabulary.
 """
 
-import copy
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from torch import Tensor
 from ..batch import Batch
 from ..files import InputError
 from ..model.heads import Model
-from ..model.prepare import for_inference, has_bfloat16
+from ..model.prepare import for_inference, has_bfloat16, in_bfloat16
 from ..model.rectangular import STATES, Rectangular, recurrent_part
 from ..tasks.inputs import batch_scores
 
@@ -103,7 +102,7 @@ class Compiled:
             )
         self.model, self.precision = model, precision
         halved = precision == "bfloat16"
-        self.network = copy.deepcopy(model).to(torch.bfloat16) if halved else for_inference(model)
+        self.network = in_bfloat16(model) if halved else for_inference(model)
         self.graphs = {name: self._graph(name) for name in (STATES, *model.heads) if name != "mlm"}
 
     @functools.cached_property

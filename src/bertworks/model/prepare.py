@@ -108,7 +108,7 @@ def for_inference(network: Network, precision: str = "float32", lasting: bool = 
     """
     network.eval()
     if precision == "bfloat16":
-        network = copy.deepcopy(network).to(torch.bfloat16)
+        network = in_bfloat16(network)
     if torch.is_autocast_enabled("cpu"):
         return network
     weights = {(p.dtype, p.device.type) for p in network.parameters()}
@@ -120,6 +120,12 @@ def for_inference(network: Network, precision: str = "float32", lasting: bool = 
     if not known or (precision == "bfloat16" and not has_bfloat16()):
         return network
     return _with_onednn(network, lasting or precision == "bfloat16")
+
+
+def in_bfloat16(network: Network) -> Network:
+    """A copy whose weights are bfloat16, made without a copy in float32; what shares a weight still does."""
+    copied = {id(p): nn.Parameter(p.detach().to(torch.bfloat16), p.requires_grad) for p in network.parameters()}
+    return copy.deepcopy(network, copied).to(torch.bfloat16)
 
 
 def has_bfloat16() -> bool:

@@ -23,7 +23,6 @@ from ..reporting.tables import ResultTable
 from ..training.machine import facts
 from .config import WordConfig
 from .model import Floats, ProbedModel, cosine
-from .pictures import HeatMap, draw_heat_map, lines
 from .words import Span
 
 MOST = 200  # sentences of the baseline: their vectors of all layers are in memory
@@ -175,6 +174,8 @@ def _matrix(results: dict[str, Any]) -> ResultTable:
 
 def plot(results: dict[str, Any], out: Path) -> list[Path]:
     """Draw a line over the layers for two sentences, else the matrix of one layer. Returns the files."""
+    from .pictures import HeatMap, draw_heat_map, lines  # imports matplotlib, which a server does not need
+
     if len(results["sentences"]) == 2:
         names = ["static", "emb.", *results["layers"][2:]]
         curves = {f"{results['word']!r} in the two sentences": pair_means(results)}

@@ -30,6 +30,7 @@ from .config import ServeConfig
 from .errors import Refusal
 from .guard import Guard
 from .models import ServedModel
+from .routes import refusal_schemas
 from .service import ClientLeft, Service
 
 DIALECTS: tuple[APIRouter, ...] = (
@@ -44,13 +45,22 @@ DIALECTS: tuple[APIRouter, ...] = (
 )
 
 
+class Application(FastAPI):
+    """FastAPI with the forms of refusals in its description."""
+
+    def openapi(self) -> dict[str, Any]:
+        described = super().openapi()
+        described["components"]["schemas"] |= refusal_schemas()
+        return described
+
+
 def create_app(models: dict[str, ServedModel], config: ServeConfig | None = None, key: str | None = None) -> FastAPI:
     """The application of some loaded models, by name. key: that requests must have; None: none is needed.
 
     `app.state.service` is the service behind it.
     """
     config = config or ServeConfig()
-    app = FastAPI(title="bertworks", version=__version__, docs_url=None, redoc_url=None)
+    app = Application(title="bertworks", version=__version__, docs_url=None, redoc_url=None)
     app.state.service = service = Service(models, config)
     for router in DIALECTS:
         app.include_router(router)

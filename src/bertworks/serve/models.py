@@ -94,10 +94,10 @@ class ServedModel:
         return self.steps[step]
 
     def warm_ups(self, step: str) -> list[Inputs]:
-        """Inputs of one sequence and of two: a compiled engine makes a graph for each when it meets it."""
+        """Inputs of first batches; for a compiled engine one sequence and two, because each has a graph of its own."""
         rows, steps = self.samples(step, 1), self.steps[step]
         inputs: Inputs = steps.prepare(rows).inputs
-        if isinstance(steps, ExplainSteps):  # never compiled
+        if not self.compiled or isinstance(steps, ExplainSteps):  # explanations are never compiled
             return [inputs]
         two: Inputs = steps.prepare(rows * 2).inputs
         return [inputs.part(0, 1), two.part(0, 2)]

@@ -8,6 +8,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from .errors import TYPES, shutting_down
 from .limits import check_lists
@@ -77,10 +78,20 @@ class RefusedOpenai(BaseModel):
 def dialect(*tags: str, refused: type[BaseModel] = Refused) -> APIRouter:
     """The router of a dialect; tags group its routes in /openapi.json. refused: the form of its refusals."""
     names = {400: "Validation", 413: "Validation", 415: "Validation", **TYPES}
+    schema = {"$ref": f"#/components/schemas/{refused.__name__}"}  # a model here would be compiled for every route
+    content = {"application/json": {"schema": schema}}
     responses: dict[int | str, dict[str, Any]] = {
-        status: {"model": refused, "description": names[status]} for status in sorted(names) if status != 500
+        status: {"content": content, "description": names[status]} for status in sorted(names) if status != 500
     }
     return APIRouter(tags=list(tags), route_class=JsonRoute, responses=responses)
+
+
+def refusal_schemas() -> dict[str, Any]:
+    """The forms of refusals, to which the routes refer in /openapi.json."""
+    forms: list[Any] = [(form, "serialization") for form in (Refused, RefusedKserve, RefusedOpenai)]
+    _, schemas = models_json_schema(forms, ref_template="#/components/schemas/{model}")
+    found: dict[str, Any] = schemas["$defs"]
+    return found
 
 
 def service_of(request: Request) -> Service:

@@ -41,7 +41,7 @@ SHORT = 1000  # characters that are tokenized in less time than another thread t
 SHORT_SCORES = 1 << 14  # numbers that are decoded in that time
 LATEST = 60  # seconds after which a refused client may ask again, whatever has queued: the pace may change
 VALUES = 1 << 22  # numbers in the scores of a request: 16 MB
-MEASURED = 0.3  # seconds of a step's largest batch at the start
+MEASURED = 0.15  # seconds of a step's largest batch at the start
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,8 @@ def test_a_model_of_single_texts_takes_no_pair(make_client):
     assert client.post("/predict", json=bodies["/predict"] | {"model": "single"}).status_code == 200  # not known
     empty = {"inputs": [{"text": "a b", "text_pair": ""}]}
     assert client.post("/models/reviews", json=empty).status_code == 200
+    listed = client.get("/models").json()["models"]
+    assert {one["name"]: one["reads_single"] for one in listed} == {"reviews": True, "single": False}
 
 
 def test_rerank_orders_texts_by_a_classifier_of_pairs(post, predictors):

@@ -135,6 +135,7 @@ class ServedModel:
             "kind": predictor.kind,
             "can": list(self.steps),
             "labels": list(predictor.loaded.labels),
+            "reads_single": self.reads_single,
             "max_length": predictor.max_length,
             "precision": predictor.loaded.engine.precision,
             "engine": predictor.loaded.engine.name,

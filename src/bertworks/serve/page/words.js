@@ -59,11 +59,11 @@ function maskedText(text, found, again) {
 
 // ---- labels
 
-const isPair = () => ["pair", "regression"].includes(state.model.kind);
+const isPair = () => ["pair", "regression"].includes(state.model.kind) && !state.model.reads_single;
 
 const LABELS = {
   id: "labels", windows: model => ["single", "multilabel"].includes(model.kind), when: model => model.can.includes("classify"), fields: [{ name: "text", area: true, rows: 3 },
-    { name: "second", area: true, optional: true, when: model => !["single", "multilabel"].includes(model.kind) }],
+    { name: "second", area: true, optional: true, when: model => !["single", "multilabel"].includes(model.kind) && !model.reads_single }],
   examples: () => examplesOf(isPair() ? "labelPairs" : "labels"),
   async ask({ text, second }, signal) {
     const found = await askTask("text-classification", { inputs: second.trim() ? { text, text_pair: second } : text }, signal);

@@ -106,8 +106,9 @@ def free_port() -> int:
 
 
 def bertworks_command(model: Path, port: int, flags: Sequence[str] = ()) -> list[str]:
-    """Our server with one model, `model`."""
-    return [sys.executable, "-m", "bertworks", "serve", f"model={model}", "--port", str(port), *flags]
+    """Our server with one model, `model`. It cuts texts that are too long, as other servers do."""
+    served = ["serve", f"model={model}", "--port", str(port), "--auto-truncate"]
+    return [sys.executable, "-m", "bertworks", *served, *flags]
 
 
 def mixed_texts(data: Path, count: int, seed: int = 1) -> list[str]:

@@ -128,8 +128,8 @@ def settings_of(options: Any) -> dict[str, list[Setting]]:
 def ours(options: Any) -> list[Setting]:
     """As it comes, in float32, and in smaller batches."""
     flags: list[list[str]] = [[], ["--precision", "float32"], ["--batch-tokens", "512"]]
-    command = bertworks_command(options.model, 0)
-    return [Setting("bertworks", " ".join(more) or "as it comes", [*command[:-1], "{port}", *more]) for more in flags]
+    command = [word if word != "0" else "{port}" for word in bertworks_command(options.model, 0)]
+    return [Setting("bertworks", " ".join(more) or "as it comes", [*command, *more]) for more in flags]
 
 
 def plain(options: Any) -> list[Setting]:

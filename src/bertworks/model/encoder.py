@@ -120,10 +120,8 @@ class Encoder(nn.Module):
         self.pooler = build_pooler(config) if pooler else None
         self.pooler_dropout = Dropout(config.head_dropout, _POOLER_SITE) if config.rules.pooler_dropout else None
         self.run_layer: Any = run_layer
-        self.compiled_layer: Any = (
-            None  # the same compiled (prepare.py), used where gradients are on, or where they are off
-        )
-        self.compiled_for_gradients = True
+        self.compiled_layer: Any = None  # the same, compiled (prepare.py)
+        self.compiled_for_gradients = True  # whether it is used where gradients are on, or where they are off
 
     def forward(
         self,

@@ -259,3 +259,9 @@ def test_a_compiled_package_answers_like_its_source(tmp_path, monkeypatch, preci
     np.testing.assert_allclose(ours.embed([*TEXTS, LONG]), theirs.embed([*TEXTS, LONG]), atol=near)
     expected, found = (Sample.of(one, TEXTS).scores() for one in (ours, theirs))
     assert (expected - found).abs().max() < near * max(1, expected.abs().max())
+
+
+def test_advice_on_a_folder_without_a_model_is_refused_before_it_begins(tmp_path, capfd):
+    with pytest.raises(InputError, match=r"config\.json"):
+        advise(tmp_path)
+    assert "exporting" not in capfd.readouterr().err

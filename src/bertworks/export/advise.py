@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import torch
 
+from ..checkpoint.folder import read_config
 from ..checkpoint.locate import find_model, refuse_export
 from ..files import InputError
 from ..inference.engines import EngineName
@@ -64,6 +65,7 @@ def advise(
     """
     config = config or AdviceConfig()
     refuse_export(find_model(folder))
+    read_config(folder)  # before anything slow
     own = shipped_texts() if texts is None else tuple(texts_in(texts)[:_MOST])
     used = (own * -(-_TEXTS // len(own)))[: max(_TEXTS, len(own))]
     work = Work(used, config.singles, *(dev or (None, ())))

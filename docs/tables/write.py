@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Callable
 
-import engines
 import runs
 import speed
 import starts
@@ -30,9 +29,6 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "speed": speed.speed,
     "memory": speed.memory,
     "fine-tuning-speed": speed.fine_tuning,
-    "engines": engines.engines,
-    "servers": engines.servers,
-    "load": engines.load,
     "held-out": runs.held_out,
     "fine-tuned": runs.fine_tuned,
     "parity": runs.parity,

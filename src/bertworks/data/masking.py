@@ -52,12 +52,14 @@ class Draws:
     order: NDArray[np.float32]  # the positions with the lowest numbers are chosen
     action: NDArray[np.float32]  # what happens to a chosen position
     tokens: NDArray[np.int64]  # the random replacements
-    spans: NDArray[np.float32]  # the length of a run that begins here
+    spans: NDArray[np.float32]  # the length of a run that begins here; (n, 0) if all runs have one token or word
 
     @classmethod
-    def of(cls, rng: np.random.Generator, shape: tuple[int, int], vocab_size: int) -> "Draws":
+    def of(cls, rng: np.random.Generator, shape: tuple[int, int], vocab_size: int, runs: bool = True) -> "Draws":
+        """Draw for a rectangle; the lengths of runs come last, so that the rest is the same with and without them."""
         order, action = rng.random(shape, np.float32), rng.random(shape, np.float32)
-        return cls(order, action, rng.integers(0, vocab_size, shape, np.int64), rng.random(shape, np.float32))
+        tokens = rng.integers(0, vocab_size, shape, np.int64)
+        return cls(order, action, tokens, rng.random(shape if runs else (shape[0], 0), np.float32))
 
     def rows(self, rows: NDArray[np.int64]) -> "Draws":
         return Draws(self.order[rows], self.action[rows], self.tokens[rows], self.spans[rows])
@@ -86,7 +88,7 @@ def mask(
     wanted = np.rint(rows.lengths * config.masked_lm_prob).astype(np.int64).clip(1, max_predictions)
     if config.whole_word or config.ngrams > 1:
         continues = rows.continues if config.whole_word else np.zeros_like(candidates)
-        spans = _run_lengths(draws.spans, config.ngrams)
+        spans = _run_lengths(draws.spans, config.ngrams) if config.ngrams > 1 else np.ones(ids.shape, np.int64)
         chosen = _choose_runs(candidates, continues, wanted, draws.order, spans)
     else:
         chosen = _choose_tokens(candidates, wanted, draws.order)
@@ -133,24 +135,34 @@ def _choose_runs(
     A run has `spans` words, or fewer where not all fit into what is left of `wanted`. None is chosen where not even one
     word fits, or where a word of the run is chosen already. As in the original, a continuing subword belongs to the
     candidate before it, and a run may cross [SEP]. Where no subword continues a word, every token is a word.
+
+    All rows make a step at once: each step looks at the next word of every row that is not full yet.
     """
-    chosen = np.zeros_like(candidates)
-    for row in range(len(candidates)):
-        cells = candidates[row].nonzero()[0]
-        starts = ~continues[row, cells]
-        starts[:1] = True
-        word = np.cumsum(starts) - 1
-        firsts = cells[starts]
-        ends = np.cumsum(np.bincount(word)).tolist()  # tokens up to the end of each word
-        taken, left, runs = [False] * len(ends), int(wanted[row]), spans[row, firsts].tolist()
-        for w in np.argsort(order[row, firsts]).tolist():
-            before, stop = ends[w - 1] if w else 0, min(w + runs[w], len(ends))
-            while ends[stop - 1] - before > left and stop > w + 1:
-                stop -= 1
-            if ends[stop - 1] - before <= left and not any(taken[w:stop]):
-                taken[w:stop] = [True] * (stop - w)
-                left -= ends[stop - 1] - before
-            if not left:
-                break
-        chosen[row, cells] = np.array(taken, bool)[word]
-    return chosen
+    starts = candidates & ~continues
+    every, first = np.arange(len(candidates)), candidates.argmax(1)
+    starts[every, first] = candidates[every, first]  # the first candidate begins a word in any case
+    word, counts = np.cumsum(starts, 1) - 1, starts.sum(1)  # (n, L) the word of each candidate; (n,) words
+    most, longest = int(counts.max(initial=1)), int(spans.max(initial=1))
+    drawn, runs = np.full((len(counts), most), np.inf, np.float32), np.ones((len(counts), most), np.int64)
+    row, cell = starts.nonzero()
+    drawn[row, word[starts]], runs[row, word[starts]] = order[row, cell], spans[row, cell]
+    sizes = np.bincount((every[:, None] * most + word)[candidates], minlength=drawn.size).reshape(drawn.shape)
+    ends = np.pad(np.cumsum(sizes, 1), ((0, 0), (1, 0)))  # (n, words + 1) tokens before each word, and of all
+    taken, left, rows = np.zeros(drawn.shape, bool), wanted.copy(), every
+    for step, ranked in enumerate(np.argsort(drawn, 1, kind="stable").T):
+        rows = rows[(left[rows] > 0) & (step < counts[rows])]
+        if not len(rows):
+            break
+        begin = ranked[rows]
+        stop = np.minimum(begin + runs[rows, begin], counts[rows])
+        for _ in range(longest - 1):
+            stop -= (ends[rows, stop] - ends[rows, begin] > left[rows]) & (stop > begin + 1)
+        size = ends[rows, stop] - ends[rows, begin]
+        fits = size <= left[rows]
+        for i in range(longest):
+            fits &= ~taken[rows, np.minimum(begin + i, stop - 1)]
+        for i in range(longest):
+            inside = fits & (begin + i < stop)
+            taken[rows[inside], begin[inside] + i] = True
+        left[rows] -= np.where(fits, size, 0)
+    return candidates & np.take_along_axis(taken, np.maximum(word, 0), 1)

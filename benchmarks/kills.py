@@ -63,6 +63,10 @@ COMMANDS = {
     "pretrain": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 --loop.save-every 3",
     "pretrain, 2 processes": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 "
     "--loop.save-every 3",
+    "pretrain, always saving": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 "
+    "--loop.save-every 1",
+    "pretrain, batches ahead": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 "
+    "--loop.save-every 3 --workers 2",
     "finetune, keep_best": f"finetune {TABLES} --batch-size 4 --epochs 6 --loop.eval-every 3 --loop.save-every 2 "
     "--loop.keep-best accuracy",
     "finetune, seeds": f"finetune {TABLES} --batch-size 4 --epochs 2 --loop.save-every 2 --seeds 1 2 3",

@@ -16,6 +16,7 @@ SCRIPTS = (
     "export_scores",
     "features",
     "features_memory",
+    "feeding",
     "finetuning",
     "finetuning_scores",
     "inference",

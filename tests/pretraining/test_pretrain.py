@@ -452,7 +452,10 @@ def test_other_objectives_learn_and_keep_snapshots(tiny_store, tmp_path, monkeyp
 def test_runs_from_before_a_recipe_grew_are_known_again():
     """What their fingerprints hash, as it was before families, swapped pairs and runs of words."""
     known = {PretrainConfig: "402f99b152df3894", FinetuneConfig: "34d5666da41babcf"}
-    assert {cls: hashlib.sha256(identities(cls())[1].encode()).hexdigest()[:16] for cls in known} == known
+    for cls, expected in known.items():
+        older = {"workers": 0} if cls is PretrainConfig else {}
+        config = cls(loop=dataclasses.replace(cls().loop, save_minutes=0.0), **older)
+        assert hashlib.sha256(identities(config)[1].encode()).hexdigest()[:16] == expected
 
 
 def test_albert_from_raw_text_by_its_own_means(tmp_path):

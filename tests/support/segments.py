@@ -71,15 +71,30 @@ def sit(argv: list[str], said: Path, environment: dict[str, str]) -> None:
     machine.matmul_peak = lambda *_: 1e12
     if environment.get("RANK") == "1":  # the clocks of processes never quite agree; these do not at all
         loop.time = SimpleNamespace(perf_counter=lambda: 3 * time.perf_counter())
+    if seconds := float(environment.get("SLOW_FLUSH", 0)):  # a disk that is slow, so that a kill hits a write
+        flush = os.fsync
+        os.fsync = lambda handle: (time.sleep(seconds), flush(handle))[1]
     with open(said, "a") as file:
         sys.stdout = sys.stderr = file
         main(argv)
 
 
 class Segment:
-    """One process (or `size` that train together) of a run; `said` is what it printed."""
+    """One process (or `size` that train together) of a run; `said` is what it printed.
 
-    def __init__(self, recipe: Path, store: Path, out: Path, *more: str, size: int = 1, verb: str = "pretrain"):
+    slow_flush: seconds that every flush of a file takes longer.
+    """
+
+    def __init__(
+        self,
+        recipe: Path,
+        store: Path,
+        out: Path,
+        *more: str,
+        size: int = 1,
+        verb: str = "pretrain",
+        slow_flush: float = 0.0,
+    ):
         self.said = out.parent / f"{out.name}.said.txt"
         argv = [verb, str(recipe), "--corpus", str(store), "--out", str(out), *more]
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -90,9 +105,10 @@ class Segment:
             "WORLD_SIZE": str(size),
             "GLOO_SOCKET_IFNAME": "lo",
         }
+        ranks = [{**together, "RANK": str(i)} if size > 1 else {} for i in range(size)]
         self.processes = [
-            PROCESSES.Process(target=sit, args=(argv, self.said, {**together, "RANK": str(i)} if size > 1 else {}))
-            for i in range(size)
+            PROCESSES.Process(target=sit, args=(argv, self.said, {**rank, "SLOW_FLUSH": str(slow_flush)}))
+            for rank in ranks
         ]
         for process in self.processes:
             process.start()

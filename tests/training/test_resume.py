@@ -4,10 +4,12 @@ import json
 import random
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
-from support.segments import Segment, records, state_of, tensors, weights, write_recipe
+from support.segments import Segment, changed, records, state_of, tensors, weights, write_recipe
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,50 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, undistu
     assert [record["step"] for record in records(out)] == list(range(1, 41))
     results = [json.loads((run / "results.json").read_text()) for run in (expected, out)]
     assert results[0]["metrics"] == results[1]["metrics"] and results[0]["tokens"] == results[1]["tokens"]
+
+
+@pytest.mark.heavy
+def test_a_kill_inside_a_write_harms_nothing(tiny_store, undisturbed, tmp_path):
+    """The flush of every state takes a fifth of a second; the run is killed while one is under way."""
+    settings = {"precision": "float32"}
+    recipe, out = write_recipe(tmp_path, **settings), tmp_path / "run"
+    kills = 0
+    while kills < 4:
+        segment = Segment(recipe, tiny_store.path, out, "--loop.save-every", "1", slow_flush=0.2)
+        before, deadline = changed(state_of(out)), time.monotonic() + 300
+        while changed(state_of(out)) == before or not half_written(out):
+            assert time.monotonic() < deadline and segment.processes[0].is_alive()
+            time.sleep(0.002)
+        segment.processes[0].kill()
+        assert segment.end() == -9 and half_written(out)
+        kills += 1
+    segment = Segment(recipe, tiny_store.path, out)
+    assert segment.end() == 0, segment.said.read_text()
+    same(undisturbed(**settings), out)
+    assert not half_written(out)
+
+
+def half_written(out):
+    """The temporary files of states."""
+    return [*state_of(out).parent.glob(".state.safetensors.*.tmp")]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("how", ["kill", "terminate"])
+def test_a_run_with_batches_made_ahead_is_the_same_run(tiny_store, undisturbed, tmp_path, how):
+    """Killed or stopped, resumed with another number of workers; and it leaves no process behind."""
+    settings = {"precision": "float32"}
+    recipe, out, rng = write_recipe(tmp_path, **settings), tmp_path / "run", random.Random(how)
+    for workers in (2, 1):
+        segment = Segment(recipe, tiny_store.path, out, "--workers", str(workers))
+        segment.wait_for_save(state_of(out), rng)
+        family = psutil.Process(segment.processes[0].pid).children(recursive=True)
+        getattr(segment.processes[0], how)()
+        assert segment.end() == {"kill": -9, "terminate": 3}[how]
+        assert len(family) >= workers and not psutil.wait_procs(family, timeout=60)[1]
+    segment = Segment(recipe, tiny_store.path, out, "--workers", "2")
+    assert segment.end() == 0, segment.said.read_text()
+    same(undisturbed(**settings), out)
 
 
 def header(path):

@@ -14,6 +14,7 @@ show.py        a store on the terminal
 instances.py   sentence offsets -> the spans of training instances, in random order
 masking.py     which positions are predicted, and what replaces their tokens
 batches.py     `PretrainingData`: spans and masks -> batches of tensors (the one file here that imports torch)
+ahead.py       the same batches, made by worker processes before training asks for them
 """
 
 from .build import BuildConfig

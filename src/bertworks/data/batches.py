@@ -3,7 +3,7 @@
 The keys of a batch, their shapes and their meaning: batch.py. Shapes: B sequences, L positions, M masked slots.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from ..tokenizer.pipeline import BERT_LAYOUT, Layout
 from .instances import DRAW_ROWS, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
 from .masking import Draws, MaskingConfig, Rectangle, mask, max_predictions_per_seq
 from .store import Store
+
+Arrays = dict[str, NDArray[Any]]  # a batch before it becomes tensors
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,15 @@ class Vocabulary:
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
         t = tokenizer
         return cls(t.vocab_size, *(t.cls_id, t.sep_id, t.mask_id, t.pad_id), t.continuation, t.layout, t.leading_space)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Some instances of one block group: all that is needed to make them, without the plan of the group."""
+
+    key: tuple[int, ...]  # of the group's masks
+    numbers: NDArray[np.int64]  # (n,) rows of the group's plan, which decide the masks
+    plan: Plan  # (n, 6) these rows
 
 
 class PretrainingData:
@@ -60,14 +71,12 @@ class PretrainingData:
 
         With `rows`, only those rows of the batch are made: the share of one process, or of one micro-batch.
         """
-        parts, after = self.stream.take(position, count)
-        rows = range(count) if rows is None else rows
-        made, start = [], 0
-        for group, indices in parts:
-            wanted = indices[max(rows.start - start, 0) : max(rows.stop - start, 0)]
-            start += len(indices)
-            if len(wanted):
-                made.append(self._assemble(group, wanted))
+        (chosen,), after = choose(self.stream, position, count, [range(count) if rows is None else rows])
+        return as_tensors(self.make(chosen)), after
+
+    def make(self, chosen: list[Chosen]) -> Arrays:
+        """The batch of these instances; a pure function of the store, `chosen` and the settings."""
+        made = [self._assemble(part) for part in chosen]
         ids, lengths, a_stops, pairs, *masks = (np.concatenate(part) for part in zip(*made, strict=True))
         column = np.arange(self.length)
         batch = {
@@ -81,17 +90,14 @@ class PretrainingData:
             cells = positions + self.length * np.arange(len(ids))[:, None]
             batch["masked_positions"] = np.where(labels >= 0, cells, 0).reshape(-1)
             batch["masked_labels"] = labels.reshape(-1)
-        from torch import from_numpy
+        return batch
 
-        return {name: from_numpy(array) for name, array in batch.items()}, after
-
-    def _assemble(self, group: int, rows: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Ids, lengths, first cell of segment 1 and pair labels of rows of a plan; then masked positions and labels."""
-        plan, _, key = self.stream.group(group)
-        ids, candidates, lengths, a_stops = self._gather(plan[rows])
-        made = [ids, lengths, a_stops, plan[rows, 5]]
+    def _assemble(self, chosen: Chosen) -> list[NDArray[Any]]:
+        """Ids, lengths, first cell of segment 1 and pair labels of instances; then masked positions and labels."""
+        ids, candidates, lengths, a_stops = self._gather(chosen.plan)
+        made = [ids, lengths, a_stops, chosen.plan[:, 5]]
         if self.masking:
-            draws = self._draws(key, rows)
+            draws = self._draws(chosen.key, chosen.numbers)
             continues = self._continues(ids, candidates) if self.masking.whole_word else candidates
             made += mask(
                 Rectangle(ids, candidates, continues, lengths),
@@ -111,9 +117,10 @@ class PretrainingData:
 
     def _draws(self, key: tuple[int, ...], rows: NDArray[np.int64]) -> Draws:
         """The random numbers of these rows. Each generator draws for all its rows, of which some are taken."""
-        draws = []
+        draws, runs = [], self.masking is not None and self.masking.ngrams > 1
         for number, members in _runs(rows // DRAW_ROWS):
-            full = Draws.of(generator(*key, number), (DRAW_ROWS, self.length), self.vocabulary.size)
+            rng, shape = generator(*key, number), (DRAW_ROWS, self.length)
+            full = Draws.of(rng, shape, self.vocabulary.size, runs)
             draws.append(full.rows(rows[members] % DRAW_ROWS))
         return Draws.join(draws)
 
@@ -168,6 +175,34 @@ class PretrainingData:
                 made += 1
             else:
                 position = Position(position.group + 1)
+
+
+def choose(
+    stream: InstanceStream, position: Position, count: int, parts: Sequence[range]
+) -> tuple[list[list[Chosen]], Position]:
+    """The next `count` instances of the stream, divided into `parts` by their rows; and the position after them.
+
+    Rows that are in no part are left out: those of other processes.
+    """
+    taken, after = stream.take(position, count)
+    chosen: list[list[Chosen]] = [[] for _ in parts]
+    start = 0
+    for group, numbers in taken:
+        plan, _, key = stream.group(group)
+        for part, rows in zip(chosen, parts, strict=True):
+            wanted = numbers[max(rows.start - start, 0) : max(rows.stop - start, 0)]
+            if len(wanted):
+                part.append(Chosen(key, wanted, plan[wanted]))
+        start += len(numbers)
+    return chosen, after
+
+
+def as_tensors(batch: Arrays, pinned: bool = False) -> Batch:
+    """The same batch as tensors: they share the arrays' memory, or are copies in `pinned` memory for a GPU to read."""
+    from torch import from_numpy
+
+    tensors = {name: from_numpy(array) for name, array in batch.items()}
+    return {name: tensor.pin_memory() for name, tensor in tensors.items()} if pinned else tensors
 
 
 def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:

@@ -24,7 +24,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,27 +243,43 @@ class InstanceStream:
         self.groups = -(-len(self.blocks) // GROUP_BLOCKS)  # block groups in an epoch
         self.group = lru_cache(maxsize=2)(self._make_group)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process makes its own: plans are not sent, and the cache of a method cannot be.
+        return InstanceStream, (self.shards, self.length, self.config, self.seed, self.separators)
+
     def pass_of(self, group: int) -> int:
         """The number of the pass, which decides spans and masks, that a block group belongs to."""
         epoch = group // self.groups
         return epoch % self.config.dupe_factor if self.config.dupe_factor else epoch
 
+    def blocks_of(self, number: int) -> list[tuple[int, int]]:
+        """The pass and the index of each block of block group `number`: what `plan` takes."""
+        this = self.pass_of(number)
+        order = generator(self.seed, 2, this).permutation(len(self.blocks))
+        first = self._nth_group(number) * GROUP_BLOCKS
+        return [(this, int(index)) for index in order[first : first + GROUP_BLOCKS]]
+
+    def plan(self, this: int, index: int) -> Plan:
+        """The instances (n, 6) of one block in pass `this`."""
+        shard, documents = self.blocks[index]
+        key = (self.seed, 3, this, self.length, index)
+        plan = plan_block(self.shards[shard], documents, self.length, self.config, key, self.separators)
+        return np.column_stack([np.full(len(plan), shard), plan])
+
+    def plans(self, number: int) -> list[Plan]:
+        """The plans of the blocks of block group `number`."""
+        return [self.plan(*block) for block in self.blocks_of(number)]
+
+    def _nth_group(self, number: int) -> int:
+        """Which group of the pass comes as block group `number`: another order in each epoch."""
+        epoch, nth = divmod(number, self.groups)
+        return int(generator(self.seed, 1, epoch).permutation(self.groups)[nth])
+
     def _make_group(self, number: int) -> tuple[Plan, NDArray[np.int64], tuple[int, ...]]:
         """Plan (n, 6) of block group `number`, the order in which its rows are read, and the key of its masks."""
-        epoch, nth = divmod(number, self.groups)
-        this = self.pass_of(number)
-        group = int(
-            generator(self.seed, 1, epoch).permutation(self.groups)[nth]
-        )  # groups come in a new order each epoch
-        order = generator(self.seed, 2, this).permutation(len(self.blocks))
-        plans = [np.empty((0, 6), np.int64)]
-        for index in order[group * GROUP_BLOCKS : (group + 1) * GROUP_BLOCKS]:
-            shard, documents = self.blocks[index]
-            key = (self.seed, 3, this, self.length, int(index))
-            plan = plan_block(self.shards[shard], documents, self.length, self.config, key, self.separators)
-            plans.append(np.column_stack([np.full(len(plan), shard), plan]))
-        rows = np.concatenate(plans)
-        key = (self.seed, 4, this, self.length, group)
+        epoch, group = number // self.groups, self._nth_group(number)
+        rows = np.concatenate([np.empty((0, 6), np.int64), *self.plans(number)])
+        key = (self.seed, 4, self.pass_of(number), self.length, group)
         rows = rows[generator(*key).permutation(len(rows))]
         draws = np.array_split(np.arange(len(rows)), range(DRAW_ROWS, len(rows), DRAW_ROWS))
         shuffled = generator(self.seed, 5, epoch, group).permutation(len(draws))

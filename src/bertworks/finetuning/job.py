@@ -124,7 +124,7 @@ class Job:
 
     def identity(self, config: FinetuneConfig) -> RunIdentity:
         """What determines the outcome of a run."""
-        fixed = replace(config, loop=replace(config.loop, log_every=0, save_every=0))
+        fixed = replace(config, loop=config.loop.decisive())
         return RunIdentity(config, self.start, before_schemas="\n".join([identities(fixed).get(1, ""), *self.start]))
 
     def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:

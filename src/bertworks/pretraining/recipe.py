@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import check_least, identities
+from ..config import added, check_least, identities
 from ..data.batches import PretrainingData, Vocabulary
 from ..data.instances import InstanceConfig
 from ..data.masking import MaskingConfig
@@ -13,7 +13,7 @@ from ..data.store import Store
 from ..files import InputError
 from ..model.config import HeadName, ModelConfig
 from ..training.config import LoopConfig, OptimConfig
-from ..training.identity import RunIdentity
+from ..training.identity import RunIdentity, without_intervals
 from ..training.objectives import PRETRAINING, LanguageModelObjective, ObjectiveName, PretrainingObjective
 
 
@@ -45,9 +45,13 @@ class PretrainConfig:
     phases: tuple[Phase, ...] = (Phase(),)
     eval_batches: int = 40  # held-out batches per evaluation
     snapshots: tuple[int, ...] = ()  # steps after which the model is kept as a folder: snapshots/step-N
+    # processes that make batches ahead of training, for each training process; 0: it makes them itself; -1: 2 on a GPU,
+    # 0 on a CPU
+    workers: int = added(-1, since=5, before=0)
 
     def __post_init__(self) -> None:
         check_least(self, ("eval_batches",), 1)
+        check_least(self, ("workers",), -1, "2 on a GPU, 0 on a CPU")
         side = self.learns.direction
         if self.model.direction != side:
             raise ValueError(
@@ -132,9 +136,13 @@ class DistillConfig:
     loop: LoopConfig = field(default_factory=LoopConfig)
     phases: tuple[Phase, ...] = (Phase(),)
     eval_batches: int = 40  # held-out batches per evaluation
+    # processes that make batches ahead of training, for each training process; 0: it makes them itself; -1: 2 on a GPU,
+    # 0 on a CPU
+    workers: int = added(-1, since=5, before=0)
 
     def __post_init__(self) -> None:
         weights = self.weights.values()
+        check_least(self, ("workers",), -1, "2 on a GPU, 0 on a CPU")
         if self.temperature <= 0 or min(weights) < 0 or not any(weights):
             raise ValueError(
                 f"temperature = {self.temperature}, weights {', '.join(map(str, weights))}; expected a temperature "
@@ -148,7 +156,7 @@ class DistillConfig:
 
     def pretraining(self, student: ModelConfig) -> PretrainConfig:
         """The run as one of pre-training. Raises InputError if the recipe does not fit the student."""
-        same = ("instances", "masking", "optim", "loop", "phases", "eval_batches")
+        same = ("instances", "masking", "optim", "loop", "phases", "eval_batches", "workers")
         try:
             return PretrainConfig("mlm", student, **{name: getattr(self, name) for name in same})
         except ValueError as error:
@@ -174,6 +182,6 @@ class StaticConfig:
 
 def run_identity(config: Any, *reads: str) -> RunIdentity:
     """The identity of a run with this recipe, which reads what has these checksums."""
-    loop = dataclasses.replace(config.loop, log_every=0, eval_every=0, save_every=0)
-    fixed = dataclasses.replace(config, loop=loop, **({"snapshots": ()} if hasattr(config, "snapshots") else {}))
-    return RunIdentity(config, reads, before_schemas="".join([identities(fixed).get(1, ""), *reads]))
+    fixed = without_intervals(config)
+    first = dataclasses.replace(fixed, loop=dataclasses.replace(fixed.loop, eval_every=0))
+    return RunIdentity(config, reads, before_schemas="".join([identities(first).get(1, ""), *reads]))

@@ -13,7 +13,8 @@ from typing import Any
 
 from ..checkpoint.folder import is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
-from ..data.batches import Vocabulary
+from ..data.ahead import Asked, BatchesAhead
+from ..data.batches import Vocabulary, as_tensors
 from ..data.instances import Position
 from ..data.store import Store
 from ..files import InputError
@@ -28,9 +29,10 @@ from ..training.objectives import Objective
 from ..training.optim import Optimizer
 from ..training.run import Run, is_finished, run_facts, train_in_folder
 from ..training.state import TrainerState
-from .recipe import PretrainConfig
+from .recipe import Phase, PretrainConfig
 
 LARGE_STORE = 1 << 28  # bytes; checking one of this size takes long enough to say so
+GPU_WORKERS = 2  # processes that make batches where a GPU leaves the processor idle
 
 
 def pretrain(
@@ -132,10 +134,11 @@ class StoreTraining:
                 folder, facts = run.out / "snapshots" / f"step-{step}", {"kind": "pretrain", "steps": step}
                 save_folder(folder, model, self.tokenizer, facts)
 
+        feed = PretrainingFeed(config, self.store, vocabulary, world)
         return Loop(
             model,
             objective,
-            PretrainingFeed(config, self.store, vocabulary, world),
+            feed,
             Optimizer(model.to(world.device), config.optim),
             world,
             config.loop,
@@ -143,6 +146,7 @@ class StoreTraining:
             run.identity.hash,
             evaluate=evaluate_now,
             after_step=save_snapshot,
+            at_end=feed.close,
             weights=weights or {},
             flops_per_token=useful_flops(config),
             watch=run.watch,
@@ -184,27 +188,31 @@ class StoreTraining:
 
 
 class PretrainingFeed:
-    """The batches of each phase in turn: a pure function of the run's progress."""
+    """The batches of each phase in turn: a pure function of the run's progress, whoever makes them."""
 
     def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: machine.World):
         self.phases, self.world = config.phases, world
-        self.data = [config.data(store, "train", vocabulary, p.length) for p in config.phases]
         smallest = min(p.batch_size for p in config.phases)
         if smallest < world.size:
             raise InputError(f"batch_size {smallest} is less than the {world.size} processes; give each of them a row")
+        self.pinned = world.device.type == "cuda"  # a GPU copies from pinned memory while it computes
+        workers = config.workers if config.workers >= 0 else GPU_WORKERS if self.pinned else 0
+        self.source = BatchesAhead([config.data(store, "train", vocabulary, p.length) for p in config.phases], workers)
 
     def __call__(self, progress: TrainerState, share: float) -> Group:
         """The next group; a new phase begins at the start of its own stream."""
         phase = self.phase_at(share)
         position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
-        size, mine = self.phases[phase].batch_size, self.world.share(self.phases[phase].batch_size)
-        micro = self.phases[phase].micro_batch_size or size
-        micro_batches = []
-        for start in mine[::micro]:
-            rows = range(start, min(start + micro, mine.stop))
-            batch, after = self.data[phase].take(position, size, rows)
-            micro_batches.append((batch, start))
-        return Group(micro_batches, (phase, after.group, after.offset))
+        rows = self.micro_batches(self.phases[phase])
+        made, after = self.source.take(Asked(phase, position, self.phases[phase].batch_size, rows))
+        batches = [as_tensors(batch, self.pinned) for batch in made]
+        starts = [part.start for part in rows]
+        return Group([*zip(batches, starts, strict=True)], (phase, after.group, after.offset))
+
+    def micro_batches(self, phase: Phase) -> tuple[range, ...]:
+        """The rows of the batch that each micro-batch of this process has."""
+        mine, micro = self.world.share(phase.batch_size), phase.micro_batch_size or phase.batch_size
+        return tuple(range(start, min(start + micro, mine.stop)) for start in mine[::micro])
 
     def phase_at(self, share: float) -> int:
         """The phase that is on when `share` of the budget is used."""
@@ -214,6 +222,10 @@ class PretrainingFeed:
             if share < end - 1e-9:
                 return i
         return len(self.phases) - 1
+
+    def close(self) -> None:
+        """End the processes that make batches."""
+        self.source.close()
 
 
 def check_padding(model: ModelConfig, pad: int) -> None:

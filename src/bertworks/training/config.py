@@ -1,10 +1,10 @@
 """The settings of training that every recipe has: the loop's and the optimizer's. Importing them loads no torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from ..config import check_least, check_seed
+from ..config import added, check_least, check_seed
 from ..files import InputError
 
 if TYPE_CHECKING:
@@ -28,12 +28,15 @@ class LoopConfig:
     eval_every: int = 500
     # steps between two checkpoints; 0: at the end and when stopped, in fine-tuning also after each epoch
     save_every: int = 500
+    # minutes of training between two checkpoints, beside `save_every`; 0: by steps alone
+    save_minutes: float = added(10.0, since=5, before=0.0)
     max_skipped: int = 10  # number of consecutive updates that may be skipped because loss or gradient is not finite
     keep_best: str = ""  # evaluation metric that selects the weights to keep (a loss: the lowest); empty: the last
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
         check_least(self, ("steps", "tokens", "hours"), 0, "no such limit", "loop")
+        check_least(self, ("save_minutes",), 0, "by steps alone", "loop")
         check_least(self, ("log_every", "eval_every", "save_every", "max_skipped"), 0, of="loop")
 
     def share(self, progress: "TrainerState") -> float:
@@ -44,6 +47,10 @@ class LoopConfig:
             progress.seconds / (3600 * self.hours) if self.hours else 0.0,
         ]
         return min(1.0, max(shares))
+
+    def decisive(self) -> "LoopConfig":
+        """The settings without those that never change the outcome: how often a run logs and saves."""
+        return replace(self, log_every=0, save_every=0, save_minutes=0.0)
 
     def check(self, metrics: Sequence[str] = ()) -> None:
         """Raises InputError if the run would never end, or if `keep_best` is none of the `metrics`, where given."""

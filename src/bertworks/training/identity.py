@@ -65,15 +65,17 @@ class RunIdentity:
 
 
 def without_intervals(recipe: T) -> T:
-    """The recipe without what does not change the outcome: how often a run logs, saves, keeps snapshots and evaluates.
+    """The recipe without what does not change the outcome: how often a run logs, saves, keeps snapshots and evaluates,
+    and how many processes make its batches.
 
     Evaluations do change it where the best weights are kept.
     """
     settings: Any = recipe
     if hasattr(settings, "loop"):
         evaluated = settings.loop.eval_every if settings.loop.keep_best else 0
-        settings = replace(settings, loop=replace(settings.loop, log_every=0, save_every=0, eval_every=evaluated))
-    unchanged: T = replace(settings, snapshots=()) if hasattr(settings, "snapshots") else settings
+        settings = replace(settings, loop=replace(settings.loop.decisive(), eval_every=evaluated))
+    neutral = {"snapshots": (), "workers": 0}
+    unchanged: T = replace(settings, **{name: value for name, value in neutral.items() if hasattr(settings, name)})
     return unchanged
 
 

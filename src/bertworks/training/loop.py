@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +29,7 @@ from .config import LoopConfig
 from .machine import Stop, World, caught_signals, compute_dtype, peak_memory, read_later, return_memory
 from .objectives import Objective
 from .optim import Optimizer
-from .state import Totals, TrainerState, check_tensors, damaged, on_cpu, save_state
+from .state import StateWriter, Totals, TrainerState, check_tensors, damaged, on_cpu, snapshot
 
 BEST = "best.safetensors"
 
@@ -90,6 +90,7 @@ class Loop:
     progress: TrainerState = field(default_factory=TrainerState)
     evaluate: Callable[[TrainerState], dict[str, float]] | None = None  # metrics on held-out data
     after_step: Callable[[int], None] | None = None  # called with the number of each finished step
+    at_end: Callable[[], None] | None = None  # called when `run()` ends, however it does
     watch: Watch | None = None  # called with each record of the log; when it returns True, the run is saved and stops
     weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
     flops_per_token: float = 0.0  # useful operations, forward and backward; 0: the log has no share of the peak
@@ -103,6 +104,8 @@ class Loop:
     _at_best: bool = field(init=False, default=False)  # whether the last evaluation was the best so far
     _stop_asked: bool = field(init=False, default=False)  # whether `watch` has asked for an end
     _update: Update | None = field(init=False, default=None)  # the last one, until it is settled
+    _writer: StateWriter = field(init=False, default_factory=StateWriter)
+    _saved: float = field(init=False)  # seconds of training at the last save
 
     def __post_init__(self) -> None:
         self.config.check()
@@ -112,6 +115,7 @@ class Loop:
     def start_at(self, progress: TrainerState) -> None:
         """Continue from this progress, to which model and optimizer belong."""
         self.progress, self.totals = progress, Totals.of(progress, self.world)
+        self._saved = progress.seconds
 
     @cached_property
     def losses(self) -> nn.Module:
@@ -123,11 +127,12 @@ class Loop:
         """Train until the budget is used; False if a signal stopped the run before, when all is saved."""
         over = self.config.share(self.progress) >= 1
         reporter = Reporter(self.run_folder, self.progress.step, self.quiet, self.world.main, over)
-        try:
-            with caught_signals() as stop:
-                return self._train(stop, reporter)
-        finally:
-            reporter.close()
+        with contextlib.ExitStack() as ending:
+            ending.callback(self.at_end or (lambda: None))
+            ending.callback(self._writer.close)
+            ending.callback(reporter.close)
+            stop = ending.enter_context(caught_signals())
+            return self._train(stop, reporter)
 
     def _train(self, stop: Stop, reporter: Reporter) -> bool:
         config, progress = self.config, self.progress
@@ -153,8 +158,12 @@ class Loop:
                 self._log(reporter, now)
             if evaluates and now < 1:
                 self._evaluate(reporter)
-            if stopped or saves or now >= 1:
+            self._writer.check()
+            last = stopped or now >= 1
+            if last or saves or self._is_save_late():
                 self.save()
+            if last:
+                self._wait_for_state()
             if stopped:
                 return False
         stop.at_once()  # all is saved: nobody has to wait for the last evaluation
@@ -309,15 +318,29 @@ class Loop:
         check_tensors(path, weights, self.model.state_dict())
         self.model.load_state_dict(weights)
 
+    def _is_save_late(self) -> bool:
+        """Whether `save_minutes` of training have passed since the last save; the same in all processes."""
+        minutes = self.config.save_minutes
+        return minutes > 0 and self.progress.seconds - self._saved >= 60 * minutes
+
     def save(self) -> None:
-        """Save the state (the first process; the others wait)."""
+        """Begin to save the state, in the first process; training continues while a thread writes.
+
+        Raises NotWritten if the state before could not be written.
+        """
         self._settle()
         start = time.perf_counter()
         self.totals.store(self.progress, self.world)
         if self.world.main:
-            save_state(self.run_folder / "state", self.model, self.optimizer, self.progress, self.recipe)
-        self.world.wait()
+            take = partial(snapshot, self.model, self.optimizer, self.progress, self.recipe)
+            self._writer.begin(self.run_folder / "state", take)
+        self._saved = self.progress.seconds
         self.totals.start += time.perf_counter() - start
+
+    def _wait_for_state(self) -> None:
+        """Return in every process when the state is on disk. Raises NotWritten if it could not be written."""
+        self._writer.wait()
+        self.world.wait()
 
 
 @torch.no_grad()

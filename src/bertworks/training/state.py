@@ -1,13 +1,15 @@
 """The state of a run: everything that the next step depends on, in one safetensors file.
 
-Weights, moments and progress stand in the same file, which replaces its predecessor by a rename; whatever moment a
-process is killed at, a whole state is in place. Nothing is pickled.
+Weights, moments and progress are in the same file, which replaces its predecessor by a rename; whatever moment a
+process is killed at, a whole state is in place. Nothing is pickled. Training waits for a copy in memory only; a thread
+writes the copy to disk.
 """
 
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,20 +115,78 @@ def on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
 
-def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: TrainerState, recipe: str) -> None:
-    """Write the state atomically; `recipe` is the run's hash (identity.py)."""
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of all that a state file holds, in the memory of the machine: training does not change it."""
+
+    tensors: dict[str, Tensor]
+    header: dict[str, str]
+
+
+def snapshot(model: nn.Module, optimizer: Optimizer, progress: TrainerState, recipe: str) -> Snapshot:
+    """A copy of the state of now; `recipe` is the run's hash (identity.py)."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()} | optimizer.state()
-    folder.mkdir(parents=True, exist_ok=True)
     header = {"progress": json.dumps(asdict(progress)), "recipe": recipe}
     header |= {"format": str(FORMAT), "bertworks": __version__}
+    copies = {}
+    for name, value in tensors.items():
+        copies[name] = torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda)
+        copies[name].copy_(value.detach(), non_blocking=True)  # from a GPU all copies are under way at once
+    if any(value.is_cuda for value in tensors.values()):
+        torch.cuda.synchronize()
+    return Snapshot(copies, header)
+
+
+def write_state(folder: Path, state: Snapshot) -> None:
+    """Write the state atomically. Raises NotWritten if the disk is full or may not be written."""
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(folder / STATE) as file:
-            file.write(save(on_cpu(tensors), header))
+            file.write(save(state.tensors, state.header))
     except OSError as error:
         raise NotWritten(
             f"{folder / STATE}: could not be written ({error.strerror}); the state before it is whole. "
             "Make room and rerun the command to resume"
         ) from None
+
+
+def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: TrainerState, recipe: str) -> None:
+    """Write the state of now and return when it is on disk. Raises NotWritten like `write_state`."""
+    write_state(folder, snapshot(model, optimizer, progress, recipe))
+
+
+class StateWriter:
+    """Writes states while training continues: one at a time, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._thread: ThreadPoolExecutor | None = None
+        self._writing: Future[None] | None = None
+
+    def begin(self, folder: Path, take: Callable[[], Snapshot]) -> None:
+        """Take a snapshot and begin to write it, when the one before is on disk: memory never holds two.
+
+        Raises NotWritten if the one before could not be written.
+        """
+        self.wait()
+        self._thread = self._thread or ThreadPoolExecutor(1, "state")
+        self._writing = self._thread.submit(write_state, folder, take())
+
+    def check(self) -> None:
+        """Raises NotWritten if it is known by now that the last state could not be written."""
+        if self._writing and self._writing.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Return when the last state is on disk. Raises NotWritten if it could not be written."""
+        writing, self._writing = self._writing, None
+        if writing:
+            writing.result()
+
+    def close(self) -> None:
+        """End the thread when nothing is left to write. Raises nothing: another error may be on its way to the user."""
+        if self._thread:
+            self._thread.shutdown()
+        self._thread = self._writing = None
 
 
 def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity) -> TrainerState | None:

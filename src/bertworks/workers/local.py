@@ -15,7 +15,9 @@ from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ProcessPo
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import spawn
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _starting = threading.Lock()
 
@@ -39,6 +41,10 @@ class _Process(SpawnProcess):
                 super().start()
             finally:
                 spawn.get_preparation_data = original
+
+    def terminate(self) -> None:
+        """End the process at once; it ignores SIGTERM."""
+        self.kill()
 
 
 class Context(SpawnContext):
@@ -130,13 +136,37 @@ def _loss_named() -> Iterator[None]:
         raise WorkersLost("a worker process was killed") from None
 
 
+class Workers:
+    """Processes that compute results ahead of time, in tasks on an object that each of them makes once.
+
+    Workers(2, make, *arguments).submit(task, x).result() is `task(make(*arguments), x)`, computed in some process. The
+    processes ignore signals, and end when their parent closes them or ends.
+    """
+
+    def __init__(self, count: int, make: Callable[..., Any], *arguments: Any) -> None:
+        """make, arguments: must be picklable."""
+        self._processes = ProcessPoolExecutor(count, Context(), initializer=_begin, initargs=(make, *arguments))
+
+    def submit(self, task: Callable[..., T], *arguments: Any) -> "Future[T]":
+        """Have `task(made, *arguments)` computed, after what was submitted before.
+
+        The future's result raises what the task raises, or BrokenProcessPool if a process was killed.
+        """
+        return self._processes.submit(_run, task, *arguments)
+
+    def close(self) -> None:
+        """End the processes; tasks that have not begun are left out."""
+        self._processes.shutdown(cancel_futures=True)
+
+
 _made: list[Any] = []  # in a worker process: the object that its tasks work on, since a task cannot carry it
 
 
 def _begin(make: Callable[..., Any], *arguments: Any) -> None:
     """Set up a worker process."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process for every core already
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process, which then ends its workers
+    for number in (signal.SIGINT, signal.SIGTERM):  # these are for the main process, which then ends its workers
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _made.append(make(*arguments))
 
@@ -149,5 +179,5 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _run(task: Callable[..., Any], *arguments: Any) -> Any:
+def _run(task: Callable[..., T], *arguments: Any) -> T:
     return task(_made[0], *arguments)

@@ -1,0 +1,207 @@
+"""Batches made ahead by workers: the bytes of those made in place, whatever happens to the workers."""
+
+import multiprocessing
+import os
+import signal
+import sys
+
+import numpy as np
+import psutil
+import pytest
+
+from bertworks.data import ahead, batches, instances
+from bertworks.data.ahead import Asked, BatchesAhead, PlannedAhead
+from bertworks.data.batches import PretrainingData
+from bertworks.data.instances import InstanceConfig, Position
+from bertworks.data.masking import MaskingConfig
+from bertworks.data.store import Store
+from bertworks.files import InputError
+from bertworks.workers import local
+
+MASKING, START = MaskingConfig(), Position()
+forked = pytest.mark.skipif(sys.platform != "linux", reason="forked workers, which start at once")
+
+
+class ForkedProcess(multiprocessing.context.ForkProcess):
+    """As the processes of workers/local.py: it is ended by SIGKILL, since it ignores SIGTERM."""
+
+    terminate = multiprocessing.context.ForkProcess.kill
+
+
+class Forks(multiprocessing.context.ForkContext):
+    Process = ForkedProcess
+
+
+@pytest.fixture
+def forks(monkeypatch):
+    """Workers are forked: they start at once, and know what a test has changed."""
+    monkeypatch.setattr(local, "Context", Forks)
+
+
+@pytest.fixture
+def small_groups(monkeypatch, forks):
+    """Many block groups in a tiny store."""
+    monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
+    monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
+    for module in (instances, batches):
+        monkeypatch.setattr(module, "DRAW_ROWS", 8)
+
+
+def phases(tiny_store, input_format="segment-pair", masking=MASKING):
+    """Two phases of a run: short sequences, then longer ones."""
+    store, vocabulary = Store.open(tiny_store.path), tiny_store.data().vocabulary
+    config = InstanceConfig(dupe_factor=2, input_format=input_format)
+    return [PretrainingData(store, "train", vocabulary, length, config, masking, 1) for length in (24, 40)]
+
+
+def drawn(source, updates=60, start=START, parts=(range(5, 12), range(12, 14))):
+    """Updates of 24 instances of the first phase from `start` on, then as many of the second from its start."""
+    made = []
+    for phase, position in enumerate((start, Position())):
+        for _ in range(updates):
+            taken, position = source.take(Asked(phase, position, 24, parts))
+            made.append((taken, position))
+    return made
+
+
+def workers_of(source):
+    """The processes of a source."""
+    return [*source._pool._processes._processes]
+
+
+def assert_ends(source):
+    pids = workers_of(source)
+    source.close()
+    assert pids and not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def assert_same(one, other):
+    for (made, after), (expected, end) in zip(one, other, strict=True):
+        assert after == end and len(made) == len(expected)
+        for batch, right in zip(made, expected, strict=True):
+            assert batch.keys() == right.keys()
+            for name, array in batch.items():
+                assert array.dtype == right[name].dtype and array.flags.writeable
+                np.testing.assert_array_equal(array, right[name])
+
+
+KINDS = [
+    ("segment-pair", MaskingConfig()),
+    ("segment-pair", MaskingConfig(whole_word=True, ngrams=3)),
+    ("full-sentences", None),
+]
+
+
+@forked
+@pytest.mark.parametrize(("input_format", "masking"), KINDS)
+@pytest.mark.parametrize("start", [Position(), Position(3, 11)], ids=["from the start", "from the middle"])
+def test_batches_made_ahead_are_those_made_in_place(tiny_store, small_groups, input_format, masking, start):
+    data = phases(tiny_store, input_format, masking)
+    expected = drawn(BatchesAhead(data, 0), start=start)
+    assert expected[59][1].group > data[0].stream.groups  # more than an epoch
+    source = BatchesAhead(phases(tiny_store, input_format, masking), 2)
+    assert_same(drawn(source, start=start), expected)
+    source.close()
+
+
+@pytest.mark.heavy
+def test_spawned_workers_make_the_same_batches(tiny_store):
+    """As in a run: they open the store themselves, and plan by what they were sent."""
+    source = BatchesAhead(phases(tiny_store), 2)
+    assert_same(drawn(source), drawn(BatchesAhead(phases(tiny_store), 0)))
+    assert_ends(source)
+
+
+@forked
+def test_updates_are_in_the_making_before_they_are_asked_for(tiny_store, forks, monkeypatch):
+    source, position = BatchesAhead(phases(tiny_store), 2), Position()
+    for _ in range(4):
+        _, position = source.take(Asked(0, position, 24, (range(24),)))
+    assert 0 < len(source._making) <= ahead.MOST and source._making[0][0].position == position
+    monkeypatch.setattr(ahead, "CELLS", 0)
+    assert source._most(Asked(0, position, 24, (range(24),))) == 4  # however large: two for each process
+    assert_ends(source)
+
+
+@forked
+def test_plans_of_the_next_group_are_asked_for_bit_by_bit(tiny_store, small_groups):
+    """So planning never holds up the batches for the time of a whole group."""
+    asked = []
+
+    class Now:
+        def __init__(self, plan):
+            self.plan = plan
+
+        def result(self):
+            return self.plan
+
+    plain = phases(tiny_store)[0].stream
+    stream = PlannedAhead(plain, lambda *block: asked.append(block) or Now(plain.plan(*block)))
+    blocks = plain.blocks_of(1)
+    stream.plan_ahead(1, 0.4)
+    assert asked == blocks[:1]
+    stream.plan_ahead(1, 0.4)
+    assert asked == blocks[:1]
+    assert all(np.array_equal(a, b) for a, b in zip(stream.group(1)[:2], plain.group(1)[:2], strict=True))
+    assert asked == blocks and stream.group(1)[2] == plain.group(1)[2]
+    stream.plan_ahead(1, 1.0)
+    assert asked == blocks and stream.is_planned(1)
+
+
+@forked
+def test_a_killed_worker_is_replaced_and_nothing_is_lost(tiny_store, small_groups, capsys):
+    expected, source = drawn(BatchesAhead(phases(tiny_store), 0)), BatchesAhead(phases(tiny_store), 2)
+    take, taken = source.take, []
+
+    def killing(asked):
+        taken.append(asked)
+        if len(taken) in (10, 71):
+            os.kill(workers_of(source)[0], signal.SIGKILL)
+        return take(asked)
+
+    source.take = killing
+    assert_same(drawn(source), expected)
+    assert_ends(source)
+    assert 1 <= capsys.readouterr().err.count("was killed; others take its place") <= 2  # it may have made all by then
+
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@forked
+def test_workers_that_die_of_one_batch_again_end_the_run_with_a_message(tiny_store, small_groups, monkeypatch):
+    monkeypatch.setattr(ahead, "_make", die)
+    source = BatchesAhead(phases(tiny_store), 2)
+    with pytest.raises(InputError, match=r"killed twice at the same batch.*resume.*fewer --workers, or with 0"):
+        drawn(source)
+    assert source._pool is None
+
+
+@forked
+def test_signals_to_the_whole_group_leave_the_workers_to_their_parent(tiny_store, small_groups):
+    """A scheduler that stops a job signals all its processes; the run still needs a batch or two to save and end."""
+    source, position = BatchesAhead(phases(tiny_store), 2), Position()
+    for _ in range(10):  # both have begun
+        _, position = source.take(Asked(0, position, 24, (range(24),)))
+    before = workers_of(source)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        for pid in before:
+            os.kill(pid, number)
+    for _ in range(10):
+        _, position = source.take(Asked(0, position, 24, (range(24),)))
+    assert workers_of(source) == before
+    assert_ends(source)
+
+
+def wrong(*_):
+    raise ValueError("no such instance")
+
+
+@forked
+def test_what_goes_wrong_in_a_worker_is_raised(tiny_store, small_groups, monkeypatch):
+    monkeypatch.setattr(ahead, "_make", wrong)
+    source = BatchesAhead(phases(tiny_store), 1)
+    with pytest.raises(ValueError, match="no such instance"):
+        drawn(source)
+    source.close()

@@ -1,0 +1,152 @@
+"""Saving while training continues: what is on disk is the state of one step, and nothing about it is lost."""
+
+import errno
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertworks.data.instances import Position
+from bertworks.files import Diverged, NotWritten
+from bertworks.model.config import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.training import loop as loop_module
+from bertworks.training import state
+from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.optim import Optimizer
+from bertworks.training.state import StateWriter, TrainerState, load_state, snapshot
+from support.loops import IDENTITY, loop_of
+
+OPTIM = OptimConfig()
+
+
+def model_of():
+    config = ModelConfig(
+        vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=40,
+    )  # fmt: skip
+    return build_model(config, seed=1)
+
+
+def batches(tiny_store):
+    return [tiny_store.data(24).take(Position(0, 4 * number), 4)[0] for number in range(6)]
+
+
+@pytest.fixture
+def slow_disk(monkeypatch):
+    """Writing waits until `free` is set; `begun` counts the states whose writing has begun."""
+    write, disk = state.write_state, SimpleNamespace(free=threading.Event(), begun=[])
+
+    def slowly(folder, what):
+        disk.begun.append(what.header["progress"])
+        assert disk.free.wait(60)
+        write(folder, what)
+
+    monkeypatch.setattr(state, "write_state", slowly)
+    return disk
+
+
+def weights_of(path):
+    return {name: value for name, value in load_file(path).items() if name.startswith("model.")}
+
+
+def test_training_continues_while_a_state_is_written(tiny_store, tmp_path, slow_disk):
+    """Two more steps are made meanwhile, and the file has the weights of its own step."""
+    loop, seen = loop_of(model_of(), batches(tiny_store), tmp_path, steps=4, save_every=2), {}
+
+    def after(step):
+        seen[step] = {name: value.clone() for name, value in loop.model.state_dict().items()}
+        if step == 3:
+            assert len(slow_disk.begun) == 1 and not (tmp_path / "state" / "state.safetensors").exists()
+            slow_disk.free.set()
+            loop._writer.wait()
+            found = weights_of(tmp_path / "state" / "state.safetensors")
+            assert all(torch.equal(value, found[f"model.{name}"]) for name, value in seen[2].items())
+            assert not all(torch.equal(value, seen[3][name]) for name, value in seen[2].items())
+
+    loop.after_step = after
+    assert loop.run()
+    assert load_state(tmp_path / "state", loop.model, loop.optimizer, IDENTITY).step == 4  # the end waits
+
+
+def test_a_snapshot_shares_no_memory_with_training():
+    model = torch.nn.Linear(3, 2)
+    optimizer = Optimizer(model, OPTIM)
+    taken = snapshot(model, optimizer, TrainerState(step=1), "abc")
+    before = {name: value.clone() for name, value in taken.tensors.items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert all(torch.equal(value, before[name]) for name, value in taken.tensors.items())
+
+
+def test_one_state_is_written_at_a_time(tmp_path, slow_disk):
+    """The next snapshot is taken when the one before is on disk."""
+    writer, taken = StateWriter(), []
+
+    def take(number):
+        taken.append(number)
+        return snapshot(torch.nn.Linear(3, 2), Optimizer(torch.nn.Linear(3, 2), OPTIM), TrainerState(number), "abc")
+
+    writer.begin(tmp_path, lambda: take(1))
+    threading.Timer(0.05, slow_disk.free.set).start()
+    assert taken == [1] and not (tmp_path / "state.safetensors").exists()
+    writer.begin(tmp_path, lambda: take(2))
+    assert taken == [1, 2] and (tmp_path / "state.safetensors").exists()
+    writer.close()
+    assert len(slow_disk.begun) == 2
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_disk_that_was_full_is_said_at_the_next_step(tiny_store, tmp_path, monkeypatch):
+    """Not at the next save, which may be far away."""
+    loop, steps = loop_of(model_of(), batches(tiny_store), tmp_path, steps=50, save_every=2), []
+
+    def after(step):
+        steps.append(step)
+        if step == 2:
+            monkeypatch.setattr(state, "atomic_write", full)
+        if step == 3:
+            loop._writer._writing.exception()  # when the thread has found out
+
+    loop.after_step = after
+    with pytest.raises(NotWritten, match=r"state\.safetensors: could not be written \(No space left on device\)"):
+        loop.run()
+    assert steps == [1, 2, 3]
+
+
+def test_a_run_that_diverges_leaves_the_state_that_was_being_written(tiny_store, tmp_path, slow_disk):
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=9, save_every=2)
+
+    def after(step):
+        if step == 3:
+            threading.Timer(0.05, slow_disk.free.set).start()
+            raise Diverged("as it happens")
+
+    loop.after_step = after
+    with pytest.raises(Diverged):
+        loop.run()
+    assert load_state(tmp_path / "state", loop.model, loop.optimizer, IDENTITY).step == 2
+
+
+def test_saving_by_minutes(tiny_store, tmp_path, monkeypatch):
+    """Every step takes 40 seconds by this clock, and a save is due after two minutes of training."""
+    clock, saved = iter(range(0, 10_000_000, 20)), []
+    monkeypatch.setattr(loop_module, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    monkeypatch.setattr(loop_module.Loop, "_seconds_since", lambda self, start: 40.0)
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=8, save_minutes=2.0)
+    save = loop.save
+    loop.save = lambda: (saved.append(loop.progress.step), save())
+    assert loop.run()
+    assert saved == [3, 6, 8]
+
+
+def test_a_negative_number_of_minutes_is_refused():
+    with pytest.raises(ValueError, match=r"loop\.save_minutes = -1; expected 0 \(by steps alone\) or more"):
+        LoopConfig(save_minutes=-1)

@@ -70,7 +70,9 @@ def test_a_compiler_that_fails_is_named(head_folders, compiled, monkeypatch):
 
     monkeypatch.setattr(torch, "compile", broken)
     service = service_of(head_folders, "single")
-    with pytest.raises(InputError, match=r"single: it could not be compiled \(RuntimeError\); leave --engine out"):
+    with pytest.raises(
+        InputError, match=r"single: it could not be compiled \(RuntimeError: line 1\); leave --engine out"
+    ):
         service.measure()
     service.close()
 

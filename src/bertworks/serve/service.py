@@ -162,8 +162,9 @@ class Service:
         except Exception as error:
             if not model.compiled:
                 raise
-            folder, kind = model.predictor.folder, type(error).__name__
-            raise InputError(f"{folder}: it could not be compiled ({kind}); leave --engine out") from error
+            why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])[:300]
+            folder = model.predictor.folder
+            raise InputError(f"{folder}: it could not be compiled ({why}); leave --engine out") from error
 
     def without_paths(self, message: str) -> str:
         """A message with the names of models instead of their folders, which are no business of clients."""

@@ -16,7 +16,7 @@ import re
 import reprlib
 import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -194,6 +194,21 @@ def _finite(value: Any) -> Any:
 def write_json(path: Path | str, value: Any) -> None:
     """Write `value` as indented UTF-8 JSON, atomically; numbers that are not finite as null."""
     write_text(path, to_json(value, indent=1) + "\n")
+
+
+def safetensors_header(facts: Mapping[str, str], arrays: Iterable[tuple[str, str, Sequence[int], int]]) -> bytes:
+    """The beginning of a .safetensors file. The bytes of the arrays follow it, in the same order.
+
+    arrays: name, type ("F32"), shape and bytes of each; the wider types come first.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(facts)}
+    end = 0
+    for name, kind, shape, size in arrays:
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # so that the arrays begin where their type wants to
+    return len(text).to_bytes(8, "little") + text
 
 
 def read_json(path: Path | str, finite: bool = True, limit: int = READ_BYTES) -> Any:

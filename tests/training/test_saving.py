@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from bertworks.data.instances import Position
@@ -150,3 +151,18 @@ def test_saving_by_minutes(tiny_store, tmp_path, monkeypatch):
 def test_a_negative_number_of_minutes_is_refused():
     with pytest.raises(ValueError, match=r"loop\.save_minutes = -1; expected 0 \(by steps alone\) or more"):
         LoopConfig(save_minutes=-1)
+
+
+def test_the_file_is_one_that_safetensors_reads(tmp_path):
+    """Types of every width, no axis, no element; the header is there too."""
+    tensors = {
+        "half": torch.arange(3).bfloat16(), "one": torch.tensor(7), "none": torch.zeros(0, 4),
+        "flag": torch.ones(3) > 0,
+        "wide": torch.rand(2, 3, dtype=torch.float64), "plain": torch.rand(5, 2), "byte": torch.tensor([1, 255]).byte(),
+    }  # fmt: skip
+    state.write_state(tmp_path, state.Snapshot(tensors, {"progress": '"\u00e9"', "recipe": "abc"}))
+    with safe_open(tmp_path / "state.safetensors", "pt") as file:
+        assert file.metadata() == {"progress": '"\u00e9"', "recipe": "abc"}
+        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    assert found.keys() == tensors.keys()
+    assert all(found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in tensors.items())

@@ -7,7 +7,6 @@ Shapes: N texts, R vectors of all texts, W their width.
 """
 
 import contextlib
-import json
 import shutil
 import tempfile
 import zipfile
@@ -20,7 +19,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, atomic_write
+from ..files import InputError, atomic_write, safetensors_header
 from ..tasks.table import TABLES
 from .features import Chunk, Extractor, Text
 from .files import Columns, read_inputs
@@ -171,19 +170,8 @@ def _save_safetensors(target: IO[bytes], arrays: dict[str, _Growing], facts: Fac
     """The file that `safetensors.numpy.save_file` would write: header, then the wider types before the narrower."""
     names = {"float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8"}
     order = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
-    header: dict[str, Any] = {"__metadata__": facts}
-    end = 0
-    for name in order:
-        array, begin = arrays[name], end
-        end = begin + array.file.tell()
-        header[name] = {
-            "dtype": names[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": [begin, end],
-        }
-    text = json.dumps(header, ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)  # so that the arrays begin where their type wants to
-    target.write(len(text).to_bytes(8, "little") + text)
+    parts = [(name, names[arrays[name].dtype.name], arrays[name].shape, arrays[name].file.tell()) for name in order]
+    target.write(safetensors_header(facts, parts))
     for name in order:
         _copy(arrays[name], target)
 

@@ -12,20 +12,32 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from .. import __version__
-from ..files import InputError, NotWritten, OtherRun, atomic_write, check_fields, check_version, parse_json
+from ..files import (
+    InputError,
+    NotWritten,
+    OtherRun,
+    atomic_write,
+    check_fields,
+    check_version,
+    parse_json,
+    safetensors_header,
+)
 from .identity import FORMAT, RunIdentity
 from .machine import World
 from .optim import Optimizer
 
 STATE = "state.safetensors"
+_TYPES = {  # as .safetensors names them
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
 BEFORE_VERSIONS = "0.1.0"  # of bertworks, which wrote the states without a version
 
 
@@ -142,12 +154,25 @@ def write_state(folder: Path, state: Snapshot) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(folder / STATE) as file:
-            file.write(save(state.tensors, state.header))
+            _write_tensors(file, state)
     except OSError as error:
         raise NotWritten(
             f"{folder / STATE}: could not be written ({error.strerror}); the state before it is whole. "
             "Make room and rerun the command to resume"
         ) from None
+
+
+def _write_tensors(file: IO[bytes], state: Snapshot) -> None:
+    """Write a .safetensors file one tensor at a time.
+
+    The library would copy all of them once more, and training would have to wait for the copy.
+    """
+    parts = [(name, t.reshape(-1).view(torch.uint8).numpy(), t) for name, t in state.tensors.items()]
+    parts.sort(key=lambda part: -part[2].element_size())
+    sizes = [(name, _TYPES[tensor.dtype], tensor.shape, data.nbytes) for name, data, tensor in parts]
+    file.write(safetensors_header(state.header, sizes))
+    for _, data, _ in parts:
+        file.write(data.data)
 
 
 def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: TrainerState, recipe: str) -> None:

@@ -12,9 +12,11 @@ import hashlib
 import json
 import math
 import os
+import platform
 import re
 import reprlib
 import stat
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -77,18 +79,21 @@ def shorten(value: object, limit: int = 80) -> str:
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path | str, mode: str = "wb", clean: bool = True) -> Iterator[IO[Any]]:
+def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None) -> Iterator[IO[Any]]:
     """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it.
 
-    Temporary files of the same `path` that killed processes left are removed first, unless `clean` is false: looking
-    for them takes long in folders of thousands of files.
+    Temporary files of the same `path` that killed processes left are removed first.
+    shared: a folder for the temporary file instead, where several machines may write the same file at once. Nothing is
+    removed there, which would take long among thousands of files: whoever made the folder removes it.
     An OSError names `path`: that of a full disk names no file of its own. Raises InputError for text that UTF-8 cannot
     hold.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
-    if clean:
+    if shared:  # processes of two machines may have the same number, and two threads of one process the same task
+        temporary = shared / f".{path.name}.{platform.node()}.{threading.get_native_id()}.{os.getpid()}.tmp"
+    else:
         remove_temporaries(path.parent, path.name)
     try:
         with open(temporary, mode, **text) as file:  # type: ignore[call-overload]

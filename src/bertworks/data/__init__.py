@@ -3,6 +3,7 @@
 streams.py     files, folders, compressed files and archives -> named byte streams
 parsers.py     formats (text, Markdown, WikiExtractor, JSONL, Parquet) -> documents
 corpus.py      `Reader`: guesses formats, reads the documents of all inputs, counts what it leaves out
+pieces.py      files -> the pieces that workers read on their own
 sentences.py   documents -> sentences, and warnings about documents that look wrong
 parts.py       a batch of documents -> one part file: sentences, token ids, hashes
 shards.py      part files -> shards in hash order, without duplicates

@@ -1,11 +1,12 @@
 """Inputs + tokenizer -> corpus store: parallel, in constant memory, continued after a kill (contract 1 of the design).
 
-1. One process reads documents and submits them in batches; the workers write each batch as a part file (parts.py)
-   under STORE/.parts.
+1. Workers read pieces of the input (pieces.py) and write batches of documents as part files (parts.py) under
+   STORE/.parts. A file that is too large a piece for one worker is read here, and its batches go to all of them.
 2. A document's hash decides where it goes: the lowest are held out, the rest fall into equal ranges, one a shard. Parts
    are in hash order, so a shard is gathered from one slice of each part (shards.py). The documents are shuffled once
    and for all, and the result depends on neither workers nor interruptions. Each worker gathers shards of its own.
 
+The workers are processes of this machine, or those of a dask scheduler (workers/), with the same tasks (worker.py).
 Every file appears whole or not at all, manifest.json last. A rerun of the command makes only what is missing.
 """
 
@@ -27,14 +28,15 @@ from .. import __version__
 from ..files import InputError, NotWritten, remove_temporaries, try_lock, write_json
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
-from ..workers import Pool, WorkersLost
+from ..workers import Pool, WorkersLost, open_pool
 from .corpus import InputOptions, Reader
 from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
 from .parts import Part, part_name
+from .pieces import Piece, divide
 from .sentences import check_documents, check_language, document_batches
 from .shards import ShardPlan, plan_shards, save_array
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
-from .worker import READ, BuildWorker, open_parts, read_note, read_result, unigrams_of
+from .worker import READ, BuildWorker, WorkerSettings, open_parts, read_note, read_result, unigrams_of
 
 BUILD = "build.json"  # in the working folder: the identity of the build
 BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": COUNT}, "inputs": list}
@@ -42,6 +44,7 @@ ENTRY = {"name": str, **dict.fromkeys((*KINDS, "duplicates"), COUNT), "files": {
 SAMPLE_CHARS = 10_000  # characters of a document that are tokenized before a build, to see whether the vocabulary fits
 SAMPLE_DOCUMENTS = 500  # documents looked at before a build, or fewer with BATCH_CHARS characters
 BATCH_CHARS = 2_000_000  # characters of a part; each worker's queue holds several, which decides its memory
+LEAST_PIECES = 4  # for each worker; fewer would leave some workers idle at the end
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,9 @@ class BuildConfig:
     """about this many tokens in a shard; every worker process has one shard in memory while it writes it"""
     workers: int = 0
     """worker processes; 0 is one for every core that this process may use. The result does not depend on it"""
+    scheduler: str = ""
+    """dask scheduler whose workers build: its address (tcp://host:8786), or "local" for one on this machine; none: no
+    dask. Needs the extra `cluster` and a disk that all workers share. The result does not depend on it"""
     allow_unknown: bool = False
     """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
 
@@ -122,8 +128,9 @@ class _Build:
         self.dtype = np.dtype(token_dtype(tokenizer.vocab_size))
         self.reader = Reader(inputs, config.input)
         settings = dataclasses.asdict(config)
-        for of, key in ((settings, "workers"), (settings, "allow_unknown"), (settings["input"], "max_window")):
-            del of[key]  # the tokens of a store do not depend on these
+        for key in ("workers", "scheduler", "allow_unknown"):  # the tokens of a store do not depend on these
+            del settings[key]
+        del settings["input"]["max_window"]
         for key in ("missing", "other_kinds"):  # stores from before these settings do not name them
             if settings["input"][key] == "refuse":
                 del settings["input"][key]
@@ -215,23 +222,52 @@ class _Build:
     def workers(self) -> Pool:
         """The processes that write parts and shards."""
         config = self.config
-        return Pool(config.workers, BuildWorker.of, self.out, config.language, config.max_sentence_tokens)
+        out = self.out.absolute() if config.scheduler else self.out
+        settings = WorkerSettings(out, config.input, config.language, config.max_sentence_tokens, BATCH_CHARS)
+        return open_pool(config.scheduler, config.workers, BuildWorker.of, settings)
 
     def make_parts(self, pool: Pool) -> None:
         """Pass 1: write the parts, and read.json, which names them and counts what was left out."""
-        done = self.parts / READ
-        if done.exists():
+        existing = {path.name for path in self.parts.iterdir()}
+        if self._is_read(READ, existing):
             return
-        names = []
+        files = [file.absolute() for file in self.reader.files] if self.config.scheduler else self.reader.files
+        pieces = [*divide(files, self.config.input)]
+        read_here: dict[str, dict[str, Any]] = {}  # by name: notes of pieces whose parts the workers may still write
         with self.progress.stage("reading", self.reader.size, "B"):
-            for documents in document_batches(self.reader, BATCH_CHARS):
-                texts = [document.text for document in documents]
-                names.append(part_name(texts))
-                if not (self.parts / names[-1]).exists():
-                    pool.submit(BuildWorker.write_part, names[-1], texts)
-                self.progress.at(self.reader.position)
-            pool.finish()
-        write_json(done, {"parts": names, "counts": self.reader.counts})
+            done = 0
+            for piece in pieces:
+                if self._is_read(piece.note, existing):
+                    done += piece.size
+                elif piece.size * LEAST_PIECES * pool.count > self.reader.size and not piece.stop:
+                    read_here[piece.note] = self._read(piece, pool, done)
+                    done += piece.size
+                else:
+                    pool.submit(BuildWorker.read, piece)
+                done += sum(pool.ended())
+                self.progress.at(done)
+            while left := pool.ended(wait=True):
+                done += sum(left)
+                self.progress.at(done)
+        notes = [read_here.get(piece.note) or read_result(self.parts, piece.note) for piece in pieces]
+        counts = sum((Counter(note["counts"]) for note in notes), Counter[str]())
+        write_json(self.parts / READ, {"parts": [name for note in notes for name in note["parts"]], "counts": counts})
+
+    def _is_read(self, note: str, existing: set[str]) -> bool:
+        """Whether an earlier start has read what `note` is about, and its parts are still there."""
+        return note in existing and existing.issuperset(read_result(self.parts, note)["parts"])
+
+    def _read(self, piece: Piece, pool: Pool, done: int) -> dict[str, Any]:
+        """Read a piece and hand its batches to the workers; returns its note. done: bytes that were read before."""
+        reader = piece.reader(self.config.input)
+        names = []
+        for documents in document_batches(reader, BATCH_CHARS):
+            texts = [document.text for document in documents]
+            names.append(part_name(texts))
+            if not (self.parts / names[-1]).exists():
+                pool.submit(BuildWorker.write_part, names[-1], texts)
+            self.progress.at(done + reader.position)
+        return {"parts": names, "counts": reader.counts}
 
     def make_store(self, pool: Pool) -> dict[str, Any]:
         """Pass 2: write shards, unigram counts and manifest. Returns the manifest."""
@@ -253,7 +289,7 @@ class _Build:
         self.progress.say(f"{self.out}: {share:.2%} of the tokens are [UNK]")
         if not self.config.allow_unknown:
             refuse_unknown(share, str(self.out))
-        save_array(self.out / UNIGRAMS, unigrams)
+        save_array(self.out / UNIGRAMS, unigrams, self.parts)
         manifest = self._manifest(entries, Counter(read["counts"]), parts)
         if share > MAX_UNKNOWN:
             manifest["unknown allowed"] = True

@@ -8,6 +8,7 @@ Next-sentence prediction draws its neighbours from inside a document. So the use
 depends on the inputs alone.
 """
 
+import contextlib
 import errno
 import io
 import lzma
@@ -15,7 +16,7 @@ import re
 import tarfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import zstandard
@@ -23,7 +24,7 @@ import zstandard
 from ..files import InputError
 from ..tokenizer import normalize
 from .parsers import NO_FIELD, PARSERS, Document, InputOptions, Lines, parse_parquet
-from .streams import Allowance, bare_name, find_files, open_streams
+from .streams import Allowance, bare_name, find_files, open_span, open_streams
 
 __all__ = ["Document", "InputOptions", "Reader", "guess_format", "read_documents"]
 
@@ -100,6 +101,7 @@ class Reader:
         self.counts: Counter[str] = Counter()
         self._before = 0
         self._file: io.FileIO | None = None
+        self._where = ""  # what is read now, for errors
 
     @property
     def position(self) -> int:
@@ -108,24 +110,31 @@ class Reader:
 
     def __iter__(self) -> Iterator[Document]:
         for path in self.files:
-            where = str(path)
-            try:
-                with open(path, "rb", buffering=0) as self._file:
-                    allowance = Allowance(where)
-                    for where, stream in open_streams(str(path), self._file, self.options.max_window, allowance):
-                        self.counts["files"] += 1
-                        yield from self._documents(where, stream, allowance)
-                    self._before += path.stat().st_size
-            except PermissionError:
-                raise InputError(f"{where}: no permission to read this file") from None
-            except DAMAGED as error:
-                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # the disk of temporary files
-                    raise
-                if isinstance(error, (lzma.LZMAError, zstandard.ZstdError)) and "memory" in str(error).lower():
-                    advice = f"needs a window of more than {self.options.max_window:,} bytes ({error})"
-                    raise InputError(f"{where}: {advice}; raise --input.max-window if there is memory for it") from None
-                detail = f"{type(error).__name__}: {error}"
-                raise InputError(f"{where}: cannot be read to its end ({detail}); the file is cut or damaged") from None
+            self._where = str(path)
+            with self._faults_named(), open(path, "rb", buffering=0) as self._file:
+                allowance = Allowance(self._where)
+                for name, stream in open_streams(str(path), self._file, self.options.max_window, allowance):
+                    self._where = name
+                    self.counts["files"] += 1
+                    yield from self._documents(name, stream, allowance)
+                self._before += path.stat().st_size
+
+    @contextlib.contextmanager
+    def _faults_named(self) -> Iterator[None]:
+        """Raise InputError, which names the file, for one that cannot be read."""
+        try:
+            yield
+        except PermissionError:
+            raise InputError(f"{self._where}: no permission to read this file") from None
+        except DAMAGED as error:
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # the disk of temporary files
+                raise
+            if isinstance(error, (lzma.LZMAError, zstandard.ZstdError)) and "memory" in str(error).lower():
+                found = f"needs a window of more than {self.options.max_window:,} bytes ({error})"
+                advice = "raise --input.max-window if there is memory for it"
+                raise InputError(f"{self._where}: {found}; {advice}") from None
+            found = f"cannot be read to its end ({type(error).__name__}: {error})"
+            raise InputError(f"{self._where}: {found}; the file is cut or damaged") from None
 
     def _documents(self, name: str, stream: io.BufferedReader, allowance: Allowance) -> Iterator[Document]:
         try:
@@ -139,6 +148,10 @@ class Reader:
             found = parse_parquet(name, stream, self.options)
         else:
             found = PARSERS[format](Lines(name, stream, self.options, allowance.earn), self.options)
+        yield from self._kept(found)
+
+    def _kept(self, found: Iterable[Document]) -> Iterator[Document]:
+        """The documents that are not left out, composed; all are counted."""
         for document in found:
             if (reason := self._why_dropped(document)) is None:
                 self.counts["documents"] += 1
@@ -155,6 +168,42 @@ class Reader:
         if len(text) < self.options.min_document_chars:
             return "short"
         return "long" if len(text) > self.options.max_document_chars else None
+
+
+class RangeReader(Reader):
+    """Iterates over the documents of a range of one plain file; `counts` has the file if the range begins it.
+
+    The range begins and ends between two documents. Messages name lines of the whole file, whose number is counted
+    when there is something to report.
+    """
+
+    def __init__(self, path: Path, options: InputOptions, start: int, stop: int, format: str) -> None:
+        super().__init__([path], options)
+        self.start, self.stop, self.format = start, stop, format
+
+    def __iter__(self) -> Iterator[Document]:
+        try:
+            yield from self._read(0 if self.start == 0 else None)
+        except InputError:
+            if self.start == 0:
+                raise
+            for _ in self._read(self._lines_before()):
+                pass
+            raise
+
+    def _read(self, before: int | None) -> Iterator[Document]:
+        """The documents. before: lines of the file before the range, if they have been counted."""
+        self._where = str(self.files[0])
+        self.counts["files"] += self.start == 0
+        with self._faults_named(), open(self.files[0], "rb", buffering=0) as self._file:
+            stream = open_span(self._file, self.start, self.stop)
+            lines = Lines(self._where, stream, self.options, lambda count: None, before)
+            yield from self._kept(PARSERS[self.format](lines, self.options))
+
+    def _lines_before(self) -> int:
+        with open(self.files[0], "rb", buffering=0) as file:
+            stream = open_span(file, 0, self.start, 1 << 20)
+            return sum(block.count(b"\n") for block in iter(stream.read1, b""))
 
 
 def read_documents(inputs: Sequence[str | Path], options: InputOptions | None = None) -> Iterator[Document]:

@@ -79,17 +79,24 @@ def list_names(names: Iterable[str]) -> str:
 class Lines:
     """The lines of a stream as checked text. `name`: the stream's, for errors; `number`: of the last line, from 1.
 
+    `before`: the lines of the file before the stream's first one, None if nobody has counted them yet.
     Of very many blank lines in a row only the first are returned. The parsers call `found` with the number of
     characters of text in a line, which lets the file unpack to more (`streams.Allowance`).
     """
 
     def __init__(
-        self, name: str, stream: io.BufferedReader, options: InputOptions, found: Callable[[int], None]
+        self,
+        name: str,
+        stream: io.BufferedReader,
+        options: InputOptions,
+        found: Callable[[int], None],
+        before: int | None = 0,
     ) -> None:
-        self.name, self.stream, self.options, self.found, self.number = name, stream, options, found, 0
+        self.name, self.stream, self.options, self.found = name, stream, options, found
+        self.number, self.whole = before or 0, before == 0
 
     def __iter__(self) -> Iterator[str]:
-        limit, blank, first = self.options.max_line_bytes, 0, 0
+        limit, blank, first = self.options.max_line_bytes, 0, self.number
         for raw in iter(partial(self.stream.readline, limit + 1), b""):
             self.number += 1
             if len(raw) > limit:
@@ -105,7 +112,7 @@ class Lines:
             if b"\0" in raw:
                 raw = self._without_nul(raw)
             line = _decoded(raw, self.options, self.error)
-            yield (line.removeprefix("\ufeff") if self.number == 1 else line).rstrip("\r\n")
+            yield (line.removeprefix("\ufeff") if self.number == 1 and self.whole else line).rstrip("\r\n")
 
     def _skip_blank(self) -> int:
         """Skip the whole blank lines that come next in the buffer; returns the number of their bytes."""

@@ -85,7 +85,7 @@ class PartWriter:
         sentences = np.cumsum([0, *lengths], dtype=np.int64)
         text = json.dumps(counts, sort_keys=True).encode()
         head = np.array([len(rows), len(sentences) - 1, sentences[-1], len(text)], dtype=np.int64)
-        with atomic_write(path, clean=False) as file:
+        with atomic_write(path, shared=path.parent) as file:
             file.write(head.tobytes() + text)
             file.write(b"".join(digest for digest, _ in rows))
             file.write(documents.tobytes() + sentences.tobytes())

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import atomic_write
+from .manifest import PARTS
 from .parts import Part
 from .store import ARRAYS, file_entries
 
@@ -79,8 +80,8 @@ def write_shard(
     documents = _offsets(sentences_per[order])
     lengths = lengths[_ranges(_starts(sentences_per)[order], sentences_per[order])]
     sentences = _offsets(lengths)
-    save_array(out / f"{shard.name}.sentences.npy", sentences)
-    save_array(out / f"{shard.name}.documents.npy", documents)
+    save_array(out / f"{shard.name}.sentences.npy", sentences, out / PARTS)
+    save_array(out / f"{shard.name}.documents.npy", documents, out / PARTS)
     unigrams, starts = np.zeros(vocab_size, np.int64), _starts(tokens_per)
 
     def write(file: Any) -> None:
@@ -89,7 +90,7 @@ def write_shard(
             unigrams[:] += np.bincount(chunk, minlength=vocab_size)
             file.write(chunk.data)
 
-    _save(out / f"{shard.name}.tokens.npy", (int(sentences[-1]),), tokens.dtype, write)
+    _save(out / f"{shard.name}.tokens.npy", (int(sentences[-1]),), tokens.dtype, write, out / PARTS)
     entry = {
         "name": shard.name,
         "documents": len(order),
@@ -135,13 +136,15 @@ def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np
     return np.repeat(starts - _starts(lengths), lengths) + np.arange(lengths.sum())
 
 
-def save_array(path: Path, values: NDArray[Any]) -> None:
-    """Write a .npy file, atomically."""
-    _save(path, values.shape, values.dtype, lambda file: file.write(values.data))
+def save_array(path: Path, values: NDArray[Any], working: Path) -> None:
+    """Write a .npy file, atomically; the temporary file is in the folder `working`."""
+    _save(path, values.shape, values.dtype, lambda file: file.write(values.data), working)
 
 
-def _save(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], write: Callable[[Any], object]) -> None:
+def _save(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], write: Callable[[Any], object], working: Path
+) -> None:
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    with atomic_write(path, clean=False) as file:
+    with atomic_write(path, shared=working) as file:
         np.lib.format.write_array_header_1_0(file, header)
         write(file)

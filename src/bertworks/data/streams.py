@@ -83,6 +83,29 @@ class _Borrowed(io.RawIOBase):
         return position
 
 
+def open_span(file: io.FileIO, start: int, stop: int, buffer: int = BUFFER) -> io.BufferedReader:
+    """A stream of the bytes from `start` to `stop` of a file, which stays open when the stream is closed."""
+    stream: io.BufferedReader = io.BufferedReader(_Span(file, start, stop), buffer)
+    return stream
+
+
+class _Span(io.RawIOBase):
+    """The raw stream of `open_span`."""
+
+    def __init__(self, file: io.FileIO, start: int, stop: int) -> None:
+        self.file, self.left = file, stop - start
+        file.seek(start)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        block = self.file.read(min(len(target), self.left))
+        target[: len(block)] = block
+        self.left -= len(block)
+        return len(block)
+
+
 class _Decompressed(io.RawIOBase):
     """Decompressed bytes of a .zst or .xz stream, in bounded memory.
 
@@ -209,13 +232,22 @@ def open_streams(
     while (inner := _decompress(stream, max_window)) is not None:
         stream = io.BufferedReader(_Borrowed(inner, allowance.spend), BUFFER)
         depth = _deeper(depth, name)
-    if stream.peek(262)[257:262] != b"ustar":
+    if not _is_tar(stream):
         yield name, stream
         return
     for member, content in _members(name, stream):
         if not _hidden(Path(member)):
             inside = f"{name}:{member[-MAX_NAME:]}"
             yield from open_streams(inside, content, max_window, allowance, _deeper(depth, name))
+
+
+def is_plain(stream: io.BufferedReader) -> bool:
+    """Whether `stream` is neither compressed nor an archive."""
+    return _decompress(stream, MAX_WINDOW) is None and not _is_tar(stream)
+
+
+def _is_tar(stream: io.BufferedReader) -> bool:
+    return stream.peek(262)[257:262] == b"ustar"
 
 
 def _deeper(depth: int, name: str) -> int:

@@ -1,19 +1,23 @@
-"""What a worker process of a build does: it writes parts and gathers shards.
+"""What a worker process of a build does: it reads files, writes parts and gathers shards.
 
 A build hands these tasks to a pool (workers/), in this process, in others, or on other machines. All of them read and
 write the working folder of the build, and what they have written is the answer. So the builder looks for files, and a
 task that was killed is run again.
 """
 
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..files import check_fields, read_json, write_json
+from ..files import InputError, atomic_write, check_fields, read_json, to_json
 from .manifest import COUNT, PARTS
-from .parts import Part, PartWriter
+from .parsers import InputOptions
+from .parts import Part, PartWriter, part_name
+from .pieces import Piece
+from .sentences import document_batches
 from .shards import ShardPlan, save_array, write_shard
 from .store import TOKENIZER
 
@@ -21,26 +25,53 @@ READ = "read.json"  # in the working folder: the parts in reading order, and cou
 
 
 @dataclass(frozen=True)
-class BuildWorker:
-    """The tasks of a build, and what they share. A worker process makes one of it."""
+class WorkerSettings:
+    """What all tasks of a build need to know; for the meaning see `BuildConfig`."""
 
     out: Path  # the store; the parts are in its working folder
+    input: InputOptions
+    language: str
+    max_sentence_tokens: int
+    batch_chars: int  # characters of a part
+
+
+@dataclass(frozen=True)
+class BuildWorker:
+    """The tasks of a build, and what they share. Every worker process makes one."""
+
+    settings: WorkerSettings
     writer: PartWriter
 
     @classmethod
-    def of(cls, out: Path, language: str, max_sentence_tokens: int) -> "BuildWorker":
-        """A worker for the store `out`, with the tokenizer in it. For the settings see `BuildConfig`."""
-        return cls(out, PartWriter.of(out / TOKENIZER, language, max_sentence_tokens))
+    def of(cls, settings: WorkerSettings) -> "BuildWorker":
+        """A worker with the tokenizer in the store. Raises InputError if this machine does not see the store."""
+        if not (settings.out / PARTS).is_dir():
+            advice = "expected the disk of the process that builds; give an --out that all workers see by this name"
+            raise InputError(f"{settings.out}: not a folder on {platform.node()}, where a worker runs; {advice}")
+        writer = PartWriter.of(settings.out / TOKENIZER, settings.language, settings.max_sentence_tokens)
+        return cls(settings, writer)
 
     @property
     def folder(self) -> Path:
         """The working folder of the build."""
-        return self.out / PARTS
+        return self.settings.out / PARTS
 
-    def write_part(self, name: str, texts: Sequence[str]) -> None:
-        """Write the part `name` of these texts, unless it exists."""
+    def read(self, piece: Piece) -> int:
+        """Read the documents of a piece and write their parts, then its note. Returns its bytes on disk."""
+        reader = piece.reader(self.settings.input)
+        names = []
+        for documents in document_batches(reader, self.settings.batch_chars):
+            texts = [document.text for document in documents]
+            names.append(part_name(texts))
+            self.write_part(names[-1], texts)
+        _write_note(self.folder / piece.note, {"parts": names, "counts": reader.counts})
+        return piece.size
+
+    def write_part(self, name: str, texts: Sequence[str]) -> int:
+        """Write the part `name` of these texts, unless it exists. Returns 0: the bytes are counted by who read them."""
         if not (self.folder / name).exists():
             self.writer.write(self.folder / name, texts)
+        return 0
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -49,14 +80,19 @@ class BuildWorker:
 
     def write_shard(self, shard: ShardPlan) -> None:
         """Gather a shard from the parts; its counts and its entry in the manifest go to the working folder."""
-        unigrams, entry = write_shard(shard, self.parts, self.out, self.writer.tokenizer.vocab_size)
-        save_array(unigrams_of(self.folder, shard.name), unigrams)
-        write_json(self.folder / f"{shard.name}.json", entry)
+        unigrams, entry = write_shard(shard, self.parts, self.settings.out, self.writer.tokenizer.vocab_size)
+        save_array(unigrams_of(self.folder, shard.name), unigrams, self.folder)
+        _write_note(self.folder / f"{shard.name}.json", entry)
 
 
 def unigrams_of(folder: Path, shard: str) -> Path:
     """The file of a shard's token counts, (V,)."""
     return folder / f"{shard}.unigrams.npy"
+
+
+def _write_note(path: Path, value: dict[str, Any]) -> None:
+    with atomic_write(path, "w", path.parent) as file:
+        file.write(to_json(value, indent=1) + "\n")
 
 
 def read_note(path: Path, form: dict[str, Any]) -> Any:
@@ -66,9 +102,9 @@ def read_note(path: Path, form: dict[str, Any]) -> Any:
     return value
 
 
-def read_result(folder: Path) -> dict[str, Any]:
-    """What the first pass has left: the names of the parts in reading order, and the reader's counts."""
-    found: dict[str, Any] = read_note(folder / READ, {"parts": [str], "counts": {str: COUNT}})
+def read_result(folder: Path, name: str = READ) -> dict[str, Any]:
+    """What reading has left: names of parts in reading order, and counts. `name`: of one piece's note, or of all."""
+    found: dict[str, Any] = read_note(folder / name, {"parts": [str], "counts": {str: COUNT}})
     return found
 
 

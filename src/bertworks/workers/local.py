@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import spawn
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -71,13 +71,17 @@ class Pool:
 
     def __init__(self, count: int, make: Callable[..., Any], *arguments: Any) -> None:
         """count: processes; 0 is one for every core. make, arguments: must be picklable."""
-        self.count = count or cores()
+        self._count = count or cores()
         self._pending: set[Future[Any]] = set()
         self._ended: list[Any] = []
-        self._processes: ProcessPoolExecutor | None = None
-        if self.count > 1:
-            self._processes = ProcessPoolExecutor(
-                self.count, Context(), initializer=_begin, initargs=(make, *arguments)
+        self._executor: Executor | None = None
+        self._start(make, arguments)
+
+    def _start(self, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Start the processes, or make the object of this one."""
+        if self._count > 1:
+            self._executor = ProcessPoolExecutor(
+                self._count, Context(), initializer=_begin, initargs=(make, *arguments)
             )
         else:
             self._own = make(*arguments)
@@ -86,18 +90,27 @@ class Pool:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._processes:
-            self._processes.shutdown(cancel_futures=True)
+        if self._executor:
+            self._executor.shutdown(cancel_futures=True)
+
+    @property
+    def count(self) -> int:
+        """The number of processes."""
+        return self._count
 
     def submit(self, task: Callable[..., Any], *arguments: Any) -> None:
         """Run `task(made, *arguments)`; `made` is the process's own object. Waits while the queue is full."""
-        if not self._processes:
+        if not self._executor:
             self._ended.append(task(self._own, *arguments))
             return
-        with _loss_named():
-            self._pending.add(self._processes.submit(_run, task, *arguments))
+        with self._losses_named():
+            self._pending.add(self._send(task, arguments))
         if len(self._pending) >= 2 * self.count:
             self._collect(FIRST_COMPLETED)
+
+    def _send(self, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
+        assert self._executor
+        return self._executor.submit(_run, task, *arguments)
 
     def ended(self, wait: bool = False) -> list[Any]:
         """The results of the tasks that have ended since the last call; with `wait`, of at least one if any is left.
@@ -123,17 +136,16 @@ class Pool:
 
     def _collect(self, until: str, timeout: float | None = None) -> None:
         done, self._pending = wait(self._pending, timeout, until)
-        with _loss_named():
+        with self._losses_named():
             self._ended += [future.result() for future in done]
 
-
-@contextlib.contextmanager
-def _loss_named() -> Iterator[None]:
-    """Turn the library's error for a killed process into WorkersLost."""
-    try:
-        yield
-    except BrokenProcessPool:
-        raise WorkersLost("a worker process was killed") from None
+    @contextlib.contextmanager
+    def _losses_named(self) -> Iterator[None]:
+        """Turn the library's errors for workers that are gone into WorkersLost."""
+        try:
+            yield
+        except BrokenProcessPool:
+            raise WorkersLost("a worker process was killed") from None
 
 
 class Workers:

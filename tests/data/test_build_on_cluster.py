@@ -1,0 +1,193 @@
+"""A store that the workers of a dask scheduler build has the bytes of one built here, whoever is killed meanwhile."""
+
+import dataclasses
+import gzip
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from bertworks.data import build as build_module
+from bertworks.data import pieces as pieces_module
+from bertworks.data.build import BuildConfig, build
+from bertworks.data.corpus import InputOptions
+from bertworks.files import InputError
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from bertworks.workers import cluster as cluster_module
+
+pytestmark = pytest.mark.heavy
+pytest.importorskip("distributed")
+WORDS = ["the", "a", "cat", "dog", "house", "river", "walks", "sees", "takes", "old", "new", "of", "in", "it", "they"]
+
+
+def document(seed: int) -> str:
+    draw = random.Random(seed)
+    return " ".join(" ".join(draw.choices(WORDS, k=draw.randint(4, 15))).capitalize() + "." for _ in range(20))
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A text that is divided, one that cannot be, and small files, with duplicates among all."""
+    folder = tmp_path_factory.mktemp("texts")
+    texts = [document(seed) for seed in (*range(900), *range(60))]
+    (folder / "a.txt").write_text("\n\n".join(texts[:400]))
+    (folder / "b.txt.gz").write_bytes(gzip.compress("\n\n".join(texts[400:600]).encode()))
+    for number in range(6):
+        lines = (json.dumps({"text": text}) for text in texts[600 + number :: 6])
+        (folder / f"c{number}.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train([document(i) for i in range(20)], TokenizerConfig(vocab_size=120))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(build_module, "BATCH_CHARS", 10_000)
+    monkeypatch.setattr(pieces_module, "PIECE_BYTES", 50_000)
+
+
+def run(inputs, tokenizer, out, **settings):
+    config = BuildConfig(input=InputOptions(documents="blank-line"), shard_tokens=10_000, **settings)
+    return build([inputs], tokenizer, out, config, progress=False)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def whole(inputs, tokenizer, tmp_path_factory):
+    """The files of the store as one process builds it."""
+    out = tmp_path_factory.mktemp("whole") / "store"
+    build([inputs], tokenizer, out, BuildConfig(InputOptions(documents="blank-line"), shard_tokens=10_000, workers=1))
+    return content(out)
+
+
+def when(out: Path, pattern: str, count: int, do) -> threading.Thread:
+    """A thread that calls `do` once there are `count` such files in the working folder of the build."""
+
+    def watch() -> None:
+        end = time.monotonic() + 60
+        while len([*(out / ".parts").glob(pattern)]) < count and time.monotonic() < end:
+            time.sleep(0.002)
+        do()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_killed_workers_change_nothing(inputs, tokenizer, whole, tmp_path, workers):
+    from distributed import Client, LocalCluster
+
+    out, draw, killed = tmp_path / "store", random.Random(workers), []
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as local,
+        Client(local) as client,
+    ):
+
+        def kill() -> None:
+            process = draw.choice([*client.run(os.getpid).values()])
+            os.kill(process, signal.SIGKILL)
+            killed.append(process)
+
+        threads = [when(out, "*.part", 20, kill), when(out, "train-*.json", 4, kill)]
+        run(inputs, tokenizer, out, scheduler=local.scheduler_address)
+        for thread in threads:
+            thread.join(60)
+    assert len(killed) == 2
+    assert content(out) == whole
+
+
+def test_a_scheduler_of_its_own(inputs, tokenizer, whole, tmp_path):
+    run(inputs, tokenizer, tmp_path / "store", scheduler="local", workers=2)
+    assert content(tmp_path / "store") == whole
+
+
+def test_a_build_begun_here_is_continued_on_workers(inputs, tokenizer, whole, tmp_path, monkeypatch):
+    """And the reverse: what exists of the other's parts is used."""
+    out = tmp_path / "store"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(build_module, "plan_shards", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(inputs, tokenizer, out, workers=1)
+    parts = {path: path.stat().st_mtime_ns for path in (out / ".parts").glob("*.part")}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(build_module._Build, "_write_shards", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(inputs, tokenizer, out, scheduler="local", workers=2)
+    assert parts and {path: path.stat().st_mtime_ns for path in (out / ".parts").glob("*.part")} == parts
+    run(inputs, tokenizer, out, workers=2)
+    assert content(out) == whole
+
+
+class Scheduler:
+    """A scheduler and two workers, each a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.port = server.getsockname()[1]
+        self.address, self.folder = f"tcp://127.0.0.1:{self.port}", folder
+        self.processes: list[subprocess.Popen] = []
+
+    def start(self) -> None:
+        self._run("dask_scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
+        for _ in range(2):
+            self._run("dask_worker", self.address, "--nthreads", "1", "--no-dashboard", "--local-directory", "dask")
+
+    def _run(self, module: str, *words: str) -> None:
+        command = [sys.executable, "-m", f"distributed.cli.{module}", *words]
+        self.processes.append(subprocess.Popen(command, cwd=self.folder, stderr=subprocess.DEVNULL))
+
+    def kill(self) -> None:
+        """Kill the scheduler, and then its workers."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.processes.clear()
+
+
+def test_a_scheduler_that_restarts_ends_the_build_and_the_next_call_continues(
+    inputs, tokenizer, whole, tmp_path, monkeypatch
+):
+    out, scheduler = tmp_path / "store", Scheduler(tmp_path)
+    try:
+        scheduler.start()
+        thread = when(out, "*.part", 20, scheduler.kill)
+        expected = rf"store: the scheduler {scheduler.address} ended or restarted; rerun the command to continue"
+        with pytest.raises(InputError, match=expected):
+            run(inputs, tokenizer, out, scheduler=scheduler.address)
+        thread.join(60)
+        assert len([*(out / ".parts").glob("*.part")]) >= 20 and not (out / "manifest.json").exists()
+        monkeypatch.setattr(cluster_module, "PATIENCE", 1.0)
+        with pytest.raises(InputError, match="no scheduler answers"):
+            run(inputs, tokenizer, out, scheduler=scheduler.address)
+        monkeypatch.setattr(cluster_module, "PATIENCE", 60.0)
+        scheduler.start()
+        run(inputs, tokenizer, out, scheduler=scheduler.address)
+        assert content(out) == whole
+    finally:
+        scheduler.kill()
+
+
+def test_a_disk_that_workers_do_not_share(inputs, tokenizer, tmp_path, monkeypatch):
+    start = build_module.open_pool
+
+    def elsewhere(scheduler, count, make, settings):
+        return start(scheduler, count, make, dataclasses.replace(settings, out=tmp_path / "elsewhere"))
+
+    monkeypatch.setattr(build_module, "open_pool", elsewhere)
+    with pytest.raises(
+        InputError, match=r"elsewhere: not a folder on .*, where a worker runs; .* that all workers see"
+    ):
+        run(inputs, tokenizer, tmp_path / "store", scheduler="local", workers=1)

@@ -1,0 +1,96 @@
+"""A dask scheduler's workers do the tasks of a pool; what is missing is said in one message."""
+
+import os
+import sys
+
+import pytest
+
+from bertworks.files import InputError
+from bertworks.workers import Cluster, Pool, WorkersLost, cluster, open_pool
+
+heavy = pytest.mark.heavy
+
+
+class Made:
+    """What every process makes once: it leaves a file for itself."""
+
+    def __init__(self, path, fault=""):
+        if fault:
+            raise InputError(fault)
+        (path / f"process-{os.getpid()}").touch(exist_ok=False)
+
+
+def number_of(made, number):
+    return number
+
+
+def fail(made, message):
+    raise ValueError(message)
+
+
+def end(made):
+    os._exit(1)
+
+
+def test_no_scheduler_is_a_pool_of_this_machine(tmp_path):
+    with open_pool("", 1, Made, tmp_path) as pool:
+        assert type(pool) is Pool and [*pool.run(number_of, [(1,), (2,)])] == [1, 2]
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"dask.distributed is not installed.*pip install 'bertworks\[cluster\]'"):
+        Cluster("local", 1, Made)
+
+
+@heavy
+def test_every_worker_makes_its_object_once(tmp_path):
+    with Cluster("local", 2, Made, tmp_path) as pool:
+        assert pool.count == 2
+        assert sorted(pool.run(number_of, ((number,) for number in range(50)))) == [*range(50)]
+        with pytest.raises(ValueError, match="this one"):
+            [*pool.run(fail, [("this one",)])]
+    made = {path.name for path in tmp_path.iterdir()}
+    assert 1 <= len(made) <= 2 and f"process-{os.getpid()}" not in made
+
+
+@heavy
+def test_what_every_task_kills_ends_with_a_message():
+    with Cluster("local", 1, str) as pool, pytest.raises(WorkersLost, match=r"a task's workers were killed \d times"):
+        [*pool.run(end, [()])]
+
+
+@heavy
+def test_faults_of_the_object_are_raised(tmp_path):
+    with Cluster("local", 1, Made, tmp_path, "no such disk") as pool, pytest.raises(InputError, match="no such disk"):
+        [*pool.run(number_of, [(1,)])]
+
+
+@heavy
+def test_other_versions_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "_versions", lambda: {"bertworks": "9.8.7"})
+    with (
+        Cluster("local", 1, Made, tmp_path) as pool,
+        pytest.raises(InputError, match=r"has bertworks .*; expected 9\.8\.7"),
+    ):
+        [*pool.run(number_of, [(1,)])]
+
+
+@heavy
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])
+def test_no_scheduler_at_the_address(monkeypatch, address):
+    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
+    with pytest.raises(InputError, match=f"{address}: no scheduler answers .*expected the address of a dask scheduler"):
+        Cluster(address, 1, str)
+
+
+@heavy
+def test_a_scheduler_without_workers(monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
+    with (
+        LocalCluster(n_workers=0, dashboard_address=None) as empty,
+        pytest.raises(InputError, match=r"no worker in .* start workers with `dask worker tcp://"),
+    ):
+        Cluster(empty.scheduler_address, 1, str)

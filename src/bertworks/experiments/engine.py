@@ -2,7 +2,7 @@
 
 A cell is one run with a folder of its own. What its run does, the caller knows: the engine is handed cells, which may
 need others, and a function that runs one. It claims, runs and resumes them, and records failures. Several processes
-that work on the same folder share its cells; another scheduler would replace `Engine` and keep `Cell` and `Grid`.
+that work on the same folder share its cells, and so do the workers of a dask scheduler (spread.py).
 
     FOLDER/NAME/results.json    the cell is finished
     FOLDER/NAME/failed.json     the cell diverged or failed, and why
@@ -172,11 +172,28 @@ class Engine(Generic[Work]):
                     self.verify(cell)
                 elif not self._run(cell):
                     return False
-                self._seen.add(cell.name)
                 claim.close()
-                if self.world.main:
-                    self.after(cell)
+                self.finished(cell)
         return True
+
+    def finished(self, cell: Cell[Work]) -> None:
+        """Note that a cell was run, verified or has failed."""
+        self._seen.add(cell.name)
+        if self.world.main:
+            self.after(cell)
+
+    def verify_finished(self) -> None:
+        """Verify the finished cells that were not run here, unless that has been done."""
+        for cell in self.cells:
+            if self.verify and cell.name not in self._seen and self.grid.state(cell) == "done":
+                self.verify(cell)
+                self.finished(cell)
+
+    def run_one(self, cell: Cell[Work]) -> None:
+        """Run a cell and record a failure, unless another process has claimed it or has finished it."""
+        with self.grid.claimed(cell) as mine:
+            if mine and self.grid.state(cell) in ("part", "missing"):
+                self._run(cell)
 
     def others_work(self) -> bool:
         """Whether other processes still work on cells, which a message then names."""
@@ -207,12 +224,16 @@ class Engine(Generic[Work]):
                         return number, False
             if all(self.grid.busy(cell) for cell in left):
                 return None
-            self._wait(left)
+            self.wait(left)
+
+    def ready(self, cell: Cell[Work]) -> bool:
+        """Whether the cells that must end before this one have ended."""
+        ended = all(self.grid.state(one) in ("done", "failed") for one in cell.trials)
+        return ended and all(self.grid.state(one) == "done" for one in cell.needs)
 
     def _claim(self, cell: Cell[Work], claim: contextlib.ExitStack) -> bool:
         """Claim a cell that can run now; False if another process has it."""
-        ended = all(self.grid.state(one) in ("done", "failed") for one in cell.trials)
-        if not ended or any(self.grid.state(one) != "done" for one in cell.needs):
+        if not self.ready(cell):
             return False
         if claim.enter_context(self.grid.claimed(cell)) and self.grid.state(cell) in ("part", "missing"):
             return True
@@ -243,7 +264,7 @@ class Engine(Generic[Work]):
                 self.grid.fail(cell, message, "diverged" if isinstance(error, Diverged) else "failed")
             return True
 
-    def _wait(self, left: Sequence[Cell[Work]]) -> None:
+    def wait(self, left: Sequence[Cell[Work]]) -> None:
         """Wait for cells of other processes, which cells that are left need."""
         busy = ", ".join(cell.title for cell in left if self.grid.busy(cell))
         if busy and busy != self._waiting_for and not self.quiet:

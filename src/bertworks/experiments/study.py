@@ -12,7 +12,7 @@ import shutil
 import statistics
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ from .cells import (
     Pretraining,
     StaticVectors,
     StudyCell,
+    StudyWork,
     check_older,
     describe,
     keeps_model,
@@ -51,6 +52,7 @@ from .engine import Engine, Grid
 from .plan import read_rows
 from .report import FORMAT, measure
 from .rows import Plan
+from .spread import work_on_scheduler
 from .study_tables import write_tables
 
 BULKY = ("model", "nbest_predictions.json")  # of a finished fine-tuning, many megabytes each
@@ -64,6 +66,8 @@ class Options:
     keep_models: bool = False  # keep the models of fine-tuning cells too
     retry: bool = False  # run cells again that diverged or failed before
     quiet: bool = False
+    scheduler: str = ""  # dask scheduler whose workers run the cells, or "local"; "": this process does
+    workers: int = 0  # processes of a local scheduler; 0: one for every GPU, or for every core
 
 
 def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options()) -> dict[str, Any] | None:
@@ -86,10 +90,25 @@ def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options())
         grid.retry(plan.cells)
     write(plan, grid, out, facts)  # before any run, so that the claim is seen to be named before
     after = lambda cell: write(plan, grid, out, facts)  # noqa: E731
-    finished = Engine(plan.cells, grid, runner.run, None, after, runner.wanted, quiet=options.quiet).work()
+    engine = Engine(plan.cells, grid, runner.run, None, after, runner.wanted, quiet=options.quiet)
+    finished = _work_on_scheduler(engine, plan, options) if options.scheduler else engine.work()
     plot_study(write(plan, grid, out, facts), out / "study")
     results = write(plan, grid, out, facts)  # again, beside its picture
     return results if finished else None
+
+
+def _work_on_scheduler(engine: Engine[StudyWork], plan: Plan, options: Options) -> bool:
+    """Run the cells on the workers of a scheduler, to whom all paths are absolute."""
+    inputs, folder = plan.inputs, engine.grid.folder.absolute()
+    paths = {key: path.absolute() for key in ("corpus", "data") if (path := getattr(inputs, key)) is not None}
+    theirs = replace(plan, inputs=replace(inputs, **paths))
+    return work_on_scheduler(engine, options.scheduler, options.workers, _worker_engine, theirs, folder, options)
+
+
+def _worker_engine(plan: Plan, folder: Path, options: Options) -> Engine[StudyWork]:
+    """The engine of a worker."""
+    runner = Runner(plan, Grid(folder), replace(options, quiet=True))
+    return Engine(plan.cells, runner.grid, runner.run, wanted=runner.wanted, quiet=True)
 
 
 def check_out(plan: Plan, out: Path) -> None:

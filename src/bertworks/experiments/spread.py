@@ -1,0 +1,83 @@
+"""The cells of a grid on the workers of a dask scheduler: one cell at a time for each worker.
+
+Every worker makes an engine of its own over the same folder, and is told which cell to run. It claims the cell as any
+process does, so that workers and commands in other terminals can share a grid. The scheduler gives the cell of a killed
+worker to another one, which resumes it from its state. Store, data and cells must be on a disk that all share.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..files import InputError
+from ..workers import Cluster, Pool, WorkersLost, cores
+from .engine import Cell, Engine
+
+
+def work_on_scheduler(
+    engine: Engine[Any], scheduler: str, workers: int, make: Callable[..., Engine[Any]], *arguments: Any
+) -> bool:
+    """Run the cells of `engine` on a scheduler's workers; as `Engine.work`, returns whether no run was stopped.
+
+    make, arguments: make the engine of a worker, which has the same cells; must be picklable. workers: processes of a
+    "local" scheduler; 0 is one for every GPU, or for every core of a machine without. Raises InputError if the
+    scheduler ends or a cell kills its workers, and what `Engine.work` raises.
+    """
+    count = workers or torch.cuda.device_count() or cores()
+    try:
+        with Cluster(scheduler, count, _worker, make, *arguments) as pool:
+            return _spread(engine, pool)
+    except WorkersLost as error:
+        raise InputError(f"{error}; rerun the command to continue") from None
+
+
+def _spread(engine: Engine[Any], pool: Pool) -> bool:
+    """Hand out the cells that can run until none is left for this command."""
+    grid, cells, under_way = engine.grid, {cell.name: cell for cell in engine.cells}, set[str]()
+    while True:
+        engine.verify_finished()
+        left = [cell for cell in engine.cells if engine.is_open(cell)]
+        for cell in left:
+            room = len(under_way) < pool.count
+            if room and cell.name not in under_way and engine.ready(cell) and not grid.busy(cell):
+                under_way.add(cell.name)
+                _say(engine, cell, "begins")
+                pool.submit(_run, cell.name)
+        if under_way:
+            for name in pool.ended(wait=True):
+                under_way.remove(name)
+                if not engine.is_open(cells[name]):
+                    _say(engine, cells[name], grid.state(cells[name]))
+                    engine.finished(cells[name])
+        elif all(grid.busy(cell) for cell in left):
+            return True
+        else:
+            engine.wait(left)
+
+
+def _say(engine: Engine[Any], cell: Cell[Any], what: str) -> None:
+    if not engine.quiet:
+        ended = sum(engine.grid.state(one) in ("done", "failed") for one in engine.cells)
+        print(f"[{ended}/{len(engine.cells)}] {cell.title}: {what}", file=sys.stderr)
+
+
+# ---- in a worker
+
+
+def _worker(make: Callable[..., Engine[Any]], *arguments: Any) -> Engine[Any]:
+    """The engine of a worker. Worker number i of a local scheduler uses GPU i; others have what they were given."""
+    from distributed import get_worker
+
+    name = get_worker().name
+    if isinstance(name, int) and torch.cuda.device_count() > 1:
+        os.environ["LOCAL_RANK"] = str(name % torch.cuda.device_count())
+    return make(*arguments)
+
+
+def _run(engine: Engine[Any], name: str) -> str:
+    """Run a cell, unless another process has it or has finished it; its folder says what came of it."""
+    engine.run_one(next(cell for cell in engine.cells if cell.name == name))
+    return name

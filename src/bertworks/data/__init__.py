@@ -5,7 +5,9 @@ parsers.py     formats (text, Markdown, WikiExtractor, JSONL, Parquet) -> docume
 corpus.py      `Reader`: guesses formats, reads the documents of all inputs, counts what it leaves out
 pieces.py      files -> the pieces that workers read on their own
 sentences.py   documents -> sentences, and warnings about documents that look wrong
+sketches.py    MinHash sketches of documents, beside each part
 parts.py       a batch of documents -> one part file: sentences, token ids, hashes
+near.py        sketches -> the near-duplicates that a store leaves out
 shards.py      part files -> shards in hash order, without duplicates
 worker.py      the tasks of a build: what its worker processes do
 build.py       `build`: runs these steps in parallel, and continues after a kill

@@ -16,7 +16,7 @@ import errno
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -31,10 +31,12 @@ from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
 from .corpus import InputOptions, Reader
 from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
-from .parts import Part, part_name
+from .near import NEAR, comparisons
+from .parts import Part, is_written, part_name
 from .pieces import Piece, divide
 from .sentences import check_documents, check_language, document_batches
 from .shards import ShardPlan, plan_shards, save_array
+from .sketches import Sketcher, check_threshold
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 from .worker import READ, BuildWorker, WorkerSettings, open_parts, read_note, read_result, unigrams_of
 
@@ -63,6 +65,9 @@ class BuildConfig:
     """cut longer sentences (tables, text without full stops) into parts of this many tokens"""
     shard_tokens: int = 1 << 26
     """about this many tokens in a shard; every worker process has one shard in memory while it writes it"""
+    near_duplicates: float = 0.0
+    """leave out one of two documents that are at least so similar (0.8: most of their text; Jaccard similarity of five
+    tokens in a row, estimated); 0 keeps them. Needs the extra `near-duplicates`"""
     workers: int = 0
     """worker processes; 0 is one for every core that this process may use. The result does not depend on it"""
     scheduler: str = ""
@@ -73,6 +78,7 @@ class BuildConfig:
 
     def __post_init__(self) -> None:
         check_language(self.language)
+        check_threshold(self.near_duplicates)
         if not 0 <= self.validation_share < 1:
             raise InputError(f"validation_share {self.validation_share}; expected at least 0 and less than 1")
         for name in ("max_sentence_tokens", "shard_tokens"):
@@ -127,13 +133,15 @@ class _Build:
         self.parts = out / PARTS
         self.dtype = np.dtype(token_dtype(tokenizer.vocab_size))
         self.reader = Reader(inputs, config.input)
+        self.sketcher = Sketcher(config.near_duplicates) if config.near_duplicates else None
         settings = dataclasses.asdict(config)
         for key in ("workers", "scheduler", "allow_unknown"):  # the tokens of a store do not depend on these
             del settings[key]
         del settings["input"]["max_window"]
-        for key in ("missing", "other_kinds"):  # stores from before these settings do not name them
-            if settings["input"][key] == "refuse":
-                del settings["input"][key]
+        added = ((settings["input"], "missing", "refuse"), (settings["input"], "other_kinds", "refuse"))
+        for of, key, default in (*added, (settings, "near_duplicates", 0.0)):
+            if of[key] == default:
+                del of[key]  # stores from before these settings do not name them
         files = [[str(path), path.stat().st_size] for path in self.reader.files]
         self.identity = {"version": VERSION, "tokenizer": tokenizer.fingerprint, "inputs": files, "settings": settings}
 
@@ -192,7 +200,7 @@ class _Build:
         path = self.parts / BUILD
         begun, identity = self._unfinished(), self.identity_with_times()
         if begun != identity:
-            for done in [*self.parts.glob("*.json"), *self.out.glob("*.npy")]:
+            for done in [*self.parts.glob("*.json"), *self.parts.glob(f"{NEAR}*.npy"), *self.out.glob("*.npy")]:
                 if done != path:  # that file marks the folder as a build's at every moment
                     done.unlink()
             write_json(path, identity)
@@ -223,7 +231,8 @@ class _Build:
         """The processes that write parts and shards."""
         config = self.config
         out = self.out.absolute() if config.scheduler else self.out
-        settings = WorkerSettings(out, config.input, config.language, config.max_sentence_tokens, BATCH_CHARS)
+        text = (config.input, config.language, config.max_sentence_tokens, BATCH_CHARS)
+        settings = WorkerSettings(out, *text, config.near_duplicates)
         return open_pool(config.scheduler, config.workers, BuildWorker.of, settings)
 
     def make_parts(self, pool: Pool) -> None:
@@ -255,7 +264,11 @@ class _Build:
 
     def _is_read(self, note: str, existing: set[str]) -> bool:
         """Whether an earlier start has read what `note` is about, and its parts are still there."""
-        return note in existing and existing.issuperset(read_result(self.parts, note)["parts"])
+        if note not in existing:
+            return False
+        parts = read_result(self.parts, note)["parts"]
+        sketches = [self.sketcher.path(Path(part)).name for part in parts] if self.sketcher else []
+        return existing.issuperset([*parts, *sketches])
 
     def _read(self, piece: Piece, pool: Pool, done: int) -> dict[str, Any]:
         """Read a piece and hand its batches to the workers; returns its note. done: bytes that were read before."""
@@ -264,7 +277,7 @@ class _Build:
         for documents in document_batches(reader, BATCH_CHARS):
             texts = [document.text for document in documents]
             names.append(part_name(texts))
-            if not (self.parts / names[-1]).exists():
+            if not is_written(self.parts / names[-1], self.sketcher):
                 pool.submit(BuildWorker.write_part, names[-1], texts)
             self.progress.at(done + reader.position)
         return {"parts": names, "counts": reader.counts}
@@ -275,12 +288,14 @@ class _Build:
         plan = plan_shards(
             parts, self.config.validation_share, self.config.min_validation_documents, self.config.shard_tokens
         )
-        if not any(shard.name.startswith("train") for shard in plan):
-            found = f"documents with text: {sum(part.documents for part in parts):,}"
-            advice = "separate documents (documents, format), add text, or set validation_share to 0"
-            raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
+        self._refuse_too_few([shard.name for shard in plan], parts)
+        if self.config.near_duplicates:
+            self._compare(sum(part.documents for part in parts), pool)
         self._write_shards(plan, pool)
         entries = [read_note(self.parts / f"{shard.name}.json", ENTRY) for shard in plan]
+        self._refuse_too_few([entry["name"] for entry in entries if entry["documents"]], parts)
+        for name in [name for entry in entries if not entry["documents"] for name in entry["files"]]:
+            (self.out / name).unlink(missing_ok=True)  # of a shard that held nothing but near-duplicates
         unigrams = np.zeros(self.tokenizer.vocab_size, np.int64)
         for entry in entries:
             if entry["name"].startswith("train"):
@@ -296,12 +311,29 @@ class _Build:
         write_json(self.out / MANIFEST, manifest)
         return manifest
 
+    def _refuse_too_few(self, shards: list[str], parts: list[Part]) -> None:
+        """Raise InputError if none of the shards, given by name, is one to train on."""
+        if not any(name.startswith("train") for name in shards):
+            found = f"documents with text: {sum(part.documents for part in parts):,}"
+            advice = "separate documents (documents, format), add text, or set validation_share to 0"
+            raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
+
+    def _compare(self, documents: int, pool: Pool) -> None:
+        """Have near-duplicates found, so that shards can leave them out."""
+        assert self.sketcher is not None
+        tasks = comparisons(documents, self.sketcher.bands[0])
+        self._run("comparing", "tasks", BuildWorker.compare, {task.name: task for task in tasks}, pool)
+
     def _write_shards(self, plan: list[ShardPlan], pool: Pool) -> None:
-        """Have every shard gathered that an earlier start has not gathered."""
-        missing = [shard for shard in plan if not (self.parts / f"{shard.name}.json").exists()]
-        done = len(plan) - len(missing)
-        with self.progress.stage("writing", len(plan), "shards"):
-            for _ in pool.run(BuildWorker.write_shard, ((shard,) for shard in missing)):
+        """Have the shards gathered."""
+        self._run("writing", "shards", BuildWorker.write_shard, {f"{shard.name}.json": shard for shard in plan}, pool)
+
+    def _run(self, stage: str, unit: str, task: Callable[..., None], given: dict[str, Any], pool: Pool) -> None:
+        """Have `task` run for each value of `given`, unless the working folder has the file that its key names."""
+        missing = [(value,) for name, value in given.items() if not (self.parts / name).exists()]
+        done = len(given) - len(missing)
+        with self.progress.stage(stage, len(given), unit):
+            for _ in pool.run(task, missing):
                 done += 1
                 self.progress.at(done)
 
@@ -310,6 +342,11 @@ class _Build:
         dropped = {reason: read[reason] for reason in ("empty", "short", "long")}
         dropped |= {reason: read[reason] for reason in ("no field", "other kind") if read[reason]}
         dropped |= {"no tokens": text["no tokens"], "duplicate": sum(entry.pop("duplicates") for entry in entries)}
+        near, libraries = sum(entry.pop("near-duplicates", 0) for entry in entries), ["sentencex", "tokenizers"]
+        if self.config.near_duplicates:
+            dropped["near-duplicate"] = near
+            libraries.append("datasketch")
+        entries = [entry for entry in entries if entry["documents"]]
         shards: dict[str, Any] = {split: [e for e in entries if e["name"].startswith(split)] for split in SPLITS}
         kept = {split: {key: sum(e[key] for e in shards[split]) for key in KINDS} for split in SPLITS}
         files = {name: value for entry in entries for name, value in entry.pop("files").items()}
@@ -324,7 +361,7 @@ class _Build:
             "settings": self.identity["settings"],
             "versions": {
                 "bertworks": __version__,  # the package's metadata may be those of an older installation
-                **{name: metadata.version(name) for name in ("sentencex", "tokenizers")},
+                **{name: metadata.version(name) for name in libraries},
             },
             "source": {
                 "inputs": self.identity["inputs"],

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..files import InputError, atomic_write
 from ..tokenizer import Tokenizer, normalize
 from .sentences import split_sentences
+from .sketches import Sketcher
 from .store import token_dtype
 
 HEAD = 4  # int64 at the head of a part: documents, sentences, tokens, bytes of the counts
@@ -28,11 +29,14 @@ class PartWriter:
     tokenizer: Tokenizer
     language: str
     max_sentence_tokens: int
+    sketcher: Sketcher | None = None  # writes what near-duplicates are found by, if they are looked for
 
     @classmethod
-    def of(cls, tokenizer_folder: Path, language: str, max_sentence_tokens: int) -> "PartWriter":
+    def of(
+        cls, tokenizer_folder: Path, language: str, max_sentence_tokens: int, sketcher: Sketcher | None = None
+    ) -> "PartWriter":
         """A writer with the tokenizer in `tokenizer_folder`."""
-        return cls(Tokenizer.load(tokenizer_folder), language, max_sentence_tokens)
+        return cls(Tokenizer.load(tokenizer_folder), language, max_sentence_tokens, sketcher)
 
     def write(self, path: Path, texts: Sequence[str]) -> None:
         """Write the part of `texts` to `path`, atomically, with the documents in the order of their hashes."""
@@ -49,6 +53,8 @@ class PartWriter:
             else:
                 counts["no tokens"] += 1
         rows.sort(key=lambda row: row[0])  # stable: of equal texts the one read first stays first
+        if self.sketcher:
+            self.sketcher.save(path, (np.frombuffer(b"".join(found), self.dtype) for _, found in rows))
         self._save(path, rows, counts)
 
     def _in_context(self, sentences: list[str]) -> Iterator[str]:
@@ -90,6 +96,11 @@ class PartWriter:
             file.write(b"".join(digest for digest, _ in rows))
             file.write(documents.tobytes() + sentences.tobytes())
             file.writelines(sentence for _, found in rows for sentence in found)
+
+
+def is_written(part: Path, sketcher: Sketcher | None) -> bool:
+    """Whether a part exists, with its sketches if near-duplicates are looked for."""
+    return part.exists() and (sketcher is None or sketcher.path(part).exists())
 
 
 def _digest(words: list[str]) -> bytes:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..files import atomic_write
 from .manifest import PARTS
+from .near import are_among, removed_between
 from .parts import Part
 from .store import ARRAYS, file_entries
 
@@ -71,12 +72,19 @@ def _tokens_before(part: Part, document: int) -> int:
 
 
 def write_shard(
-    shard: ShardPlan, parts: Sequence[Part], out: Path, vocab_size: int
+    shard: ShardPlan, parts: Sequence[Part], out: Path, vocab_size: int, similar: Sequence[Path] = ()
 ) -> tuple[NDArray[np.int64], dict[str, Any]]:
-    """Gather and write one shard. Returns its token counts (V,) and its entry in the manifest."""
+    """Gather and write one shard. Returns its token counts (V,) and its entry in the manifest.
+
+    similar: files with the hashes of the near-duplicates that are to be left out (near.py).
+    """
     digests, sentences_per, tokens_per, lengths, tokens = _gather(shard, parts)
     order = np.lexsort((digests[:, 1], digests[:, 0]))  # stable: of duplicates the one that was read first is kept
     order = order[np.append(True, (np.diff(digests[order], axis=0) != 0).any(axis=1))]
+    different = len(order)
+    if similar:
+        lowest, highest = (int(digests[order[end], 0]) for end in (0, -1))
+        order = order[~are_among(digests[order], removed_between(similar, lowest, highest))]
     documents = _offsets(sentences_per[order])
     lengths = lengths[_ranges(_starts(sentences_per)[order], sentences_per[order])]
     sentences = _offsets(lengths)
@@ -96,7 +104,8 @@ def write_shard(
         "documents": len(order),
         "sentences": len(lengths),
         "tokens": int(sentences[-1]),
-        "duplicates": len(sentences_per) - len(order),
+        "duplicates": len(sentences_per) - different,
+        "near-duplicates": different - len(order),
         "files": file_entries(out, [f"{shard.name}.{array}.npy" for array in ARRAYS]),
     }
     return unigrams, entry

@@ -14,11 +14,13 @@ from typing import Any
 
 from ..files import InputError, atomic_write, check_fields, read_json, to_json
 from .manifest import COUNT, PARTS
+from .near import NEAR, Comparison, Sketches, similar
 from .parsers import InputOptions
-from .parts import Part, PartWriter, part_name
+from .parts import Part, PartWriter, is_written, part_name
 from .pieces import Piece
 from .sentences import document_batches
 from .shards import ShardPlan, save_array, write_shard
+from .sketches import Sketcher
 from .store import TOKENIZER
 
 READ = "read.json"  # in the working folder: the parts in reading order, and counts of what the reader left out
@@ -33,6 +35,7 @@ class WorkerSettings:
     language: str
     max_sentence_tokens: int
     batch_chars: int  # characters of a part
+    near_duplicates: float  # similarity from which one of two documents is left out; 0: none is
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,9 @@ class BuildWorker:
         if not (settings.out / PARTS).is_dir():
             advice = "expected the disk of the process that builds; give an --out that all workers see by this name"
             raise InputError(f"{settings.out}: not a folder on {platform.node()}, where a worker runs; {advice}")
-        writer = PartWriter.of(settings.out / TOKENIZER, settings.language, settings.max_sentence_tokens)
-        return cls(settings, writer)
+        sketcher = Sketcher(settings.near_duplicates) if settings.near_duplicates else None
+        tokenizer = settings.out / TOKENIZER
+        return cls(settings, PartWriter.of(tokenizer, settings.language, settings.max_sentence_tokens, sketcher))
 
     @property
     def folder(self) -> Path:
@@ -69,7 +73,7 @@ class BuildWorker:
 
     def write_part(self, name: str, texts: Sequence[str]) -> int:
         """Write the part `name` of these texts, unless it exists. Returns 0: the bytes are counted by who read them."""
-        if not (self.folder / name).exists():
+        if not is_written(self.folder / name, self.writer.sketcher):
             self.writer.write(self.folder / name, texts)
         return 0
 
@@ -78,9 +82,27 @@ class BuildWorker:
         """The parts of the build in reading order, once all are written."""
         return open_parts(self.folder, self.writer.dtype)
 
+    @cached_property
+    def sketches(self) -> list[Sketches]:
+        """Those of every part."""
+        sketcher = self.writer.sketcher
+        assert sketcher is not None
+        return [Sketches(sketcher.path(part.path), part, sketcher.bands[0]) for part in self.parts]
+
+    def compare(self, task: Comparison) -> None:
+        """Find near-duplicates in a range of a band; their hashes go to the working folder."""
+        found = similar(self.sketches, task, self.settings.near_duplicates)
+        save_array(self.folder / task.name, found, self.folder)
+
+    @cached_property
+    def similar(self) -> list[Path]:
+        """The files with the hashes of near-duplicates, once all are written."""
+        return sorted(self.folder.glob(f"{NEAR}*.npy")) if self.writer.sketcher else []
+
     def write_shard(self, shard: ShardPlan) -> None:
         """Gather a shard from the parts; its counts and its entry in the manifest go to the working folder."""
-        unigrams, entry = write_shard(shard, self.parts, self.settings.out, self.writer.tokenizer.vocab_size)
+        vocab_size = self.writer.tokenizer.vocab_size
+        unigrams, entry = write_shard(shard, self.parts, self.settings.out, vocab_size, self.similar)
         save_array(unigrams_of(self.folder, shard.name), unigrams, self.folder)
         _write_note(self.folder / f"{shard.name}.json", entry)
 

@@ -1,0 +1,134 @@
+"""Near-duplicates: found by their text, left out by hash alone, and counted."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from bertworks.data import build as build_module
+from bertworks.data import near as near_module
+from bertworks.data.build import BuildConfig, build
+from bertworks.data.corpus import InputOptions
+from bertworks.data.sketches import VALUES, Sketcher
+from bertworks.data.store import Store
+from bertworks.files import InputError
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+
+pytest.importorskip("datasketch")
+LETTERS = "abcdefghij"
+WORDS = [a + b + c for a in LETTERS for b in LETTERS for c in LETTERS]
+
+
+def words(seed: int, count: int = 150) -> list[str]:
+    return random.Random(seed).choices(WORDS, k=count)
+
+
+def changed(seed: int, places: int) -> str:
+    """The text of a seed with a few of its words replaced."""
+    draw, found = random.Random(seed + 10_000), words(seed)
+    for place in draw.sample(range(len(found)), places):
+        found[place] = draw.choice(WORDS)
+    return " ".join(found) + "."
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train([" ".join(WORDS)], TokenizerConfig(vocab_size=1200, min_frequency=1))
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """120 texts, another version of 30 with one word changed, and of 30 with half of the words changed."""
+    texts = [changed(seed, 0) for seed in range(120)]
+    texts += [changed(seed, 1) for seed in range(30)] + [changed(seed, 75) for seed in range(30, 60)]
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join([*texts, texts[0].upper()]))
+    return path
+
+
+def run(path, tokenizer, out, **settings):
+    given = {"near_duplicates": 0.8, "validation_share": 0.1, "workers": 1, **settings}
+    return build([path], tokenizer, out, BuildConfig(InputOptions(documents="blank-line"), **given), progress=False)
+
+
+def content(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_version_with_the_lower_hash_stays(corpus, tokenizer, tmp_path):
+    kept = run(corpus, tokenizer, tmp_path / "near")["counts"]
+    assert kept["dropped"]["near-duplicate"] == 30 and kept["dropped"]["duplicate"] == 1
+    assert kept["train"]["documents"] + kept["validation"]["documents"] == 150
+    everything = run(corpus, tokenizer, tmp_path / "all", near_duplicates=0.0)
+    assert "near-duplicate" not in everything["counts"]["dropped"] and "near_duplicates" not in everything["settings"]
+    stored = [{*texts(tmp_path / name, split)} for split in ("train", "validation") for name in ("near", "all")]
+    assert stored[2] <= stored[3]  # the others give way
+    for seed in range(30):
+        assert (ids(tokenizer, changed(seed, 0)) in stored[0] | stored[2]) != (
+            ids(tokenizer, changed(seed, 1)) in stored[0] | stored[2]
+        )
+
+
+def ids(tokenizer, text):
+    return np.array(tokenizer.ids_of([text])[0], np.uint16).tobytes()
+
+
+def texts(store, split):
+    for shard in Store.open(store).shards(split):
+        edges = shard.sentences[shard.documents]
+        yield from (shard.tokens[a:b].tobytes() for a, b in itertools.pairwise(edges))
+
+
+def test_workers_parts_and_ranges_change_nothing(corpus, tokenizer, tmp_path, monkeypatch):
+    run(corpus, tokenizer, tmp_path / "one")
+    monkeypatch.setattr(build_module, "BATCH_CHARS", 5_000)
+    monkeypatch.setattr(near_module, "AT_ONCE", 40)
+    run(corpus, tokenizer, tmp_path / "two", workers=2)
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_a_build_begun_without_the_option_gets_its_sketches(corpus, tokenizer, tmp_path, monkeypatch):
+    run(corpus, tokenizer, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(build_module, "plan_shards", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(corpus, tokenizer, tmp_path / "begun", near_duplicates=0.0)
+    run(corpus, tokenizer, tmp_path / "begun")
+    assert content(tmp_path / "begun") == content(tmp_path / "whole")
+
+
+def test_a_sketch_estimates_how_many_shingles_two_texts_share():
+    sketcher, draw = Sketcher(0.8), np.random.default_rng(0)
+    text = draw.integers(0, 30_000, 2000)
+    for places in (20, 100):
+        other = text.copy()
+        other[draw.choice(len(text), places, replace=False)] = 30_001
+        shingles = [{tuple(one[i : i + 5]) for i in range(len(one) - 4)} for one in (text, other)]
+        true = len(shingles[0] & shingles[1]) / len(shingles[0] | shingles[1])
+        share = np.count_nonzero(sketcher.sketch(text) == sketcher.sketch(other)) / VALUES
+        assert abs(share - true) < 4 * (true * (1 - true) / VALUES) ** 0.5
+    assert (sketcher.sketch(np.repeat(text, 4)[:3]) == sketcher.sketch(np.repeat(text, 4)[:3])).all()  # fewer than five
+
+
+def test_a_shard_of_near_duplicates_alone_is_left_out(tokenizer, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(
+        "\n\n".join([changed(0, 0), *(f"{changed(0, 0)[:-1]} {word}." for word in WORDS[:12]), changed(1, 0)])
+    )
+    manifest = run(path, tokenizer, tmp_path / "store", shard_tokens=200, validation_share=0.0)
+    assert manifest["counts"]["dropped"]["near-duplicate"] == 12
+    assert manifest["counts"]["train"]["documents"] == 2 and len(manifest["shards"]["train"]) <= 2
+    names = {path.name for path in (tmp_path / "store").glob("train-*")}
+    assert names <= manifest["files"].keys() and Store.open(tmp_path / "store")
+
+
+@pytest.mark.parametrize("value", [0.3, 1.0, -1.0])
+def test_a_similarity_that_cannot_be_found(value):
+    with pytest.raises(InputError, match=r"near_duplicates .*; expected 0, or a similarity from 0\.5 to 0\.95"):
+        BuildConfig(near_duplicates=value)
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"datasketch is not installed.*pip install 'bertworks\[near-duplicates\]'"):
+        BuildConfig(near_duplicates=0.8)

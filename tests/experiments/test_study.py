@@ -7,7 +7,9 @@ import os
 import random
 import re
 import shutil
+import signal
 import statistics
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -529,6 +531,47 @@ def test_two_processes_share_a_study(finished, tiny_store, tiny_data, tmp_path):
     if results["left"]:  # whoever ended last has seen everything
         results = run_study(make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path, tmp_path / "cells")
     assert results["measured"] == read_json(out / "results.json")["measured"]
+
+
+@pytest.mark.heavy
+def test_workers_of_a_scheduler_run_a_study(finished, tiny_store, tiny_data, tmp_path, capfd):
+    pytest.importorskip("distributed")
+    recipe, out = finished
+    main(line(recipe, tiny_store, tiny_data, tmp_path / "out", "--scheduler", "local", "--workers", "2"))
+    results = read_json(tmp_path / "out" / "results.json")
+    assert results["measured"] == read_json(out / "results.json")["measured"] and not results["left"]
+    assert "random: SST-2, seed 2: done" in capfd.readouterr().err
+
+
+@pytest.mark.heavy
+def test_the_run_of_a_killed_worker_goes_on_elsewhere_from_its_state(tiny_store, tiny_data, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    recipe = write_study(tmp_path / "study")
+    longer = PRETRAIN.replace("steps = 5", "steps = 60\nsave_every = 5").replace("[2, 4]", "[2, 4, 60]")
+    (tmp_path / "study" / "pretrain.toml").write_text(longer)
+    plan, killed = make_plan(sources(recipe, tiny_store, tiny_data)), []
+    given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**given) as local, distributed.Client(local) as client:
+        first = tmp_path / "out" / "cells" / Grid(tmp_path / "out" / "cells").name(plan.cells[0])
+
+        def kill():
+            while not (first / "state").exists():
+                time.sleep(0.01)
+            for process in client.run(os.getpid).values():
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        options = Options(only="pretrain", quiet=True, scheduler=local.scheduler_address)
+        results = run_study(plan, tmp_path / "out", tmp_path / "out" / "cells", options)
+        thread.join()
+    assert len(killed) == 2 and not results["failed"]
+    run_study(plan, tmp_path / "plain", tmp_path / "plain" / "cells", Options(only="pretrain", quiet=True))
+    snapshots = sorted(path.relative_to(tmp_path / "plain") for path in (tmp_path / "plain").rglob("*.safetensors"))
+    assert len(snapshots) >= 6
+    for path in snapshots:
+        assert (tmp_path / "out" / path).read_bytes() == (tmp_path / "plain" / path).read_bytes(), path
 
 
 def hold(folder, cell, held):

@@ -15,7 +15,7 @@ from bertworks.cli.finetune import _parse
 from bertworks.experiments import sweep as module
 from bertworks.experiments.engine import ONE_PROCESS
 from bertworks.experiments.suite import PAPER, find_folders, run_suite, table
-from bertworks.experiments.sweep import SWEEPS, Setting, run_sweep
+from bertworks.experiments.sweep import SWEEPS, Elsewhere, RowFiles, Setting, run_sweep
 from bertworks.files import Diverged, InputError, OtherRun, read_json
 from bertworks.finetuning import run as finetuning
 from bertworks.finetuning.job import ExampleFeed
@@ -448,3 +448,25 @@ def test_a_suite_that_cannot_be(place, tmp_path, capsys):
         with pytest.raises(SystemExit):
             main(["finetune", "--suite", "paper", "--model", "m", "--out", "o", *more])
         assert "--suite takes --data DIR" in capsys.readouterr().err
+
+
+@pytest.mark.heavy
+def test_workers_of_a_scheduler_run_a_sweep(place, tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setitem(SWEEPS, "glue", GLUE)  # the workers know no other
+    monkeypatch.chdir(place)
+    rows = RowFiles(own_task("", ("text",), "label"), (Path("train.csv"), Path("dev.csv")))
+    with joined_job(dataclasses.replace(CONFIG, seeds=(1,)), *rows.read(), "model", quiet=True) as job:
+        spread = run_sweep(job, tmp_path / "spread", "glue", elsewhere=Elsewhere("local", 2, rows))
+        alone = run_sweep(job, tmp_path / "alone", "glue")
+    assert spread["settings"] and [entry["mean"] for entry in spread["settings"]] == [
+        entry["mean"] for entry in alone["settings"]
+    ]
+    assert (spread["chosen"], spread["best"]) == (alone["chosen"], alone["best"])
+    assert (tmp_path / "spread" / "model" / "config.json").exists()
+
+
+def test_a_scheduler_without_a_sweep_is_refused(place, capsys):
+    with pytest.raises(SystemExit):
+        main(["finetune", "--task", "mrpc", "--data", ".", "--model", "m", "--out", "o", "--scheduler", "local"])
+    assert "--scheduler would have no effect: a scheduler spreads the runs of a sweep alone" in capsys.readouterr().err

@@ -57,6 +57,10 @@ class Arguments:
     """try a grid of batch_size, optim.lr and epochs: paper (appendix A.3) or glue (section 4.1)"""
     keep_all: bool = False  # after a sweep, keep the models of all runs instead of the best run's alone
     suite: Literal["paper"] | None = None  # fine-tune on every task of the paper whose files are under --data
+    scheduler: str = ""
+    """dask scheduler whose workers do the runs of --sweep: its address (tcp://host:8786), or "local" for one on this
+    machine; none: this process does them. Needs the extra `cluster` and a disk that all workers share"""
+    workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
 
 
 def finetune(argv: list[str]) -> None:
@@ -116,6 +120,12 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
         (task, own, "--task has columns and files of its own; leave the flag out, or use --train and --dev"),
         (not command.sweep, {"--keep-all"}, "only a sweep drops models; leave it out, or add --sweep"),
         (
+            not command.sweep or command.suite,
+            {"--scheduler", "--workers"},
+            "a scheduler spreads the runs of a sweep alone; add --sweep without --suite, or leave it out",
+        ),
+        (command.scheduler != "local", {"--workers"}, "--workers is for --scheduler local; leave it out"),
+        (
             command.config.seeds and not command.restarts,
             {"--loop.seed"},
             "--seeds names the seeds; leave one of the two out, or count up from --loop.seed with --restarts",
@@ -139,11 +149,16 @@ def _one(command: Arguments) -> dict[str, Any] | None:
         from ..finetuning.run import finetune as run_finetuning
 
         return run_finetuning(command.config, task, data, command.model, command.out)
-    from ..experiments.sweep import run_sweep
+    from ..experiments.sweep import Elsewhere, RowFiles, run_sweep
     from ..finetuning.run import joined_job
 
+    elsewhere = None
+    if command.scheduler:
+        unread, files = command.rows.find()
+        given = (Path(command.rows.data or ""),) if command.rows.task else files
+        elsewhere = Elsewhere(command.scheduler, command.workers, RowFiles(unread, tuple(given)))
     with joined_job(command.config, task, data, command.model) as job:
-        return run_sweep(job, command.out, command.sweep, command.keep_all)
+        return run_sweep(job, command.out, command.sweep, command.keep_all, elsewhere)
 
 
 def _read(rows: TrainRows) -> tuple[Task, Data]:

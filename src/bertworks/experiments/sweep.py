@@ -23,8 +23,12 @@ from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
 from ..reporting.tables import ResultTable, points
+from ..tasks.base import Data, Task
+from ..tasks.kinds import load_data, own_table
+from ..training import machine
 from ..training.machine import World
 from .engine import Cell, Engine, Grid, failure_notes
+from .spread import work_on_scheduler
 
 RUN = {"metrics": METRICS, "collapsed": bool, "seconds": float}  # of a run's results.json, what a sweep reads
 
@@ -77,7 +81,31 @@ def run_cell(job: Job, cell: Cell[SeedRun], grid: Grid) -> dict[str, Any] | None
     return run_seed(replace(job, config=cell.work.config, advise=False), cell.work.seed, grid.path(cell))
 
 
-def run_sweep(job: Job, out: Path | str, name: str = "paper", keep_all: bool = False) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class RowFiles:
+    """The files of a job's rows, for workers that read them themselves."""
+
+    task: Task
+    files: tuple[Path, ...]  # the folder of a known task, or the training and the development table of one's own
+
+    def read(self) -> tuple[Task, Data]:
+        """The task with its labels, and its rows. Raises InputError with file and line."""
+        if len(self.files) == 1:
+            return self.task, load_data(self.task, *self.files)
+        return own_table(self.task, *self.files)
+
+
+class Elsewhere(NamedTuple):
+    """Where the runs of a sweep are done, if not in this process."""
+
+    scheduler: str  # dask scheduler, or "local"
+    workers: int  # processes of a local one; 0: one for every GPU, or for every core
+    rows: RowFiles
+
+
+def run_sweep(
+    job: Job, out: Path | str, name: str = "paper", keep_all: bool = False, elsewhere: Elsewhere | None = None
+) -> dict[str, Any] | None:
     """Train every setting of the grid `name` with the recipe's seeds; None if stopped, or if others still work on it.
 
     keep_all: keep every run's model, not the best one's alone. Returned and written to results.json: `settings`,
@@ -95,9 +123,24 @@ def run_sweep(job: Job, out: Path | str, name: str = "paper", keep_all: bool = F
     if job.world.main:
         search.grid.retry(search.cells)
     engine = Engine(search.cells, search.grid, run, run, lambda _: search.prune(), world=job.world, quiet=job.quiet)
-    if not engine.work() or engine.others_work():
-        return None
-    return search.finish(job.world)
+    if elsewhere:
+        theirs = replace(search, grid=Grid(search.grid.folder.absolute()))
+        rows = replace(elsewhere.rows, files=tuple(file.absolute() for file in elsewhere.rows.files))
+        teacher = str(Path(job.config.teacher).absolute()) if job.config.teacher else ""
+        made = (_worker_engine, rows, replace(job.config, teacher=teacher), job.folder.absolute(), theirs)
+        whole = work_on_scheduler(engine, elsewhere.scheduler, elsewhere.workers, *made)
+    else:
+        whole = engine.work()
+    return None if not whole or engine.others_work() else search.finish(job.world)
+
+
+def _worker_engine(rows: RowFiles, config: FinetuneConfig, model: Path, search: "Search") -> Engine[SeedRun]:
+    """The engine of a worker, which prepares the job once."""
+    task, data = rows.read()
+    machine.prepare_process()
+    world = machine.join_world()  # of this process alone
+    job = Job.of(config, task, data, model, world, quiet=True)
+    return Engine(search.cells, search.grid, lambda cell: run_cell(job, cell, search.grid), world=world, quiet=True)
 
 
 @dataclass(frozen=True)

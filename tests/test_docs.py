@@ -22,8 +22,26 @@ from support.docs_files import TINY, write_data, write_foreign_models, write_run
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TORCHRUN = {"--nproc-per-node"}
-OTHERS = {  # flags of docker, pip, systemctl and curl, by the page that names them
+OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and kubectl, by the page that names them
     "serving.md": {"--json"},
+    "scale.md": {
+        "--cpus-per-task",
+        "--gpus-per-node",
+        "--image",
+        "--master-addr",
+        "--master-port",
+        "--mem-per-cpu",
+        "--nnodes",
+        "--node-rank",
+        "--nodes",
+        "--nthreads",
+        "--ntasks-per-node",
+        "--nworkers",
+        "--port",
+        "--rdzv-backend",
+        "--rdzv-endpoint",
+        "--scheduler-file",
+    },
     "production.md": {
         "--env",
         "--file",
@@ -47,8 +65,9 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "bertworks study masking --corpus store --data data --out studies/masking --cells": "--dry-run",
     "bertworks demo": "--tokens 2000",
 }
-ELSEWHERE = {  # commands that take long, and run in tests/demo, tests/export and tests/serve
+ELSEWHERE = {  # commands that take long or need a cluster; tests/demo, data, experiments, export and serve run such
     "demo.md": ("bertworks demo",),
+    "scale.md": ("bertworks", "torchrun"),
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks advise"),
     "serving.md": ("bertworks serve",),
 }

@@ -547,7 +547,7 @@ def test_workers_of_a_scheduler_run_a_study(finished, tiny_store, tiny_data, tmp
 def test_the_run_of_a_killed_worker_goes_on_elsewhere_from_its_state(tiny_store, tiny_data, tmp_path):
     distributed = pytest.importorskip("distributed")
     recipe = write_study(tmp_path / "study")
-    longer = PRETRAIN.replace("steps = 5", "steps = 60\nsave_every = 5").replace("[2, 4]", "[2, 4, 60]")
+    longer = PRETRAIN.replace("steps = 5", "steps = 60\nsave_every = 5").replace("[2, 4]", "[2, 4, 60]\nworkers = 1")
     (tmp_path / "study" / "pretrain.toml").write_text(longer)
     plan, killed = make_plan(sources(recipe, tiny_store, tiny_data)), []
     given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}

@@ -5,6 +5,7 @@ process does, so that workers and commands in other terminals can share a grid. 
 worker to another one, which resumes it from its state. Store, data and cells must be on a disk that all share.
 """
 
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable
@@ -71,6 +72,8 @@ def _worker(make: Callable[..., Engine[Any]], *arguments: Any) -> Engine[Any]:
     """The engine of a worker. Worker number i of a local scheduler uses GPU i; others have what they were given."""
     from distributed import get_worker
 
+    # dask's workers are daemons, which may have no children; ours, which make batches ahead, end with their parent.
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     name = get_worker().name
     if isinstance(name, int) and torch.cuda.device_count() > 1:
         os.environ["LOCAL_RANK"] = str(name % torch.cuda.device_count())

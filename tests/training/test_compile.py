@@ -77,7 +77,7 @@ def train(model, objective, lengths):
 def test_every_recipe_stays_within_the_budget(graphs, path):
     config = load_recipe(path, PretrainConfig)
     # blocks of local attention come with long sequences only
-    lengths = [phase.length if config.model.attention_window else phase.length // 8 for phase in config.phases]
+    lengths = [phase.length if config.model.attention_window else phase.length // 4 for phase in config.phases]
     model = build_model(small(config.model), config.heads, seed=1)
     compile_layers(model.encoder)
     train(model, config.learns, lengths)

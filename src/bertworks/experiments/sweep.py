@@ -138,7 +138,7 @@ def _worker_engine(rows: RowFiles, config: FinetuneConfig, model: Path, search: 
     """The engine of a worker, which prepares the job once."""
     task, data = rows.read()
     machine.prepare_process()
-    world = machine.join_world()  # of this process alone
+    world = machine.World(0, 1, machine.this_device())
     job = Job.of(config, task, data, model, world, quiet=True)
     return Engine(search.cells, search.grid, lambda cell: run_cell(job, cell, search.grid), world=world, quiet=True)
 

@@ -116,6 +116,17 @@ def _choose_tokens(
     return chosen & candidates
 
 
+def _ranked(order: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The positions of each row by `order`, equal ones from left to right, on every processor.
+
+    Sorting whole numbers is several times as fast as a stable sort of floats. Random numbers have 24 bits.
+    """
+    width = order.shape[1]
+    keys = (order * np.float32(1 << 24)).astype(np.int64) * width + np.arange(width)
+    keys.sort(1)
+    return keys % width
+
+
 def _run_lengths(draws: NDArray[np.float32], longest: int) -> NDArray[np.int64]:
     """Lengths 1 to `longest` from uniform numbers, n with a chance proportional to 1/n (up to 3: 6/11, 3/11, 2/11)."""
     chances = 1 / np.arange(1, longest + 1)
@@ -143,13 +154,13 @@ def _choose_runs(
     starts[every, first] = candidates[every, first]  # the first candidate begins a word in any case
     word, counts = np.cumsum(starts, 1) - 1, starts.sum(1)  # (n, L) the word of each candidate; (n,) words
     most, longest = int(counts.max(initial=1)), int(spans.max(initial=1))
-    drawn, runs = np.full((len(counts), most), np.inf, np.float32), np.ones((len(counts), most), np.int64)
+    drawn, runs = np.ones((len(counts), most), np.float32), np.ones((len(counts), most), np.int64)
     row, cell = starts.nonzero()
     drawn[row, word[starts]], runs[row, word[starts]] = order[row, cell], spans[row, cell]
     sizes = np.bincount((every[:, None] * most + word)[candidates], minlength=drawn.size).reshape(drawn.shape)
     ends = np.pad(np.cumsum(sizes, 1), ((0, 0), (1, 0)))  # (n, words + 1) tokens before each word, and of all
     taken, left, rows = np.zeros(drawn.shape, bool), wanted.copy(), every
-    for step, ranked in enumerate(np.argsort(drawn, 1, kind="stable").T):
+    for step, ranked in enumerate(_ranked(drawn).T):
         rows = rows[(left[rows] > 0) & (step < counts[rows])]
         if not len(rows):
             break

@@ -205,3 +205,13 @@ def test_what_goes_wrong_in_a_worker_is_raised(tiny_store, small_groups, monkeyp
     with pytest.raises(ValueError, match="no such instance"):
         drawn(source)
     source.close()
+
+
+@pytest.mark.parametrize("ends", [(0, 1), (-100, 127), (-100, 128), (-129, 5), (0, 30522), (0, 32768), (-1, 2**40)])
+def test_narrow_numbers_become_the_same_again(ends):
+    array = np.array(ends)
+    sent = ahead._narrowed(array)
+    assert sent.nbytes < array.nbytes or max(ends) == 2**40
+    found = ahead._widened({"ids": sent, "mask": array > 0})
+    assert found["ids"].dtype == np.int64 and found["mask"].dtype == bool
+    np.testing.assert_array_equal(found["ids"], array)

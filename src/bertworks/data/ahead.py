@@ -26,7 +26,7 @@ from ..workers.local import Workers
 from .batches import Arrays, Chosen, PretrainingData, choose
 from .instances import InstanceStream, Plan, Position
 
-CELLS = 1 << 21  # cells of all batches that are made ahead, about; a cell takes 17 bytes
+CELLS = 1 << 21  # cells of all batches that are made ahead, about; a cell takes 4 to 6 bytes
 MOST = 32  # updates that are made ahead
 
 

@@ -15,7 +15,7 @@ common, and a study that was stopped, or copied to another machine, finds what i
 import hashlib
 import json
 import tomllib
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -301,13 +301,19 @@ def _older_model_key(model: InitialModel) -> str:
 
 
 def _differences(value: Any, default: Any) -> Any:
-    """What differs from the defaults, as nested tables."""
+    """What differs from the defaults, as nested tables; without fields that came later and have the earlier value."""
     if is_dataclass(value):
-        pairs = ((f.name, getattr(value, f.name), getattr(default, f.name, None)) for f in fields(value))
-        return {name: _differences(item, other) for name, item, other in pairs if item != other}
+        pairs = ((f, getattr(value, f.name), getattr(default, f.name, None)) for f in fields(value))
+        known = ((f.name, item, other) for f, item, other in pairs if not _came_later(f, item))
+        return {name: _differences(item, other) for name, item, other in known if item != other}
     if isinstance(value, list | tuple):
         return [_differences(item, Phase() if isinstance(item, Phase) else None) for item in value]
     return {**value} if isinstance(value, dict) else value
+
+
+def _came_later(field: Field[Any], value: Any) -> bool:
+    """Whether a recipe got this field after schema 1, and has the value that runs had before."""
+    return field.metadata.get("since", 0) > 1 and value == field.metadata["before"]
 
 
 def check_older(cell: StudyCell, grid: Grid) -> None:

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 
+import engines
 import runs
 import speed
 import starts
@@ -29,6 +30,9 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "speed": speed.speed,
     "memory": speed.memory,
     "fine-tuning-speed": speed.fine_tuning,
+    "engines": engines.engines,
+    "servers": engines.servers,
+    "load": engines.load,
     "held-out": runs.held_out,
     "fine-tuned": runs.fine_tuned,
     "parity": runs.parity,

@@ -1,0 +1,72 @@
+"""The tables of docs/results.md that show engines and servers beside others."""
+
+from typing import Any
+
+from sources import Lines, result, table
+
+ENGINES = {  # of benchmarks/inference.py, as the page names them
+    "packed, float32": "bertworks, packed, float32",
+    "packed, bfloat16": "bertworks, packed, bfloat16",
+    "compiled, float32": "bertworks, compiled, float32",
+    "compiled, bfloat16": "bertworks, compiled, bfloat16",
+    "export, float32": "bertworks, ONNX export, float32",
+    "export, int8": "bertworks, ONNX export, int8",
+    "sentence-transformers, float32": "sentence-transformers, float32",
+    "sentence-transformers, bfloat16": "sentence-transformers, bfloat16",
+    "onnxruntime, float32": "ONNX Runtime, float32",
+    "onnxruntime, int8": "ONNX Runtime, int8",
+    "openvino, float32": "OpenVINO, float32",
+    "openvino, bfloat16": "OpenVINO, bfloat16",
+}
+
+
+def engines() -> Lines:
+    """Throughput, single texts, memory and exactness of every engine."""
+    found = result("benchmarks/inference")["engines"]
+    header = ("engine", "texts/s", "times", "one text, p50 (ms)", "p99 (ms)", "GB", "smallest cosine", "STS-B")
+    return table(header, [_engine(ENGINES[name], one) for name, one in found.items()])
+
+
+def _engine(name: str, found: dict[str, Any]) -> tuple[str, ...]:
+    single = found["single_ms"]
+    return (
+        name,
+        f"{found['texts_a_second']:.0f}",
+        f"{found['times_peer']:.2f}",
+        f"{single['p50']:.1f}",
+        f"{single['p99']:.1f}",
+        f"{found['memory'] / 1e9:.2f}",
+        f"{found['cosine']['smallest']:.4f}",
+        f"{found['stsb_spearman']:.3f}",
+    )
+
+
+def servers() -> Lines:
+    """The requests a second that each server answers with a p99 of 100 ms, in its best setting."""
+    found = result("benchmarks/serving")
+    rates, settings = found["requests_per_second"], found["settings"]
+    probes = {(probe["server"], probe["setting"]): probe["clients"] for probe in found["probes"] if "clients" in probe}
+    header = ("server", "setting", "requests/s at p99 100 ms", "1 client", "4 clients", "16 clients")
+    rows = []
+    for name, setting in settings.items():
+        clients = probes[name, setting]
+        held = "-" if rates[name] is None else f"{rates[name]:.0f}"
+        rows.append((name, setting, held, *(f"{clients[many][0]:.0f}" for many in ("1", "4", "16"))))
+    return table(header, rows, words=2)
+
+
+def load() -> Lines:
+    """What became of the requests of each level of load, and the server's memory."""
+    header = ("load", "seconds", "sent", "answered", "refused", "lost", "p50 (ms)", "p99 (ms)", "growth (MB an hour)")
+    levels = [
+        level for file in ("serving-load", "serving-load-hour") for level in result(f"benchmarks/{file}")["levels"]
+    ]
+    return table(header, [_level(level) for level in levels])
+
+
+def _level(found: dict[str, Any]) -> tuple[str, ...]:
+    counts = (f"{found[name]:,}" for name in ("sent", "accepted", "refused", "lost"))
+    times = (f"{found[name]:,.0f}" for name in ("p50_ms", "p99_ms"))
+    bounds = found["memory"].get("mb_per_hour_interval") if found["seconds"] >= 600 else None
+    growth = f"{bounds[0]:.1f} to {bounds[1]:.1f}" if bounds else "-"
+    return (f"{found['times_capacity']:g} times the capacity", f"{found['seconds']:,.0f}", *counts, *times, growth)

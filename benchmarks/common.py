@@ -117,17 +117,20 @@ def answer(side: Callable[..., Result], argv: list[str] | None) -> bool:
 
 
 class TreeMemory:
-    """The peak of the resident memory of a process and all its descendants, in MB, sampled ten times a second.
+    """Peaks of the resident memory of a process and its descendants, in MB, sampled ten times a second.
 
     Pages that processes share count once for each of them.
     """
 
     def __init__(self, pid: int) -> None:
-        self.process, self.peak, self.done = psutil.Process(pid), 0.0, threading.Event()
+        self.process, self.done = psutil.Process(pid), threading.Event()
+        self.peak = 0.0  # of all together
+        self.own = 0.0  # of the process alone
+        self.largest = 0.0  # of the largest descendant
         self.thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> "TreeMemory":
-        self.peak = self._resident()
+        self._look()
         self.thread.start()
         return self
 
@@ -137,15 +140,17 @@ class TreeMemory:
 
     def _watch(self) -> None:
         while not self.done.wait(0.1):
-            self.peak = max(self.peak, self._resident())
+            self._look()
 
-    def _resident(self) -> float:
-        total = 0
+    def _look(self) -> None:
+        own, others = 0.0, [0.0]
         with contextlib.suppress(psutil.NoSuchProcess):
-            for process in (self.process, *self.process.children(recursive=True)):
+            own = self.process.memory_info().rss / 1e6
+            for process in self.process.children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                    total += process.memory_info().rss
-        return total / 1e6
+                    others.append(process.memory_info().rss / 1e6)
+        self.own, self.largest = max(self.own, own), max(self.largest, *others)
+        self.peak = max(self.peak, own + sum(others))
 
 
 def keep(options: argparse.Namespace, result: Result) -> None:

@@ -13,12 +13,9 @@ import random
 import resource
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 import common
 from bertworks.data.build import BuildConfig, build
@@ -34,40 +31,12 @@ EVERY = 12  # words, of which one is replaced
 SMOKE = {"gigabytes": [2e-5], "workers": 1, "sides": ["pool"], "work": None}
 
 
-class Peaks:
-    """The peaks of the resident memory of this process and of the largest of its descendants, in MB."""
-
-    def __init__(self) -> None:
-        self.parent = self.worker = 0.0
-        self.process, self.done = psutil.Process(), threading.Event()
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "Peaks":
-        self.thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.done.set()
-        self.thread.join()
-
-    def _watch(self) -> None:
-        while True:
-            self.parent = max(self.parent, self.process.memory_info().rss / 1e6)
-            for child in self.process.children(recursive=True):
-                try:
-                    self.worker = max(self.worker, child.memory_info().rss / 1e6)
-                except psutil.Error:  # it has ended meanwhile
-                    continue
-            if self.done.wait(0.1):
-                return
-
-
 def one_build(side: str, text: str, vocabulary: str, work: str, workers: int) -> common.Result:
     """Build a store in this process and its workers; seconds, processor time and memory."""
     given = SIDES[side]
     config = BuildConfig(InputOptions("text", "blank-line"), workers=workers, allow_unknown=True, **given)
     tokenizer = Tokenizer.load(Path(vocabulary), lowercase=True)
-    with tempfile.TemporaryDirectory(dir=work) as folder, Peaks() as peaks:
+    with tempfile.TemporaryDirectory(dir=work) as folder, common.TreeMemory(os.getpid()) as peaks:
         begun = time.perf_counter()
         manifest = build([text], tokenizer, Path(folder) / "store", config, progress=False)
         seconds = time.perf_counter() - begun
@@ -75,8 +44,8 @@ def one_build(side: str, text: str, vocabulary: str, work: str, workers: int) ->
     return {
         "seconds": round(seconds, 1),
         "cpu_seconds": round(sum(one.ru_utime + one.ru_stime for one in used), 1),
-        "parent_mb": round(peaks.parent),
-        "worker_mb": round(peaks.worker),
+        "parent_mb": round(peaks.own),
+        "worker_mb": round(peaks.largest),
         "tokens": sum(manifest["counts"][split]["tokens"] for split in ("train", "validation")),
         "shards": sum(map(len, manifest["shards"].values())),
         "dropped": manifest["counts"]["dropped"],

@@ -40,7 +40,7 @@ Batch = dict[str, "torch.Tensor"]
 
 
 def to_device(batch: Batch, device: "torch.device") -> Batch:
-    """The batch with every tensor on `device`. A GPU copies them while this process goes on."""
-    if device.type == "cuda":  # out of memory that is not pinned it copies only when all work before is done
+    """The batch with every tensor on `device`. Copies to a GPU are asynchronous, from pinned memory."""
+    if device.type == "cuda":  # from memory that is not pinned a copy would wait for all earlier work
         batch = {name: value.pin_memory() if value.is_cpu else value for name, value in batch.items()}
     return {name: value.to(device, non_blocking=True) for name, value in batch.items()}

@@ -1,7 +1,7 @@
 """The cells of a grid on the workers of a dask scheduler: one cell at a time for each worker.
 
-Every worker makes an engine of its own over the same folder, and is told which cell to run. It claims the cell as any
-process does, so that workers and commands in other terminals can share a grid. The scheduler gives the cell of a killed
+Every worker builds its own engine over the same folder and receives the names of cells. It claims a cell as any
+process does, so workers and commands in other terminals can share a grid. The scheduler gives the cell of a killed
 worker to another one, which resumes it from its state. Store, data and cells must be on a disk that all share.
 """
 

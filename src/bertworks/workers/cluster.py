@@ -93,6 +93,7 @@ def _connect(scheduler: str, count: int) -> Any:
     """A client of the scheduler that has at least one worker."""
     try:
         from distributed import Client
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         install = "pip install 'bertworks[cluster]'"
         raise InputError(f"dask.distributed is not installed, which --scheduler needs; run: {install}") from None
@@ -100,6 +101,7 @@ def _connect(scheduler: str, count: int) -> Any:
         if scheduler == LOCAL:
             given: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": None}
             return Client(processes=True, set_as_default=False, **given)
+        get_address_host_port(scheduler)  # a Client that refuses an address keeps its process from ending
         client = Client(scheduler, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         advice = "expected the address of a dask scheduler, such as tcp://host:8786; start one with `dask scheduler`"

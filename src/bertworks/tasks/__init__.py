@@ -17,6 +17,7 @@ In reading order:
     contexts.py        contexts as tokens, and where answers are in them
     answers.py         the n best answers from scores of starts and ends
     squad_scores.py    the official scores of answers
+    records.py         DataFrames, datasets and lists of dictionaries, row by row
     table.py           CSV, TSV, JSON lines and Parquet, row by row
     rows.py            rows that a caller hands over in Python, checked
     draws.py           rows drawn by a seed, and rows that are kept back

@@ -6,12 +6,12 @@ choice.py, tagging.py, span.py. kinds.py lists them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ..model.config import HeadName
 from ..tokenizer import Tokenizer
 from ..training.objectives import Objective
+from .records import Source
 from .rows import checked_rows
 from .sequences import Integers
 
@@ -149,7 +149,7 @@ class Kind:
 
     head: HeadName
     objective: Objective
-    read: Callable[[Task, Path, bool], Sequence[Any]]  # rows of a file, with labels or without
+    read: Callable[[Task, Source, bool], Sequence[Any]]  # rows of a file or in memory, with labels or without
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]]  # the names of the head's outputs, from training rows
     prepare: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared]  # to train and to judge
     metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables

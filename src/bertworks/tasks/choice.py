@@ -9,7 +9,6 @@ Shapes: N examples, C choices.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -23,6 +22,7 @@ from ..training.task_objectives import ChoiceObjective
 from .base import Judged, Kind, Limits, Task, no_names
 from .inputs import Inputs
 from .metrics import METRICS
+from .records import Source
 from .sequences import Integers, cut_pairs, frame
 from .table import location, read_table
 
@@ -47,7 +47,7 @@ class Chosen(TypedDict):
     cut: int  # tokens that did not fit, of the choice that lost most
 
 
-def read(task: Task, path: Path, labelled: bool = True) -> list[Choice]:
+def read(task: Task, path: Source, labelled: bool = True) -> list[Choice]:
     """The rows of one file. Raises InputError with file and line: a column or choice is missing, a label impossible."""
     columns = (*task.text, *task.choices, *((task.label,) if labelled else ()))
     names = task.labels or tuple(map(str, range(len(task.choices))))

@@ -25,6 +25,7 @@ from ..training.task_objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
 from .inputs import Inputs
 from .metrics import METRICS, guessing
+from .records import Source
 from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame, tokens_of_rows
 from .table import as_list, check_end, location, read_table
 
@@ -47,12 +48,12 @@ class Classified(TypedDict):
 # ---- reading
 
 
-def read(task: Task, path: Path, labelled: bool = True) -> list[Example]:
+def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     """The rows of one file; the label column is not looked at unless `labelled`.
 
     Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
     """
-    if path.is_dir() and not task.train:
+    if isinstance(path, Path) and path.is_dir() and not task.train:
         raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks submit")
     marks = task.label.split(",") if task.kind == "multilabel" and "," in task.label else []  # a column a label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text

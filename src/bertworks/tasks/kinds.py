@@ -9,6 +9,8 @@ from ..files import InputError
 from .base import Data, Kind, KindName, Task
 from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
+from .records import described, source_of
+from .rows import checked_rows
 from .span import SPAN
 from .tagging import TAGGING
 
@@ -58,19 +60,24 @@ def load_data(task: Task, folder: Path | str) -> Data:
     return Data(train, dev, str(folder), more)
 
 
-def read_rows(task: Task, path: Path | str, labelled: bool = True) -> Sequence[Any]:
-    """The rows of one file of a task, as its kind makes them. Raises InputError with file and line."""
-    return KINDS[task.kind].read(task, Path(path), labelled)
+def read_rows(task: Task, data: Any, labelled: bool = True, name: str = "rows") -> Sequence[Any]:
+    """The rows of a task, as its kind makes them.
 
-
-def own_table(task: Task, train: Path | str, dev: Path | str) -> tuple[Task, Data]:
-    """A task of one's own: two files of any form its kind reads. The labels are those of the training file.
-
-    Raises InputError with file and line, also for a label that only the development file has.
+    data: a file's path, a pandas or polars DataFrame, a datasets.Dataset, a list of dictionaries (records.py), or rows
+    that are made already. name: of the argument, for messages. Raises InputError with file and line, or with the row.
     """
-    rows = read_rows(task, train)
-    task = replace(with_labels(task, rows), train=str(train), dev=str(dev))
-    return task, Data(rows, read_rows(task, dev), f"{train}, {dev}")
+    source = source_of(data, name, (*task.text, *task.choices))
+    return checked_rows(data, name) if source is None else KINDS[task.kind].read(task, source, labelled)
+
+
+def own_table(task: Task, train: Any, dev: Any) -> tuple[Task, Data]:
+    """A task of one's own: two tables of any form that `read_rows` takes. The labels are those of the training rows.
+
+    Raises InputError with file and line, also for a label that only the development rows have.
+    """
+    rows, names = read_rows(task, train, name="train"), (described(train), described(dev))
+    task = replace(with_labels(task, rows), train=names[0], dev=names[1])
+    return task, Data(rows, read_rows(task, dev, name="dev"), ", ".join(names))
 
 
 def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: tuple[str, ...] = ()) -> Task:

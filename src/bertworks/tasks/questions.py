@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, shorten
 from .base import Task
+from .records import Source
 from .table import MAX_LINE, in_part, location, part_of, read_table
 
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
@@ -37,15 +38,18 @@ class Question(NamedTuple):
         return self.impossible or bool(self.answers)
 
 
-def read(task: Task, path: Path, labelled: bool = True) -> list[Question]:
+def read(task: Task, path: Source, labelled: bool = True) -> list[Question]:
     """The questions of one file; answers are not looked at unless `labelled`.
 
     Raises InputError with file and place if it is damaged, has another layout, or uses an id twice.
     """
     found: list[Question] = []
     places: dict[str, str] = {}
-    plain, part = part_of(path)
-    for where, question in _squad(plain, part, labelled) if plain.suffix == ".json" else _table(task, path, labelled):
+    rows = _table(task, path, labelled)
+    if isinstance(path, Path):
+        plain, part = part_of(path)
+        rows = _squad(plain, part, labelled) if plain.suffix == ".json" else rows
+    for where, question in rows:
         first = places.setdefault(question.id, where.rpartition(", ")[2])
         if len(places) == len(found):
             raise InputError(f"{where}: the id {shorten(question.id)} is already that of {first}; give each its own")
@@ -118,7 +122,7 @@ def _part(value: Any, key: str, kind: Any, where: str) -> Any:
 # ---- tables
 
 
-def _table(task: Task, path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
+def _table(task: Task, path: Source, labelled: bool) -> Iterator[tuple[str, Question]]:
     """(place in the file, question) for each row."""
     columns = (*task.text, *((task.label,) if labelled else ()))
     optional = ("id", "answer_start")

@@ -23,6 +23,7 @@ from tokenizers import pre_tokenizers
 from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
+from .records import Records, Source
 from .table import as_list, check_end, decoded, in_part, location, part_of, read_table
 from .tags import check_scheme, check_tag, to_iob2
 
@@ -46,28 +47,35 @@ def by_character(task: Task) -> bool:
     return task.text == ("character",)
 
 
-def read_sentences(task: Task, path: Path | str, labelled: bool = True) -> list[Sentence]:
+def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> list[Sentence]:
     """All sentences of a file; tags are not looked at unless `labelled`.
 
     Raises InputError with file and line if a line has not as many columns as the others, a tag is none, words and tags
     differ in number, or the file mixes two schemes.
     """
-    names, whole = _Names(task), Path(path)
-    path, part = part_of(whole)
-    form = path.suffix
-    if form in (".csv", ".jsonl", ".parquet") or (form == ".tsv" and not task.header):
-        found = list(_rows(task, whole, names if labelled else None))
+    names = _Names(task)
+    path = Path(path) if isinstance(path, str) else path
+    if isinstance(path, Records):
+        found = list(_rows(task, path, names if labelled else None))
     else:
-        found = list(_columns(task, path, names if labelled else None))
-        if found and not found[-1].document:
-            found = [sentence._replace(document=i) for i, sentence in enumerate(found)]
-        found = _documents_of(found, part)
+        found = _file(task, path, names if labelled else None)
     if not found:
         raise InputError(f"{path}: no sentences in this file")
     check_scheme(names.seen.values(), str(path))
     if labelled and not task.labels:
         check_end(path, str(path), [tag for sentence in found for tag in sentence.tags or ()], "tag")
     return found
+
+
+def _file(task: Task, whole: Path, names: "_Names | None") -> list[Sentence]:
+    """The sentences of a file, or of a part of it. `names`: None if the tags do not matter."""
+    path, part = part_of(whole)
+    if path.suffix in (".csv", ".jsonl", ".parquet") or (path.suffix == ".tsv" and not task.header):
+        return list(_rows(task, whole, names))
+    found = list(_columns(task, path, names))
+    if found and not found[-1].document:
+        found = [sentence._replace(document=i) for i, sentence in enumerate(found)]
+    return _documents_of(found, part)
 
 
 def _documents_of(sentences: list[Sentence], part: str) -> list[Sentence]:
@@ -135,7 +143,7 @@ def _width_error(path: Path, line: int, found: int, width: int) -> str:
     return f"{path}, line {line}: {found} columns; expected {width}; is the line cut off?"
 
 
-def _rows(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]:
+def _rows(task: Task, path: Source, names: _Names | None) -> Iterator[Sentence]:
     """One sentence a row."""
     columns = [task.text[0], *([task.label] if names else [])]
     characters = by_character(task)
@@ -173,7 +181,7 @@ class Tagged(NamedTuple):
     document: int = 0  # rows of one document follow each other and share windows
 
 
-def read(task: Task, path: Path, labelled: bool = True) -> list[Tagged]:
+def read(task: Task, path: Source, labelled: bool = True) -> list[Tagged]:
     """The sentences of one file, tags of any scheme turned into IOB2.
 
     Raises InputError with file and line if the file is damaged or a tag is none.

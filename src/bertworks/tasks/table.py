@@ -26,6 +26,7 @@ from ..data.parsers import list_names
 from ..data.streams import BZIP2, ZSTD
 from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
+from .records import Records, Source
 from .rows import check_characters
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # .txt is one too where a table is asked for: NSMC's files
@@ -56,7 +57,7 @@ class Row(NamedTuple):
 
 
 def read_table(
-    path: Path | str,
+    path: Source | str,
     columns: Sequence[str],
     header: Sequence[str] = (),
     optional: Sequence[str] = (),
@@ -71,15 +72,21 @@ def read_table(
     official train.tsv has such); labels should be known, or two damaged lines could pass for one row. divided_by:
     which of the columns decides whether a row is in the part #train or #dev.
 
-    Raises InputError with file and line, while iterating.
+    Raises InputError with file and line, while iterating. Rows in memory (records.py) are read as a file's are.
     """
+    columns, optional, lists = ([normalize("NFC", name) for name in names] for names in (columns, optional, lists))
+    if isinstance(path, Records):
+        if path.columns:
+            _check_header([*path.columns], columns, optional, str(path))
+        for line, cells in path.rows((*columns, *optional)):
+            yield _from_object(line, cells, columns, optional, lists, path)
+        return
     path, part = part_of(path)
     if path.suffix not in (*TABLES, ".txt"):
         if path.is_file():
             with open(path, "rb") as file:
                 refuse_kind(file.read(16), str(path))
         raise InputError(f"{path}: expected a file that ends in {', '.join(TABLES)}")
-    columns, optional, lists = ([normalize("NFC", name) for name in names] for names in (columns, optional, lists))
     if not path.is_file():
         raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else 'no such file'}")
     rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined)
@@ -91,19 +98,23 @@ def read_table(
             yield row
 
 
-def location(path: Path | str, line: int) -> str:
-    """How messages name a row: `a.csv, line 3`, `a.parquet, row 3`."""
+def location(path: Source | str, line: int) -> str:
+    """How messages name a row: `a.csv, line 3`, `a.parquet, row 3`, `train.iloc[2]`."""
+    if isinstance(path, Records):
+        return path.location(line)
     rows = str(path).endswith((".parquet", *(f".parquet#{part}" for part in PARTS)))
     return f"{path}, {'row' if rows else 'line'} {line}"
 
 
-def check_end(path: Path, where: str, labels: Sequence[str], what: str) -> None:
+def check_end(path: Source, where: str, labels: Sequence[str], what: str) -> None:
     """Raises InputError if the file ends in what may be half a label: it begins another one and occurs once.
 
     For files whose labels are known from the file alone. where: the place that the message names.
     """
     last, others = labels[-1] if labels else "", labels[:-1]
     whole = sorted({label for label in others if label.startswith(last)})
+    if not isinstance(path, Path):
+        return
     if last and whole and last not in whole and path.is_file() and path.read_bytes().endswith(last.encode()):
         raise InputError(
             f"{where}: the file ends in the {what} {shorten(last)}, which is nowhere else and may be the beginning of "
@@ -186,7 +197,7 @@ def _from_records(
         lines = decoded(file, str(path))
         records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
         header = header or [normalize("NFC", name) for name in next(records, (0, []))[1]]
-        _check_header(header, columns, optional, path)
+        _check_header(header, columns, optional, f"{path}, line 1")
         indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:
             if len(cells) != len(header):
@@ -196,17 +207,17 @@ def _from_records(
             yield Row(line, [cells[i] if i >= 0 else "" for i in indices])
 
 
-def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[str], path: Path) -> None:
+def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[str], where: str) -> None:
     """Raises InputError if a column is missing or not the only one of its name."""
     found = list_names(header) if header else "nothing"
     missing = [name for name in columns if name not in header]
     if missing:
         mark = next((mark for mark in ";\t,|" if len(header) == 1 and mark in header[0]), "")
         hint = f"; its cells seem to be separated by {mark!r}" if mark else nearest(missing[0], header)
-        raise MissingColumn(f"{path}, line 1: no column {shorten(missing[0])}; found {found}{hint}")
+        raise MissingColumn(f"{where}: no column {shorten(missing[0])}; found {found}{hint}")
     double = [name for name in (*columns, *optional) if header.count(name) > 1]
     if double:
-        raise InputError(f"{path}, line 1: several columns {shorten(double[0])}; found {found}")
+        raise InputError(f"{where}: several columns {shorten(double[0])}; found {found}")
 
 
 def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -294,7 +305,12 @@ def _rows_of(batch: Any) -> Iterator[dict[str, Any]]:
 
 
 def _from_object(
-    line: int, value: dict[str, Any], columns: Sequence[str], optional: Sequence[str], lists: Sequence[str], path: Path
+    line: int,
+    value: dict[str, Any],
+    columns: Sequence[str],
+    optional: Sequence[str],
+    lists: Sequence[str],
+    path: Source,
 ) -> Row:
     where = location(path, line)
     value = {normalize("NFC", name): cell for name, cell in value.items()}

@@ -51,8 +51,9 @@ def test_missing_data_is_named(common, tmp_path):
 
 def test_memory_of_a_process_that_has_ended_is_nothing(common):
     watch = common.TreeMemory(os.getpid())
-    watch.process = type("Gone", (), {"children": lambda self, recursive: _gone()})()
-    assert watch._resident() == 0.0
+    watch.process = type("Gone", (), {"memory_info": lambda self: _gone()})()
+    watch._look()
+    assert watch.peak == watch.own == watch.largest == 0.0
 
 
 def _gone():

@@ -13,11 +13,12 @@ and SCHEMA becomes 5. `identities` then gives the same run the same name in all 
 
 import dataclasses
 import difflib
+import functools
 import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -110,6 +111,41 @@ def from_dict(cls: type[T], table: dict[str, Any], where: str = "recipe", start:
         table = _completed(cls, {key: value for key, value in table.items() if key != "schema"}, schema)
     value: T = _convert(cls, table, where, "", start)
     return value
+
+
+def with_fields(recipe: T, fields: Mapping[str, Any]) -> T:
+    """The recipe with other values of some fields: `epochs=2`, `optim={"lr": 1e-4}`, or a dotted key, "optim.lr".
+
+    Raises InputError with the key for an unknown field or a wrong value.
+    """
+    return from_dict(type(recipe), _as_table(fields), "arguments", recipe)
+
+
+def flags_of_fields(fields: Mapping[str, Any]) -> set[str]:
+    """The flags that set the same fields: --epochs, --optim.lr."""
+    return {f"--{key.replace('_', '-')}" for key, _ in _leaves(_as_table(fields))}
+
+
+def _as_table(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields as nested tables of plain values, as TOML has them."""
+    table: dict[str, Any] = {}
+    for key, value in fields.items():
+        *path, name = key.split(".")
+        inner = functools.reduce(lambda at, part: at.setdefault(part, {}), path, table)
+        plain = _plain_argument(value)
+        inner[name] = {**inner.get(name, {}), **plain} if isinstance(plain, dict) else plain
+    return table
+
+
+def _plain_argument(value: Any) -> Any:
+    """A value of Python as TOML has it: numbers of NumPy are numbers, dataclasses are tables, tuples are lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain_argument(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain_argument(item) for item in value]
+    return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
 
 
 def to_toml(config: Any) -> str:
@@ -238,6 +274,8 @@ def _convert(kind: Any, value: Any, where: str, key: str, start: Any = None) -> 
         return _convert_table(kind, value, where, key, start)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:  # of an argument in Python; TOML has no null
+            return None
         return _convert(next(a for a in arguments if a is not type(None)), value, where, key)
     if origin is tuple and isinstance(value, list):
         return tuple(_convert(arguments[0], item, where, f"{key}[{i}]") for i, item in enumerate(value))
@@ -265,7 +303,7 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
     prefix = f"{key}." if key else ""
     for name in value:
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
+            near = _tables_with(name, kinds) or difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(names)}"
             raise InputError(f"{where}: unknown key {prefix}{name}; {hint}")
     made = {f.name: f.default_factory for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}
@@ -276,6 +314,12 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
     except (TypeError, ValueError) as error:  # a required field is missing, or __post_init__ refuses a value
         at = "" if key and str(error).startswith(f"{key}.") else f"{key or cls.__name__}: "
         raise InputError(f"{where}: {at}{error}") from None
+
+
+def _tables_with(name: str, kinds: Mapping[str, Any]) -> list[str]:
+    """The dotted keys of tables inside that have a field of this name: optim.lr for lr."""
+    tables = ((key, kind) for key, kind in kinds.items() if dataclasses.is_dataclass(kind))
+    return [f"{key}.{name}" for key, kind in tables if name in {field.name for field in dataclasses.fields(kind)}]
 
 
 def _name(kind: Any) -> str:

@@ -61,6 +61,20 @@ class NewerVersion(InputError):
     """A file was written by a newer bertworks than this one."""
 
 
+@contextlib.contextmanager
+def argument_names() -> Iterator[None]:
+    """Let messages name arguments as a call in Python writes them: `out` and `batch_size`, not --out, --batch-size."""
+    try:
+        yield
+    except InputError as error:
+        error.args = (re.sub(r"(?<![^\s(`'])--([a-z][a-z0-9.-]*[a-z0-9])", _argument, str(error)),)
+        raise
+
+
+def _argument(flag: re.Match[str]) -> str:
+    return flag[1].replace("-", "_")
+
+
 def clip(text: str, limit: int = 80) -> str:
     """`text` in at most `limit` characters: its beginning and its end, with dots between them if it is longer."""
     half = (limit - 3) // 2

@@ -65,7 +65,9 @@ def load_model(path: Path | str, finite: bool = True) -> Model:
     """
     path = find_model(path)
     config, settings = read_config(path)
-    return assemble(config, settings, read_weights(path), path, finite)
+    model = assemble(config, settings, read_weights(path), path, finite)
+    model.folder = model.encoder.folder = path
+    return model
 
 
 def assemble(

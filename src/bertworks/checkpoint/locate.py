@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from ..files import InputError, ended, flush_folder
 from .weights import CERTIFICATE as CERTIFICATE
@@ -16,12 +17,19 @@ from .weights import refuse_export as refuse_export
 CONFIG = "config.json"
 
 
-def find_model(path: Path | str) -> Path:
+class InFolder(Protocol):
+    """What was loaded from a folder or written to one: a Predictor, a model, the results of a run."""
+
+    @property
+    def folder(self) -> Path: ...
+
+
+def find_model(path: Path | str | InFolder) -> Path:
     """The model folder that `path` means: itself, or `model/` in it if it is a run folder.
 
     Raises InputError if it is the folder of several runs.
     """
-    path = Path(path)
+    path = Path(path if isinstance(path, str | Path) else path.folder)
     if (path / CONFIG).exists() or not path.is_dir():
         return path
     runs = [str(model.parent) for model in sorted(path.glob("*/model")) if (model / CONFIG).exists()]

@@ -9,11 +9,10 @@ import dataclasses
 import difflib
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.conf import Positional as Positional
@@ -21,10 +20,12 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from ..config import find_recipe, load_recipe
 from ..files import InputError
+from ..tasks.selection import DevRows as DevRows
+from ..tasks.selection import TrainRows as TrainRows
+from ..tasks.selection import comma_separated as comma_separated
+from ..tasks.selection import refuse_beside as refuse_beside
+from ..training.config import without_late_snapshots
 from .ending import WRONG_ARGUMENTS
-
-if TYPE_CHECKING:
-    from ..tasks.base import Task
 
 T = TypeVar("T")
 Flat = Annotated[T, tyro.conf.arg(name="")]  # the dataclass's fields are flags without the name of the field in front
@@ -170,7 +171,10 @@ def parse_recipe(arguments: type[T], config: type[Any], argv: list[str], verb: s
     argv = ["--recipe", *argv] if argv and not argv[0].startswith("-") else argv
     name, _ = take_flag(argv, "--recipe")
     base = load_recipe(find_recipe(name[0], verb), config) if name else config()
-    base = without_late_snapshots(base, argv)
+    steps, _ = take_flag(argv, "--loop.steps")
+    if steps and steps[0].isdecimal() and "--snapshots" not in flags_in(argv) and hasattr(base, "snapshots"):
+        base, left_out = without_late_snapshots(base, int(steps[0]))
+        print(*filter(None, [left_out]), sep="\n", end="\n" if left_out else "", file=sys.stderr)
     parsed = parse(arguments, argv, verb, start=with_defaults(arguments, config=base))
     loop = parsed.config.loop  # type: ignore[attr-defined]
     if not (name or loop.steps or loop.tokens or loop.hours):
@@ -179,20 +183,6 @@ def parse_recipe(arguments: type[T], config: type[Any], argv: list[str], verb: s
             "or give one of --loop.steps, --loop.tokens, --loop.hours"
         )
     return parsed
-
-
-def without_late_snapshots(recipe: T, argv: list[str]) -> T:
-    """The recipe without those of its snapshots that come after the end of a run that --loop.steps shortens."""
-    given, _ = take_flag(argv, "--loop.steps")
-    snapshots = getattr(recipe, "snapshots", ())
-    if not given or not given[0].isdecimal() or "--snapshots" in flags_in(argv):
-        return recipe
-    kept = tuple(step for step in snapshots if step <= (int(given[0]) or step))
-    if kept == snapshots:
-        return recipe
-    left_out = ", ".join(str(step) for step in snapshots if step not in kept)
-    print(f"the run ends at step {given[0]}; the recipe's later snapshots are left out: {left_out}", file=sys.stderr)
-    return dataclasses.replace(recipe, snapshots=kept)  # type: ignore[type-var]  # a dataclass with the field
 
 
 def with_defaults(arguments: type[T], **values: Any) -> T:
@@ -323,62 +313,3 @@ def _readable_types() -> ConstructorRegistry:
         )
 
     return registry
-
-
-def comma_separated(text: str) -> tuple[str, ...]:
-    """The names in a text that separates them by commas."""
-    return tuple(word for word in text.split(",") if word)
-
-
-def refuse_beside(what: str, others: Mapping[str, object]) -> None:
-    """Raises InputError if one of the `others`, which would be ignored beside `what`, has a value."""
-    if given := [flag for flag, value in others.items() if value]:
-        raise InputError(f"{what} cannot be combined with {', '.join(given)}; leave one of them out")
-
-
-@dataclass(frozen=True)
-class DevRows:
-    """The rows on which a fine-tuned model is evaluated: a known task's development file, or the user's own table."""
-
-    task: str = ""  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
-    data: Path | None = None  # folder with the files of --task
-    dev: Path | None = None  # instead of a task, your own table to evaluate on: .csv, .tsv, .jsonl or .parquet
-    # task kind of your own table; none: single, or pair with two text columns
-    kind: Literal["single", "pair", "regression", "multilabel", "choice", "tagging", "span"] | None = None
-    text: str = "text"  # text column of your own table, or two columns separated by a comma
-    label: str = ""  # label column; for multilabel also several 0/1 columns, comma-separated; empty: label
-    choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
-    sides: ClassVar[tuple[str, ...]] = ("dev",)
-
-    def find(self) -> tuple["Task", list[Path]]:
-        """The task, and its files, one for each of `sides`. Raises InputError if both or neither are given."""
-        from ..tasks.catalogue import find_task
-        from ..tasks.kinds import own_task
-
-        own = {f"--{side}": getattr(self, side) for side in self.sides}
-        if self.task:
-            refuse_beside("--task", {**own, "--kind": self.kind, "--choices": self.choices})
-            if self.data is None:
-                raise InputError(f"--task {self.task} needs --data DIR, the folder with its files")
-            task = find_task(self.task)
-            return task, [self.data / getattr(task, side) for side in self.sides]
-        if None in own.values():
-            tables = "a table" if len(own) == 1 else "tables"
-            raise InputError(f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}")
-        columns = (comma_separated(self.text), self.label or "label", comma_separated(self.choices))
-        return own_task(self.kind or "", *columns), list(own.values())
-
-    def read(self) -> tuple["Task", Sequence[Any]]:
-        """The task and its development rows. Raises InputError like `find`, or if the file cannot be read."""
-        from ..tasks.kinds import read_rows
-
-        task, files = self.find()
-        return task, read_rows(task, files[-1])
-
-
-@dataclass(frozen=True)
-class TrainRows(DevRows):
-    """Rows to train on and to evaluate on: a known task's files, or the user's own tables."""
-
-    train: Path | None = None  # instead of a task, your own training table, beside --dev
-    sides: ClassVar[tuple[str, ...]] = ("train", "dev")

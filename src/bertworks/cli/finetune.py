@@ -1,15 +1,13 @@
 """The line `bertworks finetune ...`: one run, several seeds, a sweep, or the paper's tasks. The verb imports it."""
 
 import os
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import find_recipe, load_recipe
 from ..files import InputError
-from ..finetuning.recipe import OWN_TABLE_STEPS, FinetuneConfig
-from ..tasks.base import Data, Task
+from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe, with_restarts
+from ..tasks.base import Task
 from ..tasks.catalogue import find_task
 from .arguments import (
     Flat,
@@ -18,13 +16,10 @@ from .arguments import (
     flags_in,
     parse,
     positionals_first,
-    refuse_beside,
     take_flag,
     with_defaults,
 )
 from .ending import FAILED, run_to_its_end
-
-LENGTHS = {"epochs", "min_steps", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
 
 
 @dataclass(frozen=True)
@@ -80,36 +75,15 @@ def _parse(argv: list[str], task: Task | None = None) -> Arguments:
     """The arguments. Defaults come from the task (--task, or `task` of a suite), then from the recipe on top of it."""
     recipe, name = (next(iter(take_flag(argv, flag)[0]), None) for flag in ("--recipe", "--task"))
     task = find_task(name) if name else task
-    base = FinetuneConfig.for_task(task) if task else FinetuneConfig()
-    path = find_recipe(recipe, "finetune") if recipe else None
-    base = load_recipe(path, FinetuneConfig, base) if path else base
-    if task is None and not _length_given(path, argv):
-        base = replace(base, min_steps=OWN_TABLE_STEPS)
+    base = starting_recipe(recipe, task, flags_in(argv))
     command = parse(Arguments, argv, "finetune", "--model", start=with_defaults(Arguments, config=base))
-    if not command.restarts:
-        return command
-    if command.restarts < 0 or command.config.seeds:
-        raise InputError(f"--restarts {command.restarts}: expected 1 or more, and no --seeds beside it")
-    first = command.config.loop.seed
-    try:
-        several = replace(command.config, seeds=tuple(range(first, first + command.restarts)))
-    except ValueError as error:  # a seed beyond the last one
-        raise InputError(str(error)) from None
-    return replace(command, config=several)
-
-
-def _length_given(recipe: Path | None, argv: list[str]) -> bool:
-    """Whether recipe or line say how long to train; else a small table of one's own gets `OWN_TABLE_STEPS` updates."""
-    table = tomllib.loads(recipe.read_text(encoding="utf-8")) if recipe else {}
-    named = {*table, *(f"loop.{key}" for key in table.get("loop", {}))}
-    flags = {f"--{name}" for name in LENGTHS - {"min_steps"}}  # of which --min-steps sets the updates itself
-    return bool(named & LENGTHS) or bool(flags_in(argv) & flags)
+    return replace(command, config=with_restarts(command.config, command.restarts))
 
 
 def _check_effects(command: Arguments, given: set[str], task: Task | None) -> None:
     """Raises InputError for a flag that would change nothing, and says what to use instead."""
-    loop, own = command.config.loop, {"--text", "--label", "--kind", "--choices", "--dev"}
-    idle = (
+    own = {"--text", "--label", "--kind", "--choices", "--dev"}
+    idle = [
         (
             command.sweep,
             {"--batch-size", "--optim.lr", "--epochs", "--min-steps"},
@@ -117,7 +91,6 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
             "setting without --sweep",
         ),
         (command.suite, own, "--suite reads the files of the paper's tasks; use --train and --dev without --suite"),
-        (task, own, "--task has columns and files of its own; leave the flag out, or use --train and --dev"),
         (not command.sweep, {"--keep-all"}, "only a sweep drops models; leave it out, or add --sweep"),
         (
             not command.sweep or command.suite,
@@ -125,26 +98,13 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
             "a scheduler spreads the runs of a sweep alone; add --sweep without --suite, or leave it out",
         ),
         (command.scheduler != "local", {"--workers"}, "--workers is for --scheduler local; leave it out"),
-        (
-            command.config.seeds and not command.restarts,
-            {"--loop.seed"},
-            "--seeds names the seeds; leave one of the two out, or count up from --loop.seed with --restarts",
-        ),
-        (
-            loop.steps or loop.tokens or loop.hours,
-            {"--epochs", "--min-steps"},
-            "loop.steps, loop.tokens or loop.hours says how long to train; leave one of the two out",
-        ),
-        (not command.config.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
-    )
-    for applies, flags, instead in idle:
-        if applies and (found := sorted(given & flags)):
-            raise InputError(f"{', '.join(found)} would have no effect: {instead}")
+    ]
+    refuse_idle([*idle, *idle_fields(command.config, bool(task), command.restarts)], given)
 
 
 def _one(command: Arguments) -> dict[str, Any] | None:
     """A run, the runs of several seeds, or a sweep."""
-    task, data = _read(command.rows)
+    task, data = command.rows.read_data()
     if not command.sweep:
         from ..finetuning.run import finetune as run_finetuning
 
@@ -159,17 +119,6 @@ def _one(command: Arguments) -> dict[str, Any] | None:
         elsewhere = Elsewhere(command.scheduler, command.workers, RowFiles(unread, tuple(given)))
     with joined_job(command.config, task, data, command.model) as job:
         return run_sweep(job, command.out, command.sweep, command.keep_all, elsewhere)
-
-
-def _read(rows: TrainRows) -> tuple[Task, Data]:
-    """The task and its rows: of a known task, or of the user's own tables."""
-    from ..tasks.kinds import load_data, own_table
-
-    task, files = rows.find()
-    if rows.task:
-        return task, load_data(task, rows.data or "")
-    refuse_beside("--train and --dev", {"--data": rows.data})
-    return own_table(task, *files)
 
 
 def _suite(command: Arguments, argv: list[str], task: Task | None) -> dict[str, Any] | None:

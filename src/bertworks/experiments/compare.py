@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..files import InputError, check_fields
+from ..files import InputError, argument_names, check_fields
+from ..reporting.results import Printed, RunResults
 from ..reporting.run_files import METRICS, read_json_lines, read_results
 from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
@@ -28,6 +29,22 @@ from . import statistics as resampling
 
 ROWS = "predictions.jsonl"
 CONFIDENCE = 0.95
+RunLike = Path | str | RunResults
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Printed):
+    """The second run minus the first."""
+
+    details: dict[str, Any]  # all that `compare_runs` found, as `bertworks compare --out` writes it
+
+    @property
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        """For each metric first, second, difference and its 95 % interval, as fractions."""
+        return dict(self.details["metrics"])
+
+    def table(self) -> ResultTable:
+        return table(self.details)
 
 
 class Outcome(NamedTuple):
@@ -36,6 +53,19 @@ class Outcome(NamedTuple):
     folder: Path
     results: dict[str, Any]
     rows: list[dict[str, Any]]
+
+
+def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 1) -> Comparison:
+    """Compare two finished runs of fine-tuning on the same development rows, example by example.
+
+        bertworks.compare("runs/one", "runs/other").metrics["accuracy"]["interval"]
+
+    first, second: run folders, or what `bertworks.finetune` returned. samples: bootstrap samples of the intervals.
+    Raises InputError if one is not finished, or they differ in task or development rows.
+    """
+    with argument_names():
+        one, other = (run.folder if isinstance(run, RunResults) else run for run in (first, second))
+        return Comparison(compare_runs(one, other, samples, seed))
 
 
 def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:

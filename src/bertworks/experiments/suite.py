@@ -67,8 +67,7 @@ def run_suite(
     if not folders:
         wanted = ", ".join(dict.fromkeys(folder for _, folder in PAPER))
         raise InputError(f"{data}: none of the paper's tasks is here; expected some of the folders {wanted}")
-    machine.prepare_process()
-    with machine.joined_world() as world, contextlib.ExitStack() as stack:
+    with machine.prepared_process(), machine.joined_world() as world, contextlib.ExitStack() as stack:
         runs = SuiteRuns(Grid(out), folders, model, grid, world, stack)
         for name in folders:
             runs.add(TASKS[name], config_of)

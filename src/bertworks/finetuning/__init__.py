@@ -5,6 +5,7 @@ In reading order:
     recipe.py   the recipe
     job.py      what the runs of several seeds share: rows, labels, the model to start from
     run.py      one run, runs with several seeds, their mean and standard deviation
+    functions.py  `bertworks.finetune`
     teacher.py  scores of a fine-tuned teacher, which a student learns
 """
 

@@ -29,7 +29,7 @@ from ..tasks.kinds import kind_of, with_labels
 from ..tokenizer import Tokenizer, unknown_share
 from ..training import machine
 from ..training.identity import RunIdentity
-from ..training.loop import Group
+from ..training.loop import Group, Watch
 from ..training.objectives import Objective
 from ..training.state import TrainerState
 from ..training.task_objectives import TeacherScoresObjective
@@ -84,6 +84,7 @@ class Job:
     start: tuple[str, ...]  # labels, and checksums of rows and weights: what a run begins with besides its settings
     world: machine.World
     quiet: bool
+    watch: Watch | None = None  # see Loop
     advise: bool = True  # whether a message about a failed run names flags; a sweep sets most of them itself
 
     @classmethod

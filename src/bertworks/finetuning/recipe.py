@@ -2,15 +2,20 @@
 
 import functools
 import math
+import tomllib
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from ..config import added, check_seed, from_dict
+from ..config import added, check_seed, find_recipe, from_dict, load_recipe
+from ..files import InputError
 from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import Limits, Task
 from ..training.config import LoopConfig, OptimConfig
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
+LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
 MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_steps` has set
 
 
@@ -87,3 +92,70 @@ class FinetuneConfig(Limits):
         if not steps or self.loop.tokens or self.loop.hours:
             return self.optim
         return replace(self.optim, warmup=int(steps * self.optim.warmup) / steps)
+
+
+# ---- what a command or a call in Python asks for
+
+
+def starting_recipe(
+    recipe: FinetuneConfig | Path | str | None, task: Task | None, given: Collection[str]
+) -> FinetuneConfig:
+    """The recipe that the `given` flags are put on: the task's defaults, then the recipe of this name or file.
+
+    Own tables (no task) get at least OWN_TABLE_STEPS updates, unless the recipe or a flag says how long to train.
+    """
+    if isinstance(recipe, FinetuneConfig):
+        return recipe
+    base, named = FinetuneConfig.for_task(task) if task else FinetuneConfig(), set()
+    if recipe:
+        path = find_recipe(str(recipe), "finetune")
+        base, table = load_recipe(path, FinetuneConfig, base), tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        named = {*table, *(f"loop.{key}" for key in table.get("loop", {}))}
+    long_enough = named & {*LENGTHS, "min_steps"} or {f"--{name}" for name in LENGTHS} & {*given}
+    return base if task or long_enough else replace(base, min_steps=OWN_TABLE_STEPS)
+
+
+def with_restarts(config: FinetuneConfig, restarts: int) -> FinetuneConfig:
+    """The recipe with as many seeds, from loop.seed on; 0: as it is. Raises InputError if it names seeds itself."""
+    if not restarts:
+        return config
+    if restarts < 0 or config.seeds:
+        raise InputError(f"--restarts {restarts}: expected 1 or more, and no --seeds beside it")
+    try:
+        return replace(config, seeds=tuple(range(config.loop.seed, config.loop.seed + restarts)))
+    except ValueError as error:  # a seed beyond the last one
+        raise InputError(str(error)) from None
+
+
+Idle = tuple[object, set[str], str]
+"""Whether flags are idle, which ones, and what to use instead."""
+
+
+def idle_fields(config: FinetuneConfig, task: bool, restarts: int) -> list[Idle]:
+    """The flags that would change nothing beside others; task: whether a known task is trained."""
+    loop = config.loop
+    return [
+        (
+            task,
+            {"--text", "--label", "--kind", "--choices", "--dev"},
+            "--task has columns and files of its own; leave the flag out, or use --train and --dev",
+        ),
+        (
+            config.seeds and not restarts,
+            {"--loop.seed"},
+            "--seeds names the seeds; leave one of the two out, or count up from --loop.seed with --restarts",
+        ),
+        (
+            loop.steps or loop.tokens or loop.hours,
+            {"--epochs", "--min-steps"},
+            "loop.steps, loop.tokens or loop.hours says how long to train; leave one of the two out",
+        ),
+        (not config.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
+    ]
+
+
+def refuse_idle(conditions: Iterable[Idle], given: Collection[str]) -> None:
+    """Raises InputError for a given flag that would change nothing, and says what to use instead."""
+    for applies, flags, instead in conditions:
+        if applies and (found := sorted(flags & {*given})):
+            raise InputError(f"{', '.join(found)} would have no effect: {instead}")

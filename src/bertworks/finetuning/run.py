@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..tasks.base import Data, Judged, Limits, Task
 from ..tasks.kinds import OWN_TABLE
 from ..training import machine
 from ..training.identity import FORMAT, RECIPE
-from ..training.loop import Loop
+from ..training.loop import Loop, Watch
 from ..training.optim import Optimizer
 from ..training.run import ANEW, Run, run_facts, train_in_folder, write_results
 from ..training.state import TrainerState
@@ -36,33 +36,41 @@ FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a s
 
 
 @contextlib.contextmanager
-def joined_job(config: FinetuneConfig, task: Task, data: Data, model: Path | str, quiet: bool = False) -> Iterator[Job]:
+def joined_job(
+    config: FinetuneConfig, task: Task, data: Data, model: Path | str, quiet: bool = False, watch: Watch | None = None
+) -> Iterator[Job]:
     """A job among all processes that train together; prints what was left out. Raises InputError like `Job.of`."""
-    machine.prepare_process()
     folder = find_model(model)
     refuse_export(folder)
     if config.teacher:
         refuse_export(find_model(config.teacher))
-    with machine.joined_world() as world:
+    with machine.prepared_process(), machine.joined_world() as world:
         if world.main and not quiet:
             counts = f"{len(data.train):,} training rows and {len(data.dev):,} development rows"
             print(f"{task.name}: tokenizing {counts}", file=sys.stderr)
-        job = Job.of(config, task, data, folder, world, quiet)
+        job = replace(Job.of(config, task, data, folder, world, quiet), watch=watch)
         for note in job.notes:
             job.say(note)
         yield job
 
 
 def finetune(
-    config: FinetuneConfig, task: Task, data: Data, model: Path | str, out: Path | str, quiet: bool = False
+    config: FinetuneConfig,
+    task: Task,
+    data: Data,
+    model: Path | str,
+    out: Path | str,
+    quiet: bool = False,
+    watch: Watch | None = None,
 ) -> dict[str, Any] | None:
     """Train and judge, or resume, and write the run folder; None if the run was stopped before its end.
 
     `model`: the folder to start from, or the run folder that has it. Returned and written to results.json: `metrics`
     (on dev, fractions; of several seeds their mean, then `std` and `runs` too), `truncation`, `seed` or `seeds`, ...
-    Raises InputError for unfit data, folder or settings, or if `out` belongs to a run with other ones.
+    watch: called with the kind and the values of each record of the log; when it returns True, the run is saved and
+    stops. Raises InputError for unfit data, folder or settings, or if `out` belongs to a run with other ones.
     """
-    with joined_job(config, task, data, model, quiet) as job:
+    with joined_job(config, task, data, model, quiet, watch) as job:
         return run_seeds(job, Path(out)) if config.seeds else run_seed(job, config.loop.seed, Path(out))
 
 
@@ -99,7 +107,7 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
             f"{out} is not UTF-8; safetensors reads no files in such a folder, so give another --out"
         ) from None
     config = job.config.resolved(len(job.train), seed)
-    run = Run(out, job.identity(config), job.world, job.quiet)
+    run = Run(out, job.identity(config), job.world, job.quiet, job.watch)
     fresh: list[str] = []
 
     def begin() -> Loop:
@@ -133,6 +141,7 @@ def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
         evaluate=Judge(job, config, model),
         after_step=Forecast(config.loop.steps, job.say),
         weights=job.weights,
+        watch=run.watch,
         quiet=job.quiet,
     )
 

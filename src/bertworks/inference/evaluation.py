@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from ..checkpoint.memory import ModelLike, network_of, origin_of
 from ..files import InputError
 from ..tasks.base import Judged, Prepared, Task
 from ..tasks.kinds import kind_of
@@ -43,17 +43,21 @@ class Evaluation:
 
 
 def evaluate(
-    model: Path | str,
+    model: ModelLike,
     task: Task,
     rows: Sequence[Any],
     max_seq_length: int | None = None,
     computing: Computing = FLOAT32,
 ) -> dict[str, Any]:
-    """The task's metrics of a fine-tuned folder on labelled rows, `predicted` counts and `truncation`.
+    """The task's metrics of a fine-tuned model on labelled rows, `predicted` counts and `truncation`.
 
+    model: folder, or a loaded model, which keeps its own `max_seq_length` and `computing`.
     Raises InputError if the model is of another kind, or does not know a label of the data.
     """
-    evaluation = Evaluation.prepare(LoadedModel.load(model, max_seq_length, computing=computing), task, rows)
+    loaded = getattr(model, "loaded", model)
+    if not isinstance(loaded, LoadedModel):
+        loaded = LoadedModel.load(origin_of(model), max_seq_length, computing=computing, network=network_of(model))
+    evaluation = Evaluation.prepare(loaded, task, rows)
     judged = evaluation.run()
     return {
         "task": task.name,

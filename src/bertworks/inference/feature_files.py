@@ -37,24 +37,25 @@ class Written(NamedTuple):
     windowed: int  # texts that did not fit into one window
 
 
-def write_features(extractor: Extractor, file: str, columns: Columns, out: Path, facts: Facts | None = None) -> Written:
+def write_features(extractor: Extractor, file: Any, columns: Columns, out: Path, facts: Facts | None = None) -> Written:
     """The features of every input of `file`, in its order; `out` is replaced when all is done.
 
-    file: lines of text ("-": standard input) or a table with one or two text columns (tasks/table.py). out: its ending
+    file: lines of text ("-": standard input), a table with one or two text columns (tasks/table.py), or data in memory
+    (`read_inputs`). out: its ending
     decides, see WRITERS. facts: kept in the file beside the extractor's settings (an npz has no place for them).
     Raises InputError with file and line if an input is damaged, or if there is no writer for the ending.
     """
     writer = writer_for(out)
     if len(columns.text) > 2:
         raise InputError(f"{len(columns.text)} text columns; expected one, or two for pairs")
-    if file != "-" and Path(file).suffix not in TABLES and not Path(file).is_file():
+    if isinstance(file, str) and file != "-" and Path(file).suffix not in TABLES and not Path(file).is_file():
         raise InputError(f"{file}: no such file")
     lines: deque[int] = deque()  # of the texts that were read but not yet written
 
     def texts() -> Iterator[Text]:
-        for given in read_inputs(file, "", columns):
-            lines.append(given.name["line"])
-            yield given.texts[0] if len(given.texts) == 1 else (given.texts[0], given.texts[1])
+        for line, text in read_texts(file, columns):
+            lines.append(line)
+            yield text
 
     settings = {name: str(value) for name, value in vars(extractor.config).items() if value not in (None, False)}
     total = np.zeros(3, np.int64)
@@ -64,6 +65,14 @@ def write_features(extractor: Extractor, file: str, columns: Columns, out: Path,
             write(chunk, [lines.popleft() for _ in range(N)])
             total += N, chunk.edges[-1], chunk.windowed
     return Written(int(total[0]), int(total[1]), extractor.width, int(total[2]))
+
+
+def read_texts(data: Any, columns: Columns) -> Iterator[tuple[int, Text]]:
+    """(line or row counted from 1, text or pair) of each input. Raises InputError like `read_inputs`."""
+    for given in read_inputs(data, "", columns):
+        if len(given.texts) not in (1, 2):
+            raise InputError(f"row {given.name['line']}: {len(given.texts)} texts; expected one, or two for pairs")
+        yield given.name["line"], given.texts[0] if len(given.texts) == 1 else (given.texts[0], given.texts[1])
 
 
 def writer_for(out: Path) -> Callable[[Path, Extractor, bool, Facts], AbstractContextManager[Write]]:

@@ -12,7 +12,6 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..batch import Batch, to_device
-from ..checkpoint.folder import find_model, load_encoder, load_tokenizer
+from ..checkpoint.folder import load_encoder, load_tokenizer
+from ..checkpoint.locate import refuse_export
+from ..checkpoint.memory import ModelLike, network_of, origin_of
 from ..checkpoint.metadata import input_length
 from ..files import InputError
 from ..model.encoder import Encoder
@@ -103,10 +104,15 @@ class Extractor:
         self.width = self._width_of(self.choice)  # W
 
     @classmethod
-    def load(cls, folder: Path | str, config: FeatureConfig | None = None, device: str | None = None) -> "Extractor":
-        """Of a model folder or run folder. Raises InputError if it is incomplete or damaged, or as above."""
-        folder, config = find_model(folder), config or FeatureConfig()
-        encoder, tokenizer = load_encoder(folder), load_tokenizer(folder)
+    def load(cls, model: ModelLike, config: FeatureConfig | None = None, device: str | None = None) -> "Extractor":
+        """Of a model folder, a run folder or a loaded model.
+
+        Raises InputError if it is incomplete or damaged, or as above.
+        """
+        folder, config, network = origin_of(model), config or FeatureConfig(), network_of(model)
+        refuse_export(folder)
+        encoder = model if isinstance(model, Encoder) else network.encoder if network else load_encoder(folder)
+        tokenizer = load_tokenizer(folder)
         if config.max_length is None:
             positions = encoder.config.max_length
             config = FeatureConfig(**{**vars(config), "max_length": input_length(folder, positions)})
@@ -244,7 +250,7 @@ class Extractor:
 
 
 def extract(
-    model: Path | str | tuple[Encoder, Tokenizer],
+    model: ModelLike | tuple[Encoder, Tokenizer],
     texts: Iterable[Text],
     layers: str = "last",
     pool: Literal["mean", "cls", "max"] | None = None,
@@ -252,8 +258,9 @@ def extract(
 ) -> Iterator[NDArray[np.float32]]:
     """The vectors of any number of texts or (text, text) pairs, in constant memory, in their order.
 
-    model: model folder, run folder, or an encoder with its tokenizer. Each text gives (tokens, W) float32; with `words`
-    (words, W), words being what stands between blanks; with `pool` (W,). layers: model/layer_choice.py. For places,
+    model: model folder, run folder, a loaded model, or an encoder with its tokenizer. Each text gives (tokens, W)
+    float32; with `words` (words, W), words being what stands between blanks; with `pool` (W,). layers:
+    model/layer_choice.py. For places,
     word numbers and float16 use an Extractor. Raises InputError if the model has no such layers.
     """
     config = FeatureConfig(layers, pool, words)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from ..files import InputError, atomic_write, to_json
 from ..tasks.base import Task
 from ..tasks.questions import read as read_questions
-from ..tasks.rows import check_count
+from ..tasks.records import is_table, source_of
+from ..tasks.rows import check_count, text_rows_of
 from ..tasks.table import TABLES, MissingColumn, decoded, read_table
 from .predictor import Predictor
 
@@ -59,10 +60,22 @@ def predict_file(
     file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
     that is replaced at the end; None: standard output. Raises InputError with file and line.
     """
-    if Path(file).suffix in TABLES:
+    counts = Counts()
+    _write(predict_data(predictor, file, columns, counts, all_scores, n_best), out)
+    return counts
+
+
+def predict_data(
+    predictor: Predictor, data: Any, columns: Columns, counts: Counts, all_scores: bool = False, n_best: int = 1
+) -> Iterator[dict[str, Any]]:
+    """A prediction for every input of a file or of data in memory (`read_inputs`), whatever the folder's kind.
+
+    counts: updated. Raises InputError with file and line, or with the row.
+    """
+    if not isinstance(data, str) or Path(data).suffix in TABLES:
         columns = columns.or_those_of(predictor.loaded.settings)
-    items = read_inputs(file, predictor.kind, columns)
-    return _write(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), out)
+    items = read_inputs(data, predictor.kind, columns)
+    return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts)
 
 
 def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str], out: Path | None) -> Counts:
@@ -79,15 +92,23 @@ def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str]
         except MissingColumn as error:
             raise InputError(f"{error}; name the two text columns, separated by a comma, with --text") from None
 
-    return _write(pairs(), lambda rows: map(dict, predictor.next_sentence_stream(rows)), out)
-
-
-def _write(
-    items: Iterable[Item], predict: Callable[[Iterator[Any]], Iterator[dict[str, Any]]], out: Path | None
-) -> Counts:
-    """Write the result of every item, as JSON lines; `predict` gets the texts of those that are not empty."""
-    waiting: deque[Item] = deque()  # inputs without a result yet
     counts = Counts()
+    _write(_results(pairs(), lambda rows: map(dict, predictor.next_sentence_stream(rows)), counts), out)
+    return counts
+
+
+def _write(results: Iterable[dict[str, Any]], out: Path | None) -> None:
+    """Write results as JSON lines."""
+    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
+        for result in results:
+            print(to_json(result), file=target)
+
+
+def _results(
+    items: Iterable[Item], predict: Callable[[Iterator[Any]], Iterator[dict[str, Any]]], counts: Counts
+) -> Iterator[dict[str, Any]]:
+    """The result of every item, which `counts` counts; `predict` gets the texts of those that are not empty."""
+    waiting: deque[Item] = deque()  # inputs without a result yet
 
     def texts() -> Iterator[Sequence[str]]:
         for item in items:
@@ -107,11 +128,9 @@ def _write(
             yield {**waiting.popleft().name, **result}
         yield from empty_items()
 
-    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
-        for result in results():
-            counts.inputs += 1
-            print(to_json(result), file=target)
-    return counts
+    for result in results():
+        counts.inputs += 1
+        yield result
 
 
 def predict_texts(
@@ -157,10 +176,16 @@ def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]
         yield row
 
 
-def read_inputs(file: str, kind: str, columns: Columns) -> Iterator[Item]:
-    """The inputs of a file for a folder of this kind. Raises InputError with file and line."""
-    path = Path(file)
+def read_inputs(file: Any, kind: str, columns: Columns) -> Iterator[Item]:
+    """The inputs of a file for a folder of this kind, or of data in memory: texts, tuples of texts, or a table.
+
+    Raises InputError with file and line, or with the row.
+    """
     text = columns.text or TEXT_COLUMNS.get(kind, ("text",))
+    if not isinstance(file, str):
+        yield from _inputs_in_memory(file, text, columns.choices)
+        return
+    path = Path(file)
     if kind == "span" and path.suffix == ".json":
         for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
             yield Item({"id": question.id}, (question.question, question.context))
@@ -173,6 +198,20 @@ def read_inputs(file: str, kind: str, columns: Columns) -> Iterator[Item]:
     else:
         for number, line in read_lines(file):
             yield Item({"line": number}, (line,))
+
+
+def _inputs_in_memory(data: Any, text: tuple[str, ...], choices: tuple[str, ...]) -> Iterator[Item]:
+    """The inputs of a DataFrame, a Dataset or dictionaries (tasks/records.py), or texts, or tuples of texts."""
+    data = [*data] if isinstance(data, Iterator) else data
+    if not is_table(data):
+        for number, row in enumerate(text_rows_of(data, "data"), 1):
+            yield Item({"line": number}, row)
+        return
+    try:
+        for cells in read_table(source_of(data, "data", (*text, *choices)), (*text, *choices)):  # type: ignore[arg-type]  # a table
+            yield Item({"line": cells.line}, _with_beginning(cells.values, len(text), choices))
+    except MissingColumn as error:
+        raise InputError(f"{error}; name the text column, or two in a list, with --text") from None
 
 
 def _with_beginning(values: Sequence[str], texts: int, choices: Sequence[str]) -> Sequence[str]:

@@ -55,9 +55,11 @@ class LoadedModel:
         max_length: int | None = None,
         device: str | None = None,
         computing: Computing = FLOAT32,
+        network: Model | None = None,
     ) -> "LoadedModel":
         """The model of a model folder, run folder or exported folder, with or without a supervised head.
 
+        network: a model in memory that was loaded from the folder, whose weights are used instead of the folder's.
         max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
         device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
         max_length is no integer or exceeds the positions, or an export shall compute in another precision than its own.
@@ -67,7 +69,9 @@ class LoadedModel:
         folder = find_model(path)
         config, whole = read_config(folder)
         exported = is_export(folder)
-        tokenizer, model = load_tokenizer(folder), empty_model(folder) if exported else load_model(folder)
+        tokenizer, model = load_tokenizer(folder), network
+        if model is None:
+            model = empty_model(folder) if exported else load_model(folder)
         head = model.supervised_head
         settings = task_of(whole, head) if head else {}
         positions = config.max_length

@@ -13,14 +13,14 @@ Shapes: N texts, D width of a vector.
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checkpoint.folder import check_size, find_model, read_config
+from ..checkpoint.folder import check_size, read_config
+from ..checkpoint.memory import ModelLike, network_of, origin_of
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..tasks.base import PreparedRows
 from ..tasks.choice import ChoiceRows, Chosen
@@ -54,23 +54,29 @@ class Predictor:
 
     def __init__(
         self,
-        folder: Path | str,
+        folder: ModelLike,
         max_length: int | None = None,
         device: str | None = None,
         precision: Precision = "float32",
         engine: EngineName = "auto",
     ):
-        """max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
+        """folder: model folder, run folder, exported folder, or a loaded model (a LoadedModel keeps its settings).
+
+        max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
 
         device: by default the GPU if there is one. precision: number type of weights and products; auto is bfloat16
         where the processor multiplies it faster, else float32. engine: packed, or compiled for this processor, for
         which the first batch waits half a minute or more (engines.py). Raises InputError if the folder (or run folder)
         is incomplete or damaged, or max_length exceeds its positions.
         """
-        folder, self.pooling = read_pooling(find_model(folder))
-        if max_length is None and self.pooling and self.pooling.max_length:
-            max_length = min(self.pooling.max_length, read_config(folder)[0].max_length)
-        self.loaded = LoadedModel.load(folder, max_length, device, Computing(precision, engine))
+        place, self.pooling = read_pooling(origin_of(folder))
+        if isinstance(folder, LoadedModel):
+            self.loaded = folder
+        else:
+            if max_length is None and self.pooling and self.pooling.max_length:
+                max_length = min(self.pooling.max_length, read_config(place)[0].max_length)
+            computing, network = Computing(precision, engine), network_of(folder)
+            self.loaded = LoadedModel.load(place, max_length, device, computing, network)
         self.folder, self.model, self.tokenizer = self.loaded.folder, self.loaded.network, self.loaded.tokenizer
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained

@@ -4,6 +4,7 @@ Shapes: M masked positions, B sequences, L positions, T rows of a packed batch, 
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -80,6 +81,7 @@ class Model(nn.Module):
         self.top = top
         self.heads = nn.ModuleDict({str(name): head for name, head in heads.items()})
         self.frozen = False
+        self.folder: Path | None = None  # that it was loaded from
 
     @property
     def config(self) -> ModelConfig:

@@ -94,7 +94,6 @@ def distill(
     Raises InputError if recipe, teacher and store do not fit together, or if `out` belongs to another run.
     """
     config.loop.check(METRICS)
-    machine.prepare_process()
     folder = find_model(teacher)
     read_config(folder)  # refuses what is no model folder
     refuse_export(folder)
@@ -107,7 +106,7 @@ def distill(
 
     if not is_finished(out):  # a finished run needs no teacher
         loaded()
-    with machine.joined_world() as world:
+    with machine.prepared_process(), machine.joined_world() as world:
         run = Run(out, identity, world, quiet)
         return train_in_folder(
             run,

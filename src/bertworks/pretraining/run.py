@@ -50,13 +50,12 @@ def pretrain(
     Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
     config.loop.check(config.metrics)
-    machine.prepare_process()
     size = sum(file.stat().st_size for file in Path(corpus).glob("*.npy"))
     if size >= LARGE_STORE and not (quiet or is_finished(out)) and machine.is_first():
         print(f"checking the corpus store {corpus} ({size / 1e6:,.0f} MB)", file=sys.stderr)
     source = StoreTraining.open(config, corpus, is_finished(out))
     source.check_vocabulary(init)
-    with machine.joined_world() as world:
+    with machine.prepared_process(), machine.joined_world() as world:
         run = Run(out, config.identity(source.store, init), world, quiet, watch)
         return train_in_folder(
             run,
@@ -71,14 +70,13 @@ def held_out_metrics(config: PretrainConfig, corpus: Path, model: Path) -> dict[
 
     Models of several recipes are compared on it. Raises InputError if the model lacks a head of the recipe's objective.
     """
-    machine.prepare_process()
     source = StoreTraining.open(config, corpus, finished=True)
     loaded = initial_model(model, config.heads, labels=0, seed=config.loop.seed)
     if loaded.fresh:
         raise InputError(f"{model} has no {', '.join(loaded.fresh)}, which objective = {config.objective!r} reads; "
                          "evaluate it by another objective")  # fmt: skip
     data = config.data(source.store, "validation", Vocabulary.of(source.tokenizer), config.phases[-1].length)
-    with machine.joined_world() as world:
+    with machine.prepared_process(), machine.joined_world() as world:
         loaded.model.to(world.device)
         return evaluate(loaded.model, config.learns, data.batches(64, config.eval_batches), world)
 

@@ -1,4 +1,4 @@
-"""The log of a run: log.jsonl, and on the screen a bar with rate and time left (plain lines without a terminal)."""
+"""The log of a run: log.jsonl, and on a terminal or in a notebook a bar and the records (elsewhere plain lines)."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..files import NotWritten, to_json, write_text
+from .notebook import Cell
 from .run_files import LOG, read_log
 
 
@@ -25,16 +26,22 @@ class Reporter:
             write_text(self.path, "".join(to_json(record) + "\n" for record in kept))
         self.console = Console(stderr=True)
         self.bar: Progress | None = None
-        if not self.quiet and self.console.is_terminal:
+        self.cell: Cell | None = None
+        if not self.quiet and (self.console.is_terminal or self.console.is_jupyter):
             columns = ("{task.description}", BarColumn(), "{task.percentage:>5.1f}%", TimeElapsedColumn())
             self.bar = Progress(*columns, TextColumn("{task.fields[info]}"), console=self.console)
             self.task = self.bar.add_task("training", total=1.0, info="")
-            self.bar.start()
+            if self.console.is_jupyter:
+                self.cell = Cell(self.bar)
+            else:
+                self.bar.start()
 
     def progress(self, share: float, info: str) -> None:
         """Move the bar to `share` of the run."""
         if self.bar:
             self.bar.update(self.task, completed=share, info=info)
+        if self.cell:
+            self.cell.draw()
 
     def record(self, kind: str, values: dict[str, Any]) -> None:
         """Append one record to the log and show it as a line."""
@@ -49,14 +56,18 @@ class Reporter:
         if self.quiet:
             return
         text = "  ".join(f"{name} {_short(name, value)}" for name, value in values.items() if value is not None)
-        if self.bar:
+        if self.cell:
+            self.cell.add(f"{kind:5} {text}")
+        elif self.bar:
             self.bar.console.print(f"[dim]{kind:5}[/] {text}", highlight=False, soft_wrap=True)
         else:
             print(f"{kind:5} {text}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Stop the bar."""
-        if self.bar:
+        if self.cell:
+            self.cell.draw(now=True)
+        elif self.bar:
             self.bar.stop()
 
 

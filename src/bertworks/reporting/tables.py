@@ -1,8 +1,15 @@
 """A small table of results, shown on a terminal or written as Markdown."""
 
+import html
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TEXT_WIDTH = 110  # columns of a table as text
 
 
 @dataclass(frozen=True)
@@ -17,9 +24,30 @@ class ResultTable:
     def show(self) -> None:
         """Print it on standard output."""
         from rich.console import Console
+
+        self._print(Console())
+
+    def text(self) -> str:
+        """The table as `show` prints it on a terminal of 110 columns, without colours."""
+        from rich.console import Console
+
+        shown = io.StringIO()
+        console = Console(width=TEXT_WIDTH, file=shown, force_terminal=False, force_jupyter=False, no_color=True)
+        console.print(self.title, markup=False, highlight=False, soft_wrap=True)
+        replace(self, title="")._print(console)
+        return "\n".join(line.rstrip() for line in shown.getvalue().splitlines())
+
+    def html(self) -> str:
+        """The table as HTML, for a notebook."""
+        cells = "".join(f"<th>{html.escape(name)}</th>" for name in self.header)
+        rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"<p>{html.escape(self.title)}</p><table><tr>{cells}</tr>{rows}</table>{notes}"
+
+    def _print(self, console: "Console") -> None:
         from rich.table import Table
 
-        console, table = Console(), Table(*self.header, title=self.title, title_justify="left")
+        table = Table(*self.header, title=self.title or None, title_justify="left")
         table.columns[0].overflow = "fold"  # on a narrow terminal names are broken, never cut, and numbers stay whole
         for column in table.columns[1:]:
             column.justify = "right"
@@ -46,6 +74,15 @@ def cell_text(text: str) -> str:
 def no_tags(text: str) -> str:
     """Escape a text for one line of Markdown: names of labels, tasks and folders must not become HTML."""
     return " ".join(text.splitlines()).replace("<", "\\<")
+
+
+def number(value: Any) -> str:
+    """Format a number for a cell: four digits behind the point of a fraction, fewer of large numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e3 or not value else f"{value:,.4g}"
 
 
 def points(value: Any) -> str:

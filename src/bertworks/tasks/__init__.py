@@ -19,6 +19,7 @@ In reading order:
     squad_scores.py    the official scores of answers
     records.py         DataFrames, datasets and lists of dictionaries, row by row
     table.py           CSV, TSV, JSON lines and Parquet, row by row
+    selection.py       the rows that a verb or a function is given
     rows.py            rows that a caller hands over in Python, checked
     draws.py           rows drawn by a seed, and rows that are kept back
     metrics.py         metrics of classes, values and label sets

@@ -93,6 +93,13 @@ def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
     return Records(name, "a list of dictionaries", name, (), texts, lambda names: rows)
 
 
+def is_table(data: Any) -> bool:
+    """Whether data has named columns: a DataFrame, a Dataset, or a sequence that begins with a dictionary."""
+    if any(_is(data, *known) for known in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("datasets", "Dataset"))):
+        return True
+    return isinstance(data, Sequence) and bool(data) and isinstance(data[0], Mapping)
+
+
 def described(data: Any) -> str:
     """What data is, for results.json: its path, or its form and number of rows."""
     if isinstance(data, str | Path):

@@ -30,6 +30,13 @@ def texts_or_pairs_of(rows: Any, name: str = "texts") -> Iterator[str | tuple[st
             yield text_of(row, f"{name}[{i}]")
 
 
+def text_rows_of(rows: Any, name: str) -> Iterator[tuple[str, ...]]:
+    """The texts of each of some rows that are texts or tuples of texts. Raises InputError for any other row."""
+    for i, row in enumerate(_listed(rows, name, "texts (str), or tuples of texts")):
+        many = row if isinstance(row, tuple | list) else None
+        yield tuple(texts_of(many, f"{name}[{i}]")) if many is not None else (text_of(row, f"{name}[{i}]"),)
+
+
 def text_of(text: Any, where: str) -> str:
     """A text. Raises InputError if it is none, or has half a character."""
     if not isinstance(text, str):

@@ -222,7 +222,7 @@ def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[
 
 def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of each record; a quoted cell may contain line ends."""
-    csv.field_size_limit(MAX_LINE)
+    before = csv.field_size_limit(MAX_LINE)  # of the process: given back at the end
     reader, line = csv.reader(lines, strict=True), 1
     try:
         for cells in reader:
@@ -233,6 +233,8 @@ def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[s
         raise InputError(
             f"{path}, the row that begins in line {line}: {error}; a quote may be missing, or the file be cut off"
         ) from None
+    finally:
+        csv.field_size_limit(before)
 
 
 def _tsv_records(lines: Iterator[str], width: int, joined: bool) -> Iterator[tuple[int, list[str]]]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..config import added, check_least, check_seed
 from ..files import InputError
 
 if TYPE_CHECKING:
     from .state import TrainerState
+
+R = TypeVar("R", bound=Any)  # a recipe with the field snapshots
 
 
 @dataclass(frozen=True)
@@ -84,3 +86,14 @@ class OptimConfig:
         check_least(self, ("max_grad_norm",), 0, "do not clip", "optim")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
+
+
+def without_late_snapshots(recipe: R, steps: int) -> tuple[R, str]:
+    """The recipe without those of its snapshots that come after a run of so many steps, and what was left out."""
+    snapshots: tuple[int, ...] = recipe.snapshots
+    kept = tuple(step for step in snapshots if step <= (steps or step))
+    if kept == snapshots:
+        return recipe, ""
+    left_out = ", ".join(str(step) for step in snapshots if step not in kept)
+    said = f"the run ends at step {steps}; the recipe's later snapshots are left out: {left_out}"
+    return replace(recipe, snapshots=kept), said

@@ -49,6 +49,8 @@ DATA_SHEETS = {
     "L4": 121e12,
 }
 
+THRESHOLDS = 32 << 20, 64 << 20  # bytes: the largest that glibc sets by itself, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
+
 T = TypeVar("T")
 
 
@@ -203,15 +205,38 @@ def prepare_process() -> None:
     which took a fifth of a training step), and operations whose result would depend on the order of threads are
     excluded.
     """
-    if sys.platform == "linux":
-        m_trim_threshold, m_mmap_threshold, most = -1, -3, 2**31 - 1
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):
-            libc.mallopt(m_mmap_threshold, most)
-            libc.mallopt(m_trim_threshold, most)
+    _set_thresholds(2**31 - 1, 2**31 - 1)
     if not torch.cuda.is_available():
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def prepared_process() -> Iterator[None]:
+    """`prepare_process` until the block ends: a caller in Python gets its own settings and random numbers back.
+
+    glibc does not return its thresholds; they become those that it reaches by itself where large blocks are freed.
+    """
+    exact, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    gpus = [this_device().index] if torch.cuda.is_available() else []
+    prepare_process()
+    try:
+        with torch.random.fork_rng(gpus):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(exact, warn_only=warn)
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+        _set_thresholds(*THRESHOLDS)
+
+
+def _set_thresholds(mapped: int, trimmed: int) -> None:
+    """From how many bytes on glibc maps a block by itself, and returns free memory at the end of the heap."""
+    m_trim_threshold, m_mmap_threshold = -1, -3
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(m_mmap_threshold, mapped)  # type: ignore[union-attr]
+        libc.mallopt(m_trim_threshold, trimmed)  # type: ignore[union-attr]
 
 
 def return_memory() -> None:

@@ -55,6 +55,15 @@ class Run:
             print(text, file=sys.stderr)
 
 
+OnStep = Callable[[dict[str, Any]], Any]
+"""Called with each record of a run's log; when it returns True, the run is saved and stops."""
+
+
+def watch_of(on_step: OnStep | None) -> Watch | None:
+    """What the loop calls, of a callback that takes whole records."""
+    return None if on_step is None else lambda kind, values: on_step({"kind": kind, **values}) is True
+
+
 def train_in_folder(
     run: Run,
     begin: Callable[[], Loop],

@@ -1,0 +1,68 @@
+"""Fine-tuning from Python: `bertworks.finetune`. It resolves its arguments as `bertworks finetune` does."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..checkpoint.memory import ModelLike, origin_of, start_folder
+from ..config import flags_of_fields, with_fields
+from ..files import argument_names
+from ..reporting.results import RunResults
+from ..tasks.base import KindName
+from ..tasks.catalogue import find_task
+from ..tasks.selection import TrainRows
+from ..training.run import OnStep, watch_of
+from .recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe, with_restarts
+from .run import finetune as run_finetuning
+
+OWN = {"kind": None, "text": "text", "label": "label", "choices": ()}  # arguments of tables of one's own
+
+
+def finetune(
+    model: ModelLike,
+    out: Path | str,
+    *,
+    train: Any = None,
+    dev: Any = None,
+    text: str | Sequence[str] = "text",
+    label: str | Sequence[str] = "label",
+    kind: KindName | None = None,
+    choices: str | Sequence[str] = (),
+    task: str = "",
+    data: Path | str | None = None,
+    recipe: FinetuneConfig | Path | str | None = None,
+    restarts: int = 0,
+    on_step: OnStep | None = None,
+    quiet: bool = False,
+    **fields: Any,
+) -> RunResults:
+    """Fine-tune a model on your own rows or on a known task, and return the results. Call it again to resume.
+
+        bertworks.finetune("runs/base", "runs/topics", train=frame, dev="dev.csv", epochs=2, optim={"lr": 1e-4})
+
+    model: model folder, run folder, or a loaded model. out: run folder to write. train, dev: a path, a pandas or polars
+    DataFrame, a datasets.Dataset, or a list of dictionaries. text: its text column, or two; a list or comma-separated.
+    label: its label column. kind: single, pair, regression, multilabel, choice, tagging or span; none: single, or pair
+    with two text columns. choices: columns of a multiple choice. task, data: instead of tables, a known task and the
+    folder with its files. recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of
+    the recipe are further arguments; a table is a dictionary, as in TOML. Own tables train for 3 epochs and at least
+    100 updates, unless fields say more. restarts: number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see
+    the field seeds. on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation);
+    when it returns True, the run is saved and stops. quiet: print nothing.
+
+    Raises InputError for unfit rows, folder or fields, with the row or the field, or if `out` belongs to another run.
+    """
+    with argument_names():
+        known = find_task(task) if task else None
+        own = {"kind": kind, "text": text, "label": label, "choices": choices}
+        if fields.get("teacher"):
+            fields["teacher"] = str(origin_of(fields["teacher"]))
+        names = {name for name, default in OWN.items() if own[name] != default}
+        given = flags_of_fields(fields) | {f"--{name}" for name in names}
+        config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields), restarts)
+        refuse_idle(idle_fields(config, bool(known), restarts), given)
+        rows = TrainRows(task, data, dev, kind, text, label, choices, train)  # type: ignore[arg-type]  # paths, in a command
+        found, examples = rows.read_data()
+        start = start_folder(model, Path(out))
+        results = run_finetuning(config, found, examples, start, out, quiet, watch_of(on_step))
+        return RunResults(Path(out), results or {})

@@ -1,0 +1,130 @@
+"""Using a model from Python: `bertworks.evaluate`, `predict` and `features`, as the verbs of these names."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..checkpoint.memory import ModelLike, origin_of
+from ..files import InputError, argument_names, shorten, to_json, write_text
+from ..reporting.results import Evaluated, Rows
+from ..tasks.base import KindName
+from ..tasks.selection import DevRows, comma_separated
+from .config import FeatureConfig
+from .engines import Computing, EngineName, Precision
+from .evaluation import evaluate as evaluate_rows
+from .feature_files import read_texts, write_features, writer_for
+from .features import Extractor
+from .files import Columns, Counts, predict_data
+from .predictor import Predictor
+
+Columned = str | Sequence[str]
+"""The name of a column, or several: a list, or with commas between."""
+
+
+def evaluate(
+    model: ModelLike,
+    dev: Any = None,
+    *,
+    text: Columned = "text",
+    label: Columned = "label",
+    kind: KindName | None = None,
+    choices: Columned = (),
+    task: str = "",
+    data: Path | str | None = None,
+    precision: Precision = "float32",
+) -> Evaluated:
+    """Evaluate a fine-tuned model on development rows, and return its metrics.
+
+        bertworks.evaluate("runs/topics", frame, text="question", label="topic").metrics["accuracy"]
+
+    model: model folder, run folder, or a loaded model. dev and the columns: as in `bertworks.finetune`. Labels are
+    matched by name, not by number. Raises InputError for unfit rows or an unknown label, with the row.
+    """
+    with argument_names():
+        rows = DevRows(task, data, dev, kind, text, label, choices)  # type: ignore[arg-type]  # paths, in a command
+        return Evaluated(**evaluate_rows(model, *rows.read(), computing=Computing(precision)))
+
+
+def predict(
+    model: ModelLike,
+    data: Any,
+    *,
+    text: Columned = (),
+    choices: Columned = (),
+    all_scores: bool = False,
+    n_best: int = 1,
+    out: Path | str | None = None,
+    precision: Precision = "float32",
+    engine: EngineName = "auto",
+) -> Rows:
+    """Predict a label, entities, an answer or a choice for every row, in order; each is a dictionary.
+
+        frame["topic"] = [row["label"] for row in bertworks.predict("runs/topics", frame, text="question")]
+
+    model: model folder, run folder, or a loaded model. data: a list of texts, or of tuples of texts (pairs, question
+    and context, text and choices); a pandas or polars DataFrame, a datasets.Dataset, a list of dictionaries; or the
+    path of a file, as in `bertworks predict`. text, choices: columns of a table; by default those of fine-tuning. A row
+    without text is not predicted; it is {"empty": True}. all_scores: add the scores of all labels. n_best: number of
+    answers to each question. out: file to write the predictions to as well, as JSON lines.
+    Raises InputError for unfit data, with the row.
+    """
+    with argument_names():
+        predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision, engine=engine)
+        columns = Columns(comma_separated(text), comma_separated(choices))
+        rows = Rows(predict_data(predictor, _file_or(data), columns, Counts(), all_scores, n_best))
+        if not isinstance(data, str | Path):
+            for row in rows:
+                del row["line"]
+        if out is not None:
+            write_text(Path(out), "".join(to_json(row) + "\n" for row in rows))
+        return rows
+
+
+def features(
+    model: ModelLike,
+    data: Any,
+    *,
+    text: Columned = (),
+    layers: str = "last",
+    pool: Literal["mean", "cls", "max"] | None = None,
+    words: Literal["first", "mean"] | None = None,
+    specials: bool = False,
+    dtype: Literal["float32", "float16"] = "float32",
+    precision: Literal["float32", "bfloat16"] = "float32",
+    max_length: int | None = None,
+    out: Path | str | None = None,
+    device: str | None = None,
+) -> Any:
+    """The vectors of texts: with `pool` an array (N, W), else for each text its `Features`, a vector for each token.
+
+        vectors = bertworks.features("runs/base", frame, pool="mean")
+
+    model: model folder, run folder, or a loaded model. data: a list of texts or of pairs; a pandas or polars DataFrame,
+    a datasets.Dataset, a list of dictionaries; or the path of a file. text: column of a table, or two for pairs; by
+    default text. layers, pool, words, ...: see FeatureConfig. out: write them to this file instead (.safetensors,
+    .parquet, .npz), in constant memory, and return how many were written. device: cpu or cuda; none: a GPU if there is
+    one. Raises InputError for unfit data, with the row.
+    """
+    with argument_names():
+        config = FeatureConfig(layers, pool, words, specials, dtype, precision, max_length)
+        columns, source = Columns(comma_separated(text)), _file_or(data)
+        if out is not None:
+            writer_for(Path(out))  # a wrong file ending is refused before minutes of computing
+        extractor = Extractor.load(model, config, device)
+        if out is not None:
+            return write_features(extractor, source, columns, Path(out), {"model": str(origin_of(model))})
+        found = [*extractor.stream(one for _, one in read_texts(source, columns))]
+        if not pool:
+            return found
+        return np.stack([one.vectors for one in found]) if found else np.empty((0, extractor.width), dtype)
+
+
+def _file_or(data: Any) -> Any:
+    """The path of a file as text, other data as it is. Raises InputError for a text that is no file."""
+    if not isinstance(data, str | Path):
+        return data
+    if not Path(str(data).partition("#")[0]).is_file():
+        raise InputError(f"data = {shorten(str(data))}: no such file; expected a path, or texts in a list: [text]")
+    return str(data)

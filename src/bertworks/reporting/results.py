@@ -1,0 +1,140 @@
+"""What a call in Python returns: plain objects that print as tables, on a terminal and in a notebook.
+
+`Rows` is a list of dictionaries, so `pandas.DataFrame(rows)` and `json.dumps(rows)` work. The others are dataclasses.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .run_files import read_log as read_records
+from .tables import TEXT_WIDTH, ResultTable, number
+
+SHOWN_ROWS, SHOWN_CHARACTERS = 10, 60  # of a list that is printed
+
+
+class Printed:
+    """A result that prints as its table."""
+
+    def table(self) -> ResultTable:
+        """The table that is printed."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+@dataclass(frozen=True, repr=False)
+class RunResults(Printed):
+    """What a run of fine-tuning or pre-training gave."""
+
+    folder: Path  # the run folder; every function takes it as a model
+    details: dict[str, Any] = field(default_factory=dict)  # all of results.json; {} if the run was stopped
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended; if not, call the function again to resume."""
+        return bool(self.details)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """On development rows or held-out text, as fractions; of several seeds their mean. {} if not finished."""
+        return dict(self.details.get("metrics", {}))
+
+    @property
+    def std(self) -> dict[str, float]:
+        """Standard deviation of each metric over the seeds; {} for a single seed."""
+        return dict(self.details.get("std", {}))
+
+    def log(self) -> "Rows":
+        """The records of the run's log, oldest first."""
+        return read_log(self.folder)
+
+    def table(self) -> ResultTable:
+        if not self.finished:
+            return ResultTable(f"{self.folder}: stopped and saved; call again to resume", ("metric", "value"), [])
+        header = ("metric", "mean", "sd over seeds") if self.std else ("metric", "value")
+        spread = self.std
+        rows = [
+            (name, number(value), *([number(spread[name])] if spread else [])) for name, value in self.metrics.items()
+        ]
+        notes = [str(note) for note in self.details.get("notes", [])]
+        if self.details.get("collapsed") is True:
+            notes.append("collapsed: the same answer for every development row")
+        return ResultTable(f"{self.folder}: {self._title()}", header, rows, tuple(notes))
+
+    def _title(self) -> str:
+        task = f" ({self.details['task']})" if "task" in self.details else ""
+        return f"{self.details.get('kind', 'run')}{task}, {self.details.get('seconds', 0.0):,.1f} s"
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluated(Printed):
+    """Metrics of a model on labelled rows."""
+
+    task: str
+    metrics: dict[str, float]  # as fractions
+    predicted: dict[str, int]  # how often each label was predicted
+    examples: int
+    truncation: dict[str, Any]  # rows that were cut, and by how many tokens
+
+    def table(self) -> ResultTable:
+        rows = [(name, number(value)) for name, value in self.metrics.items()]
+        return ResultTable(f"{self.task}: {self.examples:,} rows", ("metric", "value"), rows)
+
+
+class Rows(list[dict[str, Any]]):
+    """A list of dictionaries that prints as a table: predictions, or the records of a log."""
+
+    def table(self) -> ResultTable:
+        """The first rows, as a table."""
+        shown = self[:SHOWN_ROWS]
+        names = [*dict.fromkeys(name for row in shown for name in row)]
+        columns = {name: [_cell(row.get(name)) for row in shown] for name in names}
+        widths = itertools.accumulate(3 + max(map(len, (name, *cells))) for name, cells in columns.items())
+        fitting = max(1, sum(width <= TEXT_WIDTH - 8 for width in widths))
+        rows = [(str(i), *(columns[name][i] for name in names[:fitting])) for i in range(len(shown))]
+        more = [f"{len(self) - len(shown):,} more rows"] if len(self) > len(shown) else []
+        more += [f"more columns: {', '.join(names[fitting:])}"] if names[fitting:] else []
+        return ResultTable(f"{len(self):,} rows", ("", *names[:fitting]), rows, tuple(more))
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self),)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = number(value) if isinstance(value, float) else _listed(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def _listed(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_cell(one)}" for name, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "; ".join(map(_cell, value))
+    return str(value)
+
+
+def read_log(run: Path | str | RunResults) -> Rows:
+    """The records of a run's log, oldest first: losses, rates and metrics by step.
+
+        pandas.DataFrame(bertworks.read_log("runs/first")).plot("step", "mlm_loss")
+
+    run: run folder, or what a run returned. Raises InputError if there is no log, or for a line that no run writes.
+    """
+    return Rows(read_records(run.folder if isinstance(run, RunResults) else run))

@@ -1,0 +1,87 @@
+"""The rows that a verb or a function is given: a known task's files, or tables of the user's own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..files import InputError
+from .base import Data, KindName, Task
+
+
+def comma_separated(text: str | Sequence[str]) -> tuple[str, ...]:
+    """The names in a text that separates them by commas, or in a list."""
+    return tuple(word for word in (text.split(",") if isinstance(text, str) else text) if word)
+
+
+def refuse_beside(what: str, others: Mapping[str, object]) -> None:
+    """Raises InputError if one of the `others`, which would be ignored beside `what`, has a value."""
+    if given := [flag for flag, value in others.items() if value is not None and not _is_empty(value)]:
+        raise InputError(f"{what} cannot be combined with {', '.join(given)}; leave one of them out")
+
+
+def _is_empty(value: object) -> bool:
+    """Whether a value is that of an argument that was not given; data in memory has no truth value."""
+    return isinstance(value, str | int | tuple | list) and not value
+
+
+@dataclass(frozen=True)
+class DevRows:
+    """The rows on which a fine-tuned model is evaluated: a known task's development file, or the user's own table.
+
+    The command line fills it with paths; in Python a table may be any data that `kinds.read_rows` takes.
+    """
+
+    task: str = ""  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
+    data: Path | None = None  # folder with the files of --task
+    dev: Path | None = None  # instead of a task, your own table to evaluate on: .csv, .tsv, .jsonl or .parquet
+    # task kind of your own table; none: single, or pair with two text columns
+    kind: KindName | None = None
+    text: str = "text"  # text column of your own table, or two columns separated by a comma
+    label: str = ""  # label column; for multilabel also several 0/1 columns, comma-separated; empty: label
+    choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
+    sides: ClassVar[tuple[str, ...]] = ("dev",)
+
+    def find(self) -> tuple[Task, list[Any]]:
+        """The task, and its tables, one for each of `sides`. Raises InputError if both or neither are given."""
+        from .catalogue import find_task
+        from .kinds import own_task
+
+        own = {f"--{side}": getattr(self, side) for side in self.sides}
+        if self.task:
+            refuse_beside("--task", {**own, "--kind": self.kind, "--choices": self.choices})
+            if self.data is None:
+                raise InputError(f"--task {self.task} needs --data DIR, the folder with its files")
+            task = find_task(self.task)
+            return task, [Path(self.data) / getattr(task, side) for side in self.sides]
+        if any(table is None for table in own.values()):
+            tables = "a table" if len(own) == 1 else "tables"
+            raise InputError(f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}")
+        label = ",".join(comma_separated(self.label)) or "label"
+        columns = (comma_separated(self.text), label, comma_separated(self.choices))
+        return own_task(self.kind or "", *columns), list(own.values())
+
+    def read(self) -> tuple[Task, Sequence[Any]]:
+        """The task and its development rows. Raises InputError like `find`, or if the table cannot be read."""
+        from .kinds import read_rows
+
+        task, tables = self.find()
+        return task, read_rows(task, tables[-1], name="dev")
+
+
+@dataclass(frozen=True)
+class TrainRows(DevRows):
+    """Rows to train on and to evaluate on: a known task's files, or the user's own tables."""
+
+    train: Path | None = None  # instead of a task, your own training table, beside --dev
+    sides: ClassVar[tuple[str, ...]] = ("train", "dev")
+
+    def read_data(self) -> tuple[Task, Data]:
+        """The task and all its rows. Raises InputError like `find`, or if a table cannot be read."""
+        from .kinds import load_data, own_table
+
+        task, tables = self.find()
+        if self.task:
+            return task, load_data(task, self.data or "")
+        refuse_beside("--train and --dev", {"--data": self.data})
+        return own_table(task, *tables)

@@ -1,0 +1,313 @@
+"""The functions of `bertworks`: one path with the command line, results that print, and a process left as it was."""
+
+import contextlib
+import csv
+import inspect
+import io
+import json
+import logging
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import bertworks
+from bertworks.cli import main
+from bertworks.files import InputError, argument_names
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.inference import LoadedModel
+from support.tiny_task import tiny_folder, tiny_table
+
+FIELDS = {"optim": {"lr": 1e-3}, "epochs": 2, "max_seq_length": 24, "quiet": True}
+FLAGS = "--optim.lr 1e-3 --epochs 2 --max-seq-length 24"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("python")
+    tiny_folder(folder / "model")
+    for name, rows, seed in (("train", 40, 1), ("dev", 16, 2)):
+        tiny_table(folder / f"{name}.csv", rows, seed)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def frames(place):
+    return [pandas.read_csv(place / f"{name}.csv") for name in ("train", "dev")]
+
+
+@pytest.fixture(scope="module")
+def run(place, frames):
+    return bertworks.finetune(place / "model", place / "run", train=frames[0], dev=frames[1], **FIELDS)
+
+
+def test_the_names_of_the_package_are_shown_and_lazy():
+    verbs = {"finetune", "pretrain", "evaluate", "predict", "features", "compare", "read_log"}
+    assert verbs <= {*bertworks.__all__} & {*dir(bertworks)}
+    for name in verbs:
+        assert inspect.getdoc(getattr(bertworks, name)), name
+
+
+def test_a_frame_and_the_command_line_give_the_same_run(place, run):
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        main(
+            f"finetune {place}/model --train {place}/train.csv --dev {place}/dev.csv --out {place}/line {FLAGS}".split()
+        )
+    line = json.loads((place / "line" / "results.json").read_text("utf-8"))
+    assert line["metrics"] == run.metrics and line["recipe"] == run.details["recipe"]
+    assert (place / "line" / "recipe.toml").read_text() == (run.folder / "recipe.toml").read_text()
+    assert f"{run.metrics['accuracy']:.4f}" in shown.getvalue()
+
+
+def test_a_function_called_again_returns_the_finished_run(place, frames, run):
+    train, dev = (frame.to_dict("records") for frame in frames)
+    again = bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **FIELDS)
+    assert again.details == run.details and again.finished
+    with pytest.raises(
+        InputError, match=r"finished run with other settings.*epochs = 2.0 \(expected 3.0\).* another out$"
+    ):
+        bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **{**FIELDS, "epochs": 3})
+
+
+def test_on_step_gets_the_records_of_the_log_and_can_stop_the_run(place, frames, tmp_path):
+    seen = []
+
+    def stop(record):
+        seen.append(record)
+        return record["kind"] == "train"
+
+    train, dev = frames
+    given = {"train": train, "dev": dev, **FIELDS, "epochs": 8, "loop": {"log_every": 1}}
+    stopped = bertworks.finetune(place / "model", tmp_path / "run", on_step=stop, **given)
+    assert not stopped.finished and stopped.metrics == {} and "call again to resume" in repr(stopped)
+    assert 1 == seen[0]["step"] <= seen[-1]["step"] <= 2  # of 10
+    done = bertworks.finetune(place / "model", tmp_path / "run", on_step=seen.append, **given)
+    assert done.finished and seen[-1] == done.log()[-1] and done.log() == bertworks.read_log(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lr": 1e-3}, "^arguments: unknown key lr; did you mean optim.lr"),
+        ({"epoch": 2}, "^arguments: unknown key epoch; did you mean epochs"),
+        ({"optim": {"lr": "fast"}}, "^arguments: optim.lr = 'fast' is of type str; expected float"),
+        ({"task": "mrpc"}, "^task cannot be combined with train, dev; leave one of them out"),
+        ({"train": None}, "^give task NAME with data DIR, or tables of your own with train and dev$"),
+        ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: loop.steps, loop.tokens"),
+        ({"temperature": 3.0}, "^temperature would have no effect: there is no teacher; add teacher FOLDER"),
+        ({"restarts": 2, "seeds": (1, 2)}, "^restarts 2: expected 1 or more, and no seeds beside it"),
+        ({"train": [{"text": "a"}]}, r"^train\[0\]: no key 'label'; found 'text'"),
+        ({"train": [{"text": "a", "label": "x"}, {"text": None, "label": "x"}]}, r"^train\[1\]: 'text' is missing"),
+        ({"text": "sentence"}, "^train: no column 'sentence'; found 'label', 'text'"),
+        ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, or what load_model"),
+        ({"model": "nowhere"}, "^nowhere: no such folder"),
+    ],
+)
+def test_errors_name_arguments(place, frames, tmp_path, given, message):
+    arguments = {"model": place / "model", "train": frames[0], "dev": frames[1], "quiet": True, **given}
+    with pytest.raises(InputError, match=message):
+        bertworks.finetune(out=tmp_path / "run", **arguments)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_messages_lose_dashes_of_flags_and_of_nothing_else():
+    with pytest.raises(InputError) as error, argument_names():
+        raise InputError("a--b/--c: found -- and --batch-size (--optim.lr); give `--out` or --model.vocab-size 7.")
+    assert str(error.value) == "a--b/--c: found -- and batch_size (optim.lr); give `out` or model.vocab_size 7."
+
+
+def test_recipes_and_fields_of_every_form(place, frames, tmp_path):
+    given = {"train": frames[0], "dev": frames[1], "quiet": True, "max_seq_length": 24}
+    config = FinetuneConfig(epochs=np.float64(1.0), batch_size=16)
+    few = bertworks.finetune(place / "model", tmp_path / "a", recipe=config, **given, **{"optim.lr": np.float64(1e-3)})
+    assert few.details["steps"] == 2
+    (tmp_path / "r.toml").write_text("epochs = 1.0\n[optim]\nlr = 0.001\n")
+    more = bertworks.finetune(place / "model", tmp_path / "b", recipe=tmp_path / "r.toml", **given, restarts=2)
+    assert more.details["seeds"] == [12345, 12346] and set(more.std) == set(more.metrics)
+    assert "sd over seeds" in repr(more)
+
+
+def test_every_form_of_a_model_is_the_same_model(place, frames, run):
+    texts = [*frames[1].text]
+    predictor, network = bertworks.Predictor(run), bertworks.load_model(run)
+    forms = [run, run.folder, str(run.folder / "model"), predictor, predictor.loaded, network]
+    expected = bertworks.predict(run, texts)
+    vectors = bertworks.features(run, texts, pool="mean")
+    for model in forms:
+        assert bertworks.predict(model, texts) == expected
+        assert bertworks.evaluate(model, frames[1]).metrics == pytest.approx(run.metrics, abs=1e-6)
+        assert np.array_equal(bertworks.features(model, texts, pool="mean"), vectors)
+    assert np.array_equal(bertworks.features(bertworks.load_encoder(run), texts, pool="mean"), vectors)
+
+
+def test_weights_in_memory_are_those_that_a_run_starts_from(place, frames, tmp_path):
+    given = {"train": frames[0], "dev": frames[1], **FIELDS}
+    model = bertworks.load_model(place / "model")
+    same = bertworks.finetune(model, tmp_path / "same", **given)
+    with torch.no_grad():
+        model.encoder.layers[0].output.weight.zero_()
+    other = bertworks.finetune(model, tmp_path / "other", **given)
+    assert same.metrics["loss"] != other.metrics["loss"]
+    assert other.details["model"] == str(tmp_path / "other" / "start")
+    with pytest.raises(
+        InputError, match=r"same: this run began with other weights, which are in .*start; give another out"
+    ):
+        bertworks.finetune(model, tmp_path / "same", **given)
+    model.folder = None
+    with pytest.raises(InputError, match="a Model was not loaded from a folder, so its tokenizer is unknown"):
+        bertworks.finetune(model, tmp_path / "new", **given)
+    with pytest.raises(InputError, match=r"^model: an Encoder; expected"):
+        bertworks.finetune(bertworks.load_encoder(place / "model"), tmp_path / "new", **given)
+
+
+def test_data_of_every_form_is_predicted_in_order(place, frames, run, tmp_path):
+    dev = frames[1]
+    expected = bertworks.predict(run, [*dev.text])
+    (tmp_path / "a.txt").write_text("\n".join(dev.text) + "\n", "utf-8")
+    for data in (dev, dev.text, dev.to_dict("records"), iter(dev.text), [(text,) for text in dev.text]):
+        assert bertworks.predict(run, data) == expected
+    lines = bertworks.predict(run, tmp_path / "a.txt", out=tmp_path / "p.jsonl")
+    assert [row.pop("line") for row in lines] == [*range(1, 17)] and lines == expected
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        main(f"predict {run.folder} {tmp_path}/a.txt".split())
+    assert shown.getvalue() == (tmp_path / "p.jsonl").read_text("utf-8")
+    assert bertworks.predict(run, ["", "good"])[0] == {"empty": True}
+    for data, message in ((["a", 3], r"^data\[1\] is a int \(3\)"), ("a text", "^data = 'a text': no such file"),
+                          (pandas.DataFrame({"x": ["a"]}), "^data: no column 'text'; found 'x'")):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            bertworks.predict(run, data)
+
+
+def test_features_of_a_frame_and_of_its_texts(place, frames, tmp_path):
+    dev = frames[1]
+    tokens = bertworks.features(place / "model", dev)
+    assert len(tokens) == 16 and tokens[0].vectors.shape == (len(tokens[0].ids), 32)
+    first = bertworks.features(place / "model", [*dev.text], pool="cls", layers="-1,-2")
+    assert first.shape == (16, 64)
+    written = bertworks.features(place / "model", dev, pool="mean", out=tmp_path / "v.npz")
+    with np.load(tmp_path / "v.npz") as saved:
+        assert written.texts == 16 and np.array_equal(
+            saved["vectors"], bertworks.features(place / "model", dev, pool="mean")
+        )
+    assert bertworks.features(place / "model", [], pool="mean").shape == (0, 32)
+    with pytest.raises(InputError, match=r"^row 1: 3 texts; expected one, or two for pairs"):
+        bertworks.features(place / "model", [("a", "b", "c")])
+
+
+def test_runs_are_compared_and_results_print(place, frames, run, tmp_path):
+    other = bertworks.finetune(
+        place / "model", tmp_path / "b", train=frames[0], dev=frames[1], **FIELDS | {"epochs": 1}
+    )
+    found = bertworks.compare(run, tmp_path / "b", samples=100)
+    assert found.metrics["accuracy"]["second"] == pytest.approx(other.metrics["accuracy"])
+    for result in (found, run, bertworks.evaluate(run, frames[1]), bertworks.read_log(run)):
+        text, html = repr(result), result._repr_html_()
+        assert "accuracy" in text and "<table>" in html and "object at" not in text
+        assert max(map(len, text.splitlines()[1:-1])) <= 110, text
+    rows = bertworks.predict(run, [*frames[1].text])
+    assert pickle.loads(pickle.dumps(rows)) == rows == json.loads(json.dumps(rows))
+    assert "6 more rows" in repr(rows) and pandas.DataFrame(rows).label.isin(["good", "bad"]).all()
+    assert "<b>" not in type(rows)([{"label": "<b>"}])._repr_html_()
+
+
+def state_of_the_process():
+    """What a library must not change for good."""
+    return {
+        "threads": torch.get_num_threads(),
+        "dtype": torch.get_default_dtype(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "filled": torch.utils.deterministic.fill_uninitialized_memory,
+        "gradients": torch.is_grad_enabled(),
+        "random": [torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())],
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "logging": (logging.root.level, list(logging.root.handlers), logging.root.manager.disable),
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+        "warnings": list(warnings.filters),
+        "csv": csv.field_size_limit(),
+        "streams": (sys.stdout, sys.stderr),
+        "hook": sys.excepthook,
+    }
+
+
+def test_calls_leave_the_process_as_it_was(place, frames, run, tiny_store, tmp_path):
+    def calls(out):
+        given = {"train": str(place / "train.csv"), "dev": frames[1], "max_seq_length": 24, "quiet": True}
+        bertworks.finetune(place / "model", out / "run", **given, loop={"steps": 2})
+        bertworks.evaluate(run, frames[1])
+        bertworks.predict(run, frames[1])
+        bertworks.features(run, frames[1], pool="mean")
+        bertworks.compare(run, run, samples=100)
+        pretrain(tiny_store, out / "pretrained")
+
+    calls(tmp_path / "first")  # imports have effects of their own
+    before = state_of_the_process()
+    calls(tmp_path / "second")
+    after = state_of_the_process()
+    assert {name for name in before if before[name] != after[name]} == set()
+
+
+def pretrain(store, out, **more):
+    shape = {"vocab_size": store.vocab_size, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "intermediate_size": 32, "max_position_embeddings": 32}  # fmt: skip
+    phases = [{"length": 16, "share": 1.0, "batch_size": 4}]
+    loop = {"steps": 3, "hours": 0, "tokens": 0, "log_every": 1, "eval_every": 0, **more.pop("loop", {})}
+    given = {"model": shape, "phases": phases, "eval_batches": 1, "loop": loop, "quiet": True, **more}
+    return bertworks.pretrain("cpu", store.path, out, **given)
+
+
+def test_pretraining_from_python(tiny_store, tmp_path):
+    seen = []
+    first = pretrain(tiny_store, tmp_path / "a", on_step=seen.append)
+    assert first.finished and "mlm_loss" in first.metrics and first.log() == seen
+    model = bertworks.load_model(first)
+    further = pretrain(tiny_store, tmp_path / "b", init=model)
+    assert (tmp_path / "b" / "start" / "config.json").exists()
+    assert further.metrics["mlm_loss"] != first.metrics["mlm_loss"]
+    with pytest.raises(InputError, match=r"^arguments: unknown key modle; did you mean model"):
+        pretrain(tiny_store, tmp_path / "c", modle={})
+    with pytest.raises(InputError, match=r"model.vocab_size is 7, .* give model.vocab_size"):
+        pretrain(tiny_store, tmp_path / "c", **{"model.vocab_size": 7})
+
+
+def test_a_notebook_shows_one_output(monkeypatch, tmp_path):
+    pytest.importorskip("IPython")
+    from bertworks.reporting import Reporter
+
+    shown = []
+
+    class Handle:
+        def update(self, drawing):
+            shown.append(drawing)
+
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("IPython.display.display", lambda drawing, display_id: shown.append(drawing) or Handle())
+    reporter = Reporter(tmp_path, 0)
+    for step in range(1, 12):
+        reporter.progress(step / 11, f"step {step}")
+        reporter.record("train", {"step": step, "loss": 1.5})
+    reporter.close()
+    html = shown[-1]._repr_mimebundle_([], [])["text/html"]
+    assert "step 11" in html and "step 2 " not in html and "100.0%" in html
+    assert 2 <= len(shown) < 20
+    assert len(bertworks.read_log(tmp_path)) == 11
+
+
+def test_calling_needs_no_notebook_and_no_pandas():
+    code = "import sys, bertworks; bertworks.finetune, bertworks.features, bertworks.compare\n"
+    code += "print([name for name in ('pandas', 'polars', 'datasets', 'IPython', 'matplotlib') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done
+
+
+def test_a_loaded_model_keeps_its_settings(run):
+    short = LoadedModel.load(run.folder, max_length=8)
+    assert bertworks.predict(short, ["good film, a b c d e f"])[0]["windows"] > 1

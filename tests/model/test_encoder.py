@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import bertworks.model.packing as packing_module
+from bertworks.model.attention import attention_by_sequence
 from bertworks.model.config import ModelConfig
 from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
@@ -126,6 +127,36 @@ def test_padding_changes_nothing():
     torch.testing.assert_close(long.last_hidden_state[:, :6], short.last_hidden_state, rtol=0, atol=1e-6)
     torch.testing.assert_close(long.pooled, short.pooled, rtol=0, atol=1e-6)
     assert not long.last_hidden_state[:, 6:].any()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"direction": "left"},
+        {"position_embedding_type": "rotary", "norm": "pre"},
+        {"position_embedding_type": "rotary", "attention_window": 2, "global_every": 2},
+    ],
+)
+def test_attention_by_sequence_equals_the_rectangle(monkeypatch, change):
+    monkeypatch.setattr(packing_module, "STEP", 4)
+    encoder = build_model(dataclasses.replace(TINY, max_position_embeddings=16, **change)).encoder
+    initialise(encoder, 0.5, torch.Generator().manual_seed(0))  # so large that attention is far from uniform
+    ids = torch.randint(40, (3, 16), generator=torch.Generator().manual_seed(1))
+    mask = torch.arange(16) < torch.tensor([16, 3, 16])[:, None]
+    mask[2] = torch.arange(16) % 2 == 1  # padding before the tokens and among them
+    out, calls = {}, {True: 0, False: 0}
+    for alone in (True, False):
+
+        def counted(*given, alone=alone, **more):
+            calls[alone] += 1
+            return attention_by_sequence(*given, **more)
+
+        monkeypatch.setattr("bertworks.model.layer.attention_by_sequence", counted)
+        monkeypatch.setattr("bertworks.model.encoder.worth_by_sequence", lambda lengths, L, alone=alone: alone)
+        out[alone] = encode(encoder, ids, mask).last_hidden_state
+    torch.testing.assert_close(out[True], out[False], rtol=1e-5, atol=1e-5)
+    assert calls == {True: 1 if "attention_window" in change else 2, False: 0}  # layers that see everything
 
 
 def test_a_sequence_without_a_token_is_refused():

@@ -1,11 +1,14 @@
-"""Attention: the scaled dot product in the three ways the encoder needs, rotary positions, local attention in blocks.
+"""Attention: the scaled dot product in the four ways the encoder needs, rotary positions, local attention in blocks.
 
-Shapes: B sequences, L positions, N heads, H head size. q, k, v and the context are (B, N, L, H), weights (B, N, L, L).
+Shapes: B sequences, L positions, T rows of a packed batch, N heads, H head size. q, k, v and the context are
+(B, N, L, H), weights (B, N, L, L).
 `visible` (B or 1, 1, 1 or L, L) is True for keys that a query may see; None: all. Local attention: S positions a block,
 n blocks in L, K keys that a query of a block is compared with. In a block q is (B n, N, S, H), k and v (B n, N, K, H).
 """
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +18,7 @@ from torch.nn import functional as F
 from .dropout import rescale
 from .packing import Packing
 
+CALL = 96 * 96  # scores that take as long to compute as one more call of torch's attention on a CPU
 SMALLEST = 64  # positions of a block: products of smaller ones cost more to call than to compute
 FEWEST = 8  # blocks a sequence: with fewer, the copies of keys and values cost what the scores save
 NEIGHBOURS = {"both": (-1, 0, 1), "left": (-1, 0), "right": (0, 1)}  # the blocks that a query sees, its own being 0
@@ -26,6 +30,25 @@ NEIGHBOURS = {"both": (-1, 0, 1), "left": (-1, 0), "right": (0, 1)}  # the block
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, rate: float) -> Tensor:
     """The context by torch's fused kernels, which draw the dropout: for inference, and for training on a GPU."""
     return F.scaled_dot_product_attention(q, k, v, visible, rate)
+
+
+def attention_by_sequence(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int], causal: bool) -> Tensor:
+    """The context of packed rows, all (1, N, T, H), whose sequences follow each other: no query meets any padding.
+
+    lengths: rows of each sequence. Rows behind the last one get zeros. causal: a query sees no key on its right.
+    """
+    _, N, T, H = q.shape
+    context = q.new_zeros(1, T, N, H).transpose(1, 2)
+    for start, length in zip(itertools.accumulate(lengths, initial=0), lengths, strict=False):
+        rows = slice(start, start + length)
+        own = F.scaled_dot_product_attention(q[:, :, rows], k[:, :, rows], v[:, :, rows], is_causal=causal)
+        context[:, :, rows] = own
+    return context
+
+
+def worth_by_sequence(lengths: Sequence[int], L: int) -> bool:
+    """Whether `attention_by_sequence` costs less than the rectangle that pads all sequences to L."""
+    return sum(length * length + CALL for length in lengths) < len(lengths) * L * L
 
 
 def keyed_attention(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .activations import FUNCTIONS
-from .attention import Blocks, rotation
+from .attention import Blocks, rotation, worth_by_sequence
 from .config import ModelConfig
 from .dropout import Dropout, DropoutKey, LayerMasks
 from .layer import Layer, LayerContext, Transform, layer_norm, run_layer
@@ -159,6 +159,9 @@ class Encoder(nn.Module):
         states, weights = [x], []
         dense = attentions or packing.recorded or (key is not None and self.config.attention_probs_dropout_prob > 0)
         everywhere, local = self._contexts(packing, x.device, attentions, dense)
+        if run is self.run_layer and not (dense or self.training or torch.is_grad_enabled()) and head_mask is None:
+            own = self._by_sequence(everywhere, x.device)
+            everywhere, local = own, own if local is everywhere else local
         layers = range(self.config.num_hidden_layers)[:depth]
         for i in layers:
             context = everywhere if i % self.config.global_every == 0 else local
@@ -208,6 +211,19 @@ class Encoder(nn.Module):
             return everywhere, dataclasses.replace(everywhere, visible=None, rotations=rotations, blocks=blocks)
         visible = packing.visible(c.direction, device, span)
         return everywhere, dataclasses.replace(everywhere, visible=visible, rotations=rotations)
+
+    def _by_sequence(self, everywhere: LayerContext, device: torch.device) -> LayerContext:
+        """The context with attention sequence by sequence, on a CPU and where that costs less than the padding."""
+        packing, direction = everywhere.packing, self.config.direction
+        if device.type != "cpu" or packing.index is None or packing.mask is None or direction == "right":
+            return everywhere
+        lengths = tuple(packing.mask.sum(1).tolist())
+        if self.config.layer_type != "attention" or not worth_by_sequence(lengths, packing.L):
+            return everywhere
+        rotations = everywhere.rotations
+        if rotations is not None:
+            rotations = rotations[:, packing.index % packing.L]
+        return dataclasses.replace(everywhere, lengths=lengths, rotations=rotations, causal=direction == "left")
 
     def _rotations(self, theta: float, L: int, device: torch.device) -> Tensor | None:
         """(2, L, H / 2) of rotary positions; None without them."""

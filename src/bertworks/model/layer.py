@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .activations import FUNCTIONS
-from .attention import Blocks, fused_attention, keyed_attention, rotate, visible_attention
+from .attention import Blocks, attention_by_sequence, fused_attention, keyed_attention, rotate, visible_attention
 from .config import ModelConfig
 from .dropout import LayerMasks, add_dropped
 from .packing import Packing
@@ -24,6 +24,8 @@ class LayerContext:
     visible: Tensor | None  # (B or 1, 1, 1 or L, L), True for keys that may be seen; None: all
     rotations: Tensor | None = None  # (2, L, H / 2), of rotary positions
     blocks: Blocks | None = None  # local attention in blocks, in place of `visible`
+    lengths: tuple[int, ...] | None = None  # attention sequence by sequence, and `rotations` (2, T, H / 2)
+    causal: bool = False  # whether these sequences are read from left to right
     head_mask: Tensor | None = None  # (N,) factors of the heads
     attentions: bool = False  # whether to return the weights
 
@@ -80,6 +82,8 @@ class Layer(nn.Module):
         """Multi-head self-attention, (T, D) to (T, D); padding keys are hidden from every query."""
         packing, visible, blocks = context.packing, context.visible, context.blocks
         B, L, N = packing.B, packing.L, self.config.num_attention_heads
+        if context.lengths is not None:
+            return self._attend_by_sequence(x, context, context.lengths), None
         q, k, v = (  # (B, N, L, H) each
             packing.unpack(rows).view(B, L, N, -1).transpose(1, 2) for rows in self._project(x)
         )
@@ -97,6 +101,14 @@ class Layer(nn.Module):
             out = fused_attention(q, k, v, visible, rate)
         out = out if blocks is None else blocks.join(out, L)  # (B, N, L, H)
         return packing.pack(out.transpose(1, 2).reshape(B * L, -1)), weights if context.attentions else None
+
+    def _attend_by_sequence(self, x: Tensor, context: LayerContext, lengths: Sequence[int]) -> Tensor:
+        """The same for inference on a CPU, without a rectangle."""
+        N = self.config.num_attention_heads
+        q, k, v = (rows.view(1, len(x), N, -1).transpose(1, 2) for rows in self._project(x))  # (1, N, T, H) each
+        if context.rotations is not None:
+            q, k = rotate(q, context.rotations), rotate(k, context.rotations)
+        return attention_by_sequence(q, k, v, lengths, context.causal).transpose(1, 2).flatten(2)[0]
 
 
 def layer_norm(config: ModelConfig, width: int) -> nn.LayerNorm:

@@ -26,7 +26,7 @@ class ServeConfig:
     max_wait: float = 10.0  # predicted seconds in the queue; above, a request is refused with 429
     notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more
     grace: float = 30.0  # seconds after that to answer what has come in; what remains is refused with 503
-    batch_tokens: int = 2048  # tokens of a forward pass
+    batch_tokens: int = 0  # tokens of a forward pass; 0: 512 on a CPU, 32,768 on a GPU
     workers: int = 1  # forward passes at a time, each on its share of the cores; more for a machine that is shared
     max_inputs: int = 32  # texts of a request
     max_tokens: int = 16_384  # tokens of a request, the overlaps of windows included
@@ -37,10 +37,12 @@ class ServeConfig:
     answer_seconds: float = 60.0  # seconds in which a client must have read its answer; then its connection is cut
 
     def __post_init__(self) -> None:
-        counts = ("batch_tokens", "max_inputs", "max_tokens", "max_top_k", "max_requests", "max_body", "workers")
+        counts = ("max_inputs", "max_tokens", "max_top_k", "max_requests", "max_body", "workers")
         for name in counts:
             if vars(self)[name] < 1:
                 raise InputError(f"{name} = {vars(self)[name]}; expected 1 or more")
+        if self.batch_tokens < 0:
+            raise InputError(f"batch_tokens = {self.batch_tokens}; expected 0 (by the device) or more")
         for name in ("max_wait", "notice", "grace", "body_seconds", "answer_seconds"):
             if not 0 <= vars(self)[name] < 1e6:
                 raise InputError(f"{name} = {vars(self)[name]}; expected seconds, 0 or more")

@@ -318,7 +318,7 @@ async def info(request: Request) -> dict[str, Any]:
         "model_type": kinds,
         "max_concurrent_requests": config.max_requests,
         "max_input_length": first.predictor.max_length,
-        "max_batch_tokens": config.batch_tokens,
+        "max_batch_tokens": service.batch_tokens,
         "max_batch_requests": None,
         "max_client_batch_size": config.max_inputs,
         "auto_truncate": config.auto_truncate,

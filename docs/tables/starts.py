@@ -40,14 +40,18 @@ def plane() -> Lines:
 def confirm() -> Lines:
     """Held-out losses of three pre-training seeds at 6 million tokens: each, their mean and standard deviation."""
     runs = result("position-heads/confirm")
-    groups: dict[str, list[float]] = {}
+    groups: dict[str, dict[int, float]] = {}
     for name, run in runs.items():
-        groups.setdefault(name.rsplit(", seed", 1)[0], []).append(float(run["metrics"]["mlm_loss"]))
+        groups.setdefault(name.rsplit(", seed", 1)[0], {})[run["seed"]] = run["metrics"]["mlm_loss"]
+    seeds = list(dict.fromkeys(run["seed"] for run in runs.values()))
     rows = [
-        (name, *(f"{loss:.3f}" for loss in losses), f"{mean(losses):.3f} ± {stdev(losses):.3f}")
-        for name, losses in sorted(groups.items(), key=lambda group: mean(group[1]))
+        (
+            name,
+            *(f"{losses[seed]:.3f}" for seed in seeds),
+            f"{mean(losses.values()):.3f} ± {stdev(losses.values()):.3f}",
+        )
+        for name, losses in sorted(groups.items(), key=lambda group: mean(group[1].values()))
     ]
-    seeds = sorted({int(run["seed"]) for run in runs.values()}, reverse=True)
     return table(("held-out masked-LM loss (nats), 6 M tokens", *(f"seed {seed}" for seed in seeds), "mean ± sd"), rows)
 
 

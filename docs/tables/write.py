@@ -41,6 +41,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "race": starts.race,
     "race-attention": starts.attention,
     "race-plane": starts.plane,
+    "confirm": starts.confirm,
     "long": starts.long,
     "relatives": runs.relatives,
     "demo-held-out": runs.demo_held_out,

@@ -14,7 +14,7 @@ import pytest
 import bertworks
 
 ROOT = Path(bertworks.__file__).parent
-FLOORS = [  # export and doctor are planned
+FLOORS = [
     {"config", "files", "batch"},
     {"reporting", "workers", "tokenizer", "model"},
     {"data", "training", "checkpoint"},

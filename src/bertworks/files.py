@@ -133,11 +133,17 @@ def remove_temporaries(folder: Path | str, name: str = "") -> None:
     A temporary file stays while the process whose number is in its name runs, so no lock is needed. Processes of other
     machines are not seen: only one machine at a time may write a file.
     """
+    for path in temporaries(folder, name):
+        with contextlib.suppress(OSError):  # another process has removed it, or it is a folder
+            path.unlink()
+
+
+def temporaries(folder: Path | str, name: str = "") -> Iterator[Path]:
+    """The temporary files in `folder` whose `atomic_write` was killed; see `remove_temporaries`."""
     for path in Path(folder).glob(f".{glob.escape(name) or '*'}.*.tmp"):
         found = re.fullmatch(r"\..+\.([0-9]+)\.tmp", path.name)
         if found and ended(int(found[1])):
-            with contextlib.suppress(OSError):  # another process has removed it, or it is a folder
-                path.unlink()
+            yield path
 
 
 def ended(process: int) -> bool:

@@ -167,7 +167,7 @@ def test_a_flat_run_says_what_it_is(tmp_path, capsys):
     results = finetune(config, task, load_data(task, tmp_path), start, tmp_path / "run")
     told = capsys.readouterr().err
     assert (results["flat"], results["collapsed"]) == (True, False)
-    assert "the predicted values hardly vary" in told and "few updates (1); give more --epochs" in told
+    assert "the predicted values hardly vary" in told
     assert "same answer" not in told and "collapsed" not in told
 
 

@@ -59,6 +59,7 @@ GROUPS = {
         "probe layers": "Measure each layer by linear classifiers.",
     },
     "looking up": {
+        "doctor": "Examine a run, store, model, table or machine.",
         "tasks": "List the tasks that fine-tuning knows.",
         "recipes": "List the recipes that come with bertworks, or print one.",
         "plot": "Draw the curves of runs, or the figure of a study.",
@@ -68,7 +69,7 @@ VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()
 FAMILIES = {verb.split()[0] for verb in VERBS if " " in verb} - {*VERBS}  # no verb alone: tokenizer, corpus, probe
 
 # These verbs make nothing but output: they end when its reader closes it. The other verbs finish their work.
-PRINTERS = {"tokenizer check", "corpus show", "tasks", "recipes", "fill-mask", "next-sentence", "predict"}
+PRINTERS = {"tokenizer check", "corpus show", "tasks", "recipes", "fill-mask", "next-sentence", "predict", "doctor"}
 
 
 def function_of(verb: str) -> Callable[[list[str]], None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from ..data.build import BuildConfig
 from ..data.build import build as build_store
 from .arguments import Flat, Positional, Texts, parse
+from .doctor import print_findings
 from .ending import INTERRUPTED, run_to_its_end
 
 
@@ -27,6 +28,7 @@ class BuildArguments:
 def build(argv: list[str]) -> None:
     """Build the store, and print what it contains."""
     arguments = parse(BuildArguments, argv, "corpus build", "--data...")
+    from ..doctor.examine import of_store
     from ..tokenizer import Tokenizer
 
     out, tokenizer = arguments.out, Tokenizer.load(arguments.tokenizer)
@@ -38,6 +40,7 @@ def build(argv: list[str]) -> None:
     )
     if left_out := ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count):
         print(f"left out: {left_out}")
+    print_findings(lambda: of_store(out))
     print(f"Next: {shlex.join(['bertworks', 'corpus', 'show', str(out)])}")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-DONE, FAILED, WRONG_ARGUMENTS, STOPPED, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, FAILED, WRONG_ARGUMENTS, STOPPED, UNSOUND, INTERRUPTED = 0, 1, 2, 3, 4, 130
 EXIT_STATUSES = {
     DONE: "The command has finished.",
     FAILED: "The command cannot be carried out with this input (a file, a name, a value), or a run failed. One message "
@@ -17,6 +17,7 @@ EXIT_STATUSES = {
     WRONG_ARGUMENTS: "The command line cannot be parsed: an unknown verb or flag, or a missing or malformed value.",
     STOPPED: "The run was stopped (Ctrl-C, SIGTERM) and saved, or other processes still work on the same sweep or "
     "study. Rerun the command to resume.",
+    UNSOUND: "`doctor` has found errors in what it examined.",
     INTERRUPTED: "Ctrl-C ended a command that saves no run. Whatever it had finished is kept.",
 }
 

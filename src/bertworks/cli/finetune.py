@@ -3,11 +3,11 @@
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..files import InputError
 from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe, with_restarts
-from ..tasks.base import Task
+from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from .arguments import (
     Flat,
@@ -19,7 +19,11 @@ from .arguments import (
     take_flag,
     with_defaults,
 )
+from .doctor import print_findings
 from .ending import FAILED, run_to_its_end
+
+if TYPE_CHECKING:
+    from ..doctor.findings import Report
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ def finetune(argv: list[str]) -> None:
     task = find_task(command.rows.task) if command.rows.task else None
     _check_effects(command, flags_in(argv), task)
     results = run_to_its_end(lambda: _suite(command, argv, task) if command.suite else _one(command))
+    print_findings(lambda: _examined(command), advise=not (command.sweep or command.suite))
     if os.environ.get("RANK", "0") == "0":  # one process of a torchrun prints
         _show(results)
     if any("error" in found or "failed" in found for found in (results, *results.get("tasks", {}).values())):
@@ -105,6 +110,8 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
 def _one(command: Arguments) -> dict[str, Any] | None:
     """A run, the runs of several seeds, or a sweep."""
     task, data = command.rows.read_data()
+    if not (command.out / "results.json").exists():  # a finished run reads no rows
+        print_findings(lambda: _examined_rows(command, task, data))
     if not command.sweep:
         from ..finetuning.run import finetune as run_finetuning
 
@@ -119,6 +126,20 @@ def _one(command: Arguments) -> dict[str, Any] | None:
         elsewhere = Elsewhere(command.scheduler, command.workers, RowFiles(unread, tuple(given)))
     with joined_job(command.config, task, data, command.model) as job:
         return run_sweep(job, command.out, command.sweep, command.keep_all, elsewhere)
+
+
+def _examined_rows(command: Arguments, task: Task, data: Data) -> "Report":
+    """What doctor finds in the rows before the run."""
+    from ..doctor.examine import of_rows
+
+    return of_rows(task, data, command.model, command.config.max_seq_length)
+
+
+def _examined(command: Arguments) -> "Report":
+    """What doctor finds in the finished run, or in several of them."""
+    from ..doctor.examine import of_finetuning
+
+    return of_finetuning(command.out)
 
 
 def _suite(command: Arguments, argv: list[str], task: Task | None) -> dict[str, Any] | None:

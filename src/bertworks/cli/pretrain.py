@@ -4,11 +4,16 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..pretraining.recipe import PretrainConfig
 from ..reporting.log import duration, mebibytes
 from .arguments import Flat, parse_recipe
+from .doctor import print_findings
 from .ending import run_to_its_end
+
+if TYPE_CHECKING:
+    from ..doctor.findings import Report
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,14 @@ def pretrain(argv: list[str]) -> None:
 
     run_to_its_end(lambda: run_pretraining(arguments.config, arguments.corpus, arguments.out, arguments.init))
     draw_curves(arguments.out)
+    print_findings(lambda: _examined(arguments))
+
+
+def _examined(arguments: Arguments) -> "Report":
+    """What doctor finds in the finished run."""
+    from ..doctor.examine import of_pretraining
+
+    return of_pretraining(arguments.out, arguments.corpus)
 
 
 def print_estimate(found: dict[str, float]) -> None:

@@ -84,17 +84,17 @@ class Sketcher:
     def _keys(self, sketches: NDArray[np.uint32], band: int) -> NDArray[np.uint64]:
         """One number for the values of a band, (D,)."""
         width = self.bands[1]
-        return _folded(sketches[:, band * width : (band + 1) * width].T.astype(np.uint64))
+        return folded(sketches[:, band * width : (band + 1) * width].T.astype(np.uint64))
 
 
 def _shingles(tokens: NDArray[Any]) -> NDArray[np.uint32]:
     """A hash of every different shingle; a document of fewer tokens than a shingle has is one."""
     width = min(SHINGLE, len(tokens))
     windows = np.lib.stride_tricks.sliding_window_view(tokens.astype(np.uint64), width)
-    return np.unique((_folded(windows.T) >> np.uint64(32)).astype(np.uint32))
+    return np.unique((folded(windows.T) >> np.uint64(32)).astype(np.uint32))
 
 
-def _folded(rows: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def folded(rows: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """One number for each column."""
     found = np.zeros(rows.shape[1], np.uint64)
     for row in rows:

@@ -78,7 +78,7 @@ def with_seeds(config: FinetuneConfig) -> FinetuneConfig:
 
 def run_cell(job: Job, cell: Cell[SeedRun], grid: Grid) -> dict[str, Any] | None:
     """Run, resume or verify a cell; None if it was stopped."""
-    return run_seed(replace(job, config=cell.work.config, advise=False), cell.work.seed, grid.path(cell))
+    return run_seed(replace(job, config=cell.work.config), cell.work.seed, grid.path(cell))
 
 
 @dataclass(frozen=True)

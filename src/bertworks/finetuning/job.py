@@ -85,7 +85,6 @@ class Job:
     world: machine.World
     quiet: bool
     watch: Watch | None = None  # see Loop
-    advise: bool = True  # whether a message about a failed run names flags; a sweep sets most of them itself
 
     @classmethod
     def of(
@@ -97,7 +96,7 @@ class Job:
         task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
-        notes = (*_notes(train, config.max_seq_length), *_unknown(train.inputs, tokenizer), *_same(data))
+        notes = (*_notes(train, config.max_seq_length), *_unknown(train.inputs, tokenizer))
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
             left_out = f" ({'; '.join(notes)})" if notes else ""
             raise InputError(f"{task.name}: training and development data need rows, and every row a label{left_out}")
@@ -182,13 +181,6 @@ def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
     if share <= MOSTLY_UNKNOWN:
         return (found,)
     return (f"warning: {found}; the model's vocabulary does not know these texts; start from another model",)
-
-
-def _same(data: Data) -> tuple[str, ...]:
-    """That training and development rows are the same, if they are."""
-    if not data.train or list(data.train) != list(data.dev):
-        return ()
-    return ("training and development rows are the same; the scores say nothing about new rows",)
 
 
 def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:

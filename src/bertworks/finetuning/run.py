@@ -30,7 +30,7 @@ from ..training.optim import Optimizer
 from ..training.run import ANEW, Run, run_facts, train_in_folder, write_results
 from ..training.state import TrainerState
 from .job import ExampleFeed, Job
-from .recipe import OWN_TABLE_STEPS, FinetuneConfig
+from .recipe import FinetuneConfig
 
 FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a shorter time left is not printed
 
@@ -215,13 +215,6 @@ def _failure(judged: Judged) -> str:
     return "collapsed: the same answer for every development row"
 
 
-def _advice(steps: int) -> str:
-    """What helps such a run."""
-    if steps < OWN_TABLE_STEPS:
-        return f". The run had few updates ({steps}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
-    return ". Try another seed, more --epochs, or another optim.lr (large encoders: lower, small: higher)"
-
-
 def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:
     """Judge in float32 and write the model folder and the predictions on dev; returns what results.json has."""
     model, judge = loop.model, loop.evaluate
@@ -272,7 +265,7 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
         else:
             write_json(out / name, content)
     if judged.collapsed or judged.flat:
-        job.say(f"{out}: {_failure(judged)}{_advice(results['steps']) if job.advise else ''}")
+        job.say(f"{out}: {_failure(judged)}")
 
 
 def _columns(task: Task) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ of rows are divided in the same way, by document (sentences.py, questions.py).
 import csv
 import difflib
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -96,6 +97,28 @@ def read_table(
     for row in rows:
         if in_part(row.values[divided_by], part):
             yield row
+
+
+def column_names(path: Path | str) -> list[str]:
+    """The names of a table's columns; of JSON lines, all keys of its first objects. Raises InputError as `read_table`.
+
+    Names are in composed form (NFC).
+    """
+    path, _ = part_of(path)
+    if path.suffix == ".parquet":
+        from pyarrow import ArrowException, parquet
+
+        try:
+            return [normalize("NFC", name) for name in parquet.read_schema(path).names]
+        except (ArrowException, OSError) as error:
+            raise InputError(f"{path}: not a readable Parquet file ({shorten(str(error), 200)})") from None
+    if path.suffix == ".jsonl":
+        objects = (value for _, value in itertools.islice(_json_objects(path), BATCH))
+        return [*dict.fromkeys(normalize("NFC", name) for value in objects for name in value)]
+    with open(path, "rb") as file:
+        lines = decoded(file, str(path))
+        records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, 0, False)
+        return [normalize("NFC", name) for name in next(records, (0, []))[1]]
 
 
 def location(path: Source | str, line: int) -> str:

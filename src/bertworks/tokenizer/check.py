@@ -79,9 +79,9 @@ def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS
             row.subwords += count * subwords
             row.unknown += count * unknown
     scripts = sorted(rows.values(), key=lambda row: -row.words)
-    misfits = _misfits(tokenizer)
-    report = CheckReport(chars, scripts, [*misfits, *_text_warnings(tokenizer, chunks, scripts)], [], [])
-    report.reasons.extend(_reasons(report.total, misfits, sum(len(chunk) * n for chunk, n in chunks.items())))
+    dead = misfits(tokenizer)
+    report = CheckReport(chars, scripts, [*dead, *_text_warnings(tokenizer, chunks, scripts)], [], [])
+    report.reasons.extend(_reasons(report.total, dead, sum(len(chunk) * n for chunk, n in chunks.items())))
     report.missing.extend(_missing(tokenizer, chunks))
     return report
 
@@ -145,7 +145,7 @@ def _missing(tokenizer: Tokenizer, chunks: dict[str, int]) -> list[str]:
     return [char for char, ids in zip(chars, tokenizer.ids_of(chars), strict=True) if tokenizer.unk_id in ids]
 
 
-def _misfits(tokenizer: Tokenizer) -> list[str]:
+def misfits(tokenizer: Tokenizer) -> list[str]:
     """Warnings about subwords that the tokenizer's own normaliser keeps it from ever producing."""
     subwords = [tokenizer.readable(i) for i, p in enumerate(tokenizer.vocab) if not re.fullmatch(r"\[.+\]|<.+>", p)]
     subwords = [subword for subword in subwords if "\ufffd" not in subword]  # parts of characters

@@ -1,0 +1,99 @@
+"""`bertworks doctor`: what experts look at, and what the verbs that end a run print of it."""
+
+import json as json_text
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..tasks.selection import comma_separated, refuse_beside
+from .arguments import Flat, Positional, TrainRows, parse
+from .ending import FAILED, UNSOUND
+
+if TYPE_CHECKING:
+    from ..doctor.examine import Given
+    from ..doctor.findings import Report
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Examine a run, a corpus store, a model folder, a table or the machine.
+
+    Every finding has its evidence and advice. Exit status 4: there are errors.
+
+    Example:
+        bertworks doctor
+        bertworks doctor runs/first --corpus store
+        bertworks doctor topics/train.csv --dev topics/dev.csv --label topic
+        bertworks doctor glue/MRPC --task mrpc --model runs/first
+    """
+
+    path: Positional[Path | None] = None  # run folder, folder of runs, store, model folder or table; none: the machine
+    corpus: Path | None = None  # corpus store of a pre-training run, to measure its predictions at [MASK]
+    model: Path | None = None  # model folder whose tokenizer shall read the rows: their length and unknown words
+    rows: Flat[TrainRows] = field(default_factory=TrainRows)
+    max_seq_length: int = 0  # tokens that an input may have; 0: as many as the model's or the task's inputs
+    fix: bool = False  # mend what is safe: leftovers, vocab.txt, a missing card; a copy of a table without duplicates
+    json: bool = False  # print the report as JSON
+    strict: bool = False  # exit with status 1 if there are warnings
+
+
+def doctor(argv: list[str]) -> None:
+    """Examine, print the report, and exit with 4 for errors, 1 for warnings with --strict."""
+    arguments = parse(Arguments, argv, "doctor")
+    from ..doctor.examine import examine
+    from ..doctor.listing import show
+
+    report = examine(arguments.path, _given(arguments), arguments.fix)
+    if arguments.json:
+        print(json_text.dumps(report.as_json(), ensure_ascii=False, indent=1))
+    else:
+        show(report)
+    if report.worst == "error":
+        raise SystemExit(UNSOUND)
+    if report.worst == "warning" and arguments.strict:
+        raise SystemExit(FAILED)
+
+
+def _given(arguments: Arguments) -> "Given":
+    """What the flags say besides the path."""
+    from ..doctor.examine import Given
+    from ..doctor.tables import Columns
+
+    rows = arguments.rows
+    if arguments.path is None and not (rows.task and rows.data):
+        others = {"--corpus": arguments.corpus, "--model": arguments.model, "--task": rows.task, "--data": rows.data}
+        refuse_beside("doctor without a path", {**others, "--dev": rows.dev, "--train": rows.train})
+    task, data = None, None
+    if rows.task:
+        from ..tasks.catalogue import find_task
+        from ..tasks.kinds import load_data
+
+        refuse_beside("--task", {"--train": rows.train, "--dev": rows.dev})
+        task = find_task(rows.task)
+        data = load_data(task, rows.data) if rows.data else None
+    elif rows.train is not None:
+        from ..tasks.kinds import own_table
+
+        task, data = own_table(rows.find()[0], *rows.find()[1])
+    columns = Columns(comma_separated(rows.text), rows.label, rows.kind or "", comma_separated(rows.choices))
+    length = arguments.max_seq_length
+    return Given(arguments.corpus, arguments.model, task, data, rows.dev, columns, length)
+
+
+def print_findings(examine: Callable[[], "Report"], advise: bool = True) -> None:
+    """Print a line on stderr for each warning and error; an examination that fails costs a message, never the run.
+
+    advise: whether the lines have advice; that of a sweep would name flags that it sets itself.
+    """
+    if os.environ.get("RANK", "0") != "0":  # one process of a torchrun prints
+        return
+    try:
+        from ..doctor.listing import brief
+
+        for line in brief(examine(), advise):
+            print(line, file=sys.stderr)
+    except Exception as error:
+        print(f"not examined ({type(error).__name__}: {error}); what was made is complete", file=sys.stderr)

@@ -1,0 +1,238 @@
+"""What a path is, and the checks for it: a run, a folder of runs, a store, a model folder, a table, a task's data.
+
+The verbs that end a run use the shorter examinations: `of_pretraining`, `of_finetuning`, `of_store`, `of_rows`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..checkpoint.folder import load_tokenizer
+from ..checkpoint.locate import CONFIG, find_model
+from ..checkpoint.metadata import input_length
+from ..data.manifest import MANIFEST, PARTS
+from ..files import InputError
+from ..finetuning.recipe import FinetuneConfig
+from ..reporting.run_files import LOG, RESULTS
+from ..tasks.base import Data, Task
+from ..tasks.kinds import load_data
+from ..tasks.table import part_of
+from ..tokenizer import Tokenizer
+from ..training.identity import RECIPE
+from ..training.run import STATE_FOLDER, SUMMARIES
+from . import finetuned, folders, logs, machine, pretrained, rows, stores, tables
+from .findings import Finding, Report
+from .fixes import clean, copy_of_table, leftovers, mend_folder
+from .tables import Columns
+
+PRETRAINING = {"pretrain", "distill", "static"}  # kinds of results
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is known besides the path."""
+
+    corpus: Path | None = None  # store of a pre-training run
+    model: Path | None = None  # model whose tokenizer reads the rows
+    task: Task | None = None  # known task: the path is the folder of its files
+    data: Data | None = None  # the task's rows: those of a fine-tuned run, or what is examined
+    dev: Path | None = None  # second table
+    columns: Columns = field(default_factory=lambda: Columns((), ""))
+    max_seq_length: int = 0  # tokens of an input; 0: the model's or the task's
+
+
+def examine(path: Path | str | None = None, given: Given | None = None, fix: bool = False) -> Report:
+    """Examine what is at `path`; without a path the rows that are given, or the machine.
+
+    fix: also mend what is safe to mend (fixes.py); the report says what was done, and its findings are those before.
+    Raises InputError if there is nothing at `path`, or nothing that is known here.
+    """
+    given = given or Given()
+    if path is None and given.task is not None and given.data is not None:
+        return of_rows(given.task, given.data, given.model, given.max_seq_length or _length(given.task))
+    if path is None:
+        report = Report("this machine", "machine")
+        report.examine(machine.CHECKS, machine.Machine())
+        return report
+    path = Path(path)
+    if given.task is not None and given.data is None:
+        return _data_folder(path, given)
+    if not part_of(path)[0].exists():
+        raise InputError(f"{path}: no such file or folder; expected a run, a store, a model folder or a table")
+    if not path.is_dir():
+        return _table(path, given, fix)
+    report = _folder(path, given, fix)
+    report.examine({"leftovers": leftovers}, path)
+    if fix:
+        report.fixed += clean(path)
+    return report
+
+
+def _folder(path: Path, given: Given, fix: bool) -> Report:
+    if (path / MANIFEST).exists() or (path / PARTS).is_dir():
+        return of_store(path, thorough=True)
+    if any((path / name).exists() for name in (LOG, RESULTS, RECIPE)) or (path / STATE_FOLDER).is_dir():
+        return _run(path, given, fix)
+    if (path / CONFIG).exists():
+        report = Report(str(path), "model folder")
+        _model(path, report, fix)
+        return report
+    if finetuned.runs_inside(path):
+        return _runs(path, given)
+    raise InputError(
+        f"{path}: neither a run, a corpus store, a model folder nor a folder of runs; give one of them, or a table"
+    )
+
+
+def _model(folder: Path, report: Report, fix: bool) -> None:
+    found = folders.ModelFolder(folder)
+    report.examine(folders.CHECKS, found)
+    if fix:
+        report.fixed += mend_folder(found)
+
+
+def _run(path: Path, given: Given, fix: bool) -> Report:
+    files = logs.RunFiles(path)
+    if files.results.keys() & SUMMARIES and not files.records:
+        return _runs(path, given)
+    if is_pretraining(files):
+        report = of_pretraining(path, given.corpus)
+    else:
+        known = None if given.data is None or given.task is None else rows.Rows.of(given.task, given.data)
+        report = of_finetuning(path)
+        known = known or finetuned.rows_of_run(files)
+        if known is None:
+            report.skipped["rows"] = "the rows were not found; give --train and --dev, or examine the table"
+        else:
+            report.examine(rows.CHECKS, known)
+    if (path / "model" / CONFIG).exists():
+        _model(path / "model", report, fix)
+    return report
+
+
+def is_pretraining(files: logs.RunFiles) -> bool:
+    """Whether a run is one of pre-training; of an unfinished one the recipe tells."""
+    kind = files.results.get("kind")
+    return kind in PRETRAINING or (kind is None and "epochs" not in files.recipe)
+
+
+def _runs(path: Path, given: Given) -> Report:
+    """A folder of runs: what is found in several of them is said once."""
+    runs = finetuned.runs_inside(path)
+    report = Report(str(path), f"folder of {len(runs)} runs")
+    whole = logs.RunFiles(path)
+    if whole.results:
+        report.examine(finetuned.SEED_CHECKS, whole)
+    found: list[Finding] = []
+    for run in runs:
+        files = logs.RunFiles(run)
+        one = of_pretraining(run, given.corpus) if is_pretraining(files) else of_finetuning(run)
+        found += [replace(finding, where=str(run.relative_to(path))) for finding in one.findings]
+        report.checked += [name for name in one.checked if name not in report.checked]
+        report.skipped |= {name: why for name, why in one.skipped.items() if name not in report.checked}
+    report.findings += finetuned.merged(found, len(runs))
+    return report
+
+
+def of_pretraining(run: Path, corpus: Path | None = None) -> Report:
+    """The log, results and predictions of a pre-training run; with its store also what the model says at [MASK]."""
+    files, report = logs.RunFiles(run), Report(str(run), "pre-training run")
+    report.examine(logs.CHECKS, files)
+    store = None if corpus is None else pretrained.open_store(corpus)
+    report.examine(pretrained.CHECKS, pretrained.PretrainingRun(files, store))
+    return report
+
+
+def of_finetuning(run: Path) -> Report:
+    """The log, results and predictions of a fine-tuned run, of its seeds, or of a folder of runs."""
+    files = logs.RunFiles(run)
+    if files.results.keys() & SUMMARIES and not files.records:
+        return _runs(run, Given())
+    report = Report(str(run), "fine-tuned run")
+    report.examine(logs.CHECKS, files)
+    report.examine(finetuned.CHECKS, finetuned.FinetunedRun(files))
+    return report
+
+
+def of_store(folder: Path, thorough: bool = False) -> Report:
+    """A corpus store; `thorough` compares every checksum."""
+    report = Report(str(folder), "corpus store")
+    opened: list[stores.OpenStore] = []
+
+    def files(folder: Path) -> Iterable[Finding]:
+        opened.append(stores.OpenStore((stores.altered if thorough else pretrained.open_store)(folder)))
+        return ()
+
+    report.examine({"files": files}, folder)
+    if opened:
+        report.examine(stores.CHECKS, opened[0])
+    return report
+
+
+def of_rows(task: Task, data: Data, model: Path | None = None, max_seq_length: int = 0) -> Report:
+    """The rows that a fine-tuning run is about to read."""
+    report = Report(task.name, "rows")
+    report.examine(rows.CHECKS, rows.Rows.of(task, data, *_reader(model, max_seq_length)))
+    return report
+
+
+def _reader(model: Path | None, max_seq_length: int) -> tuple[Tokenizer | None, int]:
+    """The tokenizer of a model, and how long its inputs may be."""
+    if model is None:
+        return None, max_seq_length
+    return load_tokenizer(model), max_seq_length or input_length(find_model(model), FinetuneConfig().max_seq_length)
+
+
+def _data_folder(path: Path, given: Given) -> Report:
+    assert given.task is not None
+    length = given.max_seq_length or _length(given.task)
+    report = of_rows(given.task, load_data(given.task, path), given.model, length)
+    report.target, report.kind = str(path), f"rows of {given.task.name}"
+    return report
+
+
+def _length(task: Task) -> int:
+    """How long the inputs of a task are by default, in tokens."""
+    return FinetuneConfig.for_task(task).max_seq_length
+
+
+def _table(path: Path, given: Given, fix: bool) -> Report:
+    report, opened = Report(str(path), "table"), list[tables.Table]()
+
+    def reading(path: Path) -> Iterable[Finding]:
+        if not tables.is_table(path):
+            raise InputError(f"{path}: expected a table (.csv, .tsv, .jsonl, .parquet) or a folder; look at the name")
+        columns = tables.find_columns(path, given.columns)
+        table = tables.Table(path, columns, given.dev, *_reader(given.model, given.max_seq_length))
+        report.kind = f"table, {columns}"
+        if not table.cells:
+            return [Finding("error", "no rows", "look whether the file was written whole")]
+        opened.append(table)
+        return ()
+
+    report.examine({"reading": reading}, path)
+    sound = not report.findings
+    for checks, subject in _table_checks(opened[0]) if sound else ():
+        report.examine(checks, subject)
+    if fix and sound:
+        report.fixed += copy_of_table(opened[0])
+    return report
+
+
+def _table_checks(table: tables.Table) -> Iterable[tuple[dict[str, Callable[..., Iterable[Finding]]], Any]]:
+    """The checks of a table, then those of its rows, if they can be read as the task has them."""
+    yield tables.CHECKS, table
+    try:
+        yield rows.CHECKS, table.rows
+    except InputError as error:
+        yield {"rows": _refusing(error)}, table
+
+
+def _refusing(error: InputError) -> Callable[..., Iterable[Finding]]:
+    """A check that finds what reading raised."""
+
+    def check(_: Any) -> Iterable[Finding]:
+        raise error
+
+    return check

@@ -1,0 +1,246 @@
+"""Fine-tuned runs: collapsed, no better than guessing, labels in another order, few updates; seeds; folders of runs."""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..checkpoint.locate import CONFIG
+from ..checkpoint.metadata import labels_of
+from ..files import InputError, read_json_object
+from ..finetuning.recipe import OWN_TABLE_STEPS
+from ..reporting.run_files import RESULTS, read_json_lines
+from ..tasks.catalogue import find_task
+from ..tasks.kinds import load_data
+from .findings import Finding, NotChecked, Severity, named, percent
+from .logs import RunFiles
+from .rows import CUT, Rows
+
+PREDICTIONS = "predictions.jsonl"
+SWAPPED = 0.2  # by which another order of the labels has to be more accurate
+UNSTABLE = 0.05  # standard deviation over seeds
+SURE = 1.5  # times the loss of equal probabilities
+SHOWN = 4  # runs that a finding names
+
+
+@dataclass(frozen=True)
+class FinetunedRun:
+    """A fine-tuned run, and its rows where they could be read."""
+
+    files: RunFiles
+    given: Rows | None = field(default=None)
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """results.json."""
+        return self.files.results
+
+    @property
+    def metric(self) -> tuple[str, float]:
+        """The first metric of the task. Raises NotChecked if there is none yet."""
+        names = [name for name in self.files.metrics if name not in ("loss", "seconds")]
+        if not names:
+            raise NotChecked("no score on development rows yet")
+        return names[0], self.files.metrics[names[0]]
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """(label, prediction) of each development row. Raises NotChecked if they are no classes."""
+        path = self.files.folder / PREDICTIONS
+        if not path.is_file():
+            raise NotChecked(f"no {PREDICTIONS}")
+        rows = read_json_lines(path, {})
+        if not rows or not all(
+            isinstance(row.get("label"), str) and isinstance(row.get("predicted"), str) for row in rows
+        ):
+            raise NotChecked("the predictions are no classes")
+        return [(row["label"], row["predicted"]) for row in rows]
+
+
+def collapsed(run: FinetunedRun) -> Iterator[Finding]:
+    """The same answer for every row, or a score that guessing has."""
+    results = run.results
+    if not results:
+        raise NotChecked("the run is not finished")
+    advice = "try another seed, more --epochs, or another optim.lr (large encoders: lower, small ones: higher)"
+    if (steps := run.files.steps) < OWN_TABLE_STEPS:
+        advice = f"the run had few updates ({steps}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
+    name, value = run.metric
+    majority, rows = results.get("majority") or 0.0, (results.get("examples") or {}).get("dev") or 0
+    numbers = {name: value, "majority": majority, "rows": rows}
+    if results.get("collapsed") is True:
+        answer = Counter(results.get("predicted") or {}).most_common(1)
+        what = f", {named(answer[0][0])}" if answer and answer[0][1] else ""
+        yield Finding("error", f"collapsed: the same answer for every development row{what}", advice, numbers)
+    elif results.get("flat") is True:
+        yield Finding(
+            "error", "the predicted values hardly vary: under 1 % of the true ones' deviation", advice, numbers
+        )
+    elif value <= majority + _error(majority, rows):
+        guess = f"guessing has {majority:.3f}" if majority else "guessing has 0"
+        yield Finding(
+            "warning",
+            f"{name} {value:.3f} on {rows:,} development rows; {guess}: hardly anything was learned",
+            advice,
+            numbers,
+        )
+
+
+def _error(share: float, rows: int) -> float:
+    """The standard error of a share of so many rows."""
+    return math.sqrt(share * (1 - share) / rows) if rows and 0 < share < 1 else 0.0
+
+
+def label_order(run: FinetunedRun) -> Iterator[Finding]:
+    """Predictions that would be right under other names, and names that config.json and rows do not share."""
+    pairs = run.pairs
+    names = sorted({name for pair in pairs for name in pair})
+    table = np.zeros((len(names), len(names)))
+    for true, predicted in pairs:
+        table[names.index(true), names.index(predicted)] += 1
+    from scipy.optimize import linear_sum_assignment
+
+    best = table[linear_sum_assignment(-table)].sum() / len(pairs)
+    accuracy, majority = table.trace() / len(pairs), table.sum(1).max() / len(pairs)
+    if best > accuracy + SWAPPED and accuracy < majority:
+        yield Finding(
+            "error",
+            f"accuracy {accuracy:.3f}, but {best:.3f} if the labels had other names: rows and model order them "
+            "differently",
+            "compare id2label in config.json with the label column; evaluate matches them by name",
+            {"accuracy": accuracy, "renamed": best},
+        )
+    path = run.files.folder / "model" / CONFIG
+    known = labels_of(read_json_object(path), str(path)) if path.is_file() else None
+    if known is not None and (unknown := [name for name in names if name not in known]):
+        yield Finding(
+            "error",
+            f"{path.name} does not name the labels {', '.join(map(named, unknown[:SHOWN]))}",
+            "restore config.json, or fine-tune again",
+        )
+
+
+def updates(run: FinetunedRun) -> Iterator[Finding]:
+    """Too few updates, or rows that were never read."""
+    results, batch = run.results, run.files.recipe.get("batch_size") or 0
+    rows = (results.get("examples") or {}).get("train") or 0
+    if not results or not rows:
+        raise NotChecked("the run is not finished")
+    steps = run.files.steps
+    if steps < OWN_TABLE_STEPS:
+        yield Finding(
+            "warning",
+            f"{steps} updates",
+            f"give more --epochs, or --min-steps {OWN_TABLE_STEPS}",
+            {"steps": steps},
+        )
+    if batch and steps * batch < rows:
+        yield Finding(
+            "warning",
+            f"{steps:,} updates of {batch} rows are fewer than the {rows:,} training rows: some were never read",
+            "give at least --epochs 1",
+            {"read": steps * batch, "rows": rows},
+        )
+
+
+def truncation(run: FinetunedRun) -> Iterator[Finding]:
+    """Rows that were cut."""
+    for side, cut in (run.results.get("truncation") or {}).items():
+        rows, examples = (run.results.get("examples") or {}).get(side) or 0, cut.get("examples") or 0
+        if rows and examples >= CUT * rows:
+            yield Finding(
+                "warning",
+                f"{examples:,} of {rows:,} {side} rows ({percent(examples / rows)}) were cut, by "
+                f"{cut['tokens'] / examples:.0f} tokens on average",
+                "give a longer --max-seq-length if the model has the positions",
+                {"rows": examples, "tokens": cut["tokens"]},
+            )
+
+
+def certainty(run: FinetunedRun) -> Iterator[Finding]:
+    """Probabilities that are far too sure."""
+    classes, loss = len({*(true for true, _ in run.pairs)}), run.files.metrics.get("loss")
+    if classes > 1 and loss is not None and loss > SURE * math.log(classes):
+        yield Finding(
+            "note",
+            f"development loss {loss:.2f}, equal probabilities have {math.log(classes):.2f}: the model is sure of its "
+            "errors",
+            "do not read its scores as probabilities; train for fewer epochs, or --loop.keep-best loss",
+            {"loss": loss},
+        )
+
+
+def rows_of_run(run: RunFiles) -> Rows | None:
+    """The rows of a run on a known task, where its files are still there; None if they are not."""
+    results = run.results
+    folder = Path(str(results.get("data") or ""))
+    try:
+        task = find_task(str(results.get("task")))
+        return Rows.of(task, load_data(task, folder)) if folder.is_dir() else None
+    except (InputError, OSError):
+        return None
+
+
+def seeds(run: RunFiles) -> Iterator[Finding]:
+    """Seeds that collapsed, and scores that differ much between seeds."""
+    results = run.results
+    runs = results.get("runs") or []
+    if not results.get("seeds") or not runs:
+        raise NotChecked("one seed")
+    fallen = [seed for seed, one in zip(results["seeds"], results.get("collapsed") or [], strict=False) if one]
+    if fallen:
+        yield Finding(
+            "warning",
+            f"{len(fallen)} of {len(runs)} seeds collapsed: {', '.join(map(str, fallen))}",
+            "report means with and without them; optim.rule = 'adamw' and more epochs make fine-tuning more stable",
+            {"collapsed": len(fallen), "seeds": len(runs)},
+        )
+    name = next(name for name in runs[0] if name != "loss")
+    values = [
+        one[name] for one, bad in zip(runs, results.get("collapsed") or [False] * len(runs), strict=False) if not bad
+    ]
+    if len(values) > 1 and (spread := statistics.stdev(values)) > UNSTABLE:
+        yield Finding(
+            "warning",
+            f"{name} differs by a standard deviation of {100 * spread:.1f} points over {len(values)} seeds "
+            f"({100 * min(values):.1f} to {100 * max(values):.1f})",
+            "train more seeds before you compare anything; recipe `stable` has what helps (--recipe stable)",
+            {"std": spread, "seeds": len(values)},
+        )
+
+
+def runs_inside(folder: Path) -> list[Path]:
+    """The run folders in a folder of runs: seeds, a sweep, a suite, the cells of a study."""
+    found = {path.parent for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(f"{pattern}/log.jsonl")}
+    found |= {path.parent for path in folder.glob(f"*/{RESULTS}")}
+    return sorted(path for path in found if path.name != "model" and path.parent.name != "snapshots")
+
+
+def merged(findings: Iterable[Finding], total: int) -> list[Finding]:
+    """One finding for those of one check in several runs: the first one, and in how many runs it is."""
+    groups: dict[tuple[str, Severity], list[Finding]] = {}
+    for one in findings:
+        groups.setdefault((one.check, one.severity), []).append(one)
+    out = []
+    for same in groups.values():
+        names = list(dict.fromkeys(one.where for one in same))
+        shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        where = f"{len(names)} of {total} runs ({shown})" if len(names) > 1 else names[0]
+        out.append(replace(same[0], where=where, numbers={**same[0].numbers, "runs": len(names)}))
+    return out
+
+
+CHECKS: dict[str, Callable[[FinetunedRun], Iterable[Finding]]] = {
+    "score": collapsed,
+    "order of labels": label_order,
+    "updates": updates,
+    "cut texts": truncation,
+    "certainty": certainty,
+}
+SEED_CHECKS: Mapping[str, Callable[[RunFiles], Iterable[Finding]]] = {"seeds": seeds}

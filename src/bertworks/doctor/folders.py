@@ -1,0 +1,180 @@
+"""Model folders: config.json against the weights, odd weights, tokenizer files that disagree, a card."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checkpoint.folder import FolderContents, assemble, load_tokenizer, read_config
+from ..checkpoint.metadata import labels_of
+from ..checkpoint.names import listed
+from ..checkpoint.weights import read_weights, refuse_export
+from ..files import InputError, read_json_object, read_lines
+from ..model.config import ModelConfig
+from ..tokenizer import Tokenizer
+from ..tokenizer.check import misfits
+from .findings import Finding, NotChecked, percent
+
+DENORMAL = 0.001  # share of the weights
+CARD, VOCAB, TOKENIZER_CONFIG = "README.md", "vocab.txt", "tokenizer_config.json"
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A model folder."""
+
+    folder: Path
+
+    @cached_property
+    def config(self) -> tuple[ModelConfig, dict[str, Any]]:
+        """The shape and all settings. Raises InputError if config.json cannot be used."""
+        return read_config(self.folder)
+
+    @cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors by the names in the file. Raises InputError if they cannot be read, NotChecked for an export."""
+        try:
+            refuse_export(self.folder)
+        except InputError as error:
+            raise NotChecked(str(error)) from None
+        return read_weights(self.folder)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer. Raises InputError if it does not fit the embedding table."""
+        return load_tokenizer(self.folder)
+
+
+def weights(found: ModelFolder) -> Iterator[Finding]:
+    """config.json against the weights: tensors that are missing, left over or of another shape; unread ones."""
+    config, settings = found.config
+    assemble(config, settings, found.tensors, found.folder, finite=False)  # raises InputError, which is the finding
+    contents = FolderContents.of(config, settings, found.tensors, found.folder)
+    if contents.unread:
+        yield Finding(
+            "note",
+            f"the class in config.json does not read {len(contents.unread)} tensors: {listed(contents.unread, 3)}",
+            "nothing is lost for this class; other software may ignore them too",
+        )
+
+
+def values(found: ModelFolder) -> Iterator[Finding]:
+    """NaN and infinity, matrices of zeros or of one value, denormal numbers."""
+    floats = {name: tensor for name, tensor in found.tensors.items() if tensor.is_floating_point() and tensor.numel()}
+    kinds: dict[str, list[str]] = {"bad": [], "zero": [], "constant": []}
+    tiny = total = 0
+    for name, tensor in floats.items():
+        low, high = (float(edge) for edge in torch.aminmax(tensor))
+        if not (torch.isfinite(torch.tensor([low, high])).all()):
+            kinds["bad"].append(name)
+        elif tensor.ndim > 1 and low == high:
+            kinds["zero" if low == 0 else "constant"].append(name)
+        elif tensor.ndim == 1 and name.endswith(("LayerNorm.weight", "norm.weight")) and low == high == 0:
+            kinds["zero"].append(name)
+        if tensor.dtype == torch.float32:
+            small = torch.finfo(torch.float32).tiny
+            tiny += int(((tensor.abs() < small) & (tensor != 0)).sum())
+            total += tensor.numel()
+    says = {
+        "bad": (
+            "error",
+            "NaN or infinity in",
+            "use an earlier checkpoint: the training diverged, or the file is damaged",
+        ),
+        "zero": (
+            "error",
+            "all values are 0 in",
+            "the weights were never written, or never initialised: save them again",
+        ),
+        "constant": (
+            "warning",
+            "all values are equal in",
+            "such a layer cannot tell inputs apart: was it initialised?",
+        ),
+    }
+    for kind, names in kinds.items():
+        if names:
+            severity, what, advice = says[kind]
+            yield Finding(severity, f"{what} {listed(sorted(names), 3)}", advice, {"tensors": len(names)})  # type: ignore[arg-type]
+    if tiny > DENORMAL * max(1, total):
+        yield Finding(
+            "warning",
+            f"{percent(tiny / total)} of the weights are denormal (below 1.2e-38): many processors compute them slowly",
+            "set them to 0, or call torch.set_flush_denormal(True) before using the model",
+            {"share": tiny / total},
+        )
+
+
+def tokenizer(found: ModelFolder) -> Iterator[Finding]:
+    """A tokenizer of another model, files that disagree, a vocabulary that contradicts its rules."""
+    if not (found.folder / "tokenizer.json").exists() and not (found.folder / VOCAB).exists():
+        raise NotChecked("the folder has no tokenizer")
+    own = found.tokenizer
+    for warning in misfits(own):
+        yield Finding("error", warning.rstrip("."))
+    if differing_vocab(found.folder, own):
+        yield Finding(
+            "error",
+            f"{VOCAB} and tokenizer.json have different tokens: software that reads {VOCAB} gets other ids",
+            f"--fix writes {VOCAB} anew from tokenizer.json",
+        )
+    path = found.folder / TOKENIZER_CONFIG
+    settings = read_json_object(path) if path.exists() else {}
+    lower, length = settings.get("do_lower_case"), settings.get("model_max_length")
+    if isinstance(lower, bool) and own.kind == "wordpiece" and lower != own.lowercase:
+        yield Finding(
+            "warning",
+            f"do_lower_case = {str(lower).lower()} in {TOKENIZER_CONFIG}, but tokenizer.json "
+            f"{'lower-cases' if own.lowercase else 'keeps capitals'}",
+            "correct do_lower_case: software that rebuilds the tokenizer from it gets other tokens",
+        )
+    positions = found.config[0].max_length
+    if isinstance(length, int) and positions < length < 1_000_000:
+        yield Finding(
+            "warning",
+            f"model_max_length = {length:,} in {TOKENIZER_CONFIG}, but the model has {positions:,} positions",
+            f"set it to {positions}: other software cuts its inputs there",
+        )
+
+
+def differing_vocab(folder: Path, own: Tokenizer) -> bool:
+    """Whether vocab.txt, beside a tokenizer.json, has other tokens than that."""
+    path = folder / VOCAB
+    if own.kind != "wordpiece" or not path.exists() or not (folder / "tokenizer.json").exists():
+        return False
+    lines = [line.removesuffix("\r") for line in read_lines(path, "a token in each line")]
+    return lines != own.vocab
+
+
+def labels(found: ModelFolder) -> Iterator[Finding]:
+    """Classes without names, or with one name."""
+    names = labels_of(found.config[1], str(found.folder / "config.json"))
+    if names is None:
+        raise NotChecked("the folder names no labels")
+    if len({*names}) < len(names):
+        yield Finding("error", "two classes of id2label in config.json have one name", "give each class its own name")
+    if len(names) > 1 and names == [f"LABEL_{i}" for i in range(len(names))]:
+        yield Finding(
+            "note",
+            f"the {len(names)} classes have no names (LABEL_0, ...): rows are matched by name",
+            "write the names into id2label and label2id of config.json, in the order of training",
+        )
+
+
+def card(found: ModelFolder) -> Iterator[Finding]:
+    """No model card."""
+    if not (found.folder / CARD).is_file():
+        yield Finding("note", f"no model card ({CARD})", "--fix writes one from config.json and the weights")
+
+
+CHECKS: dict[str, Callable[[ModelFolder], Iterable[Finding]]] = {
+    "config and weights": weights,
+    "values": values,
+    "tokenizer": tokenizer,
+    "names of labels": labels,
+    "card": card,
+}

@@ -1,0 +1,54 @@
+"""A report on the terminal: findings with evidence and advice, at most 80 columns wide; or a line each."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from .findings import Report
+
+WIDTH = 80
+COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+def show(report: Report) -> None:
+    """Print a report on standard output."""
+    width = min(WIDTH, Console().width)
+    console = Console(highlight=False, markup=False, width=width)
+    _print(console, Text(f"{report.target}: {report.kind}", style="bold"))
+    for one in report.sorted():
+        where = f", {one.where}" if one.where else ""
+        _print(console, Text.assemble((one.severity, COLOURS[one.severity]), f": {one.check}{where}"))
+        _print(console, Text(one.evidence), "  ")
+        if one.advice:
+            _print(console, Text(f"-> {one.advice}", style="dim"), "  ")
+    for line in _ends(report):
+        _print(console, Text(line))
+
+
+def _print(console: Console, text: Text, indent: str = "") -> None:
+    """Print a text in as many lines as it needs, without blanks at their ends."""
+    for line in text.wrap(console, console.width - len(indent)):
+        line.rstrip()
+        console.print(Text(indent).append_text(line))
+
+
+def _ends(report: Report) -> Iterator[str]:
+    """What is said below the findings."""
+    found = {one.check for one in report.findings}
+    if silent := [name for name in report.checked if name not in found]:
+        yield f"nothing found: {', '.join(silent)}"
+    for name, why in report.skipped.items():
+        if name not in report.checked:
+            yield f"not checked: {name} ({why})"
+    yield from (f"fixed: {what}" for what in report.fixed)
+
+
+def brief(report: Report, advise: bool = True) -> list[str]:
+    """A line for each finding that is more than a note, without its advice unless `advise`."""
+    lines = []
+    for one in report.sorted():
+        if one.severity != "note":
+            where, advice = f"{one.where}: " if one.where else "", f"; {one.advice}" if one.advice and advise else ""
+            lines.append(f"{one.severity}: {where}{one.evidence}{advice}")
+    return lines

@@ -1,0 +1,258 @@
+"""What the files of a run say (recipe.toml, log.jsonl, results.json), and the checks of any training."""
+
+import math
+import statistics
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ..config import from_dict
+from ..files import InputError, read_bytes
+from ..reporting.run_files import LOG, RESULTS, read_log, read_results
+from ..training.config import OptimConfig
+from ..training.identity import RECIPE
+from ..training.optim import learning_rate
+from .findings import Finding, NotChecked, percent
+
+WORD_LOSSES = ("mlm_loss", "ltr_loss", "rtl_loss")  # held-out, of language models
+SPIKE = 1.5  # nats by which a training loss jumps between two records
+OUTLIER = 20.0  # times the median gradient norm
+VANISHED = 1e-3  # gradient norm of pre-training from which nothing is learned
+SLOWER = 0.25  # share of the throughput that was lost
+IDLE_RATE = 0.02  # share of updates with rate 0
+RISE = 0.05  # by which a held-out loss is above its lowest value
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of one run."""
+
+    folder: Path
+
+    @cached_property
+    def recipe(self) -> dict[str, Any]:
+        """recipe.toml as it is; {} if there is none."""
+        path = self.folder / RECIPE
+        if not path.is_file():
+            return {}
+        try:
+            return tomllib.loads(read_bytes(path, "a recipe", 1 << 20).decode("utf-8"))
+        except ValueError as error:
+            raise InputError(f"{path}: not valid TOML: {error}; restore the file") from None
+
+    @cached_property
+    def results(self) -> dict[str, Any]:
+        """results.json; {} if the run is not finished."""
+        path = self.folder / RESULTS
+        found: dict[str, Any] = (
+            read_results(path, {"kind?": str, "metrics?": {str: (float, None)}}) if path.is_file() else {}
+        )
+        return found
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """All records of log.jsonl; [] if there is none."""
+        return read_log(self.folder) if (self.folder / LOG).is_file() else []
+
+    @property
+    def train(self) -> list[dict[str, Any]]:
+        """The records of training."""
+        return [record for record in self.records if record["kind"] == "train"]
+
+    @property
+    def held_out(self) -> list[dict[str, Any]]:
+        """The records of evaluations."""
+        return [record for record in self.records if record["kind"] == "eval"]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The final metrics, else those of the last evaluation."""
+        found = self.results.get("metrics") or (self.held_out[-1] if self.held_out else {})
+        return {name: value for name, value in found.items() if isinstance(value, int | float) and name != "step"}
+
+    @property
+    def steps(self) -> int:
+        """Steps so far."""
+        return int(self.results.get("steps") or max((record["step"] for record in self.records), default=0))
+
+    def values(self, name: str) -> list[float]:
+        """The finite values of a name in the records of training."""
+        found = (record.get(name) for record in self.train)
+        return [float(value) for value in found if isinstance(value, int | float) and math.isfinite(value)]
+
+
+def finished(run: RunFiles) -> Iterator[Finding]:
+    """A run that was stopped or killed."""
+    if not run.results:
+        wanted = run.recipe.get("loop", {}).get("steps") or 0
+        of = f" of {wanted:,}" if wanted else ""
+        yield Finding(
+            "note",
+            f"no {RESULTS}: the run is at step {run.steps:,}{of}, under way or stopped",
+            "rerun the command that began it to resume",
+            {"step": run.steps},
+        )
+
+
+def numbers(run: RunFiles) -> Iterator[Finding]:
+    """Metrics that are not finite, and updates that were skipped because of that."""
+    bad = sorted(
+        name for name, value in (run.results.get("metrics") or {}).items() if value is None or not math.isfinite(value)
+    )
+    if bad:
+        yield Finding(
+            "error",
+            f"not finite: {', '.join(bad)}",
+            "begin again with a lower optim.lr, a longer optim.warmup, or loop.precision = 'float32'",
+        )
+    if not run.train:
+        return
+    last = run.train[-1]
+    skipped, steps = int(last.get("skipped") or 0), int(last["step"])
+    if skipped:
+        yield Finding(
+            "warning" if skipped > 0.01 * steps else "note",
+            f"{skipped:,} of {steps:,} updates were skipped, their gradient was not finite",
+            "lower optim.lr, lengthen optim.warmup, or train with loop.precision = 'float32'",
+            {"skipped": skipped, "steps": steps},
+        )
+
+
+def gradients(run: RunFiles) -> Iterator[Finding]:
+    """Gradients that vanish or jump, and losses that jump."""
+    norms = run.values("grad_norm")
+    if not norms:
+        raise NotChecked("no gradient norms in the log")
+    half = norms[len(norms) // 2 :]
+    median = statistics.median(half)
+    if median < VANISHED and run.results.get("kind") != "finetune" and "epochs" not in run.recipe:
+        yield Finding(
+            "warning",
+            f"gradient norms of {median:.1e} (median of the second half): hardly anything is learned any more",
+            "compare the loss with that of guessing; begin again with another optim.lr or seed",
+            {"median": median},
+        )
+    elif len(half) >= 5 and max(half) > OUTLIER * median:
+        yield Finding(
+            "warning",
+            f"a gradient norm of {max(half):.1f}, the median of the second half is {median:.2f}",
+            "if the loss jumped there, lower optim.lr or lengthen optim.warmup",
+            {"largest": max(half), "median": median},
+        )
+    for name in (*WORD_LOSSES, "task_loss"):
+        losses = [(r["step"], r[name]) for r in run.train if isinstance(r.get(name), int | float)]
+        jumps = [(b - a, step) for (_, a), (step, b) in pairwise(losses) if b - a > SPIKE]
+        if jumps:
+            size, step = max(jumps)
+            yield Finding(
+                "warning",
+                f"the training loss rose by {size:.2f} nats up to step {step:,} ({name})",
+                "lower optim.lr, lengthen optim.warmup, or clip more (optim.max_grad_norm)",
+                {"rise": size, "step": step},
+            )
+
+
+def rates(run: RunFiles) -> Iterator[Finding]:
+    """Updates at learning rate 0, which change nothing."""
+    steps = run.recipe.get("loop", {}).get("steps") or 0
+    if not (steps and "optim" in run.recipe):
+        idle = [record["step"] for record in run.train if record.get("lr") == 0]
+        if len(idle) > 1 and len(idle) >= IDLE_RATE * len(run.train):
+            yield _idle(len(idle), len(run.train), "records of the log")
+        return
+    table = {key: value for key, value in run.recipe["optim"].items() if key in ("lr", "warmup", "schedule")}
+    optim = from_dict(OptimConfig, table, str(run.folder / RECIPE))
+    idle = [step for step in range(steps) if learning_rate(optim, step / steps) == 0]
+    if len(idle) > max(1, IDLE_RATE * steps) or (idle and steps < 20):
+        yield _idle(len(idle), steps, "updates")
+
+
+def _idle(count: int, of: int, what: str) -> Finding:
+    return Finding(
+        "warning",
+        f"{count:,} of {of:,} {what} had the learning rate 0",
+        "train for more updates: with a warm-up the first one has the rate 0",
+        {"idle": count, "of": of},
+    )
+
+
+def throughput(run: RunFiles) -> Iterator[Finding]:
+    """A run that became slower while it went on."""
+    speeds = [
+        r["tokens_per_second"] for r in _last_phase(run)[1:] if isinstance(r.get("tokens_per_second"), int | float)
+    ]
+    if len(speeds) < 9:
+        raise NotChecked("fewer than ten records of throughput")
+    third = len(speeds) // 3
+    early, late = statistics.median(speeds[:third]), statistics.median(speeds[-third:])
+    if late < (1 - SLOWER) * early:
+        yield Finding(
+            "warning",
+            f"throughput fell from {early:,.0f} to {late:,.0f} tokens a second (medians of the first and the last "
+            "third)",
+            "look for other programs on the machine, for swapping, and for a processor that throttles",
+            {"early": early, "late": late},
+        )
+
+
+def _last_phase(run: RunFiles) -> list[dict[str, Any]]:
+    """The records of the longest phase: others may have another sequence length."""
+    begin = 0.0
+    spans = []
+    for phase in run.recipe.get("phases") or [{"share": 1.0}]:
+        spans.append((begin, begin + phase.get("share", 1.0)))
+        begin = spans[-1][1]
+    start, stop = max(spans, key=lambda span: span[1] - span[0])
+    records = run.train
+    return records[int(start * len(records)) : math.ceil(stop * len(records))]
+
+
+def held_out_loss(run: RunFiles) -> Iterator[Finding]:
+    """A held-out loss that rose again."""
+    for name in (*WORD_LOSSES, "loss"):
+        losses = [(r[name], r["step"]) for r in run.held_out if isinstance(r.get(name), int | float)]
+        if len(losses) < 3:
+            continue
+        (least, step), (last, _) = min(losses), losses[-1]
+        if last > least + RISE * max(1.0, least) and not run.recipe.get("loop", {}).get("keep_best"):
+            yield Finding(
+                "warning",
+                f"the held-out loss rose from {least:.3f} at step {step:,} to {last:.3f} ({name})",
+                f"train for fewer updates, or keep the best weights: --loop.keep-best {name}",
+                {"least": least, "step": step, "last": last},
+            )
+
+
+def usage(run: RunFiles) -> Iterator[Finding]:
+    """A run that used few of the machine's cores."""
+    machine = run.results.get("machine") or {}
+    cores, threads = machine.get("cores"), machine.get("threads")
+    processes = run.results.get("processes") or 1
+    if not (isinstance(cores, int) and isinstance(threads, int)) or machine.get("gpu"):
+        raise NotChecked("the results name no cores and threads, or a GPU computed")
+    if threads * processes < cores:
+        yield Finding(
+            "note",
+            f"the run used {threads * processes} of {cores} cores {_percent_of(threads * processes, cores)}",
+            "unset OMP_NUM_THREADS if nothing else runs on the machine",
+            {"threads": threads * processes, "cores": cores},
+        )
+
+
+def _percent_of(part: int, whole: int) -> str:
+    return f"({percent(part / whole)})"
+
+
+CHECKS: dict[str, Callable[[RunFiles], Iterable[Finding]]] = {
+    "finished": finished,
+    "finite numbers": numbers,
+    "gradients": gradients,
+    "learning rate": rates,
+    "held-out loss": held_out_loss,
+    "throughput": throughput,
+    "cores": usage,
+}

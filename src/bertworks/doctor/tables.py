@@ -1,0 +1,271 @@
+"""Tables of one's own: columns, encodings, markup; then the checks of all rows (rows.py)."""
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from ..files import InputError
+from ..tasks.base import KindName, Task
+from ..tasks.classification import SEPARATOR
+from ..tasks.kinds import OWN_TABLE, own_task, read_rows
+from ..tasks.table import TABLES, column_names, nearest, part_of, read_table
+from ..tasks.table import Row as TableRow
+from ..tokenizer import Tokenizer
+from .findings import Finding, named, percent
+from .rows import Row, Rows, rows_of
+
+MOST_ROWS = 500_000  # that are examined
+LABELS = (
+    "label",
+    "labels",
+    "topic",
+    "class",
+    "category",
+    "gold_label",
+    "target",
+    "sentiment",
+    "intent",
+    "score",
+    "rating",
+    "Quality",
+)
+TEXTS = (  # names of text columns, the likeliest first; two of them are a pair
+    ("text",),
+    ("sentence",),
+    ("document",),
+    ("review",),
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "answer"),
+    ("text_a", "text_b"),
+    ("#1 String", "#2 String"),
+)
+SOME = 0.05  # share of cells from which markup and the like are a warning
+LONGEST_NAME = 60  # characters of a column's name
+MOST_LABELS = 50  # different cells of a column of labels
+_MARKUP = re.compile(r"<(?:br|p|div|a|b|i|span)\b[^>]*>|&(?:amp|lt|gt|quot|nbsp|#\d+);", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table are read, and as what."""
+
+    text: tuple[str, ...]
+    label: str  # "" if there is none
+    kind: KindName | str = ""
+    choices: tuple[str, ...] = ()
+    guessed: bool = False
+
+    def __str__(self) -> str:
+        texts = ", ".join(map(named, self.text))
+        label = f"label in {named(self.label)}" if self.label else "no labels"
+        return f"text in {texts}, {label}{' (guessed; --text and --label say)' if self.guessed else ''}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, and a second one of development rows if there is one."""
+
+    path: Path
+    columns: Columns
+    dev: Path | None = None
+    tokenizer: Tokenizer | None = None
+    max_seq_length: int = 0
+
+    @cached_property
+    def header(self) -> list[str]:
+        """The names of its columns."""
+        return column_names(self.path)
+
+    @cached_property
+    def cells(self) -> list[tuple[int, list[str]]]:
+        """(line, the cells of all columns) of each row."""
+        names = list(dict.fromkeys(self.header))
+        return [(row.line, row.values) for row in _read(self.path, names)]
+
+    def column(self, name: str) -> list[str]:
+        """The cells of a column."""
+        i = list(dict.fromkeys(self.header)).index(name)
+        return [cells[i] for _, cells in self.cells]
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Its rows as those of a task. Raises InputError for rows that the task cannot have."""
+        task = _task(self.columns)
+        train, dev = ([] if path is None else _rows(task, path, self.columns) for path in (self.path, self.dev))
+        return Rows(task, train, dev, self.tokenizer, self.max_seq_length)
+
+
+def _read(path: Path, names: Sequence[str]) -> Iterator[TableRow]:
+    """The rows of a table; a cell that is missing is empty."""
+    return itertools.islice(read_table(path, (), optional=names, lists=names), MOST_ROWS)
+
+
+def _task(columns: Columns) -> Task:
+    if columns.kind in ("choice", "tagging", "span", "regression", "multilabel"):
+        return own_task(columns.kind, columns.text, columns.label or "label", columns.choices)
+    return Task(OWN_TABLE, columns.text, columns.label or "label")
+
+
+def _rows(task: Task, path: Path, columns: Columns) -> list[Row]:
+    """Rows of classes, whatever is wrong with them, so that all of it is found; others as they are trained on."""
+    if task.kind not in ("single", "pair", "regression", "multilabel") or "," in task.label:
+        return rows_of(task, read_rows(task, path))
+    names = (*columns.text, *([columns.label] if columns.label else []))
+    if missing := [name for name in names if name not in column_names(path)]:
+        found = column_names(path)
+        listed = ", ".join(map(named, found))
+        raise InputError(f"{path}: no column {named(missing[0])}; found {listed}{nearest(missing[0], found)}")
+    texts = len(columns.text)
+    return [Row(tuple(row.values[:texts]), _label(task, row.values[texts:]), row.line) for row in _read(path, names)]
+
+
+def _label(task: Task, cells: list[str]) -> str | None:
+    """The label in the cells behind the texts; None if there is none."""
+    label = cells[0] if cells else ""
+    if task.kind == "multilabel":
+        return SEPARATOR.join(part.strip(' "') for part in label.strip("[]").replace(",", SEPARATOR).split(SEPARATOR))
+    return label if label.strip() else None
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name is that of a table, or of a part of one (all.csv#dev)."""
+    return part_of(path)[0].suffix in (*TABLES, ".txt")
+
+
+def find_columns(path: Path, given: Columns) -> Columns:
+    """The columns that were given, and for those that were not the likeliest ones of the table."""
+    header = column_names(path)
+    if not header:
+        raise InputError(f"{path}: an empty file; expected a table with the names of its columns")
+    sample = [row.values for row in itertools.islice(_read(path, list(dict.fromkeys(header))), 2_000)]
+    cells = {name: [row[i] for row in sample] for i, name in enumerate(dict.fromkeys(header))}
+    label, text, guessed = given.label, given.text, False
+    if not label:
+        label, guessed = _guess_label(cells), True
+    if not text or (text == ("text",) and "text" not in header):
+        text, guessed = _guess_text({name: found for name, found in cells.items() if name != label}), True
+    values = [cell for cell in cells.get(label, []) if cell]
+    kind = given.kind or ("regression" if _is_scale(values) else "")
+    return replace(given, text=text, label=label, kind=kind, guessed=guessed)
+
+
+def _guess_label(cells: dict[str, list[str]]) -> str:
+    for name in LABELS:
+        if name in cells:
+            return name
+    few = {name: len({*found}) for name, found in cells.items() if found and max(map(len, found)) <= 40}
+    fitting = [name for name, n in few.items() if 1 < n <= min(MOST_LABELS, len(cells[name]) / 5)]
+    return fitting[0] if len(fitting) == 1 else ""
+
+
+def _guess_text(cells: dict[str, list[str]]) -> tuple[str, ...]:
+    for names in TEXTS:
+        if all(name in cells for name in names):
+            return names
+    if not cells:
+        raise InputError("no column of texts; give it with --text")
+    return (max(cells, key=lambda name: sum(map(len, cells[name]))),)
+
+
+def _is_scale(values: list[str]) -> bool:
+    """Whether labels are values of a scale: numbers, many different ones, with decimals."""
+    try:
+        numbers = {float(value) for value in values}
+    except ValueError:
+        return False
+    return len(numbers) > 20 and any(value != int(value) for value in numbers)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# ---- checks
+
+
+def columns(table: Table) -> Iterator[Finding]:
+    """A first line that is a row, and a column that is the same in every row."""
+    odd = [name for name in table.header if len(name) > LONGEST_NAME or _is_number(name)]
+    if odd:
+        yield Finding(
+            "error",
+            f"the first line seems to be a row, not the names of the columns: {named(odd[0])}",
+            "write a first line with a name for each column",
+        )
+    for name in (*table.columns.text, table.columns.label):
+        if name and len(table.cells) > 1 and len({*table.column(name)}) == 1:
+            cell = table.column(name)[0]
+            yield Finding(
+                "error",
+                f"column {named(name)} has the same cell in every row: {named(cell)}",
+                "choose another column with --text or --label",
+            )
+
+
+def encoding(table: Table) -> Iterator[Finding]:
+    """Texts that were decoded wrongly once, replacement and control characters, decomposed letters."""
+    texts = [(line, cell) for line, cells in table.cells for cell in cells if not cell.isascii() or "\x00" in cell]
+    kinds = {
+        "UTF-8 that was read as Windows-1252 (mojibake)": (_is_mojibake, "decode the source as UTF-8"),
+        "the replacement character U+FFFD": (lambda cell: "\ufffd" in cell, "decode the source in its own encoding"),
+        "NUL characters": (lambda cell: "\x00" in cell, "the source may be UTF-16; save it as UTF-8"),
+    }
+    for what, (is_so, advice) in kinds.items():
+        if found := [line for line, cell in texts if is_so(cell)]:
+            severity = "warning" if len(found) >= 0.001 * len(table.cells) else "note"
+            yield Finding(
+                severity,  # type: ignore[arg-type]
+                f"{len(found):,} cells have {what} (line {found[0]}, ...)",
+                advice,
+                {"cells": len(found)},
+            )
+
+
+def _is_mojibake(cell: str) -> bool:
+    """Whether the characters are the bytes of UTF-8 text in Windows-1252."""
+    for word in re.findall(r"[^\x00-\x7f]{2,}", cell):
+        try:
+            read = word.encode("cp1252").decode("utf-8")
+        except UnicodeError:
+            continue
+        if all(unicodedata.category(char)[0] in "LMNPSZ" for char in read):
+            return True
+    return False
+
+
+def markup(table: Table) -> Iterator[Finding]:
+    """HTML in texts, and quotes that a .tsv takes for characters."""
+    texts = [cell for name in table.columns.text for cell in table.column(name)]
+    tags = sum(bool(_MARKUP.search(cell)) for cell in texts)
+    if tags >= SOME * max(1, len(texts)):
+        yield Finding(
+            "warning",
+            f"{percent(tags / len(texts))} of the texts have HTML in them",
+            "remove tags and entities; a model that is served plain text never sees them",
+            {"share": round(tags / len(texts), 4)},
+        )
+    quoted = sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in texts)
+    if part_of(table.path)[0].suffix in (".tsv", ".txt") and quoted > 0.5 * len(texts):
+        yield Finding(
+            "warning",
+            f"{percent(quoted / len(texts))} of the texts are in quotes, which are ordinary characters in a .tsv",
+            "save the table as .csv, or without quotes",
+        )
+
+
+CHECKS: dict[str, Callable[[Table], Iterable[Finding]]] = {
+    "columns": columns,
+    "encoding": encoding,
+    "markup": markup,
+}

@@ -1,0 +1,222 @@
+"""Each check of rows and tables finds its planted case, and leaves good rows alone."""
+
+import json
+import random
+
+import pytest
+
+from bertworks.doctor import examine
+from bertworks.doctor.alike import Shingles, find_alike, key_of
+from bertworks.doctor.examine import Given, of_rows
+from bertworks.doctor.tables import Columns
+from bertworks.files import InputError
+from bertworks.tasks.base import Data, Example, Task
+from bertworks.tasks.choice import Choice
+from bertworks.tasks.questions import Question
+from conftest import WORDS
+from support.tiny_task import tiny_folder
+
+TASK = Task("own", ("text",))
+
+
+def texts(count: int, seed: int = 1, words: int = 12) -> list[str]:
+    """Texts that share hardly any two words in a row."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=words)) for _ in range(count)]
+
+
+def rows(count: int, seed: int = 1, label=lambda i: ("good", "bad")[i % 2]) -> list[Example]:
+    return [Example(text, label=label(i), line=i + 2) for i, text in enumerate(texts(count, seed))]
+
+
+TRAIN, DEV = rows(240), rows(120, 2)
+
+
+def found(train=TRAIN, dev=DEV, task=TASK, **reader):
+    """(check, severity, evidence) of what is found."""
+    report = of_rows(task, Data(train, dev), **reader)
+    return [(one.check, one.severity, one.evidence) for one in report.sorted()]
+
+
+def test_good_rows_are_left_alone(tmp_path):
+    assert found() == []
+    assert found(model=tiny_folder(tmp_path / "model"), max_seq_length=128) == []
+
+
+PLANTED = {
+    "few rows": (TRAIN[:150], DEV, "number of rows", "warning", "150 training rows"),
+    "few development rows": (TRAIN, DEV[:50], "number of rows", "warning", "50 development rows: an accuracy near one "
+                             "half is known within ± 14 points (95 %)"),
+    "one label for nearly all": (rows(240, label=lambda i: "bad" if i % 24 else "good"), [], "labels", "warning",
+                                 "96 % of the training rows have the label 'bad': always answering it has an accuracy "
+                                 "of 0.958"),
+    "unbalanced": (rows(240, label=lambda i: "bad" if i % 13 else "good"), [], "labels", "warning",
+                   "label 'bad' has 221 training rows, 'good' has 19"),
+    "a rare label": (rows(240, label=lambda i: "odd" if i < 3 else "ab"[i % 2]), [], "labels", "warning",
+                     "1 of 3 labels have fewer than 10 training rows: 'odd' (3)"),
+    "other shares in dev": (TRAIN, rows(120, 2, lambda i: "good" if i % 5 else "bad"), "labels", "warning",
+                            "label 'good' has 50 % of the training rows and 80 % of the development rows"),
+    "a label in dev alone": (TRAIN, rows(120, 2, lambda i: ("good", "bad", "fair")[i % 3]), "labels", "error",
+                             "the development rows have labels that no training row has: 'fair'"),
+    "labels in two spellings": (rows(240, label=lambda i: ("good", "Good ", "bad", "bad")[i % 4]), [],
+                                "spelling of labels", "warning",
+                                "labels that differ in case or blanks only: 'Good ', 'good'"),
+    "empty": ([*TRAIN, *(Example(text, label="bad", line=900) for text in ("...", " ", "?!"))], [], "empty rows",
+              "warning", "3 of 243 rows have a text without a letter or digit (lines 900, 900, 900)"),
+    "without a label": ([*TRAIN, Example("new words here", line=900)], [], "empty rows", "error",
+                        "1 of 241 rows have no label (line 900)"),
+    "twice": ([*TRAIN, *(row._replace(text=row.text.upper() + "!", line=900) for row in TRAIN[:3])], [],
+              "duplicate rows", "warning", "3 of 243 training rows repeat an earlier row with the same label (lines "
+              "900, 900, 900)"),
+    "nearly twice": ([*TRAIN, *(row._replace(text="now " + row.text) for row in TRAIN[:20])], [], "duplicate rows",
+                     "warning", "20 of 260 training rows share most of their words with an earlier row (lines 2"),
+    "two labels": ([*TRAIN, TRAIN[0]._replace(label="bad", line=900)], [], "conflicting labels", "note",
+                   f"1 text has different labels in different rows: {TRAIN[0].text[:18]!r}"),
+    "train in dev": (TRAIN, [*DEV, *TRAIN[:2]], "train and dev", "warning",
+                     "2 of 122 development rows (1.6 %) are also in the training rows (lines 2, 3)"),
+    "dev is train": (TRAIN, TRAIN[:120], "train and dev", "error",
+                     "120 of 120 development rows (100 %) are also in the training rows (lines 2, 3, 4, ...)"),
+    "nearly train in dev": (TRAIN, [*DEV, TRAIN[0]._replace(text=TRAIN[0].text + " again")], "train and dev", "note",
+                            "1 of 121 development rows (0.83 %) share most of their words with rows in the training "
+                            "rows (line 2)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found(name):
+    train, dev, check, severity, evidence = PLANTED[name]
+    [(one, gravity, text), *others] = [hit for hit in found(train, dev) if hit[0] == check]
+    assert (one, gravity) == (check, severity) and not others
+    assert text.startswith(evidence.rstrip("'"))
+
+
+def test_cut_texts_and_unknown_words_are_found_by_the_model_that_reads_them(tmp_path):
+    model = tiny_folder(tmp_path / "model")
+    [hit] = found(model=model, max_seq_length=32)
+    assert hit[:2] == ("length", "warning") and "100 % of 240 training rows are longer than 32 tokens" in hit[2]
+    korean = [row._replace(text=f"{row.text} 영화 아주") for row in TRAIN]
+    assert ("vocabulary", "warning", "100% of the Hangul words are [UNK]: the vocabulary lacks them") in found(
+        korean, model=model, max_seq_length=512
+    )
+
+
+def test_questions_leak_by_their_contexts_and_choices_have_no_classes():
+    span = Task("q", ("question", "context"), kind="span")
+    asked = [Question(str(i), "Who?", text) for i, text in enumerate(texts(220))]
+    other = [Question(str(i), "Who?", text) for i, text in enumerate(texts(110, 2))]
+    assert found(asked, other, span) == []
+    [hit] = found(asked, [*other, asked[3]._replace(question="Where?")], span)
+    assert hit == ("train and dev", "note", "1 of 111 development paragraphs (0.9 %) are also in the training "
+                   "paragraphs (line 0)")  # fmt: skip
+    choice = Task("c", ("text",), kind="choice", choices=("a", "b"))
+    some, many = ([Choice(text, ("one", "two"), 0) for text in texts(n, n)] for n in (110, 220))
+    assert found(many, some, choice) == []
+
+
+def test_a_regression_with_one_value_is_an_error():
+    task = Task("r", ("text",), kind="regression")
+    same = rows(240, label=lambda i: "1.5")
+    assert found(same, [], task) == [("labels", "error", "every training row has the value 1.5")]
+    assert found(rows(240, label=lambda i: str(i % 5)), [], task) == []
+
+
+def test_alike_texts_are_those_of_the_jaccard_similarity():
+    """Against the definition, on texts that share more and less."""
+    rng = random.Random(3)
+    base = [text.split() for text in texts(30, 4, 15)]
+    changed = [[rng.choice(WORDS) if rng.random() < 0.08 else word for word in words] for words in base * 4]
+    keys = [" ".join(words) for words in [*base, *changed]]
+    shingles = Shingles.of_texts(keys, {})
+    sets = [{*zip(key.split(), key.split()[1:], strict=False)} for key in keys]
+    alike = {
+        i: [j for j in range(i) if len(sets[i] & sets[j]) >= 0.8 * len(sets[i] | sets[j])] for i in range(len(keys))
+    }
+    assert find_alike(shingles, shingles) == {i: found[0] for i, found in alike.items() if found}
+    assert 20 < len(find_alike(shingles, shingles)) < 110
+    assert key_of("Ein  Café, «neu»!") == key_of("ein CAFE\u0301 neu") and key_of(" ?! ") == "?!"
+    assert find_alike(Shingles.of_texts([], {}), shingles) == {}
+
+
+# ---- tables
+
+
+def table(path, lines):
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def good_lines(head="text,label"):
+    return [head, *(f"{row.text},{row.label}" for row in TRAIN)]
+
+
+def test_a_good_table_is_left_alone_and_its_columns_are_guessed(tmp_path):
+    path = table(tmp_path / "a.csv", [f"{i or 'number'},{line}" for i, line in enumerate(good_lines("review,topic"))])
+    report = examine(path)
+    assert report.findings == [] and report.kind.startswith("table, text in 'review', label in 'topic' (guessed")
+    lines = [json.dumps({"words of it": row.text, "stars": row.label}) for row in TRAIN]
+    assert examine(table(tmp_path / "b.jsonl", lines)).kind.startswith("table, text in 'words of it', label in 'stars'")
+    named = examine(path, Given(columns=Columns(("review",), "topic")))
+    assert named.kind == "table, text in 'review', label in 'topic'"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "check", "evidence"),
+    [
+        ("a.csv", lambda i, line: line.replace(" ", " cafÃ© ", 1) if i == 5 else line, "encoding",
+         "1 cells have UTF-8 that was read as Windows-1252 (mojibake) (line 6, ...)"),
+        ("a.csv", lambda i, line: line.replace(" ", " \ufffd ", 1) if i == 5 else line, "encoding",
+         "1 cells have the replacement character U+FFFD (line 6, ...)"),
+        ("a.csv", lambda i, line: line.replace(" ", " <br /> ", 1) if i else line, "markup",
+         "100 % of the texts have HTML in them"),
+        ("a.csv", lambda i, line: "same," + line.split(",")[1] if i else line, "columns",
+         "column 'text' has the same cell in every row: 'same'"),
+        ("a.tsv", lambda i, line: '"{}"\t{}'.format(*line.split(",")) if i else "text\tlabel", "markup",
+         "100 % of the texts are in quotes, which are ordinary characters in a .tsv"),
+        ("a.csv", lambda i, line: line if i else "0,label", "columns",
+         "the first line seems to be a row, not the names of the columns: '0'"),
+        ("a.csv", lambda i, line: line if i < 3 else "", "number of rows", "2 training rows"),
+        ("a.csv", lambda i, line: "" if i else line, "reading", "no rows"),
+        ("a.csv", lambda i, line: line + ",more" if i == 7 else line, "reading", "line 8: 3 cells"),
+    ],
+)  # fmt: skip
+def test_a_planted_fault_of_a_table_is_found(tmp_path, name, change, check, evidence):
+    path = table(tmp_path / name, [change(i, line) for i, line in enumerate(good_lines())])
+    hits = [one.evidence for one in examine(path).findings if one.check == check]
+    assert len(hits) == 1 and evidence in hits[0], hits
+
+
+def test_accents_are_no_mojibake(tmp_path):
+    """Text that is right, although its letters exist in Windows-1252 too."""
+    lines = [line.replace(" ", " é Åé naïve “ça” ", 1) if i else line for i, line in enumerate(good_lines())]
+    assert [one for one in examine(table(tmp_path / "a.csv", lines)).findings if one.check == "encoding"] == []
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+def test_fix_writes_a_copy_without_repeated_and_empty_rows_and_leaves_the_table(tmp_path, name):
+    cells = [(row.text, row.label) for row in TRAIN[:3]]
+    cells = [cells[0], (cells[1][0] + ' said "no",', "bad"), cells[0], ("", "bad"), cells[2]]
+    if name == "a.csv":
+        quoted = [(text.replace('"', '""'), label) for text, label in cells]
+        lines = ["text,label", *(f'"{text}\nand more",{label}' if text else f",{label}" for text, label in quoted)]
+    elif name == "a.tsv":
+        lines = ["text\tlabel", *(f"{text}\t{label}" for text, label in cells)]
+    else:
+        lines = [json.dumps({"text": text, "label": label}) for text, label in cells]
+    path = table(tmp_path / name, lines)
+    before = path.read_bytes()
+    report = examine(path, fix=True)
+    copy = path.with_name(path.name.replace("a.", "a.deduplicated."))
+    assert report.fixed == [f"wrote {copy}, 3 of 5 rows; {name} is as it was"] and path.read_bytes() == before
+    head = lines[: name != "a.jsonl"]
+    body = lines[len(head) :]
+    assert copy.read_text(encoding="utf-8") == "\n".join([*head, body[0], body[1], body[4]]) + "\n"
+    assert not [one for one in examine(copy).findings if one.check in ("duplicate rows", "empty rows")]
+    with pytest.raises(InputError, match="exists; move it away"):
+        examine(path, fix=True)
+    assert examine(copy, fix=True).fixed == []
+
+
+def test_two_tables_are_compared(tmp_path):
+    path, dev = table(tmp_path / "a.csv", good_lines()), table(tmp_path / "b.csv", good_lines()[:121])
+    [one] = [hit for hit in examine(path, Given(dev=dev, columns=Columns(("text",), ""))).findings]
+    assert (one.check, one.severity, one.numbers["rows"]) == ("train and dev", "error", 120)

@@ -1,0 +1,284 @@
+"""Each check of runs finds its planted case, and leaves a good run alone."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from bertworks.config import to_toml
+from bertworks.data.store import Store
+from bertworks.doctor import examine
+from bertworks.doctor.examine import Given, of_finetuning, of_pretraining
+from bertworks.files import write_json, write_text
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.pretraining.recipe import PretrainConfig
+from bertworks.pretraining.run import pretrain
+from bertworks.tasks.base import Task
+from bertworks.training.config import LoopConfig, OptimConfig
+
+STEPS = 2_000
+MACHINE = {"cores": 2, "threads": 2, "gpu": None}
+GOOD = {"mlm_loss": 4.0, "mlm_accuracy": 0.3, "nsp_loss": 0.5, "nsp_accuracy": 0.75, "unigram_entropy": 7.0}
+
+
+def records(steps=STEPS, change=lambda i, record: record):
+    """A log whose loss falls; `change` edits its records."""
+    logged = []
+    for i in range(1, 21):
+        train = {"kind": "train", "step": i * steps // 20, "mlm_loss": 8 - i / 5, "lr": 1e-4, "grad_norm": 1.0}
+        logged.append(change(i, train | {"tokens": 10_000 * i, "tokens_per_second": 1000.0}))
+        held_out = {"kind": "eval", "step": i * steps // 20, "mlm_loss": 8 - i / 5, "nsp_loss": 0.5}
+        logged.append(change(i, held_out))
+    return logged
+
+
+def write_run(folder, recipe, results, log=None):
+    folder.mkdir(parents=True)
+    write_text(folder / "recipe.toml", to_toml(recipe))
+    write_text(folder / "log.jsonl", "".join(json.dumps(one) + "\n" for one in log or records()))
+    if results is not None:
+        write_json(folder / "results.json", {"format": 2, "processes": 1, "machine": MACHINE, **results})
+    return folder
+
+
+def pretrained(folder, metrics=GOOD, log=None, config=None, steps=STEPS, **results):
+    config = config or PretrainConfig(loop=LoopConfig(steps=steps), optim=OptimConfig(warmup=0.01))
+    found = {"kind": "pretrain", "metrics": {**GOOD, **metrics}, "steps": steps, "tokens": 200_000, **results}
+    return write_run(folder, config, found, log)
+
+
+def hits(report):
+    return [(one.check, one.severity, one.evidence) for one in report.sorted()]
+
+
+def changed(kind, at, **values):
+    """Records with other values in those of one kind from number `at` on."""
+    return records(change=lambda i, one: one | values if one["kind"] == kind and i >= at else one)
+
+
+def test_a_good_run_is_left_alone(tmp_path):
+    report = of_pretraining(pretrained(tmp_path / "run"))
+    assert hits(report) == [] and len(report.checked) > 8
+    assert set(report.skipped) == {"predictions at [MASK]", "store of the run"}
+
+
+PLANTED = {
+    "frequencies": ({"metrics": {"mlm_loss": 6.97}}, "plateau", "held-out loss 6.97 nats, unigram entropy 7.00: the "
+                    "model knows word frequencies at best"),
+    "plateau": ({"metrics": {"mlm_loss": 6.4}}, "plateau", "held-out loss 6.40 nats is on the plateau: 6.30 is word "
+                "frequencies (entropy 7.00)"),
+    "pairs at chance": ({"metrics": {"nsp_loss": 0.692, "nsp_accuracy": 0.51}}, "next sentence",
+                        "nsp_loss 0.692 nats and accuracy 0.510 are those of chance"),
+    "few updates": ({"steps": 90, "log": records(90)}, "updates", "90 updates, 200,000 tokens"),
+    "slower": ({"log": changed("train", 14, tokens_per_second=600.0)}, "throughput",
+               "throughput fell from 1,000 to 600 tokens a second"),
+    "no gradient": ({"log": changed("train", 5, grad_norm=1e-5)}, "gradients", "gradient norms of 1.0e-05"),
+    "a jump of the gradient": ({"log": changed("train", 20, grad_norm=50.0)}, "gradients",
+                               "a gradient norm of 50.0, the median of the second half is 1.00"),
+    "a jump of the loss": ({"log": changed("train", 20, mlm_loss=7.2)}, "gradients",
+                           "the training loss rose by 3.00 nats up to step 2,000 (mlm_loss)"),
+    "held-out loss rose": ({"log": changed("eval", 20, mlm_loss=4.9)}, "held-out loss",
+                           "the held-out loss rose from 4.200 at step 1,900 to 4.900 (mlm_loss)"),
+    "skipped": ({"log": changed("train", 1, skipped=30)}, "finite numbers",
+                "30 of 2,000 updates were skipped, their gradient was not finite"),
+    "not finite": ({"metrics": {"mlm_loss": None}}, "finite numbers", "not finite: mlm_loss"),
+    "rate 0": ({"log": changed("train", 15, lr=0.0), "config": PretrainConfig(loop=LoopConfig(hours=1.0))},
+               "learning rate", "6 of 20 records of the log had the learning rate 0"),
+    "few threads": ({"machine": {**MACHINE, "threads": 1}}, "cores", "the run used 1 of 2 cores (50 %)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found(name, tmp_path):
+    settings, check, evidence = PLANTED[name]
+    found = hits(of_pretraining(pretrained(tmp_path / "run", **settings)))
+    assert [one[0] for one in found] == [check] and found[0][2].startswith(evidence), found
+
+
+def test_rates_follow_from_the_recipe_of_a_short_run(tmp_path):
+    """With a warm-up, google's line begins at 0."""
+    config = PretrainConfig(loop=LoopConfig(steps=10), optim=OptimConfig(warmup=0.2))
+    found = hits(of_pretraining(pretrained(tmp_path / "run", config=config, steps=10, log=records(20))))
+    assert ("learning rate", "warning", "1 of 10 updates had the learning rate 0") in found
+    steady = replace(config, optim=OptimConfig(warmup=0.0))
+    found = hits(of_pretraining(pretrained(tmp_path / "steady", config=steady, steps=10, log=records(20))))
+    assert "learning rate" not in [one[0] for one in found]
+
+
+def test_an_unfinished_run_says_where_it_is(tmp_path):
+    run = pretrained(tmp_path / "run")
+    (run / "results.json").unlink()
+    assert hits(examine(run))[0] == ("finished", "note", "no results.json: the run is at step 2,000 of 2,000, under "
+                                     "way or stopped")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tiny_store, tmp_path_factory):
+    """A real run of two updates, whose model answers the same everywhere."""
+    from support.tiny_task import TINY
+
+    model = replace(TINY, vocab_size=tiny_store.vocab_size, max_position_embeddings=32)
+    plain = PretrainConfig()
+    config = replace(
+        plain,
+        model=model,
+        loop=LoopConfig(steps=2),
+        eval_batches=2,
+        phases=(replace(plain.phases[0], length=32, batch_size=8),),
+    )
+    out = tmp_path_factory.mktemp("pretrained") / "run"
+    pretrain(config, tiny_store.path, out, quiet=True)
+    return out
+
+
+def test_the_model_is_asked_at_masks_where_the_store_is_given(tiny_run, tiny_store, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    given = Given(corpus=tiny_store.path)
+    found = dict((check, text) for check, _, text in hits(examine(tiny_run, given)))
+    assert {"plateau", "predictions at [MASK]", "updates"} <= {*found}
+    assert (
+        "nats, the unigram entropy" in found["predictions at [MASK]"] or "everywhere" in found["predictions at [MASK]"]
+    )
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    tensors = load_file(run / "model/model.safetensors")
+    tensors["cls.predictions.bias"][7] = 100.0
+    save_file(tensors, run / "model/model.safetensors", {"format": "pt"})
+    token = Store.open(tiny_store.path).load_tokenizer().vocab[7]
+    evidence = dict((check, text) for check, _, text in hits(examine(run, given)))["predictions at [MASK]"]
+    assert evidence.startswith("100 % of ") and f"as {token!r}: the model answers the same everywhere" in evidence
+    report = examine(tiny_run)
+    assert "needs the store" in report.skipped["predictions at [MASK]"]
+
+
+def test_another_store_is_named(tiny_run, tiny_store, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    results = json.loads((run / "results.json").read_text())
+    write_json(run / "results.json", results | {"corpus": "0" * 32})
+    [one] = [hit for hit in hits(examine(run, Given(corpus=tiny_store.path))) if hit[0] == "store of the run"]
+    assert one[1] == "warning" and "is not the store that the run was trained on" in one[2]
+
+
+# ---- fine-tuned runs
+
+PAIRS = [("good", "good"), ("bad", "bad")] * 40 + [("good", "bad"), ("bad", "good")] * 5
+
+
+def finetuned(folder, pairs=PAIRS, log=None, **results):
+    config = replace(FinetuneConfig.for_task(Task("own")), batch_size=8, loop=LoopConfig(steps=200, eval_every=0))
+    right = sum(a == b for a, b in pairs) / len(pairs)
+    found = {
+        "kind": "finetune",
+        "task": "table",
+        "metrics": {"loss": 0.4, "accuracy": right},
+        "majority": 0.5,
+        "predicted": {"good": 45, "bad": 45},
+        "collapsed": False,
+        "flat": False,
+        "examples": {"train": 1000, "dev": len(pairs)},
+        "truncation": {"train": {"examples": 3, "tokens": 9}, "dev": {"examples": 0, "tokens": 0}},
+        "steps": 200,
+    }
+    run = write_run(folder, config, found | results, log or records(200))
+    lines = [json.dumps({"line": i, "label": a, "predicted": b}) for i, (a, b) in enumerate(pairs)]
+    write_text(run / "predictions.jsonl", "".join(f"{line}\n" for line in lines))
+    return run
+
+
+def test_a_good_fine_tuned_run_is_left_alone(tmp_path):
+    report = of_finetuning(finetuned(tmp_path / "run"))
+    assert hits(report) == [] and {"score", "order of labels", "updates", "cut texts"} <= {*report.checked}
+
+
+FINETUNED = {
+    "collapsed": ({"collapsed": True, "predicted": {"good": 90, "bad": 0}}, "score", "error",
+                  "collapsed: the same answer for every development row, 'good'"),
+    "flat": ({"flat": True}, "score", "error", "the predicted values hardly vary"),
+    "guessing": ({"metrics": {"loss": 0.7, "accuracy": 0.52}}, "score", "warning",
+                 "accuracy 0.520 on 90 development rows; guessing has 0.500: hardly anything was learned"),
+    "other names": ({"pairs": [(b, a) for a, b in [("good", "bad"), ("bad", "good")] * 45], "metrics": {"loss": 2.0}},
+                    "order of labels", "error", "accuracy 0.000, but 1.000 if the labels had other names"),
+    "few updates": ({"steps": 30, "log": records(30), "examples": {"train": 100, "dev": 90}}, "updates", "warning",
+                    "30 updates"),
+    "rows never read": ({"examples": {"train": 5000, "dev": 90}}, "updates", "warning",
+                        "200 updates of 8 rows are fewer than the 5,000 training rows: some were never read"),
+    "cut": ({"truncation": {"train": {"examples": 300, "tokens": 6000}}}, "cut texts", "warning",
+            "300 of 1,000 train rows (30 %) were cut, by 20 tokens on average"),
+    "too sure": ({"metrics": {"loss": 2.1, "accuracy": 0.8}}, "certainty", "note",
+                 "development loss 2.10, equal probabilities have 0.69: the model is sure of its errors"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FINETUNED)
+def test_a_planted_fault_of_a_fine_tuned_run_is_found(name, tmp_path):
+    settings, check, severity, evidence = FINETUNED[name]
+    found = [one for one in hits(of_finetuning(finetuned(tmp_path / "run", **settings))) if one[0] == check]
+    assert len(found) == 1 and found[0][1] == severity and found[0][2].startswith(evidence), found
+
+
+def test_labels_that_config_does_not_name_are_an_error(tmp_path):
+    run = finetuned(tmp_path / "run")
+    (run / "model").mkdir()
+    write_json(run / "model/config.json", {"id2label": {"0": "good", "1": "poor"}})
+    [one] = hits(of_finetuning(run))
+    assert one[:2] == ("order of labels", "error") and "does not name the labels 'bad'" in one[2]
+
+
+def test_seeds_and_folders_of_runs_are_examined_together(tmp_path):
+    for seed in (1, 2, 3):
+        finetuned(tmp_path / f"run/seed-{seed}", collapsed=seed > 1)
+    metrics = [{"loss": 0.4, "accuracy": value} for value in (0.9, 0.7, 0.5)]
+    seeds = {"kind": "finetune", "seeds": [1, 2, 3], "runs": metrics, "collapsed": [False, True, True]}
+    write_json(tmp_path / "run/results.json", {"format": 2, "metrics": {"accuracy": 0.7}, **seeds})
+    report = examine(tmp_path / "run")
+    assert report.kind == "folder of 3 runs"
+    found = {(one.check, one.where): one.evidence for one in report.findings}
+    assert found == {
+        ("seeds", ""): "2 of 3 seeds collapsed: 2, 3",
+        ("score", "2 of 3 runs (seed-2, seed-3)"): "collapsed: the same answer for every development row, 'good'",
+    }
+    apart = {**seeds, "collapsed": [False] * 3}
+    write_json(tmp_path / "run/results.json", {"format": 2, "metrics": {"accuracy": 0.7}, **apart})
+    evidence = [one.evidence for one in examine(tmp_path / "run").findings if one.check == "seeds"]
+    assert evidence == ["accuracy differs by a standard deviation of 20.0 points over 3 seeds (50.0 to 90.0)"]
+
+
+def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
+    files = tmp_path / "SST-2"
+    files.mkdir()
+    for name in ("train", "dev"):
+        write_text(files / f"{name}.tsv", "sentence\tlabel\n" + "a fine film\t1\na bad film\t0\n" * 60)
+    run = finetuned(tmp_path / "run", task="sst2", data=str(files))
+    found = {check: severity for check, severity, _ in hits(examine(run))}
+    assert found["train and dev"] == "error" and found["duplicate rows"] == "warning"
+    shutil.rmtree(files)
+    report = examine(run)
+    assert hits(report) == [] and "were not found" in report.skipped["rows"]
+
+
+def test_what_a_killed_process_left_is_named_and_removed(tmp_path):
+    run = finetuned(tmp_path / "run")
+    dead = run / ".results.json.999999999.tmp"
+    dead.write_text("half")
+    (run / "state").mkdir()
+    (run / "state/state.safetensors").write_bytes(b"x")
+    [one] = hits(examine(run))
+    assert one[:2] == ("leftovers", "note") and one[2].startswith("2 leftovers of a killed process")
+    assert examine(run, fix=True).fixed == [f"removed {dead}", f"removed {run / 'state'}"]
+    assert hits(examine(run)) == [] and sorted(path.name for path in run.iterdir()) == [
+        "log.jsonl",
+        "predictions.jsonl",
+        "recipe.toml",
+        "results.json",
+    ]
+
+
+def test_a_run_that_is_in_use_is_left_alone(tmp_path):
+    from bertworks.files import try_lock
+
+    run = finetuned(tmp_path / "run")
+    (run / ".results.json.999999999.tmp").write_text("half")
+    with try_lock(run / ".lock") as mine:
+        assert mine and examine(run, fix=True).fixed == []
+    assert (run / ".results.json.999999999.tmp").exists()

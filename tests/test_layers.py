@@ -20,7 +20,7 @@ FLOORS = [
     {"data", "training", "checkpoint"},
     {"tasks"},
     {"pretraining", "finetuning", "inference"},
-    {"experiments", "probing", "export", "doctor"},
+    {"experiments", "probing", "export", "doctor", "estimators"},
     {"serve", "demo"},
     {"cli"},
     {"__main__"},

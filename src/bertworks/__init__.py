@@ -49,6 +49,8 @@ def lazy_names(package: str) -> tuple[list[str], _Callable[[str], _Any], _Callab
 if _TYPE_CHECKING:
     from .checkpoint.folder import load_encoder as load_encoder
     from .checkpoint.folder import load_model as load_model
+    from .estimators.classifier import EncoderClassifier as EncoderClassifier
+    from .estimators.vectorizer import EncoderVectorizer as EncoderVectorizer
     from .experiments.compare import compare as compare
     from .files import InputError as InputError
     from .finetuning.functions import finetune as finetune

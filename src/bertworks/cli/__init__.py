@@ -62,6 +62,7 @@ GROUPS = {
         "doctor": "Examine a run, store, model, table or machine.",
         "tasks": "List the tasks that fine-tuning knows.",
         "recipes": "List the recipes that come with bertworks, or print one.",
+        "schema": "Print the JSON Schema of recipes, results or predictions.",
         "plot": "Draw the curves of runs, or the figure of a study.",
     },
 }
@@ -69,7 +70,17 @@ VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()
 FAMILIES = {verb.split()[0] for verb in VERBS if " " in verb} - {*VERBS}  # no verb alone: tokenizer, corpus, probe
 
 # These verbs make nothing but output: they end when its reader closes it. The other verbs finish their work.
-PRINTERS = {"tokenizer check", "corpus show", "tasks", "recipes", "fill-mask", "next-sentence", "predict", "doctor"}
+PRINTERS = {
+    "tokenizer check",
+    "corpus show",
+    "tasks",
+    "recipes",
+    "schema",
+    "fill-mask",
+    "next-sentence",
+    "predict",
+    "doctor",
+}
 
 
 def function_of(verb: str) -> Callable[[list[str]], None]:

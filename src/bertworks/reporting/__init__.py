@@ -6,6 +6,7 @@ progress.py    progress of long jobs
 notebook.py    the same in the output of a notebook's cell
 results.py     what a call in Python returns: results that print as tables
 tables.py      tables of results, on a terminal or as Markdown
+schemas.py     JSON Schemas of dataclasses
 figures.py     curves of runs (imports matplotlib)
 fonts.py       fonts for every script in pictures
 """

@@ -30,6 +30,7 @@ from bertworks.training import machine
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 TEXT, VOCAB = Path("text", "enwiki.tar.zst"), Path("vocab", "bert-base-uncased.txt")  # under --data
+KOREAN_TEXT = Path("text", "kowiki.tar.zst")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
 SIDE = "--one-side"  # the first word of a process that runs one side
 

@@ -21,6 +21,7 @@ SCRIPTS = (
     "finetuning",
     "finetuning_scores",
     "inference",
+    "korean_sentences",
     "local_attention",
     "near_duplicates",
     "plateau",

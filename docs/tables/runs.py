@@ -86,6 +86,15 @@ def korean() -> Lines:
     return table(("task", "this encoder (%)", "random weights (%)", "effect in points (95 % over seeds)"), rows)
 
 
+def korean_sentences() -> Lines:
+    rows = []
+    for name, found in result("benchmarks/korean-sentences")["splitters"].items():
+        shown = [percent(found[kind][key]) for kind in ("written", "reviews") for key in ("precision", "recall")]
+        rows.append((name, *shown, percent(found["all"]["f1"]), f"{found['passages_a_second']:,}"))
+    kinds = [f"{kind}: {key} (%)" for kind in ("written", "reviews") for key in ("precision", "recall")]
+    return table(("splitter", *kinds, "all: F1 (%)", "passages/s"), rows)
+
+
 def plateau() -> Lines:
     runs = result("plateau")["runs"]
     asked = [

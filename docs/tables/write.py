@@ -37,6 +37,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "fine-tuned": runs.fine_tuned,
     "parity": runs.parity,
     "korean": runs.korean,
+    "korean-sentences": runs.korean_sentences,
     "plateau": runs.plateau,
     "race": starts.race,
     "race-attention": starts.attention,

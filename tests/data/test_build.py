@@ -432,7 +432,10 @@ def test_bad_input_leaves_no_store_and_can_be_mended(tokenizer, tmp_path, small_
     calls, write = [], PartWriter.write
     monkeypatch.setattr(PartWriter, "write", lambda *arguments: calls.append(1) or write(*arguments))
     path.write_text(good + "\n\n" + document(5000))
-    with pytest.raises(InputError, match=r"unfinished build of something else \(language en, now ko\)"):
+    with pytest.raises(
+        InputError,
+        match=r"unfinished build of something else \(language en, now ko; splitter sentencex .*, now Korean rules 1\)",
+    ):
         run(path, tokenizer, tmp_path / "store", language="ko")
     run(path, tokenizer, tmp_path / "store")
     assert len(calls) == 1  # what came before the bad line was not done again
@@ -476,7 +479,10 @@ def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
     first = run(corpus, tokenizer, tmp_path / "store")
     before = content(tmp_path / "store")
     assert run(corpus, tokenizer, tmp_path / "store") == first
-    with pytest.raises(InputError, match=r"finished store of something else \(language en, now ko\)"):
+    with pytest.raises(
+        InputError,
+        match=r"finished store of something else \(language en, now ko; splitter sentencex .*, now Korean rules 1\)",
+    ):
         run(corpus, tokenizer, tmp_path / "store", language="ko")
     corpus.write_text(corpus.read_text() + "\n\nMore.")
     with pytest.raises(InputError, match=r"finished store of something else \(inputs"):

@@ -495,7 +495,7 @@ def test_sentences():
 ALPHABET = "abZDr .!?…。！？\"'’“”()[]{}<>-—;:3한국어éÀ𝒳👍\u0301\u00a0\u2028\x85\t\n\r\x0b\u200b"
 
 
-@pytest.mark.parametrize("language", ["en", "ko", "de", "zh", "none"])
+@pytest.mark.parametrize("language", ["en", "ko", "de", "zh"])
 @given(st.text(st.one_of(st.sampled_from(ALPHABET), st.characters(exclude_categories=["Cs"]))))
 def test_sentences_lose_nothing_but_space(language, text):
     sentences = split_sentences(text, language)

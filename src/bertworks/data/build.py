@@ -31,10 +31,11 @@ from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
 from .corpus import InputOptions, Reader
 from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
+from .languages import KOREAN, borrowing, rules_for
 from .near import NEAR, comparisons
 from .parts import Part, is_written, part_name
 from .pieces import Piece, divide
-from .sentences import check_documents, check_language, document_batches
+from .sentences import Splitter, check_documents, check_splitter, document_batches, splitter_version
 from .shards import ShardPlan, plan_shards, save_array
 from .sketches import Sketcher, check_threshold
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
@@ -57,6 +58,9 @@ class BuildConfig:
     """how files become documents"""
     language: str = "en"
     """language of the text, for finding sentences (ISO code: en, ko, de, ...)"""
+    splitter: Splitter = "auto"
+    """what finds sentences. auto: rules for the language; kiwi: a morphological analyser for Korean (needs the extra
+    `korean`); line: each line of the text is a sentence"""
     validation_share: float = 0.005
     """share of the documents held out, chosen by their hash; 0 holds out none"""
     min_validation_documents: int = 2
@@ -77,7 +81,7 @@ class BuildConfig:
     """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
 
     def __post_init__(self) -> None:
-        check_language(self.language)
+        check_splitter(self.splitter, self.language)
         check_threshold(self.near_duplicates)
         if not 0 <= self.validation_share < 1:
             raise InputError(f"validation_share {self.validation_share}; expected at least 0 and less than 1")
@@ -139,11 +143,17 @@ class _Build:
             del settings[key]
         del settings["input"]["max_window"]
         added = ((settings["input"], "missing", "refuse"), (settings["input"], "other_kinds", "refuse"))
-        for of, key, default in (*added, (settings, "near_duplicates", 0.0)):
+        for of, key, default in (*added, (settings, "near_duplicates", 0.0), (settings, "splitter", "auto")):
             if of[key] == default:
                 del of[key]  # stores from before these settings do not name them
         files = [[str(path), path.stat().st_size] for path in self.reader.files]
-        self.identity = {"version": VERSION, "tokenizer": tokenizer.fingerprint, "inputs": files, "settings": settings}
+        self.identity = {
+            "version": VERSION,
+            "tokenizer": tokenizer.fingerprint,
+            "inputs": files,
+            "settings": settings,
+            "splitter": splitter_version(config.splitter, config.language),
+        }
 
     def reuse(self) -> dict[str, Any]:
         """The manifest of the finished store in `out`. Raises InputError if that was built from something else."""
@@ -153,6 +163,7 @@ class _Build:
             "tokenizer": manifest["tokenizer"]["fingerprint"],
             "inputs": manifest["source"]["inputs"],
             "settings": manifest["settings"],
+            "splitter": manifest.get("splitter") or _earlier_splitter(manifest["settings"], manifest["versions"]),
         }
         self._refuse(theirs, self.identity, "is a finished store")
         self.clean_up()  # the first build may have been killed between the manifest and this
@@ -192,6 +203,7 @@ class _Build:
         if not path.exists():
             return None
         begun: dict[str, Any] = read_note(path, BEGUN)
+        begun.setdefault("splitter", _earlier_splitter(begun["settings"], {}))
         self._refuse(_decides_parts(begun), _decides_parts(self.identity), "holds an unfinished build")
         return begun
 
@@ -224,14 +236,16 @@ class _Build:
             ids = self.tokenizer.ids_of([document.text[:SAMPLE_CHARS] for document in documents])
             counts = np.bincount([i for own in ids for i in own] or [0], minlength=self.tokenizer.vocab_size)
             refuse_unknown(unknown_share(self.tokenizer, counts), f"{_names(self.inputs)}, its beginning")
-        for warning in check_documents(documents, self.config.language):
+        if self.config.splitter == "auto" and (note := borrowing(self.config.language)):
+            self.progress.say(note)
+        for warning in check_documents(documents, self.config.language, self.config.splitter):
             self.progress.say(f"warning: {warning}")
 
     def workers(self) -> Pool:
         """The processes that write parts and shards."""
         config = self.config
         out = self.out.absolute() if config.scheduler else self.out
-        text = (config.input, config.language, config.max_sentence_tokens, BATCH_CHARS)
+        text = (config.input, config.language, config.splitter, config.max_sentence_tokens, BATCH_CHARS)
         settings = WorkerSettings(out, *text, config.near_duplicates)
         return open_pool(config.scheduler, config.workers, BuildWorker.of, settings)
 
@@ -359,6 +373,7 @@ class _Build:
             "tokenizer": {"fingerprint": self.tokenizer.fingerprint, "vocab_size": self.tokenizer.vocab_size},
             "dtype": self.dtype.name,
             "settings": self.identity["settings"],
+            "splitter": self.identity["splitter"],
             "versions": {
                 "bertworks": __version__,  # the package's metadata may be those of an older installation
                 **{name: metadata.version(name) for name in libraries},
@@ -383,7 +398,19 @@ def _decides_parts(identity: dict[str, Any]) -> dict[str, Any]:
     """What decides the content of a part beside its texts. All else may change while a build is unfinished."""
     settings = identity["settings"]
     keys = {key: settings[key] for key in ("language", "max_sentence_tokens")}
-    return {"version": identity["version"], "tokenizer": identity["tokenizer"], **keys}
+    return {
+        "version": identity["version"],
+        "tokenizer": identity["tokenizer"],
+        **keys,
+        "splitter": identity["splitter"],
+    }
+
+
+def _earlier_splitter(settings: dict[str, Any], versions: dict[str, str]) -> str:
+    """The splitter of a build from before manifests named it: sentencex, which gave Korean the English rules."""
+    rules = rules_for(str(settings.get("language", "en")))
+    version = versions.get("sentencex") or metadata.version("sentencex")
+    return f"sentencex {version} (rules: {'en' if rules == KOREAN else rules})"
 
 
 def _names(inputs: Sequence[str | Path]) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..files import InputError, atomic_write
 from ..tokenizer import Tokenizer, normalize
-from .sentences import split_sentences
+from .sentences import Splitter, split_sentences
 from .sketches import Sketcher
 from .store import token_dtype
 
@@ -24,23 +24,17 @@ HEAD = 4  # int64 at the head of a part: documents, sentences, tokens, bytes of 
 
 @dataclass(frozen=True)
 class PartWriter:
-    """Turns batches of texts into part files. For `language` and `max_sentence_tokens` see `BuildConfig`."""
+    """Turns batches of texts into part files; for its settings see `BuildConfig`."""
 
     tokenizer: Tokenizer
     language: str
+    splitter: Splitter
     max_sentence_tokens: int
     sketcher: Sketcher | None = None  # writes what near-duplicates are found by, if they are looked for
 
-    @classmethod
-    def of(
-        cls, tokenizer_folder: Path, language: str, max_sentence_tokens: int, sketcher: Sketcher | None = None
-    ) -> "PartWriter":
-        """A writer with the tokenizer in `tokenizer_folder`."""
-        return cls(Tokenizer.load(tokenizer_folder), language, max_sentence_tokens, sketcher)
-
     def write(self, path: Path, texts: Sequence[str]) -> None:
         """Write the part of `texts` to `path`, atomically, with the documents in the order of their hashes."""
-        sentences = [split_sentences(text, self.language) for text in texts]
+        sentences = [split_sentences(text, self.language, self.splitter) for text in texts]
         encoded = iter(self._encode([text for own in sentences for text in self._in_context(own)]))
         counts: Counter[str] = Counter()
         rows = []

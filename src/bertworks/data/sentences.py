@@ -1,38 +1,83 @@
-"""Documents -> sentences, by the multilingual library sentencex; and a check of where the input's documents end."""
+"""Documents -> sentences, by one of several splitters; and a check of where the input's documents end.
 
-import re
+auto    sentencex, with the rules for the text's language (languages.py); for Korean the rules of korean.py
+kiwi    Korean by morphemes (kiwipiepy, of the extra `korean`), which takes thirty times as long
+line    every line of the text is a sentence
+"""
+
+import functools
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
+from typing import Any, Literal
 
 import sentencex
 
 from ..files import InputError
 from .corpus import Document
+from .korean import RULES_VERSION, korean_sentences
+from .languages import KOREAN, check_language, rules_for
+
+Splitter = Literal["auto", "kiwi", "line"]
 
 BLOCK_CHARS = 50_000  # characters of a paragraph that are split at a time; nearly all paragraphs have fewer
 
 
-def check_language(code: str) -> None:
-    """Raises InputError for what is no language code; the library would read it as English without a word."""
-    if not re.fullmatch("[a-z]{2,3}(-[A-Za-z]+)*", code):
-        raise InputError(f"language {code!r}; expected an ISO code of two or three letters, such as en, ko or de")
+def check_splitter(splitter: str, language: str) -> None:
+    """Raises InputError for a splitter that is unknown, not installed or not for this language."""
+    check_language(language)
+    if splitter not in ("auto", "kiwi", "line"):
+        raise InputError(f"splitter {splitter!r}; expected auto, kiwi or line")
+    if splitter == "kiwi":
+        if rules_for(language) != KOREAN:
+            raise InputError(f"splitter kiwi, language {language!r}; kiwi knows Korean alone: give --language ko")
+        splitter_version(splitter, language)
 
 
-def split_sentences(text: str, language: str = "en") -> list[str]:
+def splitter_version(splitter: str, language: str) -> str:
+    """What cuts sentences, with its version: `sentencex 1.0.32 (rules: de)`. A store's manifest names it.
+
+    Raises InputError if the library is not installed.
+    """
+    if splitter == "line":
+        return "line"
+    if splitter == "kiwi":
+        try:
+            return f"kiwipiepy {metadata.version('kiwipiepy')}, model {metadata.version('kiwipiepy_model')}"
+        except metadata.PackageNotFoundError:
+            raise InputError(
+                "--splitter kiwi needs kiwipiepy, which is not installed: pip install 'bertworks[korean]'"
+            ) from None
+    rules = rules_for(language)
+    if rules == KOREAN:
+        return f"Korean rules {RULES_VERSION}"
+    return f"sentencex {metadata.version('sentencex')} (rules: {rules})"
+
+
+def split_sentences(text: str, language: str = "en", splitter: Splitter = "auto") -> list[str]:
     """The sentences of a document's text, in order, without surrounding space; a paragraph's end ends a sentence.
 
     No character but white space is lost, and all white space becomes single spaces. This also avoids a panic of
     sentencex 1.0 on a no-break space after an initial ("J.\\u00a0R.").
     """
-    sentences = []
+    sentences, split = [], _splitter(splitter, rules_for(language))
     for paragraph in text.split("\n"):
         words = " ".join(paragraph.split())
         if words:
-            sentences += [stripped for sentence in _segment(language, words) if (stripped := sentence.strip())]
+            sentences += [stripped for sentence in _blockwise(split, words) if (stripped := sentence.strip())]
     return sentences
 
 
-def _segment(language: str, paragraph: str) -> list[str]:
+def _splitter(splitter: Splitter, rules: str) -> Callable[[str], list[str]]:
+    """Cuts a paragraph; joined, what it returns is the paragraph."""
+    if splitter == "line":
+        return lambda paragraph: [paragraph]
+    if splitter == "kiwi":
+        return _kiwi_sentences
+    return korean_sentences if rules == KOREAN else functools.partial(_sentencex_sentences, rules)
+
+
+def _blockwise(split: Callable[[str], list[str]], paragraph: str) -> list[str]:
     """The sentences of a paragraph; of a very long one block by block, the last sentence of each carried to the next.
 
     The library's time is quadratic in the number of quotation marks that are not closed.
@@ -43,19 +88,33 @@ def _segment(language: str, paragraph: str) -> list[str]:
         stop = start + BLOCK_CHARS
         if stop < len(paragraph):
             stop = paragraph.rfind(" ", start, stop) + 1 or stop
-        sentences += _sentences(language, last + paragraph[start:stop])
+        sentences += split(last + paragraph[start:stop])
         last = sentences.pop() if stop < len(paragraph) and len(sentences[-1]) <= BLOCK_CHARS else ""
         start = stop
     return sentences
 
 
-def _sentences(language: str, paragraph: str) -> list[str]:
+def _sentencex_sentences(rules: str, paragraph: str) -> list[str]:
     try:
-        return list(sentencex.segment(language, paragraph))
+        return list(sentencex.segment(rules, paragraph))
     except BaseException as error:  # the library's panics are no Exception, and must not end hours of building
         if type(error).__name__ != "PanicException":
             raise
         return [paragraph]
+
+
+@functools.cache
+def _kiwi() -> Any:
+    """The analyser, once a process: loading takes two seconds, and its model some 250 MB."""
+    from kiwipiepy import Kiwi
+
+    return Kiwi(num_workers=1)
+
+
+def _kiwi_sentences(paragraph: str) -> list[str]:
+    """By where its sentences begin: their texts leave out some characters between them."""
+    starts = sorted({0, *(sentence.start for sentence in _kiwi().split_into_sents(paragraph))})
+    return [paragraph[start:stop] for start, stop in zip(starts, [*starts[1:], len(paragraph)], strict=True)]
 
 
 def document_batches(documents: Iterable[Document], chars: int) -> Iterator[list[Document]]:
@@ -72,13 +131,13 @@ def document_batches(documents: Iterable[Document], chars: int) -> Iterator[list
         yield batch
 
 
-def check_documents(documents: Iterable[Document], language: str = "en") -> list[str]:
+def check_documents(documents: Iterable[Document], language: str = "en", splitter: Splitter = "auto") -> list[str]:
     """Warnings about these documents, so that wrong boundaries of documents are seen before a long build."""
     lines: list[str] = []
     sentences: list[int] = []
     size = 0
     for document in documents:
-        sentences.append(len(split_sentences(document.text, language)))
+        sentences.append(len(split_sentences(document.text, language, splitter)))
         lines += document.text.split("\n")[:100]
         size += len(document.text)
     if not sentences:

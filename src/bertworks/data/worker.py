@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ..files import InputError, atomic_write, check_fields, read_json, to_json
+from ..tokenizer import Tokenizer
 from .manifest import COUNT, PARTS
 from .near import NEAR, Comparison, Sketches, similar
 from .parsers import InputOptions
 from .parts import Part, PartWriter, is_written, part_name
 from .pieces import Piece
-from .sentences import document_batches
+from .sentences import Splitter, document_batches
 from .shards import ShardPlan, save_array, write_shard
 from .sketches import Sketcher
 from .store import TOKENIZER
@@ -33,6 +34,7 @@ class WorkerSettings:
     out: Path  # the store; the parts are in its working folder
     input: InputOptions
     language: str
+    splitter: Splitter
     max_sentence_tokens: int
     batch_chars: int  # characters of a part
     near_duplicates: float  # similarity from which one of two documents is left out; 0: none is
@@ -52,8 +54,9 @@ class BuildWorker:
             advice = "expected the disk of the process that builds; give an --out that all workers see by this name"
             raise InputError(f"{settings.out}: not a folder on {platform.node()}, where a worker runs; {advice}")
         sketcher = Sketcher(settings.near_duplicates) if settings.near_duplicates else None
-        tokenizer = settings.out / TOKENIZER
-        return cls(settings, PartWriter.of(tokenizer, settings.language, settings.max_sentence_tokens, sketcher))
+        tokenizer = Tokenizer.load(settings.out / TOKENIZER)
+        text = (settings.language, settings.splitter, settings.max_sentence_tokens)
+        return cls(settings, PartWriter(tokenizer, *text, sketcher))
 
     @property
     def folder(self) -> Path:

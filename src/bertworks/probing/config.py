@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..data.sentences import check_language
+from ..data.languages import check_language
 from ..files import InputError
 
 

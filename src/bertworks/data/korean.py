@@ -1,0 +1,105 @@
+"""Korean paragraphs -> sentences, by the rules below. They need no package; `--splitter kiwi` analyses morphemes instead.
+
+1. A sentence ends after . ! ? … (or two and more ; or three and more ,), with the closing quotes, brackets and laughter
+   (ㅋㅋ, ㅠㅠ, ^^) behind it, if white space follows; or if Hangul follows directly and Hangul is before it.
+2. It does not end inside a pair of quotes or brackets; nor where a quotation is continued (고, 라고, 라는, 며, 하는, ...);
+   nor after the numbers of a date or a list, between digits, after an initial or a common Latin abbreviation.
+3. It ends without a mark after an ending that hardly anything but a verb has, if white space follows: ㅂ니다, ㅂ니까,
+   ㅆ다, ㄴ다, 아니다, 같다, 네요, 어요, 죠, ㅆ음, 없음, ..., unless the next word continues it (다 보니, 다 해도, ...).
+   After ㅂ니다 also where Hangul follows directly, and after laughter.
+
+`benchmarks/korean_sentences.py` measures them on sentences that were cut by hand.
+"""
+
+import re
+from collections.abc import Iterator
+
+RULES_VERSION = 1  # in a store's manifest; it grows with each change of the cuts
+
+
+def _with_final(final: int) -> str:
+    """A class of the Hangul syllables with this final consonant, counted as in Unicode (0: none, 4: ㄴ, 17: ㅂ, 20: ㅆ)."""
+    return "[" + "".join(chr(first + final) for first in range(0xAC00, 0xD7A4, 28)) + "]"
+
+
+_N, _B, _SS = _with_final(4), _with_final(17), _with_final(20)
+_HANGUL = "[가-힣]"
+_LAUGHTER = r"(?:[ㅋㅎㅠㅜㅉㄲᄏᄒ]{2,}|\^\^+)"
+_TAIL = r"(?: ?(?:[ㅋㅎㅠㅜㅉㄲᄏᄒ]+|\^\^+)(?![^ 가-힣]))?"
+_CLOSING = r"[\"'”’»」』〉》】)\]}]*"
+_QUOTED_ON = re.compile(
+    r" ?(?:이?라[고는며던]|이?라면서|이?란|하[고며는였더]|하면서|했|한다|고|는|며|면서)(?![가-힣]{4})"
+)
+_CONTINUED = r"(?:보니|보면|보[니면]|하더라|해도|해서|하여|하[고며는면니]|한들|한다|했다|합니다|하였|치[고더]|싶|못|말[고았]|고|는|며|면)"
+_ABBREVIATION = re.compile(
+    r"\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|No|Vol|cf|Co|Inc|Ltd|Corp|[A-Za-z]\.[A-Za-z])$"
+)
+_LAST = re.compile(r"[.!?…。！？]|;;|,,,|[ㅋㅎㅠㅜㅉㄲᄏᄒ]{2}|\^\^|(?:다|요|죠|음|까)(?=[ 가-힣])")
+"""Where _STOP is tried: the rest of a text is passed over at the speed of a search for single characters."""
+_STOP = re.compile(
+    rf"(?P<mark>[.!?…。！？]+~*|;;+|,,,+)(?P<close>{_CLOSING}){_TAIL}"
+    rf"|(?<=[가-힣.?!]){_LAUGHTER}(?= |{_HANGUL})"
+    rf"|(?:(?<={_B}니)[다까]|(?<={_SS}|{_N}|[같없좋])다|(?<=아니)다|(?<=(?:것|거|뿐|중)이)다"
+    rf"|(?:(?<=[어아해네세에예나군까대래워])|(?<=거든)|(?<=[는은]데))요|죠|(?<={_SS}|[없같좋싫많])음)"
+    rf"(?= (?!{_CONTINUED})|(?<=니다)(?![고는며면만가라니오거])(?={_HANGUL})){_TAIL}"
+)
+_SPAN = re.compile(
+    r"\"[^\"]{1,300}\"|“[^”]{1,300}”|‘[^’]{1,200}’|(?<!\w)'[^']{1,200}'|「[^」]{1,200}」|『[^』]{1,200}』"
+    r"|《[^》]{1,200}》|\([^()]{1,300}\)|\[[^\[\]]{1,300}\]"
+)
+_NUMBER = re.compile(r"(?:^|[\s(])\d{1,4}$")
+_OF_DATE, _AFTER_DATE = re.compile(r" \d"), re.compile(r"\d\. ?\d+$")
+_HANGUL_FIRST, _HANGUL_LAST = re.compile(_HANGUL), re.compile(rf"{_HANGUL}$")
+
+
+def korean_sentences(paragraph: str) -> list[str]:
+    """The sentences of a paragraph, in order; joined they are the paragraph."""
+    starts = [0, *_starts(paragraph), len(paragraph)]
+    return [paragraph[start:stop] for start, stop in zip(starts, starts[1:], strict=False) if start < stop]
+
+
+def _starts(text: str) -> Iterator[int]:
+    """The offsets at which a sentence after the first one begins."""
+    nowhere = (len(text), len(text))
+    spans = iter([match.span() for match in _SPAN.finditer(text)])
+    start, stop = next(spans, nowhere)
+    begun = 0
+    for match in _stops(text):
+        end = match.end()
+        while stop <= match.start():
+            start, stop = next(spans, nowhere)
+        # A bracket that begins inside a sentence belongs to it to its end; a quotation may end the sentence.
+        inside = start < match.start() < stop and (end < stop or (text[start] in "([" and start > begun))
+        if inside or not _is_end(text, match, begun):
+            continue
+        begun = end + (text[end : end + 1] == " ")
+        if begun < len(text):
+            yield begun
+
+
+def _stops(text: str) -> Iterator[re.Match[str]]:
+    """Every mark and ending that may end a sentence."""
+    end = 0
+    while candidate := _LAST.search(text, end):
+        match = _STOP.match(text, candidate.start())
+        if match:
+            yield match
+        end = match.end() if match else candidate.start() + 1
+
+
+def _is_end(text: str, match: re.Match[str], begun: int) -> bool:
+    """Whether the mark or ending that was found ends the sentence that begins at `begun`."""
+    if not match["mark"]:
+        return True
+    following = text[match.end() : match.end() + 12]
+    before = text[max(begun, match.start() - 40) : match.start()]  # so short that a long text takes no longer
+    if _QUOTED_ON.match(following) and (match["close"] or match["mark"][0] in "?!"):
+        return False
+    if not following.startswith(" "):
+        return bool(_HANGUL_FIRST.match(following) and _HANGUL_LAST.search(before) and not match["close"])
+    if match["mark"] != "." or match["close"]:
+        return True
+    if _NUMBER.search(before):
+        of_list = before.isdigit() and match.start() - begun == len(before)  # "1. ..." begins a sentence
+        return not of_list and not _OF_DATE.match(following) and not _AFTER_DATE.search(before)
+    return not _ABBREVIATION.search(before)

@@ -1,0 +1,152 @@
+"""What cuts text into sentences: Korean rules, kiwi, lines; languages and the rules that they borrow."""
+
+import json
+
+import pytest
+import sentencex
+
+from bertworks.data.build import BuildConfig, build
+from bertworks.data.corpus import InputOptions
+from bertworks.data.languages import BORROWED, ENGLISH_RULES, OWN, borrowing, rules_for
+from bertworks.data.sentences import split_sentences, splitter_version
+from bertworks.files import InputError
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["2014. 4. 11. 사망했다.", "값은 3.5이다.", "J. K. 롤링이 왔다."],
+        ["1. 개요를 본다.", "2. 다음을 본다."],
+        ['그는 "안녕하세요. 잘 지냈어요?"라고 물었다.', "나는 웃었다."],
+        ["“그래.”", "그가 말했다."],
+        ['"갔어?" 하고 물었다.', "‘왔다.’는 말이었다."],
+        ["탑(889-910 A.D.) 은 높다.", "(사진은 없다.)", "끝이다."],
+        ["좋았어요", "다시 볼래요", "최고입니다ㅠㅠ", "또 올게요"],
+        ["재미없음", "다신 안 본다ㅋㅋ", "정말 그랬죠", "끝"],
+        ["있었다 한다.", "가다 보니 늦었다", "그래서 뛰었다 하더라도 늦었다"],
+        ["그렇게 본 사람도 많습니다만 아닙니다", "그러나"],
+        ["합니까", "그러니까 된다.", "별 5개!!!", "추천"],
+    ],
+)
+def test_korean_rules(sentences):
+    assert split_sentences(" ".join(sentences), "ko") == sentences
+
+
+def test_korean_sentences_without_space_between_them():
+    assert split_sentences("느껴집니다.그리고 좋습니다미션은 끝났다...왜?아니", "ko") == [
+        *("느껴집니다.", "그리고 좋습니다", "미션은 끝났다...", "왜?", "아니")
+    ]
+
+
+@pytest.mark.parametrize("text", ["그. " * 30_000, 'A. "' * 20_000, "(" * 60_000, "그" + "ㅋ" * 60_000, "1. " * 30_000])
+def test_korean_rules_lose_nothing_of_long_paragraphs(text):
+    """In time that grows with the length alone: a quadratic one would take minutes."""
+    assert "".join("".join(split_sentences(text, "ko")).split()) == "".join(text.split())
+
+
+def test_lines():
+    assert split_sentences("하나. 둘.\n\n 셋  넷", "ko", "line") == ["하나. 둘.", "셋 넷"]
+
+
+def test_kiwi():
+    text = "👍 정말 좋았어요 또 볼게요𝒳 3.5점을 준다. 그가 “갔다.”고 했다"
+    found = split_sentences(text, "ko", "kiwi")
+    assert " ".join(found) == text and len(found) > 2 and found[-1] == "그가 “갔다.”고 했다"
+
+
+def test_kiwi_that_is_missing_names_its_extra(monkeypatch):
+    from importlib import metadata
+
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    with pytest.raises(InputError, match=r"pip install 'bertworks\[korean\]'"):
+        BuildConfig(language="ko", splitter="kiwi")
+
+
+def test_kiwi_is_for_korean():
+    with pytest.raises(InputError, match="kiwi knows Korean alone: give --language ko"):
+        BuildConfig(splitter="kiwi")
+
+
+@pytest.mark.parametrize("language", ["xx", "", "english", "qqq", "de_AT", "KO"])
+def test_unknown_languages_are_refused(language):
+    with pytest.raises(InputError, match="unknown; expected an ISO code"):
+        BuildConfig(language=language)
+
+
+def test_every_language_has_rules():
+    assert not OWN & BORROWED.keys() and not ENGLISH_RULES & (OWN | BORROWED.keys())
+    assert {*BORROWED.values()} <= OWN
+    assert rules_for("ko-KP") == "ko" and rules_for("de-AT") == "de" and rules_for("cs") == "sk" == rules_for("sk")
+    assert borrowing("de") == borrowing("ko") == "" and "those of 'en' are used" in borrowing("sw")
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("de", "Herr Dr. med. Maier z. B. kam. Er ging."), ("ru", "Он жил на ул. Ленина. Да.")]
+)
+def test_rules_of_its_own_differ_from_the_english_ones(language, text):
+    assert split_sentences(text, language) != split_sentences(text, "en")
+    assert split_sentences(text, language) == [one.strip() for one in sentencex.segment(language, text)]
+
+
+# ---- the splitter of a store
+
+LINES = InputOptions(documents="blank-line")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train(["하나 둘 셋 넷 좋았어요 또 볼게요."], TokenizerConfig(vocab_size=100))
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"하나 {i} 좋았어요 둘 셋 넷. 또 볼게요 하나 {i}." for i in range(9)), encoding="utf-8")
+    return path
+
+
+def run(text, tokenizer, out, **settings):
+    return build([text], tokenizer, out, BuildConfig(LINES, workers=1, allow_unknown=True, **settings), progress=False)
+
+
+def test_the_manifest_names_the_splitter(text, tokenizer, tmp_path):
+    found = {
+        splitter: run(text, tokenizer, tmp_path / splitter, language="ko", splitter=splitter)
+        for splitter in ("auto", "line", "kiwi")
+    }
+    assert [one["splitter"] for one in found.values()] == ["Korean rules 1", "line", splitter_version("kiwi", "ko")]
+    sentences = [sum(one["counts"][split]["sentences"] for split in ("train", "validation")) for one in found.values()]
+    assert sentences == [27, 9, 27]
+    assert "splitter" not in found["auto"]["settings"] and found["line"]["settings"]["splitter"] == "line"
+
+
+def test_another_version_of_the_splitter_is_refused(text, tokenizer, tmp_path, monkeypatch):
+    run(text, tokenizer, tmp_path / "store", language="ko")
+    monkeypatch.setattr("bertworks.data.sentences.RULES_VERSION", 2)
+    with pytest.raises(InputError, match="splitter Korean rules 1, now Korean rules 2"):
+        run(text, tokenizer, tmp_path / "store", language="ko")
+
+
+def test_a_store_from_before_the_splitters(text, tokenizer, tmp_path):
+    """It names sentencex alone, which had no rules for Korean."""
+    for language, expected in (("en", "already built"), ("ko", "splitter sentencex 1.0.32 .rules: en., now Korean")):
+        out = tmp_path / language
+        manifest = run(text, tokenizer, out, language=language)
+        assert manifest.pop("splitter")
+        manifest["versions"]["sentencex"] = "1.0.32"
+        (out / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        if language == "en" and splitter_version("auto", "en") == "sentencex 1.0.32 (rules: en)":
+            assert run(text, tokenizer, out, language=language) == manifest
+        elif language == "ko":
+            with pytest.raises(InputError, match=expected):
+                run(text, tokenizer, out, language=language)
+
+
+def test_borrowed_rules_are_reported_once(text, tokenizer, tmp_path, capsys):
+    build([text], tokenizer, tmp_path / "sw", BuildConfig(LINES, language="sw", workers=1, allow_unknown=True))
+    build([text], tokenizer, tmp_path / "de", BuildConfig(LINES, language="de", workers=1, allow_unknown=True))
+    assert capsys.readouterr().err.count("no sentence rules for 'sw'; those of 'en' are used") == 1

@@ -30,8 +30,8 @@ from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
 from .corpus import InputOptions, Reader
-from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
 from .languages import KOREAN, borrowing, rules_for
+from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
 from .near import NEAR, comparisons
 from .parts import Part, is_written, part_name
 from .pieces import Piece, divide

@@ -1,16 +1,17 @@
-"""Korean paragraphs -> sentences, by the rules below. They need no package; `--splitter kiwi` analyses morphemes instead.
+"""Korean paragraphs -> sentences, by the rules below; `--splitter kiwi` analyses morphemes instead.
 
-1. A sentence ends after . ! ? … (or two and more ; or three and more ,), with the closing quotes, brackets and laughter
-   (ㅋㅋ, ㅠㅠ, ^^) behind it, if white space follows; or if Hangul follows directly and Hangul is before it.
-2. It does not end inside a pair of quotes or brackets; nor where a quotation is continued (고, 라고, 라는, 며, 하는, ...);
+1. A sentence ends after . ! ? … (or two and more ; or three and more ,), with the closing quotes, brackets and
+   laughter (ㅋㅋ, ㅠㅠ, ^^) behind it, if white space follows; or if Hangul follows directly and Hangul is before it.
+2. It does not end inside a pair of quotes or brackets; nor where a quotation is continued (고, 라고, 라는, 며, ...);
    nor after the numbers of a date or a list, between digits, after an initial or a common Latin abbreviation.
 3. It ends without a mark after an ending that hardly anything but a verb has, if white space follows: ㅂ니다, ㅂ니까,
-   ㅆ다, ㄴ다, 아니다, 같다, 네요, 어요, 죠, ㅆ음, 없음, ..., unless the next word continues it (다 보니, 다 해도, ...).
+   ㅆ다, ㄴ다, 아니다, 같다, 네요, 어요, 죠, ㅆ음, 없음, ..., unless the next word continues it (다 보니, 다 해도).
    After ㅂ니다 also where Hangul follows directly, and after laughter.
 
 `benchmarks/korean_sentences.py` measures them on sentences that were cut by hand.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ RULES_VERSION = 1  # in a store's manifest; it grows with each change of the cut
 
 
 def _with_final(final: int) -> str:
-    """A class of the Hangul syllables with this final consonant, counted as in Unicode (0: none, 4: ㄴ, 17: ㅂ, 20: ㅆ)."""
+    """A class of the Hangul syllables with this final consonant, counted as in Unicode (4: ㄴ, 17: ㅂ, 20: ㅆ)."""
     return "[" + "".join(chr(first + final) for first in range(0xAC00, 0xD7A4, 28)) + "]"
 
 
@@ -30,7 +31,10 @@ _CLOSING = r"[\"'”’»」』〉》】)\]}]*"
 _QUOTED_ON = re.compile(
     r" ?(?:이?라[고는며던]|이?라면서|이?란|하[고며는였더]|하면서|했|한다|고|는|며|면서)(?![가-힣]{4})"
 )
-_CONTINUED = r"(?:보니|보면|보[니면]|하더라|해도|해서|하여|하[고며는면니]|한들|한다|했다|합니다|하였|치[고더]|싶|못|말[고았]|고|는|며|면)"
+_CONTINUED = (
+    r"(?:보니|보면|보[니면]|하더라|해도|해서|하여|하[고며는면니]|한들|한다|했다|합니다|하였|치[고더]|"
+    r"싶|못|말[고았]|고|는|며|면)"
+)
 _ABBREVIATION = re.compile(
     r"\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|No|Vol|cf|Co|Inc|Ltd|Corp|[A-Za-z]\.[A-Za-z])$"
 )
@@ -55,7 +59,7 @@ _HANGUL_FIRST, _HANGUL_LAST = re.compile(_HANGUL), re.compile(rf"{_HANGUL}$")
 def korean_sentences(paragraph: str) -> list[str]:
     """The sentences of a paragraph, in order; joined they are the paragraph."""
     starts = [0, *_starts(paragraph), len(paragraph)]
-    return [paragraph[start:stop] for start, stop in zip(starts, starts[1:], strict=False) if start < stop]
+    return [paragraph[start:stop] for start, stop in itertools.pairwise(starts) if start < stop]
 
 
 def _starts(text: str) -> Iterator[int]:

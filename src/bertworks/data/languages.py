@@ -36,7 +36,7 @@ _ENGLISH = """
 aa ae af ak as az be bi bo br bs ch cr cu cy dv dz ee eo et eu fa ff fj fo fy ga gd gv ha he ho hr hu hz ia id ie
 ig ii ik io is iu jv ka kg ki kj km kr ks ku kw ky la lg lo lt lu lv mh mi mk mn ms mt na nb nd ne ng nn no nr nv
 ny oj om or pi ps rn ro rw sc sd se sh si sl sm sn so sq sr ss st su sv sw tg th ti tk tl tn to tr ts tw ug ur uz
-ve vi vo xh yi yo za zh zu ceb fil haw war
+ve vi vo xh yi yo za zh zu ceb chr ckb fil hak haw hmn ilo kmr lus mni nan pam pnb sat sco tpi war wuu yue
 """
 OWN = frozenset(_OWN.split())  # languages with rules of their own in sentencex 1.0
 BORROWED = {language: rules for rules, languages in _BORROWED.items() for language in languages.split()}

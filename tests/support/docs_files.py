@@ -47,6 +47,12 @@ def write_data(folder: Path) -> None:
     for i, text in enumerate(tiny_texts(200)):
         sentences = (" ".join(lexicon[j : j + 8]) for j in range(30 * i, 30 * i + 30, 8) for _ in range(3))
         write(folder / "texts" / f"{i}.txt", [text, *(f"{sentence.capitalize()}." for sentence in sentences)])
+    for i in range(12):  # the vocabulary of these texts has 130 tokens or fewer
+        lines = [f"{'가나다라마바사아자차카타파하'[j]}방은 좋았다. 그래서 {i}번 더 보았습니다." for j in range(14)]
+        write(folder / "korean" / f"{i}.txt", lines)
+        path = folder / "korean" / f"{i}.txt"
+        path.write_bytes(path.read_text("utf-8").encode("cp949"))
+    write(folder / "own.csv", ["text,label,user", *(f"{words(rng)},{i % 2},{i // 4}" for i in range(40))])
     for name in ("texts.txt", "reviews.txt"):
         write(folder / name, [words(rng), "", words(rng)])
     for name, rows in (("train", 32), ("dev", 12)):

@@ -21,6 +21,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from ..config import find_recipe, load_recipe
 from ..files import InputError
 from ..tasks.selection import DevRows as DevRows
+from ..tasks.selection import DividedRows as DividedRows
 from ..tasks.selection import TrainRows as TrainRows
 from ..tasks.selection import comma_separated as comma_separated
 from ..tasks.selection import refuse_beside as refuse_beside
@@ -43,9 +44,12 @@ LEAST_LIKENESS = 0.7  # of an unknown flag and the known one that is named to th
 
 CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
 
+ENCODING = {"--encoding": "--input.encoding"}
+
 ALIASES: dict[str, dict[str, str]] = {
-    "tokenizer train": {"--model": "--algorithm", **CASES},
-    "tokenizer check": CASES,
+    "corpus build": ENCODING,
+    "tokenizer train": {"--model": "--algorithm", **CASES, **ENCODING},
+    "tokenizer check": {**CASES, **ENCODING},
     "convert": {
         "--cased": "--do-lower-case=False",
         "--uncased": "--do-lower-case=True",
@@ -53,7 +57,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "--normalize": "--normalize=True",
         "--no-normalize": "--normalize=False",
     },
-    "probe neighbours": {"--corpus": "--data"},
+    "probe neighbours": {"--corpus": "--data", **ENCODING},
 }
 """For each verb: an earlier name of a flag and its name today, or a short form and the flag with its value."""
 

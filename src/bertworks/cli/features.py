@@ -19,11 +19,13 @@ class Arguments:
 
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
     data: Positional[str]
-    """text file with a text in each line; table .csv, .tsv, .jsonl or .parquet; - for standard input (or: --data
+    """text file with a text in each line; table .csv, .tsv, .jsonl, .parquet or .xlsx; - for standard input (or: --data
     DATA)"""
     out: Path  # file to write: .safetensors, .parquet or .npz
     config: Flat[FeatureConfig] = field(default_factory=FeatureConfig)
     text: str = ""  # text column of a table, or two columns separated by a comma for sentence pairs; empty: text
+    encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
+    sheet: str = ""  # sheet of an .xlsx table; empty: its only one
     device: Literal["cpu", "cuda"] | None = None  # where to compute; none: a GPU if there is one, else the CPU
 
 
@@ -33,10 +35,11 @@ def features(argv: list[str]) -> None:
     from ..inference.feature_files import write_features, writer_for
     from ..inference.features import Extractor
     from ..inference.files import Columns
+    from ..tasks.table import TableForm
 
     out = arguments.out
     writer_for(out)  # a wrong file ending is refused before minutes of computing
-    columns = Columns(comma_separated(arguments.text))
+    columns = Columns(comma_separated(arguments.text), form=TableForm(arguments.encoding, arguments.sheet))
     extractor = Extractor.load(arguments.model, arguments.config, arguments.device)
     done = write_features(extractor, arguments.data, columns, out, {"model": str(arguments.model)})
     long = f", {done.windowed:,} of them through windows of {extractor.max_length} tokens" if done.windowed else ""

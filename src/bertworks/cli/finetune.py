@@ -1,6 +1,7 @@
 """The line `bertworks finetune ...`: one run, several seeds, a sweep, or the paper's tasks. The verb imports it."""
 
 import os
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,9 +11,9 @@ from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starti
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from .arguments import (
+    DividedRows,
     Flat,
     Positional,
-    TrainRows,
     flags_in,
     parse,
     positionals_first,
@@ -50,7 +51,7 @@ class Arguments:
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[FinetuneConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
-    rows: Flat[TrainRows] = field(default_factory=TrainRows)
+    rows: Flat[DividedRows] = field(default_factory=DividedRows)
     restarts: int = 0  # number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
     sweep: Literal["paper", "glue"] | None = None
     """try a grid of batch_size, optim.lr and epochs: paper (appendix A.3) or glue (section 4.1)"""
@@ -87,7 +88,7 @@ def _parse(argv: list[str], task: Task | None = None) -> Arguments:
 
 def _check_effects(command: Arguments, given: set[str], task: Task | None) -> None:
     """Raises InputError for a flag that would change nothing, and says what to use instead."""
-    own = {"--text", "--label", "--kind", "--choices", "--dev"}
+    own = {"--text", "--label", "--kind", "--choices", "--dev", "--dev-share", "--group"}
     idle = [
         (
             command.sweep,
@@ -110,6 +111,9 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
 def _one(command: Arguments) -> dict[str, Any] | None:
     """A run, the runs of several seeds, or a sweep."""
     task, data = command.rows.read_data()
+    if command.rows.dev_share and os.environ.get("RANK", "0") == "0":
+        counts = f"{len(data.train):,} rows to train on, {len(data.dev):,} to evaluate on"
+        print(f"{command.rows.train}: {counts}", file=sys.stderr)
     if not (command.out / "results.json").exists():  # a finished run reads no rows
         print_findings(lambda: _examined_rows(command, task, data))
     if not command.sweep:
@@ -123,7 +127,7 @@ def _one(command: Arguments) -> dict[str, Any] | None:
     if command.scheduler:
         unread, files = command.rows.find()
         given = (Path(command.rows.data or ""),) if command.rows.task else files
-        elsewhere = Elsewhere(command.scheduler, command.workers, RowFiles(unread, tuple(given)))
+        elsewhere = Elsewhere(command.scheduler, command.workers, RowFiles(unread, tuple(given), command.rows.division))
     with joined_job(command.config, task, data, command.model) as job:
         return run_sweep(job, command.out, command.sweep, command.keep_all, elsewhere)
 

@@ -23,8 +23,8 @@ class Arguments:
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
     data: Positional[str] = ""
-    """text file with a text in each line (empty lines are not predicted); table .csv, .tsv, .jsonl or .parquet; SQuAD
-    questions .json; - for standard input (or: --data DATA)"""
+    """text file with a text in each line (empty lines are not predicted); table .csv, .tsv, .jsonl, .parquet or .xlsx;
+    SQuAD questions .json; - for standard input (or: --data DATA)"""
     string: tuple[str, ...] = ()
     """texts of a single input, instead of a file: one text, a sentence pair, question and context, or text and
     choices"""
@@ -32,6 +32,8 @@ class Arguments:
     """text column of a table, or two columns separated by a comma; empty: the columns of the table that the model was
     fine-tuned on, or text (question answering: question,context)"""
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated; empty: as in fine-tuning
+    encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
+    sheet: str = ""  # sheet of an .xlsx table; empty: its only one
     out: Path | None = None  # file to write; none: standard output
     all_scores: bool = False  # classification: add the probabilities of all labels
     n_best: int = 1  # question answering: number of answers for each question
@@ -50,6 +52,7 @@ def predict(argv: list[str]) -> None:
     from ..files import to_json
     from ..inference.files import Columns, predict_file, predict_texts
     from ..inference.predictor import Predictor
+    from ..tasks.table import TableForm
 
     predictor = Predictor(arguments.model, precision=arguments.precision, engine=arguments.engine)
     if predictor.note:
@@ -58,7 +61,8 @@ def predict(argv: list[str]) -> None:
         for result in predict_texts(predictor, [arguments.string], arguments.all_scores, arguments.n_best):
             print(to_json(result))
         return
-    columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices))
+    form = TableForm(arguments.encoding, arguments.sheet)
+    columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     counts = predict_file(predictor, arguments.data, columns, arguments.out, arguments.all_scores, arguments.n_best)
     cut = predictor.truncated
     lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"

@@ -2,10 +2,12 @@
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..data.languages import KOREAN, rules_for
+from ..files import InputError
 from ..pretraining.recipe import PretrainConfig
 from ..reporting.log import duration, mebibytes
 from .arguments import Flat, parse_recipe
@@ -24,29 +26,39 @@ class Arguments:
         bertworks pretrain cpu --corpus store --out runs/cpu
         bertworks pretrain cpu --corpus store --out runs/cpu --optim.lr 1e-4
 
+    From raw text, with a vocabulary and a store made first:
+        bertworks pretrain korean --texts texts/ --language ko --corpus store --out runs/ko
+
     Every field of a recipe is a flag. The defaults are those of the given recipe.
     """
 
-    corpus: Path  # corpus store made by `bertworks corpus build`
+    corpus: Path  # corpus store made by `bertworks corpus build`; with --texts a new folder, where it is built
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[PretrainConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
     init: Path | None = None  # model folder or run folder whose weights the run starts from; none: random weights
+    texts: tuple[str, ...] = ()
+    """text files, folders or archives to build --corpus from, with a WordPiece vocabulary of the recipe's size
+    (cased for Korean) in CORPUS-tokenizer; rerun the command to resume. For other settings use `bertworks tokenizer
+    train` and `bertworks corpus build` instead"""
+    language: str = "en"  # language of --texts (ISO code: en, ko, de, ...)
+    encoding: str = "utf-8"  # encoding of --texts
     estimate: bool = False  # print the expected time and memory of the run, and train nothing
 
 
 def pretrain(argv: list[str]) -> None:
     """Pre-train, or print the estimate; draw the curves of a finished run."""
     arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain")
+    config = _with_store(arguments) if arguments.texts else arguments.config
     if arguments.estimate:
         from ..pretraining.estimate import estimate
 
-        found = estimate(arguments.config, arguments.corpus, init=arguments.init)
+        found = estimate(config, arguments.corpus, init=arguments.init)
         print_estimate(found)
         return
     from ..pretraining.run import pretrain as run_pretraining
 
-    run_to_its_end(lambda: run_pretraining(arguments.config, arguments.corpus, arguments.out, arguments.init))
+    run_to_its_end(lambda: run_pretraining(config, arguments.corpus, arguments.out, arguments.init))
     draw_curves(arguments.out)
     print_findings(lambda: _examined(arguments))
 
@@ -56,6 +68,32 @@ def _examined(arguments: Arguments) -> "Report":
     from ..doctor.examine import of_pretraining
 
     return of_pretraining(arguments.out, arguments.corpus)
+
+
+def _with_store(arguments: Arguments) -> PretrainConfig:
+    """Make vocabulary and store from --texts, unless they are there; returns the recipe with the vocabulary's size."""
+    if arguments.init is not None:
+        raise InputError("--texts makes a new vocabulary, which the weights of --init do not have; give a --corpus "
+                         "built with the tokenizer of that folder")  # fmt: skip
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("--texts builds a store in one process; build it with `corpus build`, then start torchrun")
+    from ..data.build import BuildConfig, build
+    from ..data.corpus import InputOptions, read_documents
+    from ..tokenizer import Tokenizer, TokenizerConfig
+
+    config, options = arguments.config, InputOptions(encoding=arguments.encoding)
+    settings, folder = BuildConfig(options, arguments.language), Path(f"{arguments.corpus}-tokenizer")
+    if not (folder / "tokenizer.json").exists():
+        lowercase = False if rules_for(arguments.language) == KOREAN else None
+        texts = (document.text for document in read_documents(arguments.texts, options))
+        Tokenizer.train(texts, TokenizerConfig(vocab_size=config.model.vocab_size, lowercase=lowercase)).save(folder)
+    tokenizer = Tokenizer.load(folder)
+    run_to_its_end(lambda: build(arguments.texts, tokenizer, arguments.corpus, settings))
+    if tokenizer.vocab_size != config.model.vocab_size:
+        print(
+            f"{folder}: the text has {tokenizer.vocab_size:,} tokens, which is the model's vocabulary", file=sys.stderr
+        )
+    return replace(config, model=replace(config.model, vocab_size=tokenizer.vocab_size))
 
 
 def print_estimate(found: dict[str, float]) -> None:

@@ -143,6 +143,7 @@ class _Build:
             del settings[key]
         del settings["input"]["max_window"]
         added = ((settings["input"], "missing", "refuse"), (settings["input"], "other_kinds", "refuse"))
+        added = (*added, (settings["input"], "encoding", "utf-8"))
         for of, key, default in (*added, (settings, "near_duplicates", 0.0), (settings, "splitter", "auto")):
             if of[key] == default:
                 del of[key]  # stores from before these settings do not name them

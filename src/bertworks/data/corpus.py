@@ -23,6 +23,7 @@ import zstandard
 
 from ..files import InputError
 from ..tokenizer import normalize
+from .encodings import UTF8, as_utf8
 from .parsers import NO_FIELD, PARSERS, Document, InputOptions, Lines, parse_parquet
 from .streams import Allowance, bare_name, find_files, open_span, open_streams
 
@@ -144,6 +145,9 @@ class Reader:
                 raise InputError(f"{error}; or leave such files out with --input.other-kinds skip") from None
             self.counts["other kind"] += 1
             return
+        if self.options.encoding not in UTF8 and format != "parquet":
+            stream = as_utf8(stream, self.options.encoding, name, self.options.invalid == "repair")
+            format = self.options.format if self.options.format != "auto" else guess_format(name, stream)
         if format == "parquet":
             found = parse_parquet(name, stream, self.options)
         else:

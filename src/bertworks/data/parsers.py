@@ -18,6 +18,7 @@ from functools import partial
 from typing import BinaryIO, Literal
 
 from ..files import InputError, parse_json, shorten
+from .encodings import codec_of, hint
 from .streams import MAX_WINDOW
 
 MAX_BLANK = 1 << 20  # bytes of blank lines in a row; a small compressed file can hold 50 GB of them
@@ -41,8 +42,11 @@ class InputOptions:
     other_kinds: Literal["refuse", "skip"] = "refuse"
     """files that hold no plain text (images, PDF, spreadsheets, HTML, ...), in archives too: stop and name the file,
     or leave them out and count them"""
+    encoding: str = "utf-8"
+    """encoding of the files: utf-8, cp949, euc-kr, utf-16 or another one of Python's; Parquet is always UTF-8. Also
+    --encoding"""
     invalid: Literal["refuse", "repair"] = "refuse"
-    """invalid UTF-8 and NUL bytes: stop and name file and line, or replace (U+FFFD) and remove (NUL) them"""
+    """invalid bytes and NUL bytes: stop and name file and line, or replace (U+FFFD) and remove (NUL) them"""
     min_document_chars: int = 0
     """leave out documents shorter than this (empty ones always are)"""
     max_document_chars: int = 10_000_000
@@ -55,6 +59,7 @@ class InputOptions:
     """refuse .zst and .xz files that hold more bytes than this in memory (zstd --long=31 needs 2147483648)"""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "encoding", codec_of(self.encoding))
         if self.documents == self.paragraphs == "blank-line":
             raise InputError("documents and paragraphs cannot both be separated by blank lines; set one of the two")
 
@@ -127,8 +132,10 @@ class Lines:
 
     def _without_nul(self, raw: bytes) -> bytes:
         if self.options.invalid == "refuse":
-            what = "UTF-16 text" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "a NUL byte"
-            raise self.error(what, "expected UTF-8 text; convert it, leave the file out, or set --input.invalid repair")
+            advice = "expected UTF-8 text; convert it, leave the file out, or set --input.invalid repair"
+            if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise self.error("UTF-16 text", f"{hint(raw)}; {advice}")
+            raise self.error("a NUL byte", advice)
         return raw.replace(b"\0", b"")
 
 
@@ -140,7 +147,7 @@ def _decoded(raw: bytes, options: InputOptions, error: Callable[[str, str], Inpu
         if options.invalid == "repair":
             return raw.decode(errors="replace")
         found = f"byte {fault.start + 1} (0x{raw[fault.start]:02x}) is not valid UTF-8"
-        raise error(found, "convert it to UTF-8, or set --input.invalid repair") from None
+        raise error(found, f"{hint(raw)}, convert it to UTF-8, or set --input.invalid repair") from None
 
 
 class _Paragraphs:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..files import InputError
 from .corpus import RangeReader, Reader, guess_format
+from .encodings import UTF8
 from .parsers import InputOptions
 from .streams import is_plain, open_span
 
@@ -83,6 +84,8 @@ def _ranges(path: Path, size: int, options: InputOptions) -> Iterator[Piece]:
 
 def _format_of_ranges(path: Path, options: InputOptions) -> str:
     """The format of a file that can be divided, else "". A file that cannot be read is left to its reader."""
+    if options.encoding not in UTF8:
+        return ""  # its bytes may have a line end inside a character
     try:
         with open(path, "rb", buffering=0) as file:
             stream = open_span(file, 0, 1 << 62)

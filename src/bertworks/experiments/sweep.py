@@ -24,7 +24,8 @@ from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
 from ..reporting.tables import ResultTable, points
 from ..tasks.base import Data, Task
-from ..tasks.kinds import load_data, own_table
+from ..tasks.draws import WHOLE, Division
+from ..tasks.kinds import divided_data
 from ..training import machine
 from ..training.machine import World
 from .engine import Cell, Engine, Grid, failure_notes
@@ -87,12 +88,11 @@ class RowFiles:
 
     task: Task
     files: tuple[Path, ...]  # the folder of a known task, or the training and the development table of one's own
+    division: Division = WHOLE
 
     def read(self) -> tuple[Task, Data]:
         """The task with its labels, and its rows. Raises InputError with file and line."""
-        if len(self.files) == 1:
-            return self.task, load_data(self.task, *self.files)
-        return own_table(self.task, *self.files)
+        return divided_data(self.task, self.files, self.division)
 
 
 class Elsewhere(NamedTuple):

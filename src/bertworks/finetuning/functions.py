@@ -61,7 +61,7 @@ def finetune(
         given = flags_of_fields(fields) | {f"--{name}" for name in names}
         config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields), restarts)
         refuse_idle(idle_fields(config, bool(known), restarts), given)
-        rows = TrainRows(task, data, dev, kind, text, label, choices, train)  # type: ignore[arg-type]  # paths, in a command
+        rows = TrainRows(task, data, dev, kind, text, label, choices, train=train)  # type: ignore[arg-type]  # paths, in a command
         found, examples = rows.read_data()
         start = start_folder(model, Path(out))
         results = run_finetuning(config, found, examples, start, out, quiet, watch_of(on_step))

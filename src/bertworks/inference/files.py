@@ -16,7 +16,7 @@ from ..tasks.base import Task
 from ..tasks.questions import read as read_questions
 from ..tasks.records import is_table, source_of
 from ..tasks.rows import check_count, text_rows_of
-from ..tasks.table import TABLES, MissingColumn, decoded, read_table
+from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, decoded, read_table
 from .predictor import Predictor
 
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
@@ -46,10 +46,12 @@ class Columns(NamedTuple):
 
     text: tuple[str, ...] = ()  # one or two; (): those of fine-tuning on one's own table, else the default of the kind
     choices: tuple[str, ...] = ()
+    form: TableForm = PLAIN  # encoding of the file, and its sheet
 
     def or_those_of(self, settings: Mapping[str, Any]) -> "Columns":
         """The columns, where not given those that fine-tuning stored."""
-        return Columns(self.text or tuple(settings.get("text", ())), self.choices or tuple(settings.get("choices", ())))
+        text, choices = (tuple(settings.get(name, ())) for name in ("text", "choices"))
+        return Columns(self.text or text, self.choices or choices, self.form)
 
 
 def predict_file(
@@ -191,12 +193,12 @@ def read_inputs(file: Any, kind: str, columns: Columns) -> Iterator[Item]:
             yield Item({"id": question.id}, (question.question, question.context))
     elif file != "-" and (path.suffix in TABLES or (columns.text and path.suffix == ".txt")):
         try:
-            for row in read_table(path, (*text, *columns.choices)):
+            for row in read_table(path, (*text, *columns.choices), form=columns.form):
                 yield Item({"line": row.line}, _with_beginning(row.values, len(text), columns.choices))
         except MissingColumn as error:
             raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
     else:
-        for number, line in read_lines(file):
+        for number, line in read_lines(file, columns.form.encoding):
             yield Item({"line": number}, (line,))
 
 
@@ -221,10 +223,10 @@ def _with_beginning(values: Sequence[str], texts: int, choices: Sequence[str]) -
     return [values[0], *(f"{values[1]} {choice}" for choice in values[2:])]
 
 
-def read_lines(file: str) -> Iterator[tuple[int, str]]:
+def read_lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """Every line of a text file with its number, blank ones too; "-" is standard input. Raises InputError."""
     if file != "-" and not Path(file).is_file():
         raise InputError(f"{file}: no such file; give a text itself with --string")
     with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
-        for number, line in enumerate(decoded(opened, "standard input" if file == "-" else file), 1):
+        for number, line in enumerate(decoded(opened, "standard input" if file == "-" else file, encoding), 1):
             yield number, line.rstrip("\r\n")

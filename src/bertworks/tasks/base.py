@@ -14,6 +14,7 @@ from ..training.objectives import Objective
 from .records import Source
 from .rows import checked_rows
 from .sequences import Integers
+from .table import PLAIN, TableForm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,6 +42,7 @@ class Task:
     test: str = "test.tsv"  # without labels
     more: Mapping[str, str] = field(default_factory=dict)  # further development sets: {name: file}, judged if there
     defaults: Mapping[str, Any] = field(default_factory=dict)  # fields of FinetuneConfig that differ, dotted
+    form: TableForm = PLAIN  # encoding and sheet of the files
 
     def __post_init__(self) -> None:
         if len(self.text) not in (1, 2):

@@ -52,7 +52,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Choice]:
     columns = (*task.text, *task.choices, *((task.label,) if labelled else ()))
     names = task.labels or tuple(map(str, range(len(task.choices))))
     rows = []
-    for row in read_table(path, columns, task.header, joined=True):
+    for row in read_table(path, columns, task.header, joined=True, form=task.form):
         texts, where = row.values[: len(columns) - labelled], location(path, row.line)
         begun = texts[1] + " " if len(task.text) == 2 else ""
         choices = texts[len(task.text) :]

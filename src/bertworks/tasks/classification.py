@@ -60,8 +60,9 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     names = dict(zip(task.written or task.labels, task.labels, strict=True))
     check = {"regression": _number, "multilabel": _several}.get(task.kind, _label)
     lists = (task.label,) if task.kind == "multilabel" else ()
+    joined = bool(names) and task.kind != "regression"
     examples = []
-    for row in read_table(path, columns, task.header, lists=lists, joined=bool(names) and task.kind != "regression"):
+    for row in read_table(path, columns, task.header, (), lists, joined, form=task.form):
         cells, where = [cell.strip() for cell in row.values[len(task.text) :]], location(path, row.line)
         label = None if not labelled else _marked(cells, marks, where) if marks else check(cells[0], names, where)
         examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))

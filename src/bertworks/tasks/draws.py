@@ -4,13 +4,63 @@ Rows that belong together are drawn together: the sentences of a tagged document
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..files import InputError
+
 KEPT_BACK = 0.2  # share of the training rows by which settings are chosen
 LEAST, MOST = 0.1, 1 / 3  # shares between which whole documents are kept back
+
+
+@dataclass(frozen=True)
+class Division:
+    """What of a labelled file a run trains on, and what it is judged on."""
+
+    train_rows: int = 0  # training rows to draw; 0: all
+    dev_share: float = 0.0  # share of the file's rows that become the development rows; 0: they have a file
+    group: str = ""  # column whose rows with one value stay together; "": documents, or rows with one text
+    seed: int = 1  # of both draws
+
+    def __post_init__(self) -> None:
+        if self.train_rows < 0 or self.seed < 0 or not 0 <= self.dev_share < 1:
+            found = f"train_rows = {self.train_rows}, dev_share = {self.dev_share}, split_seed = {self.seed}"
+            raise InputError(f"{found}; expected a share of at least 0 and less than 1, the others 0 or more")
+        if self.group and not self.dev_share:
+            raise InputError("--group divides a file into training and development rows: add --dev-share")
+
+
+WHOLE = Division()
+
+
+def divide_rows(
+    rows: Sequence[Any], share: float, seed: int, group_of: Mapping[int, str] | None = None
+) -> tuple[list[Any], list[Any]]:
+    """The rows without about `share` of them, and that share, both in their order; no group is in both.
+
+    group_of: the group of each row by its `line`; None: its document, article or context, or else its first text.
+    Raises InputError if there are too few groups for two parts.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for i, row in enumerate(rows):
+        groups.setdefault(_own_group(row) if group_of is None else group_of[row.line], []).append(i)
+    order = np.random.default_rng((seed, 4)).permutation(len(groups))
+    found = list(groups.values())
+    back = _about([found[i] for i in order], share * len(rows))
+    if not back or len(back) == len(rows):
+        raise InputError(
+            f"{len(rows):,} rows in {len(groups):,} groups cannot be divided with a development share of {share:g}; "
+            "give another share or group column, or a development file"
+        )
+    return [row for i, row in enumerate(rows) if i not in back], [rows[i] for i in sorted(back)]
+
+
+def _own_group(row: Any) -> Hashable:
+    fields = ("document", "title", "context", "text")
+    return next((name, value) for name in fields if (value := getattr(row, name, "")) != "" or name == "text")
 
 
 def draw_rows(rows: Sequence[Any], count: int, seed: int) -> list[Any]:
@@ -30,7 +80,7 @@ def split_rows(rows: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
     No document is in both, unless documents are so large or so unequal that whole ones make less than a tenth or more
     than a third of the rows: then rows are kept back one by one. Of a single row the second part is empty.
     """
-    back = _about_a_fifth(_drawn_documents(rows, seed), len(rows))
+    back = _about(_drawn_documents(rows, seed), KEPT_BACK * len(rows))
     if not LEAST * len(rows) <= len(back) <= MOST * len(rows):
         order = [int(i) for i in np.random.default_rng((seed, 3)).permutation(len(rows))]
         least = 1 if len(rows) > 1 else 0
@@ -38,11 +88,11 @@ def split_rows(rows: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
     return [row for i, row in enumerate(rows) if i not in back], [rows[i] for i in sorted(back)]
 
 
-def _about_a_fifth(documents: list[list[int]], total: int) -> set[int]:
-    """The rows of the documents that each bring their number nearer to a fifth of all."""
+def _about(documents: list[list[int]], wanted: float) -> set[int]:
+    """The rows of the documents that each bring their number nearer to the wanted one."""
     back: set[int] = set()
     for document in documents:
-        if abs(len(back) + len(document) - KEPT_BACK * total) < abs(len(back) - KEPT_BACK * total):
+        if abs(len(back) + len(document) - wanted) < abs(len(back) - wanted):
             back.update(document)
     return back
 

@@ -9,9 +9,11 @@ from ..files import InputError
 from .base import Data, Kind, KindName, Task
 from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
+from .draws import Division, divide_rows, draw_rows
 from .records import described, source_of
 from .rows import checked_rows
 from .span import SPAN
+from .table import read_table
 from .tagging import TAGGING
 
 OWN_TABLE = "table"  # name of the task of a user's own table
@@ -78,6 +80,30 @@ def own_table(task: Task, train: Any, dev: Any) -> tuple[Task, Data]:
     rows, names = read_rows(task, train, name="train"), (described(train), described(dev))
     task = replace(with_labels(task, rows), train=names[0], dev=names[1])
     return task, Data(rows, read_rows(task, dev, name="dev"), ", ".join(names))
+
+
+def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[Task, Data]:
+    """A task and its rows, as `division` says: of one's own table or tables, or of the folder of a known task.
+
+    Labels are those of the whole training file. Raises InputError with file and line, and if nothing can be divided.
+    """
+    if task.name != OWN_TABLE:
+        data = load_data(task, *files)
+    elif not division.dev_share:
+        task, data = own_table(task, *files)
+    else:
+        (table,) = files
+        rows, name = read_rows(task, table, name="train"), described(table)
+        task = replace(with_labels(task, rows), train=name, dev=name)
+        groups = None
+        if division.group:
+            source = source_of(table, "train", ())
+            if source is None:
+                raise InputError("--group needs a table; rows that are made already have no columns; divide them first")
+            groups = {row.line: row.values[0] for row in read_table(source, [division.group], form=task.form)}
+        train, dev = divide_rows(rows, division.dev_share, division.seed, groups)
+        data = Data(train, dev, f"{name}, {division.dev_share:g} of it to develop on, seed {division.seed}")
+    return task, replace(data, train=draw_rows(data.train, division.train_rows, division.seed))
 
 
 def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: tuple[str, ...] = ()) -> Task:

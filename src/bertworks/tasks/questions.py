@@ -126,7 +126,9 @@ def _table(task: Task, path: Source, labelled: bool) -> Iterator[tuple[str, Ques
     """(place in the file, question) for each row."""
     columns = (*task.text, *((task.label,) if labelled else ()))
     optional = ("id", "answer_start")
-    for row in read_table(path, columns, task.header, optional, divided_by=1):  # questions of a context stay together
+    for row in read_table(
+        path, columns, task.header, optional, divided_by=1, form=task.form
+    ):  # questions of a context stay together
         cells, where = dict(zip((*columns, *optional), row.values, strict=True)), location(path, row.line)
         question, context = (cells[name] for name in task.text)
         answers: tuple[tuple[str, int], ...] = ()

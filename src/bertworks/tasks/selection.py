@@ -1,12 +1,15 @@
 """The rows that a verb or a function is given: a known task's files, or tables of the user's own."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..data.encodings import codec_of
 from ..files import InputError
 from .base import Data, KindName, Task
+from .draws import Division
+from .table import TableForm
 
 
 def comma_separated(text: str | Sequence[str]) -> tuple[str, ...]:
@@ -34,12 +37,14 @@ class DevRows:
 
     task: str = ""  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
     data: Path | None = None  # folder with the files of --task
-    dev: Path | None = None  # instead of a task, your own table to evaluate on: .csv, .tsv, .jsonl or .parquet
+    dev: Path | None = None  # instead of a task, your own table to evaluate on: .csv, .tsv, .jsonl, .parquet or .xlsx
     # task kind of your own table; none: single, or pair with two text columns
     kind: KindName | None = None
     text: str = "text"  # text column of your own table, or two columns separated by a comma
     label: str = ""  # label column; for multilabel also several 0/1 columns, comma-separated; empty: label
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
+    encoding: str = "utf-8"  # encoding of the rows' files: utf-8, cp949, euc-kr, utf-16 or another one of Python's
+    sheet: str = ""  # sheet of an .xlsx table; empty: its only one
     sides: ClassVar[tuple[str, ...]] = ("dev",)
 
     def find(self) -> tuple[Task, list[Any]]:
@@ -47,19 +52,22 @@ class DevRows:
         from .catalogue import find_task
         from .kinds import own_task
 
+        form = TableForm(codec_of(self.encoding), self.sheet)
         own = {f"--{side}": getattr(self, side) for side in self.sides}
+        if getattr(self, "dev_share", 0):
+            del own["--dev"]
         if self.task:
             refuse_beside("--task", {**own, "--kind": self.kind, "--choices": self.choices})
             if self.data is None:
                 raise InputError(f"--task {self.task} needs --data DIR, the folder with its files")
-            task = find_task(self.task)
+            task = replace(find_task(self.task), form=form)
             return task, [Path(self.data) / getattr(task, side) for side in self.sides]
         if any(table is None for table in own.values()):
             tables = "a table" if len(own) == 1 else "tables"
             raise InputError(f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}")
         label = ",".join(comma_separated(self.label)) or "label"
         columns = (comma_separated(self.text), label, comma_separated(self.choices))
-        return own_task(self.kind or "", *columns), list(own.values())
+        return replace(own_task(self.kind or "", *columns), form=form), list(own.values())
 
     def read(self) -> tuple[Task, Sequence[Any]]:
         """The task and its development rows. Raises InputError like `find`, or if the table cannot be read."""
@@ -78,10 +86,37 @@ class TrainRows(DevRows):
 
     def read_data(self) -> tuple[Task, Data]:
         """The task and all its rows. Raises InputError like `find`, or if a table cannot be read."""
-        from .kinds import load_data, own_table
+        from .kinds import divided_data
 
         task, tables = self.find()
-        if self.task:
-            return task, load_data(task, self.data or "")
-        refuse_beside("--train and --dev", {"--data": self.data})
-        return own_table(task, *tables)
+        if not self.task:
+            refuse_beside("--train and --dev", {"--data": self.data})
+        return divided_data(task, [self.data or ""] if self.task else tables, self.division)
+
+    @property
+    def division(self) -> Division:
+        """What of the tables is trained on and evaluated on: all."""
+        return Division()
+
+
+@dataclass(frozen=True)
+class DividedRows(TrainRows):
+    """Rows to train on and to evaluate on, some of which are left out or change sides."""
+
+    train_rows: int = 0  # number of training rows to draw at random; 0: all. A smaller draw is part of a larger one
+    dev_share: float = 0.0
+    """instead of --dev: share of the rows of --train to evaluate on (0.1: a tenth), drawn at random. Rows of one
+    document or context, or with the same first text, stay on one side"""
+    group: str = ""  # for --dev-share: column of --train whose rows with one value stay on one side (a patient, a user)
+    split_seed: int = 1  # seed of --train-rows and --dev-share
+
+    @property
+    def division(self) -> Division:
+        """What of the tables is trained on and evaluated on. Raises InputError for values that make no sense."""
+        return Division(self.train_rows, self.dev_share, self.group, self.split_seed)
+
+    def find(self) -> tuple[Task, list[Any]]:
+        """The task, and its tables: for training and development, or with --dev-share the one that is divided."""
+        if self.dev_share:
+            refuse_beside("--dev-share", {"--dev": self.dev, "--task": self.task})
+        return super().find()

@@ -70,7 +70,7 @@ def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> lis
 def _file(task: Task, whole: Path, names: "_Names | None") -> list[Sentence]:
     """The sentences of a file, or of a part of it. `names`: None if the tags do not matter."""
     path, part = part_of(whole)
-    if path.suffix in (".csv", ".jsonl", ".parquet") or (path.suffix == ".tsv" and not task.header):
+    if path.suffix in (".csv", ".jsonl", ".parquet", ".xlsx") or (path.suffix == ".tsv" and not task.header):
         return list(_rows(task, whole, names))
     found = list(_columns(task, path, names))
     if found and not found[-1].document:
@@ -118,7 +118,7 @@ def _columns(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]
     if not path.is_file():
         raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else 'no such file'}")
     with open(path, "rb") as file:
-        for number, line in enumerate(itertools.chain(decoded(file, str(path)), [""]), 1):
+        for number, line in enumerate(itertools.chain(decoded(file, str(path), task.form.encoding), [""]), 1):
             line = line.rstrip("\r\n")
             cells = (line.split("\t") if line else []) if characters else _CELLS.findall(line)
             begins_document = cells[:1] == [DOCUMENT]
@@ -147,7 +147,7 @@ def _rows(task: Task, path: Source, names: _Names | None) -> Iterator[Sentence]:
     """One sentence a row."""
     columns = [task.text[0], *([task.label] if names else [])]
     characters = by_character(task)
-    for document, (line, (text, *cells)) in enumerate(read_table(path, columns, lists=columns)):
+    for document, (line, (text, *cells)) in enumerate(read_table(path, columns, lists=columns, form=task.form)):
         where = location(path, line)
         words = _units(text, characters)
         if not characters and " " in words:

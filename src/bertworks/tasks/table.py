@@ -4,11 +4,14 @@
     .tsv .txt  tab separated, quotes are ordinary characters (as in GLUE's files), first line = column names
     .jsonl     one object a line
     .parquet   row group by row group; its rows are counted from 1
+    .xlsx      one sheet, cells as text, first row = column names (the extra `excel`; sheets.py)
 
-UTF-8 with or without a byte order mark, Unix or Windows line ends. Names of columns are compared in their composed form
-(NFC). One file can serve twice: `all.csv#dev` is about a fifth of its rows, `all.csv#train` the others. A hash of the
-row's first text decides, so that neither the order of the rows nor a text that occurs twice changes sides. Other files
-of rows are divided in the same way, by document (sentences.py, questions.py).
+UTF-8, or the encoding that is declared (`TableForm`), with or without a byte order mark, Unix or Windows line ends.
+Names of columns are compared in their composed form (NFC).
+
+One file can serve twice: `all.csv#dev` is about a fifth of its rows, `all.csv#train` the others. A hash of the row's
+first text decides, so that neither the order of the rows nor a text that occurs twice changes sides. Other files of
+rows are divided in the same way, by document (sentences.py, questions.py).
 """
 
 import csv
@@ -23,31 +26,43 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from ..data.corpus import MARKUP, PARQUET, REFUSED_STARTS
+from ..data.encodings import UTF8, as_utf8, codec_of, hint
 from ..data.parsers import list_names
 from ..data.streams import BZIP2, ZSTD
 from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
 from .records import Records, Source
 from .rows import check_characters
+from .sheets import sheet_records
 
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # .txt is one too where a table is asked for: NSMC's files
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")  # .txt is one too where a table is asked for: NSMC's files
 PARTS = ("train", "dev")
 DEV_SHARE = 5  # one row of so many is in the dev part
 BATCH = 1024  # rows of a Parquet file held at a time
 MAX_LINE = 16 << 20  # bytes of a line, characters of a cell; a line of 100 MB would take gigabytes of memory
-EXPECTED = "expected UTF-8 text, a line each, or a table: .csv, .tsv, .jsonl, .parquet"
+EXPECTED = "expected UTF-8 text, a line each, or a table: .csv, .tsv, .jsonl, .parquet, .xlsx"
 _COMPRESSED = ("a compressed file", "unpack it")
 _REFUSED = {  # by regular expressions of first bytes
     **{start: kind for start, kind in REFUSED_STARTS.items() if kind != MARKUP},  # a text may begin with <html>
     **dict.fromkeys((rb"\x1f\x8b", BZIP2, rb"\xfd7zXZ", *map(re.escape, ZSTD)), _COMPRESSED),
     PARQUET: ("a Parquet file", "give it a name that ends in .parquet"),
-    rb"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
-    rb"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
+    rb"\xff\xfe": ("UTF-16 text", "give --encoding utf-16, or save it as UTF-8"),
+    rb"\xfe\xff": ("UTF-16 text", "give --encoding utf-16, or save it as UTF-8"),
 }
 
 
 class MissingColumn(InputError):
     """A table has no column of the name that was asked for."""
+
+
+class TableForm(NamedTuple):
+    """What a table's name does not say about the file."""
+
+    encoding: str = "utf-8"  # of .csv, .tsv, .txt and .jsonl files; any of Python's
+    sheet: str = ""  # name of the sheet of an .xlsx file; "": its only one
+
+
+PLAIN = TableForm()
 
 
 class Row(NamedTuple):
@@ -65,13 +80,14 @@ def read_table(
     lists: Sequence[str] = (),
     joined: bool = False,
     divided_by: int = 0,
+    form: TableForm = PLAIN,
 ) -> Iterator[Row]:
     """The named columns of every row, then the optional ones, "" where there is none.
 
     header: the names of all columns, if the file begins without them. lists: columns whose cells may be lists, which
     `as_list` reads. joined: whether a .tsv row that is broken by line ends within its cells is put together (QQP's
     official train.tsv has such); labels should be known, or two damaged lines could pass for one row. divided_by:
-    which of the columns decides whether a row is in the part #train or #dev.
+    which of the columns decides whether a row is in the part #train or #dev. form: encoding and sheet of the file.
 
     Raises InputError with file and line, while iterating. Rows in memory (records.py) are read as a file's are.
     """
@@ -90,9 +106,13 @@ def read_table(
         raise InputError(f"{path}: expected a file that ends in {', '.join(TABLES)}")
     if not path.is_file():
         raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else 'no such file'}")
-    rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined)
+    rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined, form)
     if path.suffix in (".jsonl", ".parquet"):
-        objects = _json_objects(path) if path.suffix == ".jsonl" else _parquet_objects(path, (*columns, *optional))
+        objects = (
+            _json_objects(path, form.encoding)
+            if path.suffix == ".jsonl"
+            else _parquet_objects(path, (*columns, *optional))
+        )
         rows = (_from_object(line, value, columns, optional, lists, path) for line, value in objects)
     for row in rows:
         if in_part(row.values[divided_by], part):
@@ -125,7 +145,7 @@ def location(path: Source | str, line: int) -> str:
     """How messages name a row: `a.csv, line 3`, `a.parquet, row 3`, `train.iloc[2]`."""
     if isinstance(path, Records):
         return path.location(line)
-    rows = str(path).endswith((".parquet", *(f".parquet#{part}" for part in PARTS)))
+    rows = part_of(path)[0].suffix in (".parquet", ".xlsx")
     return f"{path}, {'row' if rows else 'line'} {line}"
 
 
@@ -189,11 +209,14 @@ def refuse_kind(start: bytes, where: str) -> None:
             raise InputError(f"{where}: {found}; {EXPECTED}; {advice}")
 
 
-def decoded(file: IO[bytes], where: str) -> Iterator[str]:
+def decoded(file: IO[bytes], where: str, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a file with their line ends, without a byte order mark.
 
-    Raises InputError, with the line, if it is not UTF-8, is longer than MAX_LINE bytes, or the file is no text.
+    Raises InputError, with the line, if it is not of this encoding, is longer than MAX_LINE bytes, or the file is no
+    text.
     """
+    if codec_of(encoding) not in UTF8:
+        file = as_utf8(file, encoding, where)
     number = 0
     while line := file.readline(MAX_LINE + 1):
         number += 1
@@ -205,7 +228,8 @@ def decoded(file: IO[bytes], where: str) -> Iterator[str]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise InputError(
-                f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8; save the file as UTF-8"
+                f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8; {hint(line)}, or save the file "
+                "as UTF-8"
             ) from None
 
 
@@ -213,12 +237,15 @@ def decoded(file: IO[bytes], where: str) -> Iterator[str]:
 
 
 def _from_records(
-    path: Path, columns: Sequence[str], header: list[str], optional: Sequence[str], joined: bool
+    path: Path, columns: Sequence[str], header: list[str], optional: Sequence[str], joined: bool, form: TableForm
 ) -> Iterator[Row]:
     """Rows of cells; the first record is the header, if none was given."""
     with open(path, "rb") as file:
-        lines = decoded(file, str(path))
-        records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
+        if path.suffix == ".xlsx":
+            records = sheet_records(file, path, form.sheet)
+        else:
+            lines = decoded(file, str(path), form.encoding)
+            records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
         header = header or [normalize("NFC", name) for name in next(records, (0, []))[1]]
         _check_header(header, columns, optional, f"{path}, line 1")
         indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
@@ -283,9 +310,9 @@ def _tsv_records(lines: Iterator[str], width: int, joined: bool) -> Iterator[tup
 # ---- JSON lines and Parquet
 
 
-def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
     with open(path, "rb") as file:
-        for number, line in enumerate(decoded(file, str(path)), 1):
+        for number, line in enumerate(decoded(file, str(path), encoding), 1):
             if not line.strip():
                 continue
             try:

@@ -1,0 +1,97 @@
+"""Text that is not UTF-8: read as what a user declares, and its likely encoding named where nothing is declared.
+
+Nothing is guessed silently: `hint` only completes a message.
+"""
+
+import codecs
+import io
+from typing import Any, BinaryIO
+
+from ..files import InputError
+
+UTF8 = ("utf-8", "utf-8-sig")
+BLOCK = 1 << 16
+SAMPLE = 1 << 14  # bytes of a line that are decoded on trial
+LEAST = 0.8  # share of the characters beyond ASCII that must be of the scripts of an encoding's languages
+CANDIDATES = (  # the first that fits is named: the codec, its description, and its scripts as ranges of characters
+    ("cp949", "CP949 (EUC-KR, Korean Windows)", (("가", "힣"), ("ㄱ", "ㅣ"))),
+    ("cp932", "Shift-JIS (Japanese Windows)", (("぀", "ヿ"), ("一", "鿿"), ("、", "〟"))),
+    ("gb18030", "GB18030 (GBK, simplified Chinese)", (("一", "鿿"), ("、", "〟"), ("！", "～"))),
+    ("euc_jp", "EUC-JP", (("぀", "ヿ"), ("一", "鿿"), ("、", "〟"))),
+)
+
+
+def codec_of(encoding: str) -> str:
+    """Python's name of a text encoding. Raises InputError if it knows none of this name."""
+    try:
+        found = codecs.lookup(encoding)
+    except (LookupError, ValueError):
+        found = None
+    if found is None or not found._is_text_encoding or found.incrementaldecoder is None:
+        advice = "expected a text encoding of Python, such as utf-8, cp949, euc-kr or utf-16"
+        raise InputError(f"encoding {encoding!r}: unknown; {advice}")
+    return found.name
+
+
+def hint(raw: bytes) -> str:
+    """What to do about bytes that are not UTF-8: the encoding that they look like, by decoding them on trial."""
+    if raw[:4] in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE):
+        return "it looks like UTF-32: give --encoding utf-32"
+    if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "it looks like UTF-16: give --encoding utf-16"
+    sample = raw[:SAMPLE]
+    for codec, name, scripts in CANDIDATES:
+        try:
+            text = codecs.getincrementaldecoder(codec)().decode(sample, final=len(raw) <= SAMPLE)
+        except UnicodeDecodeError:
+            continue
+        beyond = [character for character in text if character > "\x7f"]
+        fitting = sum(any(low <= character <= high for low, high in scripts) for character in beyond)
+        if beyond and fitting >= LEAST * len(beyond):
+            return f"it looks like {name}: give --encoding {codec}"
+    return "give its --encoding if you know it"
+
+
+def as_utf8(stream: BinaryIO | Any, encoding: str, name: str, repair: bool = False) -> io.BufferedReader:
+    """A stream of the same text in UTF-8. Reading raises InputError at bytes that the encoding does not have.
+
+    repair: such bytes become U+FFFD instead. name: the file's, for the message.
+    """
+    reader: io.BufferedReader = io.BufferedReader(_Recoded(stream, encoding, name, repair), BLOCK)
+    return reader
+
+
+class _Recoded(io.RawIOBase):
+    """The raw stream of `as_utf8`."""
+
+    def __init__(self, stream: Any, encoding: str, name: str, repair: bool) -> None:
+        self.stream, self.encoding, self.name = stream, codec_of(encoding), name
+        self.decoder = codecs.getincrementaldecoder(self.encoding)("replace" if repair else "strict")
+        self.ready, self.lines, self.ended = memoryview(b""), 1, False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        while not self.ready and not self.ended:
+            block = self.stream.read(BLOCK)
+            self.ended = not block
+            self.ready = memoryview(self._decoded(block).encode("utf-8", "surrogatepass"))
+        count = min(len(target), len(self.ready))
+        target[:count] = self.ready[:count]
+        self.ready = self.ready[count:]
+        return count
+
+    def _decoded(self, block: bytes) -> str:
+        try:
+            text = self.decoder.decode(block, self.ended)
+        except UnicodeError as error:
+            before, byte = "", ""
+            if isinstance(error, UnicodeDecodeError):
+                before = error.object[: error.start].decode(self.encoding, "replace")
+                byte = f"byte 0x{error.object[error.start]:02x} " if error.start < len(error.object) else ""
+            where = f"{self.name}, line {self.lines + before.count(chr(10))}"
+            found = f"{byte}is not valid {self.encoding}" if byte else f"not valid {self.encoding} ({error})"
+            raise InputError(f"{where}: {found}; give the --encoding that the file has, or mend the file") from None
+        self.lines += text.count("\n")
+        return text

@@ -1,0 +1,94 @@
+"""The rows of a sheet of an .xlsx file, as text. It needs openpyxl, of the extra `excel`."""
+
+import datetime
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from ..data.parsers import list_names
+from ..data.streams import FREE, SHARE
+from ..files import InputError, shorten
+
+
+def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Iterator[tuple[int, list[str]]]:
+    """(row, cells) of each row that is not empty, from the first one, which names the columns; all equally long.
+
+    sheet: its name; "": the file's only one. Raises InputError if there is no such sheet, it has several and none is
+    named, the file is damaged, or a cell holds an error of Excel.
+    """
+    try:
+        import openpyxl
+    except ImportError:
+        raise InputError(
+            f"{path}: reading .xlsx needs openpyxl, which is not installed: pip install 'bertworks[excel]'; or save "
+            "the sheet as .csv"
+        ) from None
+    _check_size(file, path)
+    try:
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+    except Exception as error:  # the library raises what its zip and XML readers do
+        raise _damaged(path, error) from None
+    try:
+        yield from _records(_sheet_of(book, sheet, path), path)
+    except InputError:
+        raise
+    except Exception as error:
+        raise _damaged(path, error) from None
+    finally:
+        book.close()
+
+
+def _check_size(file: IO[bytes], path: Path) -> None:
+    """Raises InputError if the file is no zip archive, or unpacks to more than its size allows."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+    except zipfile.BadZipFile as error:
+        raise _damaged(path, error) from None
+    if size > FREE + SHARE * path.stat().st_size:
+        found = f"unpacks to {size:,} bytes, more than {FREE:,} and {SHARE} times its own size"
+        raise InputError(f"{path}: {found}; expected a table of texts; save the sheet as .csv")
+    file.seek(0)
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    fault = shorten(f"{type(error).__name__}: {error}", 200)
+    return InputError(f"{path}: not a readable .xlsx file ({fault}); open it and save it again, or save it as .csv")
+
+
+def _sheet_of(book: Any, name: str, path: Path) -> Any:
+    sheets = {sheet.title: sheet for sheet in book.worksheets}
+    found = f"{path}: sheets {list_names(sheets)}"
+    if name and name not in sheets:
+        raise InputError(f"{found}; no sheet {name!r}; name one of them with --sheet")
+    if not name and len(sheets) != 1:
+        raise InputError(f"{found}; expected one; name the sheet to read with --sheet")
+    return sheets[name or next(iter(sheets))]
+
+
+def _records(sheet: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
+    width = 0
+    for number, row in enumerate(sheet.iter_rows(), 1):
+        cells = [_text(cell, f"{path}, sheet {sheet.title!r}, row {number}") for cell in row]
+        while cells and not cells[-1] and (not width or len(cells) > width):
+            cells.pop()  # empty cells right of the table
+        if any(cells):
+            width = width or len(cells)
+            yield number, cells + [""] * (width - len(cells))
+
+
+def _text(cell: Any, where: str) -> str:
+    """A cell as text: whole numbers without a fraction, true and false, dates as ISO writes them; "" if empty."""
+    value = cell.value
+    if cell.data_type == "e":
+        raise InputError(f"{where}, column {cell.column_letter}: the error {value}; mend the cell, or empty it")
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        value = value.date()
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)

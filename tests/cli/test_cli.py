@@ -395,6 +395,13 @@ OLD_AND_NEW = [
     ("convert a b --normalize", "convert a b --normalize=True"),
     ("convert a b --no-normalize", "convert a b --normalize=False"),
     ("probe neighbours m w --corpus a b --top 3", "probe neighbours m w --data a b --top 3"),
+    (
+        "corpus build t --tokenizer k --out o --encoding cp949",
+        "corpus build t --tokenizer k --out o --input.encoding cp949",
+    ),
+    ("tokenizer train t --out o --encoding cp949", "tokenizer train t --out o --input.encoding cp949"),
+    ("tokenizer check v.txt t --encoding cp949", "tokenizer check v.txt t --input.encoding cp949"),
+    ("probe neighbours m w --data t --encoding cp949", "probe neighbours m w --data t --input.encoding cp949"),
 ]
 
 

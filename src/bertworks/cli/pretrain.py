@@ -27,7 +27,8 @@ class Arguments:
         bertworks pretrain cpu --corpus store --out runs/cpu --optim.lr 1e-4
 
     From raw text, with a vocabulary and a store made first:
-        bertworks pretrain korean --texts texts/ --language ko --corpus store --out runs/ko
+        bertworks pretrain korean --texts texts/ --language ko \\
+            --corpus store --out runs/ko
 
     Every field of a recipe is a flag. The defaults are those of the given recipe.
     """
@@ -38,7 +39,7 @@ class Arguments:
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
     init: Path | None = None  # model folder or run folder whose weights the run starts from; none: random weights
     texts: tuple[str, ...] = ()
-    """text files, folders or archives to build --corpus from, with a WordPiece vocabulary of the recipe's size
+    """text files, folders or archives to build the store from, with a WordPiece vocabulary of the recipe's size
     (cased for Korean) in CORPUS-tokenizer; rerun the command to resume. For other settings use `bertworks tokenizer
     train` and `bertworks corpus build` instead"""
     language: str = "en"  # language of --texts (ISO code: en, ko, de, ...)

@@ -1,9 +1,12 @@
 """Raw text -> corpus store -> training batches. In reading order:
 
 streams.py     files, folders, compressed files and archives -> named byte streams
+encodings.py   text in other encodings -> UTF-8, and the likely encoding of what is not UTF-8
 parsers.py     formats (text, Markdown, WikiExtractor, JSONL, Parquet) -> documents
 corpus.py      `Reader`: guesses formats, reads the documents of all inputs, counts what it leaves out
 pieces.py      files -> the pieces that workers read on their own
+languages.py   which languages have rules for sentences, and which borrow them
+korean.py      rules for Korean sentences
 sentences.py   documents -> sentences, and warnings about documents that look wrong
 sketches.py    MinHash sketches of documents, beside each part
 parts.py       a batch of documents -> one part file: sentences, token ids, hashes

@@ -129,16 +129,19 @@ class Job:
 
     def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
         """The model to train on, and which of its parts are fresh."""
-        head, labels, seed = self.kind.head, len(self.task.labels), config.loop.seed
+        heads = (self.kind.head,) if self.kind.head else ()
+        labels, seed = len(self.task.labels), config.loop.seed
         rate, top = config.dropout, config.top
         if config.random_init:
             shape = replace(read_config(self.folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
-            model = build_model(shape, (head,), labels, seed, top=top)
+            model = build_model(shape, heads, labels, seed, top=top)
             fresh = ["encoder", *sorted(parts_in(model))]
         else:
-            model, fresh, _ = initial_model(self.folder, (head,), self.task.labels, seed, rate, top)
+            model, fresh, _ = initial_model(self.folder, heads, self.task.labels, seed, rate, top)
             fresh = fresh + reinitialise_top(model, config.reinit_layers, seed)
         model.freeze_unused_layers()
+        if not heads and model.encoder.pooler is not None:
+            model.encoder.pooler.requires_grad_(False)  # no vector of this kind passes through it
         if config.frozen:
             model.freeze()
         return model, fresh

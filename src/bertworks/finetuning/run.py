@@ -16,6 +16,7 @@ from typing import Any
 
 from ..checkpoint.folder import find_model, save_folder
 from ..checkpoint.locate import refuse_export
+from ..checkpoint.pooling import Pooling, write_pooling
 from ..config import to_toml
 from ..files import InputError, check_version, to_json, write_json, write_text
 from ..model.heads import Model
@@ -172,7 +173,7 @@ def opening(job: Job, config: FinetuneConfig) -> str:
     """What a run is about to do, in one line: rows, labels, updates, and what guessing gives."""
     task, rows, steps, labels = job.task, len(job.train), config.loop.steps, job.task.labels
     said = [f"{task.name}: {rows:,} training rows, {len(job.data.dev):,} development rows"]
-    if task.kind not in ("regression", "choice", "span"):
+    if task.kind not in ("regression", "choice", "span", "embedding"):
         names = ", ".join(label if len(label) <= 20 else f"{label[:19]}…" for label in labels[:6])
         said.append(f"{len(labels)} labels ({names}{', …' if len(labels) > 6 else ''})")
     if steps and not (config.loop.tokens or config.loop.hours):
@@ -259,6 +260,8 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
     }
     labels = list(job.task.labels) or None
     save_folder(out / "model", model, job.tokenizer, facts, labels, config.max_seq_length, stored)
+    if job.task.kind == "embedding":
+        write_pooling(out / "model", Pooling(max_length=config.max_seq_length), model.config.hidden_size)
     for name, content in judged.files.items():
         if name.endswith(".jsonl"):
             write_text(out / name, "".join(to_json(row) + "\n" for row in content))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..checkpoint.memory import ModelLike, network_of, origin_of
+from ..checkpoint.pooling import Pooling, read_pooling
 from ..files import InputError
 from ..tasks.base import Judged, Prepared, Task
 from ..tasks.kinds import kind_of
@@ -38,6 +39,9 @@ class Evaluation:
 
     def run(self, batch_size: int = 64) -> Judged:
         """Metrics and predictions of the model as it is now."""
+        if self.task.kind == "embedding":
+            pooling = read_pooling(self.loaded.folder)[1] or Pooling()
+            return self.prepared.judge(self.loaded.pooled(self.prepared.inputs, pooling))
         scores = self.loaded.scores(self.prepared.inputs, batch_size)
         return self.prepared.judge(scores[:, self.order] if self.order else scores, self.loaded.settings)
 

@@ -111,7 +111,7 @@ class LoadedModel:
     def check_head(self, kind: str) -> None:
         """Raises InputError if the folder has no head for this kind of task."""
         head = KINDS[kind].head
-        if head not in self.model.heads:
+        if head is not None and head not in self.model.heads:
             raise InputError(
                 f"{self.folder} has no {head}, which the kind {kind} needs; "
                 f"add one with: bertworks finetune --model {self.folder} ..."
@@ -143,9 +143,11 @@ class LoadedModel:
 
         Special tokens count, as they do there. Raises InputError if a number is NaN or infinite.
         """
-        out = torch.empty(len(inputs), self.model.encoder.width * len(pooling.modes))
+        out = torch.empty(len(inputs.first), self.model.encoder.width * len(pooling.modes))
         for rows, batch in self._batches(inputs):
-            out[torch.from_numpy(rows)] = pooling.pool(self.engine.states(batch), batch["attention_mask"]).cpu()
+            out[torch.from_numpy(inputs.sequences(rows))] = pooling.pool(
+                self.engine.states(batch), batch["attention_mask"]
+            ).cpu()
         return self.check_finite(out)
 
     @torch.no_grad()

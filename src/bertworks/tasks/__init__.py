@@ -8,6 +8,7 @@ In reading order:
     sequences.py       framing, overlapping windows, flat arrays
     inputs.py          examples as a model takes them, batches of them, the scores of a head
     classification.py  one or two texts: classes, values, several labels
+    embedding.py       pairs of texts for embedders
     choice.py          multiple choice
     tagging.py         a tag for every word or character
     sentences.py       files of tagged sentences
@@ -20,6 +21,7 @@ In reading order:
     records.py         DataFrames, datasets and lists of dictionaries, row by row
     table.py           CSV, TSV, JSON lines and Parquet, row by row
     selection.py       the rows that a verb or a function is given
+    sheets.py          the rows of a sheet of Excel
     rows.py            rows that a caller hands over in Python, checked
     draws.py           rows drawn by a seed, and rows that are kept back
     metrics.py         metrics of classes, values and label sets

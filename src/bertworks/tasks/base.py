@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .inputs import Inputs
 
-KindName = Literal["single", "pair", "regression", "multilabel", "choice", "tagging", "span"]
+KindName = Literal["single", "pair", "regression", "multilabel", "choice", "tagging", "span", "embedding"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Task:
             raise ValueError(f"{len(self.text)} text columns; expected one or two")
         if not self.kind:
             object.__setattr__(self, "kind", ("single", "pair")[len(self.text) - 1])
-        expected = {"single": 1, "pair": 2, "tagging": 1, "span": 2}.get(self.kind, len(self.text))
+        expected = {"single": 1, "pair": 2, "tagging": 1, "span": 2, "embedding": 2}.get(self.kind, len(self.text))
         if len(self.text) != expected:
             raise ValueError(f"{len(self.text)} text columns for the kind {self.kind!r}; expected {expected}")
         if self.kind == "choice" and len(self.choices) < 2:
@@ -149,7 +149,7 @@ class Prepared(PreparedRows, Protocol):
 class Kind:
     """What is done differently for one kind of task."""
 
-    head: HeadName
+    head: HeadName | None  # None: the encoder's vectors are what is trained
     objective: Objective
     read: Callable[[Task, Source, bool], Sequence[Any]]  # rows of a file or in memory, with labels or without
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]]  # the names of the head's outputs, from training rows

@@ -45,6 +45,8 @@ class Classified(TypedDict):
     cut: int  # tokens that did not fit
 
 
+NUMERIC = ("regression", "embedding")  # kinds whose labels are numbers
+
 # ---- reading
 
 
@@ -58,9 +60,9 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     marks = task.label.split(",") if task.kind == "multilabel" and "," in task.label else []  # a column a label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
     names = dict(zip(task.written or task.labels, task.labels, strict=True))
-    check = {"regression": _number, "multilabel": _several}.get(task.kind, _label)
+    check = {"regression": _number, "embedding": _number, "multilabel": _several}.get(task.kind, _label)
     lists = (task.label,) if task.kind == "multilabel" else ()
-    joined = bool(names) and task.kind != "regression"
+    joined = bool(names) and task.kind not in NUMERIC
     examples = []
     for row in read_table(path, columns, task.header, (), lists, joined, form=task.form):
         cells, where = [cell.strip() for cell in row.values[len(task.text) :]], location(path, row.line)
@@ -68,7 +70,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
         examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
     if not examples:
         raise InputError(f"{path}: no rows in this file")
-    if labelled and not names and task.kind != "regression":
+    if labelled and not names and task.kind not in NUMERIC:
         labels = [name for example in examples for name in label_parts(example.label, task)]
         if label_parts(examples[-1].label, task):
             check_end(path, location(path, examples[-1].line), labels, "label")

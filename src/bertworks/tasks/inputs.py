@@ -203,6 +203,12 @@ def batch_scores(network: Model, batch: Batch, head: str) -> Tensor:
     return scores
 
 
+def batch_vectors(network: Model, batch: Batch, head: str = "") -> Tensor:
+    """(B, D), the mean over each sequence's tokens in the last layer."""
+    out = network.encode(batch)
+    return out.packing.mean(out.packed.float())
+
+
 @torch.no_grad()
 def compute_scores(
     model: Model,
@@ -214,14 +220,16 @@ def compute_scores(
 ) -> Tensor:
     """Scores before any softmax, float32, on the CPU: (S, K), of a token head (T, K) in the order of `inputs.ids`.
 
+    Of a model without a supervised head these are vectors, (S, D): the means over the last layer's tokens.
+
     The processes of `world` divide the batches among them. size: examples a batch. head_name: whose scores; the
     supervised head's if left out. score: computes a head's (B, K) or (B, L, K) scores in place of the model.
     """
     was_training = model.training
-    name = head_name or model.supervised_head
-    assert name is not None
-    by_token, score = name in TOKEN_HEADS, score or functools.partial(batch_scores, for_inference(model))
-    outputs: int = model.heads[name].out_features  # type: ignore[assignment]
+    name = head_name or model.supervised_head or ""
+    compute = batch_scores if name else batch_vectors
+    by_token, score = name in TOKEN_HEADS, score or functools.partial(compute, for_inference(model))
+    outputs: int = model.heads[name].out_features if name else model.config.hidden_size  # type: ignore[assignment]
     scores = torch.zeros(len(inputs.ids) if by_token else len(inputs.edges) - 1, outputs, device=world.device)
     for i, rows in enumerate(inputs.by_length(size)):
         if i % world.size == world.rank:

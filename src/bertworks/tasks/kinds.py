@@ -10,6 +10,7 @@ from .base import Data, Kind, KindName, Task
 from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
 from .draws import Division, divide_rows, draw_rows
+from .embedding import EMBEDDING, metrics_of
 from .records import described, source_of
 from .rows import checked_rows
 from .span import SPAN
@@ -26,6 +27,7 @@ KINDS: dict[str, Kind] = {
     "choice": CHOICE,
     "tagging": TAGGING,
     "span": SPAN,
+    "embedding": EMBEDDING,
 }
 
 
@@ -115,7 +117,8 @@ def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: t
     if kind not in KINDS:
         raise InputError(f"kind {kind!r}; expected one of {', '.join(KINDS)}")
     labels = tuple(label.split(",")) if kind == "multilabel" and "," in label else ()  # a column of 0 and 1 for each
+    metrics = metrics_of(label) if kind == "embedding" else KINDS[kind].metrics[:2]
     try:
-        return Task(OWN_TABLE, text, label, kind, labels, metrics=KINDS[kind].metrics[:2], choices=choices)  # type: ignore[arg-type]
+        return Task(OWN_TABLE, text, label, kind, labels, metrics=metrics, choices=choices)  # type: ignore[arg-type]
     except ValueError as error:
         raise InputError(f"{error}; give them with --text{' and --choices' if kind == 'choice' else ''}") from None

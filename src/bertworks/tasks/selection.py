@@ -41,7 +41,10 @@ class DevRows:
     # task kind of your own table; none: single, or pair with two text columns
     kind: KindName | None = None
     text: str = "text"  # text column of your own table, or two columns separated by a comma
-    label: str = ""  # label column; for multilabel also several 0/1 columns, comma-separated; empty: label
+    label: str = (
+        ""  # label column; for multilabel also several 0/1 columns, comma-separated; empty: label. For embedding the
+    )
+    # column of scores; empty: none, each row's two texts belong together
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
     encoding: str = "utf-8"  # encoding of the rows' files: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of an .xlsx table; empty: its only one
@@ -65,7 +68,7 @@ class DevRows:
         if any(table is None for table in own.values()):
             tables = "a table" if len(own) == 1 else "tables"
             raise InputError(f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}")
-        label = ",".join(comma_separated(self.label)) or "label"
+        label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
         columns = (comma_separated(self.text), label, comma_separated(self.choices))
         return replace(own_task(self.kind or "", *columns), form=form), list(own.values())
 

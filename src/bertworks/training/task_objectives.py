@@ -15,6 +15,8 @@ from ..model.heads import Model
 from .objectives import Objective
 from .vocabulary_loss import Scorer, Term, cross_entropy, linear_cross_entropy, linear_divergence, used_slots
 
+EMBEDDING_SCALE = 20.0  # of cosines before a softmax: as they are they differ too little
+
 
 @dataclass(frozen=True)
 class DistillationObjective(Objective):
@@ -102,6 +104,27 @@ class TeacherScoresObjective(Objective):
             found, wanted = ((scores / T).log_softmax(-1) for scores in (logits, known))
             soft = T**2 * F.kl_div(found, wanted, reduction="sum", log_target=True)
         return {"task": _labelled_loss(logits, batch["labels"]), "soft": Term(soft, None)}
+
+
+class EmbeddingObjective(Objective):
+    """Pairs of sequences, one after the other in the batch (2 B sequences), by the form of their labels.
+
+    (B,) floats: the squared difference of label and cosine. (B,) integers: softmax over the cosines of a first text
+    with all second texts of the batch, times EMBEDDING_SCALE, whose right answer is its own (Henderson et al. 2017).
+    The negatives are those of the micro-batch in this process. A vector is the mean over the last layer's tokens.
+    """
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"task": len(batch["labels"])}
+
+    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        out, labels = model.encode(batch, dropout), batch["labels"]
+        vectors = F.normalize(out.packing.mean(out.packed.float()), dim=-1).view(len(labels), 2, -1)
+        first, second = vectors[:, 0], vectors[:, 1]  # (B, D) each
+        if labels.is_floating_point():
+            return {"task": Term(F.mse_loss((first * second).sum(-1), labels, reduction="sum"), None)}
+        own = torch.arange(len(labels), device=labels.device)
+        return {"task": cross_entropy(EMBEDDING_SCALE * first @ second.T, own)}
 
 
 class ChoiceObjective(Objective):

@@ -1,0 +1,135 @@
+"""Embedders: pairs of texts whose vectors should be as alike as a score says, or more alike than any other pair's.
+
+A text's vector is the mean over its last layer's tokens (Reimers & Gurevych 2019); two vectors are compared by their
+cosine. With `--label`, rows have scores: the cosine learns them. Without, each row's second text belongs to its first,
+and the second texts of the other rows in the batch do not (Henderson et al. 2017). Scores whose largest is above 1 are
+divided by it, as STS-B's from 0 to 5.
+
+Shapes: N rows, two sequences each (S = 2 N: first text, second text, first, ...), D width, B rows of a batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..files import InputError
+from ..tokenizer import Tokenizer
+from ..training.task_objectives import EMBEDDING_SCALE, EmbeddingObjective
+from .base import Example, Judged, Kind, Limits, Task, no_names
+from .classification import read as read_pairs
+from .inputs import Inputs
+from .metrics import METRICS
+from .records import Source
+from .sequences import Integers, cut_pairs, frame
+
+CHUNK = 256  # rows that are compared with all at once
+SCORED, POSITIVE = ("spearman", "pearson"), ("mrr", "recall_at_1")  # metrics of rows with scores, and of pairs alone
+
+
+def metrics_of(label: str) -> tuple[str, ...]:
+    """The metrics of a table of one's own with this label column, "" for none."""
+    return SCORED if label else POSITIVE
+
+
+def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
+    """The pairs of one file. Raises InputError with file and line: a column is missing, a score is no number."""
+    return read_pairs(task, path, labelled and bool(task.label))
+
+
+def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "PairRows":
+    """Each text as a sequence of its own, cut to limits.max_seq_length. Raises InputError for a row of one text."""
+    single = next((example.line for example in examples if example.pair is None), None)
+    if single is not None:
+        raise InputError(f"line {single}: one text; expected two in every row")
+    texts = [text for example in examples for text in (example.text, example.pair or "")]
+    first, second, paired, total = cut_pairs(tokenizer, texts, [""] * len(texts), limits.max_seq_length)
+    frames = frame(tokenizer, first, second, paired=paired)
+    cut = (total - first.length).reshape(-1, 2).sum(1)
+    scores = np.array([np.nan if example.label is None else float(example.label) for example in examples], np.float32)
+    largest = float(np.abs(scores).max()) if task.label and len(scores) else 0.0
+    if task.label:
+        labels: Any = scores / largest if largest > 1 else scores
+    else:
+        labels = np.zeros(len(examples), np.int64)
+    inputs = Inputs(*frames, labels, cut, tokenizer.pad_id, limits.max_seq_length, choices=2)
+    return PairRows(inputs, task, [example.line for example in examples], largest)
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """Pairs of texts, ready for a model."""
+
+    inputs: Inputs
+    task: Task
+    lines: list[int]
+    largest: float  # of the scores, by size
+
+    @property
+    def tokens(self) -> Integers:
+        """(N,) tokens that the model reads for each row."""
+        tokens: Integers = np.diff(self.inputs.edges).reshape(-1, 2).sum(1)
+        return tokens
+
+    @property
+    def cut(self) -> Integers:
+        """(N,) tokens of each row that did not fit."""
+        return self.inputs.cut
+
+    def notes(self) -> list[str]:
+        """What a user should hear about the rows."""
+        cut = self.inputs.truncation()["examples"]
+        found = [f"{cut:,} of {len(self.inputs):,} training rows are cut to {self.inputs.limit} tokens"] if cut else []
+        if self.largest > 1:
+            found.append(f"scores are divided by {self.largest:g}, the largest one: a cosine is 1 at most")
+        return found
+
+    def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[dict[str, float]]:
+        """The cosine of each row's two vectors, of (S, D)."""
+        return [{"cosine": value} for value in _cosines(scores).tolist()]
+
+    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+        """Metrics of (S, D) vectors: correlation with the scores; or the rank of a text's own pair among all."""
+        found = _cosines(scores)
+        rows = [{"line": line, "cosine": value} for line, value in zip(self.lines, found.tolist(), strict=True)]
+        labels = self.inputs.labels
+        if self.task.label:
+            true = {name: METRICS[name](labels, found.numpy()) for name in self.task.metrics}
+            loss = float(F.mse_loss(found, torch.from_numpy(labels)))
+        else:
+            ranks, loss = _ranks(scores)
+            known = {"mrr": float((1 / ranks).mean()), "recall_at_1": float((ranks == 1).float().mean())}
+            true = {name: known[name] for name in self.task.metrics}
+        spread = float(found.std()) if len(found) > 1 else 0.0
+        same = spread == 0 and len(found) > 1
+        return Judged({"loss": loss, **true}, collapsed=same, files={"predictions.jsonl": rows})
+
+
+def _unit(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the second vectors of the rows, (N, D) each, of length 1."""
+    pairs = F.normalize(vectors.float().view(-1, 2, vectors.shape[-1]), dim=-1)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _cosines(vectors: Tensor) -> Tensor:
+    first, second = _unit(vectors)
+    return (first * second).sum(-1)
+
+
+def _ranks(vectors: Tensor) -> tuple[Tensor, float]:
+    """(N,) rank of each row's second text among all for its first one, from 1; and the mean loss with all negatives."""
+    first, second = _unit(vectors)
+    ranks, loss = [], 0.0
+    for start in range(0, len(first), CHUNK):
+        found = first[start : start + CHUNK] @ second.T
+        own = torch.arange(start, start + len(found))
+        ranks.append((found > found.gather(1, own[:, None])).sum(1) + 1)
+        loss += float(F.cross_entropy(EMBEDDING_SCALE * found, own, reduction="sum"))
+    return torch.cat(ranks), loss / max(len(first), 1)
+
+
+EMBEDDING = Kind(None, EmbeddingObjective(), read, no_names, prepare, (*SCORED, *POSITIVE))

@@ -1,0 +1,149 @@
+"""Embedders: losses and metrics against sentence-transformers and by hand, and a run from rows to a folder it opens."""
+
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.batch import IGNORED
+from bertworks.checkpoint.folder import save_folder
+from bertworks.checkpoint.pooling import Pooling, write_pooling
+from bertworks.files import InputError
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.finetuning.run import finetune
+from bertworks.inference.evaluation import evaluate
+from bertworks.inference.predictor import Predictor
+from bertworks.model.config import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.tasks.base import Data, Example, Limits
+from bertworks.tasks.embedding import prepare
+from bertworks.tasks.kinds import own_task, read_rows
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.task_objectives import EmbeddingObjective
+
+WORDS = [f"{a}{b}" for a in "bdgkm" for b in "aeiou"]
+SCORED, PAIRED = own_task("embedding", ("a", "b"), "score"), own_task("embedding", ("a", "b"), "")
+
+
+def rows(count: int, seed: int = 1, scored: bool = True) -> list[Example]:
+    """Pairs that share some of their four words; the score says how many."""
+    draw, made = random.Random(seed), []
+    for line in range(count):
+        first, same = draw.choices(WORDS, k=4), draw.randint(0, 4) if scored else 3
+        second = first[:same] + draw.choices(WORDS, k=4 - same)
+        made.append(Example(" ".join(first), " ".join(second), str(same) if scored else None, line))
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    tokenizer = Tokenizer.train([" ".join(WORDS)] * 9, TokenizerConfig(vocab_size=100))
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    where = tmp_path_factory.mktemp("model")
+    save_folder(where, build_model(config, (), seed=3), tokenizer)
+    return where
+
+
+def config(steps: int = 30) -> FinetuneConfig:
+    loop = LoopConfig(steps=steps, eval_every=steps, save_every=steps)
+    return FinetuneConfig(max_seq_length=16, batch_size=16, optim=OptimConfig(lr=3e-3), loop=loop, dropout=0.0)
+
+
+def test_prepared_pairs(folder):
+    prepared = prepare(Tokenizer.load(folder), rows(6), SCORED, Limits(max_seq_length=16))
+    batch = prepared.inputs.batch(np.arange(6))
+    assert len(prepared.inputs) == 6 and batch["input_ids"].shape[0] == 12 and not batch["token_type_ids"].any()
+    largest = max(int(row.label) for row in rows(6))
+    assert batch["labels"].max() == 1 and f"scores are divided by {largest}," in prepared.notes()[0]
+    assert prepare(Tokenizer.load(folder), rows(6, scored=False), PAIRED, Limits()).inputs.whole
+    with pytest.raises(InputError, match="line 3: one text; expected two"):
+        prepare(Tokenizer.load(folder), [Example("a", None, "1", 3)], SCORED, Limits())
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("scored", [True, False])
+def test_losses_are_those_of_sentence_transformers(folder, scored, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from sentence_transformers import losses
+
+    task, given = (SCORED if scored else PAIRED), rows(5, scored=scored)
+    predictor = Predictor(folder)
+    inputs = prepare(predictor.tokenizer, given, task, Limits(max_seq_length=16)).inputs
+    batch = inputs.batch(np.arange(5))
+    with torch.no_grad():
+        term = EmbeddingObjective()(predictor.model.eval(), batch)["task"]
+    shutil.copytree(folder, tmp_path / "st")
+    write_pooling(tmp_path / "st", Pooling(max_length=16), 16)
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "st"), device="cpu").eval()
+    features = [theirs.tokenize([row[side] for row in given]) for side in (0, 1)]
+    loss = (losses.CosineSimilarityLoss if scored else losses.MultipleNegativesRankingLoss)(theirs)
+    expected = loss(features, torch.tensor(inputs.labels) if scored else None)
+    assert float(term.loss) / 5 == pytest.approx(expected.item(), rel=1e-4)
+    assert EmbeddingObjective().counts(batch) == {"task": 5}
+
+
+def test_ranks_by_hand(folder):
+    prepared = prepare(Tokenizer.load(folder), rows(3, scored=False), PAIRED, Limits(max_seq_length=16))
+    vectors = torch.tensor([[1.0, 0], [1, 0], [0, 1], [1, 1], [1, 0], [0, 1]])  # the third pair: 1 before its own
+    judged = prepared.judge(vectors)
+    assert judged.metrics["recall_at_1"] == pytest.approx(1 / 3)  # for [0, 1] the other [0, 1] is nearer than [1, 1]
+    assert judged.metrics["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_a_run(folder, scored, tmp_path):
+    task = SCORED if scored else PAIRED
+    data = Data(rows(96, 1, scored), rows(40, 2, scored))
+    before = evaluate(folder, task, data.dev, 16)["metrics"]
+    results = finetune(config(), task, data, folder, tmp_path / "run", quiet=True)
+    assert results["metrics"]["loss"] < 0.9 * before["loss"]
+    assert results["metrics"]["spearman" if scored else "mrr"] > 0.4
+    after = evaluate(tmp_path / "run", task, data.dev)["metrics"]
+    assert after == pytest.approx(results["metrics"], abs=1e-5)
+    assert finetune(config(), task, data, folder, tmp_path / "run", quiet=True) == results  # finished: left as it is
+    kept = json.loads((tmp_path / "run/model/1_Pooling/config.json").read_text())
+    assert kept["pooling_mode_mean_tokens"] and kept["word_embedding_dimension"] == 16
+
+
+@pytest.mark.heavy
+def test_sentence_transformers_opens_the_folder(folder, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    finetune(config(2), SCORED, Data(rows(32), rows(8, 2)), folder, tmp_path / "run", quiet=True)
+    texts = ["ba be bi", "du", "ka ke ki ko ku"]
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "run/model"), device="cpu").encode(texts)
+    np.testing.assert_allclose(Predictor(tmp_path / "run").embed(texts), theirs, atol=1e-5)
+
+
+def test_rows_of_a_table(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,score\nba,be,0.5\n", encoding="utf-8")
+    assert read_rows(SCORED, tmp_path / "a.csv") == [Example("ba", "be", "0.5", 2)]
+    assert read_rows(PAIRED, tmp_path / "a.csv")[0].label is None
+    (tmp_path / "a.csv").write_text("a,b,score\nba,be,good\n", encoding="utf-8")
+    with pytest.raises(InputError, match="line 2: label 'good'; expected a number"):
+        read_rows(SCORED, tmp_path / "a.csv")
+    with pytest.raises(InputError, match="expected 2"):
+        own_task("embedding", ("a",), "score")
+    assert SCORED.metrics == ("spearman", "pearson") and PAIRED.metrics == ("mrr", "recall_at_1")
+
+
+def test_padding_does_not_change_a_vector(folder):
+    """Mean pooling over the real tokens alone."""
+    predictor = Predictor(folder)
+    inputs = prepare(predictor.tokenizer, rows(4), SCORED, Limits(max_seq_length=16)).inputs
+    objective, network = EmbeddingObjective(), predictor.model.eval()
+    with torch.no_grad():
+        short, long = (float(objective(network, inputs.batch(np.arange(4), length))["task"].loss) for length in (0, 16))
+    assert short == pytest.approx(long, rel=1e-5) and IGNORED not in inputs.labels

@@ -142,9 +142,15 @@ class _Build:
         for key in ("workers", "scheduler", "allow_unknown"):  # the tokens of a store do not depend on these
             del settings[key]
         del settings["input"]["max_window"]
-        added = ((settings["input"], "missing", "refuse"), (settings["input"], "other_kinds", "refuse"))
-        added = (*added, (settings["input"], "encoding", "utf-8"))
-        for of, key, default in (*added, (settings, "near_duplicates", 0.0), (settings, "splitter", "auto")):
+        files_of = settings["input"]
+        added = (
+            (files_of, "missing", "refuse"),
+            (files_of, "other_kinds", "refuse"),
+            (files_of, "encoding", "utf-8"),
+            (settings, "near_duplicates", 0.0),
+            (settings, "splitter", "auto"),
+        )
+        for of, key, default in added:
             if of[key] == default:
                 del of[key]  # stores from before these settings do not name them
         files = [[str(path), path.stat().st_size] for path in self.reader.files]

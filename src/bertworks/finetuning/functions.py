@@ -42,7 +42,8 @@ def finetune(
 
     model: model folder, run folder, or a loaded model. out: run folder to write. train, dev: a path, a pandas or polars
     DataFrame, a datasets.Dataset, or a list of dictionaries. text: its text column, or two; a list or comma-separated.
-    label: its label column. kind: single, pair, regression, multilabel, choice, tagging, span or embedding; none: single, or pair
+    label: its label column; "" for pairs that belong together (kind embedding). kind: single, pair, regression,
+    multilabel, choice, tagging, span or embedding; none: single, or pair
     with two text columns. choices: columns of a multiple choice. task, data: instead of tables, a known task and the
     folder with its files. recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of
     the recipe are further arguments; a table is a dictionary, as in TOML. Own tables train for 3 epochs and at least

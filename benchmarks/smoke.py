@@ -14,6 +14,7 @@ SCRIPTS = (
     "corpus",
     "corpus_growth",
     "derived_tasks",
+    "embedding_scores",
     "export_scores",
     "features",
     "features_memory",

@@ -119,7 +119,7 @@ def read_table(
             yield row
 
 
-def column_names(path: Path | str) -> list[str]:
+def column_names(path: Path | str, form: TableForm = PLAIN) -> list[str]:
     """The names of a table's columns; of JSON lines, all keys of its first objects. Raises InputError as `read_table`.
 
     Names are in composed form (NFC).
@@ -133,11 +133,14 @@ def column_names(path: Path | str) -> list[str]:
         except (ArrowException, OSError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({shorten(str(error), 200)})") from None
     if path.suffix == ".jsonl":
-        objects = (value for _, value in itertools.islice(_json_objects(path), BATCH))
+        objects = (value for _, value in itertools.islice(_json_objects(path, form.encoding), BATCH))
         return [*dict.fromkeys(normalize("NFC", name) for value in objects for name in value)]
     with open(path, "rb") as file:
-        lines = decoded(file, str(path))
-        records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, 0, False)
+        if path.suffix == ".xlsx":
+            records = sheet_records(file, path, form.sheet)
+        else:
+            lines = decoded(file, str(path), form.encoding)
+            records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, 0, False)
         return [normalize("NFC", name) for name in next(records, (0, []))[1]]
 
 

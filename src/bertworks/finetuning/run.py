@@ -143,6 +143,7 @@ def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
         after_step=Forecast(config.loop.steps, job.say),
         weights=job.weights,
         watch=run.watch,
+        patience=config.patience,
         quiet=job.quiet,
     )
 
@@ -176,6 +177,8 @@ def opening(job: Job, config: FinetuneConfig) -> str:
     if task.kind not in ("regression", "choice", "span", "embedding"):
         names = ", ".join(label if len(label) <= 20 else f"{label[:19]}…" for label in labels[:6])
         said.append(f"{len(labels)} labels ({names}{', …' if len(labels) > 6 else ''})")
+    if job.class_weights:
+        said.append(f"class weights {', '.join(f'{w:.3g}' for w in job.class_weights[:6])}{', …' * (len(labels) > 6)}")
     if steps and not (config.loop.tokens or config.loop.hours):
         passes = f"{steps * config.batch_size / rows:.3g} epochs"
         planned = job.config.steps_of(rows)
@@ -221,6 +224,10 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
     model, judge = loop.model, loop.evaluate
     assert isinstance(model, Model) and isinstance(judge, Judge)
     judged = judge.of(loop)
+    if loop.stopped_early:
+        waited, best = config.patience, config.loop.keep_best
+        found = f"{waited} evaluation{'s' if waited > 1 else ''} without a better {best}"
+        job.say(f"ended at step {loop.progress.step:,} after {found}; the best weights are kept")
     more = {name: job.evaluate_rows(model, rows, judged.settings) for name, rows in job.more.items()}
     results = {
         "kind": "finetune",
@@ -236,6 +243,8 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
         "truncation": {"train": job.train.truncation(), "dev": job.dev.inputs.truncation()},
         "notes": list(job.notes),
         **({"teacher": job.teacher.facts} if job.teacher else {}),
+        **({"class_weights": dict(zip(job.task.labels, job.class_weights, strict=True))} if job.class_weights else {}),
+        **({"stopped_early": loop.stopped_early} if config.patience else {}),
         "data": job.data.source,
         "model": str(job.folder),
         "random_init": config.random_init,

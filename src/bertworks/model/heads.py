@@ -122,6 +122,12 @@ class Model(nn.Module):
             if encoder.final_norm is not None and depth < self.config.num_hidden_layers:
                 encoder.final_norm.requires_grad_(False)
 
+    def freeze_lowest(self, layers: int) -> None:
+        """Turn off the gradients of the embeddings and of so many layers above them. Their dropout stays on."""
+        for encoder in (self.encoder.left, self.encoder.right) if isinstance(self.encoder, Pair) else (self.encoder,):
+            encoder.embeddings.requires_grad_(False)
+            encoder.layers[:layers].requires_grad_(False)
+
     def freeze(self) -> None:
         """Turn off gradients and dropout of the encoder's layers and embeddings. Its pooler still learns."""
         self.frozen = True

@@ -155,6 +155,8 @@ class Kind:
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]]  # the names of the head's outputs, from training rows
     prepare: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared]  # to train and to judge
     metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables
+    # the objective with a weight for each label in the order of its number; None: weights mean nothing to it
+    weighted: Callable[[tuple[float, ...]], Objective] | None = None
     # to predict, if `prepare` cuts what windows can hold
     prepare_windows: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared] | None = None
 

@@ -8,7 +8,7 @@ Shapes: N examples, K labels.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -297,9 +297,10 @@ def named_labels(numbers: NDArray[Any], task: Task) -> list[Any]:
 
 
 def _kind(*metrics: str) -> Kind:
-    return Kind("classifier", ClassificationObjective(), read, label_names, prepare, metrics, prepare_windows)
+    objective = ClassificationObjective()
+    return Kind("classifier", objective, read, label_names, prepare, metrics, ClassificationObjective, prepare_windows)
 
 
 SINGLE = PAIR = _kind("accuracy", "macro_f1", "f1", "matthews")
-REGRESSION = _kind("pearson", "spearman")
+REGRESSION = replace(_kind("pearson", "spearman"), weighted=None)
 MULTILABEL = _kind("micro_f1", "exact_match", "macro_f1")

@@ -264,4 +264,12 @@ def _entities(row: Tagged, tags: Sequence[str], scores: Sequence[float]) -> list
     return found
 
 
-TAGGING = Kind("tagger", TaggingObjective(), read, labels, prepare, ("f1", "precision", "recall", "accuracy"))
+TAGGING = Kind(
+    "tagger",
+    TaggingObjective(),
+    read,
+    labels,
+    prepare,
+    ("f1", "precision", "recall", "accuracy"),
+    weighted=TaggingObjective,
+)

@@ -93,6 +93,7 @@ class Loop:
     at_end: Callable[[], None] | None = None  # called when `run()` ends, however it does
     watch: Watch | None = None  # called with each record of the log; when it returns True, the run is saved and stops
     weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
+    patience: int = 0  # the run ends after so many evaluations in a row that bring no new best; 0: it does not
     flops_per_token: float = 0.0  # useful operations, forward and backward; 0: the log has no share of the peak
     matmul_peak: float = 0.0  # operations a second that the machine can do at best
     data_sheet: float = 0.0  # the same after the data sheet of the GPU; 0: not known
@@ -125,7 +126,7 @@ class Loop:
 
     def run(self) -> bool:
         """Train until the budget is used; False if a signal stopped the run before, when all is saved."""
-        over = self.config.share(self.progress) >= 1
+        over = self.config.share(self.progress) >= 1 or self.stopped_early
         reporter = Reporter(self.run_folder, self.progress.step, self.quiet, self.world.main, over)
         with contextlib.ExitStack() as ending:
             ending.callback(self.at_end or (lambda: None))
@@ -137,7 +138,7 @@ class Loop:
     def _train(self, stop: Stop, reporter: Reporter) -> bool:
         config, progress = self.config, self.progress
         self.model.train()
-        while (share := config.share(progress)) < 1:
+        while (share := config.share(progress)) < 1 and not self.stopped_early:
             start = time.perf_counter()
             group = self.feed(progress, share)
             stopped = self.step(group, share, stop.caught or self._stop_asked)
@@ -157,9 +158,9 @@ class Loop:
             if logs or now >= 1:
                 self._log(reporter, now)
             if evaluates and now < 1:
-                self._evaluate(reporter)
+                self.metrics = self._evaluate(reporter)
             self._writer.check()
-            last = stopped or now >= 1
+            last = stopped or now >= 1 or self.stopped_early
             if last or saves or self._is_save_late():
                 self.save()
             if last:
@@ -167,12 +168,18 @@ class Loop:
             if stopped:
                 return False
         stop.at_once()  # all is saved: nobody has to wait for the last evaluation
-        self.metrics = self._evaluate(reporter)
+        if not (self.stopped_early and self.metrics):  # the last weights are evaluated, unless the run was resumed here
+            self.metrics = self._evaluate(reporter)
         if config.keep_best and progress.best is not None:
             self.world.ask_first(self._load_best)
             self.world.spread(self.model.state_dict().values())
             self.reloaded = not self._at_best
         return True
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether `patience` evaluations in a row have brought no new best."""
+        return 0 < self.patience <= self.progress.since_best
 
     @property
     def _late(self) -> bool:
@@ -208,7 +215,7 @@ class Loop:
                 losses: dict[str, Tensor] = self.losses(batch, self._dropout_key(row))
                 # processes average their gradients, so each gives `size` times its part of the sum
                 size, weigh = self.world.size, self.weights
-                loss = sum(losses[n] * (weigh.get(n, 1.0) * size / max(counts[n], 1.0)) for n in losses)
+                loss = sum(losses[n] * (weigh.get(n, 1.0) * size / (counts[n] or 1.0)) for n in losses)
             # times 1, or NaN if it is not finite: the gradient could be finite all the same, in one process or all
             (loss * (1 + 0 * loss.detach())).backward()  # type: ignore[union-attr]
         return {name: one.detach() for name, one in losses.items()}
@@ -294,6 +301,7 @@ class Loop:
         self._record(reporter, "eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
         self.config.check([*metrics])
         self._at_best = bool(best) and self._is_better(metrics[best])
+        self.progress.since_best = 0 if self._at_best else self.progress.since_best + 1
         if self._at_best:
             self.progress.best = metrics[best]
             if self.world.main:

@@ -9,6 +9,7 @@ Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), D w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
@@ -37,8 +38,8 @@ class Objective(Protocol):
 
         return with_packing(batch)
 
-    def counts(self, batch: Batch) -> dict[str, int]:
-        """How many predictions each term of this batch has, from its labels alone."""
+    def counts(self, batch: Batch) -> Mapping[str, float]:
+        """How many predictions each term of this batch has, from its labels alone; weighted ones count their weight."""
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         """The sums of each term."""

@@ -55,6 +55,7 @@ class TrainerState:
     seconds: float = 0.0  # of training, over all run segments
     skipped: int = 0  # updates skipped in a row
     best: float | None = None  # best score so far, where a run keeps its best weights
+    since_best: int = 0  # evaluations since then
     loss_sums: dict[str, float] = field(default_factory=dict)  # of each term, since the last record of the log
     loss_counts: dict[str, float] = field(default_factory=dict)  # predictions of each term, since then
     lr: float = 0.0  # of the last update

@@ -3,7 +3,7 @@
 Shapes: M predictions, m of them at a time, D width (E where embeddings are narrower), V vocabulary.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,10 +46,14 @@ class Scorer(NamedTuple):
         return torch.mm(self.hidden[rows], self.weight.T).add_(self.bias)
 
 
-def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
-    """Summed cross entropy in float32 and number of hits; labels -100 are left out."""
+def cross_entropy(logits: Tensor, labels: Tensor, weights: Sequence[float] = ()) -> Term:
+    """Summed cross entropy in float32 and number of hits; labels -100 are left out.
+
+    weights: of the classes; each label's loss is multiplied by that of its class. Empty: 1.
+    """
     logits = logits.float()
-    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+    scale = logits.new_tensor(weights) if weights else None
+    loss = F.cross_entropy(logits, labels, scale, ignore_index=IGNORED, reduction="sum")
     return Term(loss, (logits.argmax(-1) == labels).sum().detach())
 
 

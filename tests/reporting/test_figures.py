@@ -247,3 +247,15 @@ def test_a_folder_that_is_no_run_is_named(tmp_path):
     with pytest.raises(InputError, match="no run"):
         plot_runs([], tmp_path / "x")
     assert not list(tmp_path.glob("x*"))
+
+
+def test_the_reliability_of_classifiers_is_drawn(tmp_path):
+    table = [{"count": 10, "confidence": 0.55, "accuracy": 0.4}, {"count": 30, "confidence": 0.95, "accuracy": 0.9}]
+    for name, ece in (("one", 0.05), ("other", 0.25)):
+        run = fake_run(tmp_path / name)
+        (run / "results.json").write_text(json.dumps({"metrics": {}, "ece": ece, "reliability": table}))
+    [file] = plot_runs([tmp_path / "one"], tmp_path / "one.svg")
+    assert "ECE 5.0%" in words(file) and "share that is right" in words(file) and "calibrated" in words(file)
+    [file] = plot_runs([tmp_path / "one", tmp_path / "other"], tmp_path / "both.svg")
+    assert "share that is right" in words(file)
+    assert "share that is right" not in words(plot_runs([fake_run(tmp_path / "none")], tmp_path / "none.svg")[0])

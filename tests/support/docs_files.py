@@ -28,6 +28,7 @@ MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
     "finetune --task sst2 --data glue/SST-2 --model runs/base --out runs/sst2 --epochs 1 --max-seq-length 16",
     "finetune --task mrpc --data glue/MRPC --model runs/base --out runs/mrpc --epochs 1 --max-seq-length 16",
     "finetune --task swag --data swag --model runs/base --out runs/swag --epochs 1 --max-seq-length 16",
+    "finetune --train letters.csv --dev letters.csv --kind multilabel --model runs/base --out runs/letters",
 )
 
 
@@ -114,6 +115,8 @@ def write_tables(folder: Path) -> None:
         header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
         write(folder / "swag" / {"train": "train.csv", "dev": "val.csv"}[name], [header, *endings])
     shutil.copytree(folder / "data/conll2003", folder / "conll2003")
+    sets = [f"{words(rng)},{'|'.join('xyz'[: i % 4])}" for i in range(12)]
+    write(folder / "letters.csv", ["text,label", *sets])
     write(folder / "rows.csv", ["question,answer", *(f"{words(rng)},{words(rng)}" for _ in range(4))])
     for name in ("lines.txt", "x.txt"):
         write(folder / name, [words(rng), words(rng)])

@@ -17,6 +17,7 @@ _PIPELINES = {  # by the end of a class's name
     "ForQuestionAnswering": "question-answering",
     "ForMultipleChoice": "multiple-choice",
 }
+_CELLS = 12  # classes of the largest confusion table on a card
 _SHAPE = (
     "num_hidden_layers",
     "hidden_size",
@@ -37,6 +38,8 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     run knows, values or tables of values, written as they are. Its `title`, `language` and `made` go into the heading.
     """
     facts = dict(facts)
+    facts.pop("reliability", None)  # a picture's numbers
+    confused: dict[str, dict[str, int]] = facts.pop("confusion", {})
     title, language = facts.pop("title", "BERT encoder"), facts.pop("language", None)
     made = facts.pop("made", "trained with bertworks")
     architecture = config["architectures"][0]
@@ -67,7 +70,22 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     lines += _section("Run", loose) if loose else []
     for name, table in tables.items():
         lines += _section(name, table)
+    lines += _confusion(confused)
     return "\n".join([*lines, "## Use", "", *_use(config)])
+
+
+def _confusion(table: dict[str, dict[str, int]]) -> list[str]:
+    """How often each true label, a row, was predicted as which; of several labels a row what was found and missed."""
+    columns = list(dict.fromkeys([*table, *(name for row in table.values() for name in row)]))
+    several = bool(table) and all({*row} == {"found", "missed", "wrong"} for row in table.values())
+    columns = ["found", "missed", "wrong"] if several else columns
+    if not 1 <= len(table) <= _CELLS or len(columns) > _CELLS:
+        return []
+    head = ["label" if several else "true label; columns: predicted", *columns]
+    rows = [[name, *(str(row.get(column, 0)) for column in columns)] for name, row in table.items()]
+    lines = ["| " + " | ".join(_cell(cell) for cell in cells) + " |" for cells in (head, *rows)]
+    lines.insert(1, f"|---|{'---:|' * len(columns)}")
+    return ["## Confusion on the development rows", "", *lines, ""]
 
 
 def _use(config: dict[str, Any]) -> list[str]:

@@ -98,6 +98,7 @@ _TASK_FORM = {  # the settings of a task that are read again
     "version_2?": bool,
     "null_score_diff_threshold?": float,
     "characters?": bool,
+    "thresholds?": {str: float},  # of several labels, by name
     "doc_stride?": _COUNT,
     "max_query_length?": _COUNT,
     "n_best_size?": _COUNT,

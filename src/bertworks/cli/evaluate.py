@@ -1,8 +1,9 @@
 """`bertworks evaluate`: the metrics of a fine-tuned model."""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from .arguments import DevRows, Flat, Positional, parse
 
@@ -15,12 +16,16 @@ class Arguments:
         bertworks evaluate runs/mrpc --task mrpc --data glue/MRPC
         bertworks evaluate runs/topics --dev dev.csv --text question --label topic
 
-    Labels are matched by name, not by number.
+    Labels are matched by name, not by number. A classifier's metrics have its expected calibration error (ece) and
+    what it confuses; --out also has the reliability table.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
     rows: Flat[DevRows] = field(default_factory=DevRows)
     out: Path | None = None  # JSON file to write the metrics to, besides printing them
+    save_thresholds: bool = False
+    """choose the probability above which each label is there, by its F1 on these rows, and save them in the model
+    folder; for models of several labels (multilabel)"""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
 
@@ -28,12 +33,24 @@ class Arguments:
 def evaluate(argv: list[str]) -> None:
     """Print the metrics, and write them if asked to."""
     arguments = parse(Arguments, argv, "evaluate", "--model")
-    from ..files import to_json, write_json
     from ..inference.engines import Computing
     from ..inference.evaluation import evaluate as evaluate_model
+    from ..inference.evaluation import save_thresholds
 
+    if arguments.save_thresholds:
+        results = save_thresholds(arguments.model, *arguments.rows.read())
+        _show(results, arguments.out)
+        print("metrics after are on the rows that chose the thresholds; evaluate on others", file=sys.stderr)
+        return
     computing = Computing(arguments.precision)
     results = evaluate_model(arguments.model, *arguments.rows.read(), computing=computing)
-    print(to_json(results, indent=1))
-    if arguments.out is not None:
-        write_json(arguments.out, results)
+    _show(results, arguments.out)
+
+
+def _show(results: dict[str, Any], out: Path | None) -> None:
+    """Print the results without the long reliability table, and write all of them to a file."""
+    from ..files import to_json, write_json
+
+    print(to_json({key: value for key, value in results.items() if key != "reliability"}, indent=1))
+    if out is not None:
+        write_json(out, results)

@@ -167,6 +167,8 @@ def _show(results: dict[str, Any]) -> None:
         return
     for name, value in results["metrics"].items():
         print(f"{name:10} {value:.4f}" + (f" +- {results['std'][name]:.4f}" if "std" in results else ""))
+    if "ece" in results:
+        print(f"{'ece':10} {results['ece']:.4f}")
     sound, runs = results.get("without_collapsed", {}), len(results.get("runs", []))
     if sound and sound["n"] < runs:
         print(f"\n{runs - sound['n']} of {runs} runs collapsed" + ("; the others:" if sound["n"] else ""))

@@ -236,6 +236,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
         | {f"{key}_{n}": value for n, other in more.items() for key, value in other.metrics.items()},
         "majority": judged.majority,
         "predicted": judged.predicted,
+        **judged.details,
         "collapsed": judged.collapsed,
         "flat": judged.flat,
         "tuned": judged.settings,

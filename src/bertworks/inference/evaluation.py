@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from ..checkpoint.locate import CONFIG, refuse_export
 from ..checkpoint.memory import ModelLike, network_of, origin_of
+from ..checkpoint.metadata import TASK
 from ..checkpoint.pooling import Pooling, read_pooling
-from ..files import InputError
+from ..files import InputError, read_json_object, write_json
 from ..tasks.base import Judged, Prepared, Task
+from ..tasks.classification import ClassRows
 from ..tasks.kinds import kind_of
 from ..tasks.rows import checked_rows
 from .engines import FLOAT32, Computing
@@ -42,8 +48,12 @@ class Evaluation:
         if self.task.kind == "embedding":
             pooling = read_pooling(self.loaded.folder)[1] or Pooling()
             return self.prepared.judge(self.loaded.pooled(self.prepared.inputs, pooling))
+        return self.prepared.judge(self.scores(batch_size), self.loaded.settings)
+
+    def scores(self, batch_size: int = 64) -> Tensor:
+        """The scores of all rows, in the order of the data's labels."""
         scores = self.loaded.scores(self.prepared.inputs, batch_size)
-        return self.prepared.judge(scores[:, self.order] if self.order else scores, self.loaded.settings)
+        return scores[:, self.order] if self.order else scores
 
 
 def evaluate(
@@ -56,6 +66,9 @@ def evaluate(
     """The task's metrics of a fine-tuned model on labelled rows, `predicted` counts and `truncation`.
 
     model: folder, or a loaded model, which keeps its own `max_seq_length` and `computing`.
+
+    Of a classifier also `ece`, the table behind it (`reliability`) and `confusion` (tasks/calibration.py).
+
     Raises InputError if the model is of another kind, or does not know a label of the data.
     """
     loaded = getattr(model, "loaded", model)
@@ -67,9 +80,38 @@ def evaluate(
         "task": task.name,
         "metrics": judged.metrics,
         "predicted": judged.predicted,
+        **judged.details,
         "examples": evaluation.rows,
         "truncation": evaluation.prepared.inputs.truncation(),
     }
+
+
+def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any]) -> dict[str, Any]:
+    """Choose the probability above which each label is there, by its F1 on these rows, and save them in the folder.
+
+    For models of several labels a row. Returns `thresholds`, by label, and the metrics on the same rows `before` and
+    `after`; those after are a little too good, because the thresholds were chosen on them. `Predictor`, `evaluate` and
+    the server use what the folder says. Raises InputError if the model is of another kind or an export.
+    """
+    loaded = LoadedModel.load(model)
+    refuse_export(loaded.folder)
+    if task.kind != "multilabel":
+        raise InputError(f"thresholds for the kind {task.kind}; expected multilabel: give --kind multilabel")
+    evaluation = Evaluation.prepare(loaded, task, rows)
+    prepared = evaluation.prepared
+    assert isinstance(prepared, ClassRows)
+    scores = evaluation.scores()
+    chosen = prepared.thresholds(scores)
+    results = {
+        "thresholds": chosen,
+        "before": prepared.judge(scores, loaded.settings).metrics,
+        "after": prepared.judge(scores, {**loaded.settings, "thresholds": chosen}).metrics,
+        "examples": evaluation.rows,
+    }
+    path = loaded.folder / CONFIG
+    settings = read_json_object(path)
+    write_json(path, {**settings, TASK: {**loaded.settings, "thresholds": chosen}})
+    return results
 
 
 def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:

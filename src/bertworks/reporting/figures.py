@@ -1,7 +1,8 @@
 """Plots of runs, from their folders alone (log.jsonl, results.json).
 
-The first row has loss curves, the second accuracies and other metrics; any number of runs share an axis. Training is
-thin, held-out data thick. The colours are Okabe and Ito's, which colour-blind people can tell apart.
+The first row has loss curves, the second accuracies and other metrics, and of finished classifiers the reliability of
+their probabilities; any number of runs share an axis. Training is thin, held-out data thick. The colours are Okabe and
+Ito's, which colour-blind people can tell apart.
 """
 
 import itertools
@@ -47,6 +48,7 @@ WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # a model without context re
 AXES = {"step": "step", "tokens": "training tokens", "seconds": "minutes of training"}
 COUNTERS = {"step", "tokens", "seconds", "left", "skipped"}
 SPEEDS = {"tokens_per_second", "share_of_peak", "share_of_data_sheet", "memory"}
+RELIABILITY = "reliability"  # a table in the results of a classifier, drawn beside its metrics
 NO_METRIC = COUNTERS | SPEEDS | {"kind", "lr", "grad_norm"}
 
 
@@ -72,7 +74,7 @@ def read_curves(folder: Path | str) -> Curves:
     if not kinds["train"]:
         raise InputError(f"{folder / LOG}: no record of training in it yet")
     held_out = [{"task_loss" if key == "loss" else key: v for key, v in record.items()} for record in kinds["eval"]]
-    form = {"metrics?": METRICS, "majority?": (float, None)}
+    form = {"metrics?": METRICS, "majority?": (float, None), f"{RELIABILITY}?": [METRICS], "ece?": float}
     results = read_results(folder / RESULTS, form) if (folder / RESULTS).exists() else {}
     return Curves(folder.resolve().name, kinds["train"], held_out, results)
 
@@ -106,7 +108,10 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
     for i, row in enumerate(rows):
         for j, metric in enumerate(row):
             axes = figure.add_subplot(len(rows), columns, i * columns + j + 1)
-            _draw(axes, found, metric, x)
+            if metric == RELIABILITY:
+                _draw_reliability(axes, found)
+            else:
+                _draw(axes, found, metric, x)
     if len(found) > 1:
         _add_legend(figure, "thin: training, thick: held-out" if any(run.held_out for run in found) else None)
     return save_figure(figure, Path(out))
@@ -133,17 +138,41 @@ def _panels(runs: list[Curves]) -> tuple[list[str], list[str]]:
     """(losses, other metrics) that the runs have, in the order in which they log them."""
     keys = dict.fromkeys(key for run in runs for record in (run.train[-1], *run.held_out[-1:]) for key in record)
     metrics = [key for key in keys if key not in NO_METRIC]
-    return [m for m in metrics if m.endswith("loss")], [m for m in metrics if not m.endswith("loss")]
+    others = [m for m in metrics if not m.endswith("loss")]
+    if any(run.results.get(RELIABILITY) for run in runs):
+        others.append(RELIABILITY)
+    return [m for m in metrics if m.endswith("loss")], others
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Colour and dashes of the run of that number."""
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number // len(COLOURS) % len(DASHES)]}
+
+
+def _draw_reliability(axes: Axes, runs: list[Curves]) -> None:
+    """The share of right predictions over their confidence; the area of a point is its number of predictions."""
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1.5, label="calibrated")
+    for i, run in enumerate(runs):
+        table = run.results.get(RELIABILITY)
+        if not table:
+            continue
+        confidence, accuracy, count = (
+            np.array([row[key] for row in table]) for key in ("confidence", "accuracy", "count")
+        )
+        ece = f"ECE {run.results['ece']:.1%}" if "ece" in run.results else None
+        axes.plot(confidence, accuracy, **_style(i), linewidth=1.5, label=ece if len(runs) == 1 else None)
+        axes.scatter(confidence, accuracy, s=10 + 150 * count / count.sum(), color=_style(i)["color"], alpha=0.7)
+    axes.set(xlabel="confidence", ylabel="share that is right", ylim=(-0.03, 1.03))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axes.legend(edgecolor="none", framealpha=0.9)
 
 
 def _draw(axes: Axes, runs: list[Curves], metric: str, x: X) -> None:
     """One metric of all runs."""
     several = len(runs) > 1
     for i, run in enumerate(runs):
-        style: dict[str, Any] = {
-            "color": COLOURS[i % len(COLOURS)],
-            "linestyle": DASHES[i // len(COLOURS) % len(DASHES)],
-        }
+        style = _style(i)
         position = _positions(run, x)
         for records, width, what in ((_whole(run.train), 1.0, "training"), (run.held_out, 2.2, "held-out")):
             points = [(position(r), r[metric]) for r in records if isinstance(r.get(metric), int | float)]

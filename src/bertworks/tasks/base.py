@@ -112,6 +112,7 @@ class Judged:
     flat: bool = False  # values of a regression that hardly vary beside the true ones, but are not all the same
     settings: dict[str, Any] = field(default_factory=dict)  # tuned here, to be stored with the model
     files: dict[str, Any] = field(default_factory=dict)  # for the run folder: .json, or .jsonl from a list
+    details: dict[str, Any] = field(default_factory=dict)  # further tables for results.json, of classes alone
 
 
 class PreparedRows(Protocol):

@@ -23,6 +23,7 @@ from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
+from .calibration import HALF, best_thresholds, confusion, expected_calibration_error, reliability
 from .inputs import Inputs
 from .metrics import METRICS, guessing
 from .records import Source
@@ -35,7 +36,7 @@ SEPARATOR = "|"  # between the labels of one row of a multi-label task
 
 
 class Classified(TypedDict):
-    """The likeliest label of a text or pair; of several at once, those above one half with | between them."""
+    """The likeliest label of a text or pair; of several at once, those above their thresholds with | between them."""
 
     label: str
     score: float  # the label's probability, the largest one of several labels; of a regression, the value
@@ -223,9 +224,12 @@ class ClassRows:
     def decode(self, scores: Tensor, settings: Mapping[str, Any], raw: bool = False) -> list[Classified]:
         """The label of each row from (S, K) scores; the probabilities of a long text's windows are averaged.
 
-        raw: the results hold scores before softmax or sigmoid instead of probabilities.
+        raw: the results hold scores before softmax or sigmoid instead of probabilities. `settings` may have
+        `thresholds` of several labels, by name; others begin above one half.
         """
         kind, names = self.task.kind, self.task.labels
+        least = _thresholds(self.task, settings)
+        least = np.log(least) - np.log1p(-least) if raw else least
         if kind != "regression" and not raw:
             scores = scores.sigmoid() if kind == "multilabel" else scores.softmax(-1)
         values = self.windows.mean(scores.numpy()).tolist()
@@ -234,8 +238,7 @@ class ClassRows:
         for row, count, tokens, cut in zip(values, windows, self.tokens.tolist(), self.cut.tolist(), strict=True):
             label, best = names[row.index(max(row))], max(row)
             if kind == "multilabel":
-                least = 0.0 if raw else 0.5
-                label = SEPARATOR.join(name for name, value in zip(names, row, strict=True) if value > least)
+                label = SEPARATOR.join(name for name, value, t in zip(names, row, least, strict=True) if value > t)
             every = dict(zip(names, row, strict=True))
             results.append(Classified(label=label, score=best, scores=every, windows=count, tokens=tokens, cut=cut))
         return results
@@ -243,7 +246,7 @@ class ClassRows:
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (N, K) scores."""
         true, task = self.inputs.labels, self.task
-        predicted = predictions(scores, task)
+        predicted = predictions(scores, task, _thresholds(task, settings or {}))
         metrics = {name: METRICS[name](true, predicted) for name in task.metrics}
         shown, gold = (named_labels(numbers, task) for numbers in (predicted, true))
         rows = zip(self.lines, gold, shown, strict=True)
@@ -259,7 +262,20 @@ class ClassRows:
             collapsed=same and differ,
             flat=spread < FLAT and differ and not same,
             files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
+            details={} if task.kind == "regression" else self._details(scores, predicted),
         )
+
+    def thresholds(self, scores: Tensor) -> dict[str, float]:
+        """The best threshold of each of several labels on these rows, by name, from their (N, K) scores."""
+        return best_thresholds(scores.double().sigmoid().numpy(), self.inputs.labels, self.task.labels)
+
+    def _details(self, scores: Tensor, predicted: NDArray[Any]) -> dict[str, Any]:
+        """Calibration and confusion of (N, K) scores."""
+        true = self.inputs.labels
+        probabilities = scores.double().sigmoid() if true.ndim == 2 else scores.double().softmax(-1)
+        table = reliability(probabilities.numpy(), true)
+        confused = confusion(true, predicted, self.task.labels)
+        return {"ece": expected_calibration_error(table), "confusion": confused, "reliability": table}
 
     def _loss(self, scores: Tensor) -> float:
         """Mean training loss."""
@@ -278,12 +294,18 @@ def _all_same(predicted: NDArray[Any]) -> bool:
     return bool(np.ptp(predicted) <= SAME * np.abs(predicted).max())
 
 
-def predictions(scores: Tensor, task: Task) -> NDArray[Any]:
-    """(N,) class numbers or values, or (N, K) of 0 and 1, from (N, K) scores."""
+def _thresholds(task: Task, settings: Mapping[str, Any]) -> NDArray[np.float64]:
+    """(K,) probabilities above which each of several labels is there."""
+    chosen = settings.get("thresholds", {})
+    return np.array([chosen.get(name, HALF) for name in task.labels], np.float64)
+
+
+def predictions(scores: Tensor, task: Task, thresholds: NDArray[np.float64] | float = HALF) -> NDArray[Any]:
+    """(N,) class numbers or values, or (N, K) of 0 and 1, from (N, K) scores. thresholds (K,): of several labels."""
     if task.kind == "regression":
         return scores[:, 0].numpy()
     if task.kind == "multilabel":
-        return (scores > 0).numpy().astype(np.float32)  # a probability above one half
+        return (scores.sigmoid().numpy() > thresholds).astype(np.float32)
     return scores.argmax(-1).numpy()
 
 

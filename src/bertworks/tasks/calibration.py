@@ -1,0 +1,80 @@
+"""How far the probabilities of a classifier can be trusted, what it confuses, and where its labels begin.
+
+A reliability table divides predictions by their confidence into BINS of equal width and compares the mean confidence of
+each with the share that is right; the expected calibration error (ECE) is the mean gap, weighted by the number of
+predictions (Guo et al. 2017, section 2). Of one label a row the confidence is the largest probability; where a row may
+have several labels, every probability of a label counts, and the label is there or not.
+
+Shapes: N examples, K labels, P predictions (N, or N * K of several labels).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = 15  # as Guo et al. have them
+HALF = 0.5  # a label is there above this probability, unless a threshold was chosen for it
+
+Floats = NDArray[np.floating[Any]]
+
+
+def reliability(probabilities: Floats, true: NDArray[Any]) -> list[dict[str, float]]:
+    """The bins with predictions in them: `count`, mean `confidence`, `accuracy` (the share that is right).
+
+    probabilities (N, K); true (N,) class numbers, or (N, K) of 0 and 1.
+    """
+    confidence = probabilities.ravel() if true.ndim == 2 else probabilities.max(1)  # (P,)
+    right = true.ravel() > 0 if true.ndim == 2 else probabilities.argmax(1) == true
+    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    table = []
+    for number in np.unique(bins):
+        chosen = bins == number
+        means = {"confidence": float(confidence[chosen].mean()), "accuracy": float(right[chosen].mean())}
+        table.append({"count": int(chosen.sum()), **means})
+    return table
+
+
+def expected_calibration_error(table: Sequence[Mapping[str, float]]) -> float:
+    """The ECE of a reliability table, a fraction; 0 of no predictions."""
+    total = sum(row["count"] for row in table)
+    return sum(row["count"] * abs(row["accuracy"] - row["confidence"]) for row in table) / max(total, 1)
+
+
+def confusion(true: NDArray[Any], predicted: NDArray[Any], labels: Sequence[str]) -> dict[str, dict[str, int]]:
+    """How often each true label was predicted as which, without zeros: {true: {predicted: count}}.
+
+    Where a row may have several labels: {label: {found, missed, wrong}}, its rows that were and were not found, and
+    those that do not have it but got it.
+    """
+    if true.ndim == 2:
+        sums = {"found": true * predicted, "missed": true * (1 - predicted), "wrong": (1 - true) * predicted}
+        return {name: {key: int(cells[:, k].sum()) for key, cells in sums.items()} for k, name in enumerate(labels)}
+    pairs = Counter(zip(true.tolist(), predicted.tolist(), strict=True))
+    return {
+        name: {other: pairs[k, j] for j, other in enumerate(labels) if (k, j) in pairs}
+        for k, name in enumerate(labels)
+        if any((k, j) in pairs for j in range(len(labels)))
+    }
+
+
+def best_thresholds(probabilities: Floats, true: NDArray[Any], labels: Sequence[str]) -> dict[str, float]:
+    """For each label the probability above which its F1 on these rows is best, in the middle between two rows' values.
+
+    probabilities (N, K), true (N, K) of 0 and 1. Of equally good ones the nearest to one half. A label that no row has
+    is left out, because its F1 is 0 anywhere.
+    """
+    from sklearn.metrics import precision_recall_curve
+
+    found = {}
+    for k, name in enumerate(labels):
+        if not true[:, k].any():
+            continue
+        precision, recall, values = precision_recall_curve(true[:, k], probabilities[:, k])
+        f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+        middles = (values + np.concatenate([[0.0], values[:-1]])) / 2  # predicted from `values` on: above its middle
+        best = np.flatnonzero(f1[:-1] >= f1[:-1].max() - 1e-12)
+        found[name] = float(middles[best[np.abs(middles[best] - HALF).argmin()]])
+    return found

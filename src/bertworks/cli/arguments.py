@@ -242,6 +242,19 @@ def positionals_first(argv: list[str], positionals: Sequence[str]) -> list[str]:
     return [*front, *argv, *late]
 
 
+def several_models(argv: list[str], data: bool = False) -> tuple[list[str], tuple[Path, ...]]:
+    """The words with the first of several values of --model, and the others.
+
+    data: whether a last value that is no folder is the positional argument --data.
+    """
+    values, rest = take_flag(argv, "--model", several=True)
+    if data and len(values) > 1 and not Path(values[-1]).is_dir() and not {"--data", "--string"} & flags_in(argv):
+        rest = ["--data", values.pop(), *rest]
+    if not values:
+        return argv, ()
+    return [*rest, "--model", values[0]], tuple(map(Path, values[1:]))
+
+
 def is_flag(word: str) -> bool:
     """Whether the word is a flag; `-` alone is standard input."""
     return word.startswith("-") and word != "-"

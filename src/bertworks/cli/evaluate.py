@@ -5,19 +5,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from .arguments import DevRows, Flat, Positional, parse
+from .arguments import DevRows, Flat, Positional, flags_in, parse, refuse_beside, several_models
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Evaluate a fine-tuned model on development rows, and print its metrics as JSON.
+    """Evaluate a model on development rows or on text, and print its metrics as JSON.
 
     Example:
         bertworks evaluate runs/mrpc --task mrpc --data glue/MRPC
         bertworks evaluate runs/topics --dev dev.csv --text question --label topic
+        bertworks evaluate --model runs/a runs/b --task mrpc --data glue/MRPC
+        bertworks evaluate runs/base --text notes.txt
 
     Labels are matched by name, not by number. A classifier's metrics have its expected calibration error (ece) and
-    what it confuses; --out also has the reliability table.
+    what it confuses; --out also has the reliability table. Several models are judged by the mean of their
+    probabilities. Without --task and --dev, --text is a file or folder of text: the perplexity of a left-to-right model
+    on it, or the pseudo-perplexity of a masked one (its loss at 15 % of the tokens).
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
@@ -32,18 +36,30 @@ class Arguments:
 
 def evaluate(argv: list[str]) -> None:
     """Print the metrics, and write them if asked to."""
+    argv, others = several_models(argv)
     arguments = parse(Arguments, argv, "evaluate", "--model")
     from ..inference.engines import Computing
+    from ..inference.ensemble import evaluate_ensemble
     from ..inference.evaluation import evaluate as evaluate_model
     from ..inference.evaluation import save_thresholds
+    from ..inference.text_perplexity import perplexity
 
+    computing = Computing(arguments.precision)
+    rows = arguments.rows
+    if "--text" in flags_in(argv) and not rows.task and rows.dev is None:
+        refuse_beside("--text FILE", {"--save-thresholds": arguments.save_thresholds, "a second --model": others})
+        refuse_beside("--text FILE", {"--kind": rows.kind, "--label": rows.label, "--choices": rows.choices})
+        return _show(perplexity(arguments.model, [rows.text], computing=computing), arguments.out)
     if arguments.save_thresholds:
-        results = save_thresholds(arguments.model, *arguments.rows.read())
+        refuse_beside("--save-thresholds", {"a second --model": others})
+        results = save_thresholds(arguments.model, *rows.read())
         _show(results, arguments.out)
         print("metrics after are on the rows that chose the thresholds; evaluate on others", file=sys.stderr)
         return
-    computing = Computing(arguments.precision)
-    results = evaluate_model(arguments.model, *arguments.rows.read(), computing=computing)
+    if others:
+        results = evaluate_ensemble([arguments.model, *others], *rows.read(), computing=computing)
+    else:
+        results = evaluate_model(arguments.model, *rows.read(), computing=computing)
     _show(results, arguments.out)
 
 

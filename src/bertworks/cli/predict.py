@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..files import InputError
-from .arguments import Positional, comma_separated, parse
+from .arguments import Positional, comma_separated, parse, several_models
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,9 @@ class Arguments:
     Example:
         bertworks predict runs/sst2 reviews.txt --out labels.jsonl
         bertworks predict runs/squad --string "Who wrote it?" "Jane wrote it."
+        bertworks predict reviews.txt --model runs/a runs/b runs/c
 
+    Several models, classifiers of the same labels, predict by the mean of their probabilities.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
@@ -46,15 +48,20 @@ class Arguments:
 
 def predict(argv: list[str]) -> None:
     """Write the predictions, and print how many inputs were predicted and truncated."""
+    argv, others = several_models(argv, data=True)
     arguments = parse(Arguments, argv, "predict", "--model", "--data")
     if bool(arguments.data) == bool(arguments.string):
         raise InputError("give a file, - for standard input, or --string with the texts of one input")
     from ..files import to_json
+    from ..inference.ensemble import Ensemble
     from ..inference.files import Columns, predict_file, predict_texts
     from ..inference.predictor import Predictor
     from ..tasks.table import TableForm
 
-    predictor = Predictor(arguments.model, precision=arguments.precision, engine=arguments.engine)
+    each = [
+        Predictor(one, precision=arguments.precision, engine=arguments.engine) for one in (arguments.model, *others)
+    ]
+    predictor = Ensemble(each) if others else each[0]
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     if arguments.string:

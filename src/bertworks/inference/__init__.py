@@ -11,6 +11,8 @@ In reading order:
     next_sentence.py    the same three steps for pairs: does B follow A?
     files.py            predictions for every line or row of a file (`bertworks predict`)
     evaluation.py       metrics on labelled rows (`bertworks evaluate`)
+    ensemble.py         several classifiers as one: the mean of their probabilities
+    text_perplexity.py  how well a language model predicts any text (`bertworks evaluate --text`)
     config.py           the settings of features
     features.py         vectors of texts from any layers: `Extractor`
     feature_files.py    files of such vectors (`bertworks features`)
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
     from .config import FeatureConfig as FeatureConfig
     from .engines import Computing as Computing
     from .engines import Engine as Engine
+    from .ensemble import Ensemble as Ensemble
+    from .ensemble import evaluate_ensemble as evaluate_ensemble
     from .evaluation import Evaluation as Evaluation
     from .evaluation import evaluate as evaluate
+    from .evaluation import save_thresholds as save_thresholds
     from .feature_files import write_features as write_features
     from .features import Extractor as Extractor
     from .features import Features as Features
@@ -42,5 +47,6 @@ if TYPE_CHECKING:
     from .steps import Embedder as Embedder
     from .steps import HeadSteps as HeadSteps
     from .steps import Steps as Steps
+    from .text_perplexity import perplexity as perplexity
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -17,6 +17,7 @@ from ..tasks.questions import read as read_questions
 from ..tasks.records import is_table, source_of
 from ..tasks.rows import check_count, text_rows_of
 from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, decoded, read_table
+from .ensemble import Ensemble
 from .predictor import Predictor
 
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
@@ -55,10 +56,16 @@ class Columns(NamedTuple):
 
 
 def predict_file(
-    predictor: Predictor, file: str, columns: Columns, out: Path | None, all_scores: bool = False, n_best: int = 1
+    predictor: Predictor | Ensemble,
+    file: str,
+    columns: Columns,
+    out: Path | None,
+    all_scores: bool = False,
+    n_best: int = 1,
 ) -> Counts:
     """Predict for every input of a file, whatever the folder's kind, and write JSON lines. Returns the counts.
 
+    predictor: of one folder, or of several classifiers as one (ensemble.py).
     file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
     that is replaced at the end; None: standard output. Raises InputError with file and line.
     """
@@ -136,7 +143,7 @@ def _results(
 
 
 def predict_texts(
-    predictor: Predictor, rows: Iterable[Sequence[str]], all_scores: bool = False, n_best: int = 1
+    predictor: Predictor | Ensemble, rows: Iterable[Sequence[str]], all_scores: bool = False, n_best: int = 1
 ) -> Iterator[dict[str, Any]]:
     """The predictions of a folder of any kind, in order; rows as `Item.texts`.
 
@@ -145,6 +152,8 @@ def predict_texts(
     check_count(n_best, "n_best")
     kind = predictor.kind
     rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
+    if isinstance(predictor, Ensemble):
+        return _classified(predictor, rows, all_scores)
     if kind == "tagging":
         return _tagged(predictor, (row[0] for row in rows))
     if kind == "span":
@@ -154,6 +163,12 @@ def predict_texts(
         return map(dict, predictor.answer_stream(questions))
     if kind == "choice":
         return map(dict, predictor.choose_stream((row[0], row[1:]) for row in rows))
+    return _classified(predictor, rows, all_scores)
+
+
+def _classified(
+    predictor: Predictor | Ensemble, rows: Iterable[Sequence[str]], all_scores: bool
+) -> Iterator[dict[str, Any]]:
     return map(
         dict, predictor.classify_stream(((row[0], row[1] if len(row) == 2 else None) for row in rows), all_scores)
     )

@@ -1,0 +1,119 @@
+"""Perplexity on text: that of the definition, over windows and documents, and which tokens are predicted."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.checkpoint.folder import load_model, load_tokenizer, save_folder
+from bertworks.cli import main
+from bertworks.data.corpus import Document
+from bertworks.files import InputError
+from bertworks.inference import text_perplexity as module
+from bertworks.inference.text_perplexity import interval, perplexity, windows
+from bertworks.model.heads import build_model
+from support.tiny_task import TINY, tiny_folder
+
+TEXT = "good film, a b c d e f g h\nbad film.\n\nabc def ghi jkl mno pqr stu vwx yz good bad film a b c d e f\n\na\n"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """The folders masked/ and left/ (tokens see what is left of them), and text.txt of three documents."""
+    place = tmp_path_factory.mktemp("perplexity")
+    tokenizer = load_tokenizer(tiny_folder(place / "masked", seed=5))
+    left = build_model(dataclasses.replace(TINY, direction="left"), ("mlm",), seed=6)
+    save_folder(place / "left", left, tokenizer)
+    (place / "text.txt").write_text(TEXT)
+    return place
+
+
+def by_hand(folder, length):
+    """(loss, count) of each document of TEXT, from a left-to-right model, one window at a time."""
+    model, tokenizer, sums = load_model(folder), load_tokenizer(folder), []
+    for text in TEXT.strip().split("\n\n"):
+        ids = [i for line in text.split("\n") for i in tokenizer.encode(line).ids[1:-1]]
+        losses = []
+        for start in range(0, len(ids), length - 2):
+            row = torch.tensor([[tokenizer.cls_id, *ids[start : start + length - 2]]])
+            with torch.no_grad():
+                hidden = model.encode({"input_ids": row, "attention_mask": row >= 0, "token_type_ids": row * 0}).packed
+                scores = model.masked_lm_logits(hidden).log_softmax(-1)
+            losses += [-scores[i - 1, row[0, i]].item() for i in range(1, row.shape[1])]
+        sums.append((sum(losses), len(losses)))
+    return np.array(sums)
+
+
+@pytest.mark.parametrize("length", [32, 10])
+def test_left_to_right_is_the_definition(place, length):
+    found, expected = perplexity(place / "left", [place / "text.txt"], length), by_hand(place / "left", length)
+    loss = expected[:, 0].sum() / expected[:, 1].sum()
+    assert found["loss"] == pytest.approx(loss, rel=1e-5) and found["perplexity"] == pytest.approx(
+        math.exp(loss), rel=1e-5
+    )
+    assert found["documents"] == 3 and found["predicted"] == found["tokens"] == expected[:, 1].sum()
+    assert found["interval"] == pytest.approx(interval(expected), rel=1e-4)
+    assert found["interval"][0] < found["perplexity"] < found["interval"][1]
+
+
+def test_masked_models_predict_the_same_share(place, monkeypatch):
+    asked = []
+    losses = module._losses
+
+    def seen(loaded, inputs, predicts, labels):
+        asked.append((inputs.ids.copy(), labels.copy()))
+        return losses(loaded, inputs, predicts, labels)
+
+    monkeypatch.setattr(module, "_losses", seen)
+    found = perplexity(place / "masked", [place / "text.txt"], 10)
+    again = perplexity(place / "masked", [place / "text.txt"], 10)
+    assert found == again and "perplexity" not in found and "[MASK]" in found["note"]
+    ids, labels = asked[0]
+    mask = load_tokenizer(place / "masked").mask_id
+    assert ((ids == mask) == (labels != -100)).all() and mask not in labels
+    assert found["predicted"] == (labels != -100).sum() and 0.1 < found["predicted"] / found["tokens"] < 0.3
+    uniform = math.log(TINY.vocab_size)
+    assert found["loss"] == pytest.approx(uniform, rel=0.05)  # fresh weights know nothing
+    assert found["pseudo_perplexity"] == pytest.approx(math.exp(found["loss"]))
+
+
+def test_one_document_has_no_interval(place, tmp_path):
+    (tmp_path / "one.txt").write_text("good film\n")
+    found = perplexity(place / "left", [tmp_path / "one.txt"])
+    assert found["interval"] is None and found["documents"] == 1 and found["predicted"] == 2
+
+
+def test_the_chunks_do_not_matter(place, monkeypatch):
+    whole = perplexity(place / "masked", [place / "text.txt"], 10)
+    monkeypatch.setattr(module, "CHUNK", 1)
+    again = perplexity(place / "masked", [place / "text.txt"], 10)
+    assert again["loss"] == pytest.approx(whole["loss"], rel=1e-6)
+    assert again["interval"] == pytest.approx(whole["interval"], rel=1e-6)
+
+
+def test_windows_lose_nothing(place):
+    tokenizer = load_tokenizer(place / "left")
+    rows, owners = windows(tokenizer, [Document("a b c d e", ""), Document("\n", ""), Document("f", "")], 4)
+    assert owners == [0, 0, 0, 2] and [tokenizer.decode(row) for row in rows] == ["a b", "c d", "e", "f"]
+
+
+def test_what_is_refused(place, tmp_path):
+    (tmp_path / "empty.txt").write_text("\n\n")
+    with pytest.raises(InputError, match=r"empty\.txt: no text in it"):
+        perplexity(place / "left", [tmp_path / "empty.txt"])
+    model = build_model(TINY, ("classifier",), labels=2, seed=1)
+    save_folder(tmp_path / "labels", model, load_tokenizer(place / "left"), labels=["a", "b"])
+    with pytest.raises(InputError, match="has no language-model head; expected a pre-trained folder"):
+        perplexity(tmp_path / "labels", [place / "text.txt"])
+
+
+def test_the_command(place, capsys, tmp_path):
+    main(["evaluate", str(place / "masked"), "--text", str(place / "text.txt"), "--out", str(tmp_path / "r.json")])
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["documents"] == 3 and json.loads((tmp_path / "r.json").read_text()) == printed
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(place / "masked"), "--text", str(place / "text.txt"), "--label", "x"])
+    assert "--text FILE cannot be combined with --label" in capsys.readouterr().err

@@ -18,10 +18,11 @@ class Arguments:
         bertworks evaluate --model runs/a runs/b --task mrpc --data glue/MRPC
         bertworks evaluate runs/base --text notes.txt
 
-    Labels are matched by name, not by number. A classifier's metrics have its expected calibration error (ece) and
-    what it confuses; --out also has the reliability table. Several models are judged by the mean of their
-    probabilities. Without --task and --dev, --text is a file or folder of text: the perplexity of a left-to-right model
-    on it, or the pseudo-perplexity of a masked one (its loss at 15 % of the tokens).
+    Labels are matched by name, not by number. The reliability table is in --out.
+
+    Several models are judged by the mean of their probabilities.
+
+    --text FILE alone measures how well a language model predicts that text.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)

@@ -20,7 +20,7 @@ class Arguments:
         bertworks predict runs/squad --string "Who wrote it?" "Jane wrote it."
         bertworks predict reviews.txt --model runs/a runs/b runs/c
 
-    Several models, classifiers of the same labels, predict by the mean of their probabilities.
+    Several classifiers of the same labels predict by their mean probabilities.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)

@@ -64,6 +64,7 @@ GROUPS = {
         "recipes": "List the recipes that come with bertworks, or print one.",
         "schema": "Print the JSON Schema of recipes, results or predictions.",
         "plot": "Draw the curves of runs, or the figure of a study.",
+        "track": "Write the logs of runs for TensorBoard, MLflow or W&B.",
     },
 }
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}

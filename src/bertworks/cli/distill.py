@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ..pretraining.recipe import DistillConfig
 from .arguments import Flat, parse_recipe
 from .ending import run_to_its_end
-from .pretrain import draw_curves
+from .pretrain import draw_curves, is_first_process
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,17 @@ class Arguments:
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[DistillConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
+    log: Literal["tensorboard"] | None = None
+    """tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
+    track`"""
 
 
 def distill(argv: list[str]) -> None:
     """Distil, and draw the curves of a finished run."""
     arguments = parse_recipe(Arguments, DistillConfig, argv, "distill")
     from ..pretraining.distill import distill as run_distillation
+    from ..reporting.tracking import followed
 
-    run_to_its_end(lambda: run_distillation(arguments.config, arguments.teacher, arguments.corpus, arguments.out))
+    with followed(arguments.out, arguments.log if is_first_process() else None):
+        run_to_its_end(lambda: run_distillation(arguments.config, arguments.teacher, arguments.corpus, arguments.out))
     draw_curves(arguments.out)

@@ -57,6 +57,9 @@ class Arguments:
     """try a grid of batch_size, optim.lr and epochs: paper (appendix A.3) or glue (section 4.1)"""
     keep_all: bool = False  # after a sweep, keep the models of all runs instead of the best run's alone
     suite: Literal["paper"] | None = None  # fine-tune on every task of the paper whose files are under --data
+    log: Literal["tensorboard"] | None = None
+    """tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
+    track`"""
     scheduler: str = ""
     """dask scheduler whose workers do the runs of --sweep: its address (tcp://host:8786), or "local" for one on this
     machine; none: this process does them. Needs the extra `cluster` and a disk that all workers share"""
@@ -69,9 +72,13 @@ def finetune(argv: list[str]) -> None:
     command = _parse(argv)
     task = find_task(command.rows.task) if command.rows.task else None
     _check_effects(command, flags_in(argv), task)
-    results = run_to_its_end(lambda: _suite(command, argv, task) if command.suite else _one(command))
+    from ..reporting.tracking import followed
+
+    first = os.environ.get("RANK", "0") == "0"
+    with followed(command.out, command.log if first else None):
+        results = run_to_its_end(lambda: _suite(command, argv, task) if command.suite else _one(command))
     print_findings(lambda: _examined(command), advise=not (command.sweep or command.suite))
-    if os.environ.get("RANK", "0") == "0":  # one process of a torchrun prints
+    if first:  # one process of a torchrun prints
         _show(results)
     if any("error" in found or "failed" in found for found in (results, *results.get("tasks", {}).values())):
         raise SystemExit(FAILED)

@@ -4,7 +4,7 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..data.languages import KOREAN, rules_for
 from ..files import InputError
@@ -44,6 +44,9 @@ class Arguments:
     train` and `bertworks corpus build` instead"""
     language: str = "en"  # language of --texts (ISO code: en, ko, de, ...)
     encoding: str = "utf-8"  # encoding of --texts
+    log: Literal["tensorboard"] | None = None
+    """tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
+    track`"""
     estimate: bool = False  # print the expected time and memory of the run, and train nothing
 
 
@@ -58,8 +61,10 @@ def pretrain(argv: list[str]) -> None:
         print_estimate(found)
         return
     from ..pretraining.run import pretrain as run_pretraining
+    from ..reporting.tracking import followed
 
-    run_to_its_end(lambda: run_pretraining(config, arguments.corpus, arguments.out, arguments.init))
+    with followed(arguments.out, arguments.log if is_first_process() else None):
+        run_to_its_end(lambda: run_pretraining(config, arguments.corpus, arguments.out, arguments.init))
     draw_curves(arguments.out)
     print_findings(lambda: _examined(arguments))
 
@@ -97,6 +102,11 @@ def _with_store(arguments: Arguments) -> PretrainConfig:
     return replace(config, model=replace(config.model, vocab_size=tokenizer.vocab_size))
 
 
+def is_first_process() -> bool:
+    """Whether this is the process of a torchrun that prints, draws and tracks."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def print_estimate(found: dict[str, float]) -> None:
     """Print what `estimate` found, in the units of a run's log."""
     rows = {}
@@ -111,7 +121,7 @@ def print_estimate(found: dict[str, float]) -> None:
 
 def draw_curves(run: Path) -> None:
     """Draw the curves of a finished run into its folder; a figure that fails costs a message, never the run."""
-    if os.environ.get("RANK", "0") != "0":  # one process of a torchrun draws
+    if not is_first_process():
         return
     try:
         from ..reporting.figures import plot_runs

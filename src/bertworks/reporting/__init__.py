@@ -8,6 +8,7 @@ results.py     what a call in Python returns: results that print as tables
 tables.py      tables of results, on a terminal or as Markdown
 schemas.py     JSON Schemas of dataclasses
 figures.py     curves of runs (imports matplotlib)
+tracking.py    logs for TensorBoard, MLflow and Weights & Biases
 fonts.py       fonts for every script in pictures
 """
 

@@ -1,0 +1,222 @@
+"""The logs of runs for other trackers: TensorBoard's event files, and offline runs of MLflow and Weights & Biases.
+
+Each tracker's own library writes its files, from what run folders hold (log.jsonl, recipe.toml). Every number of a
+record becomes a scalar at the record's step, named by the record's kind: train/mlm_loss, eval/accuracy. `followed`
+writes TensorBoard's files while a run is under way; it reads the log as it grows, so that training knows nothing of it.
+"""
+
+import contextlib
+import sys
+import threading
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ..files import InputError
+from .run_files import LOG, RESULTS, read_log, read_results
+
+Tracker = Literal["tensorboard", "mlflow", "wandb"]
+PACKAGES: dict[Tracker, str] = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
+OURS = ".bertworks"  # the end of the names of our event files
+EVERY = 5.0  # seconds between two looks at a log that grows
+PROJECT = "bertworks"  # MLflow's experiment and W&B's project
+
+
+class Scalar(NamedTuple):
+    """A number of a record of a log."""
+
+    name: str  # train/mlm_loss
+    value: float
+    step: int
+    seconds: float  # of training, up to then
+
+
+def scalars(records: Iterable[dict[str, Any]]) -> list[Scalar]:
+    """All numbers of records except their steps; what was not finite, null in the log, is left out."""
+    return [
+        Scalar(f"{record['kind']}/{name}", float(value), int(record["step"]), float(record.get("seconds") or 0.0))
+        for record in records
+        for name, value in record.items()
+        if name != "step" and isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+
+
+def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None = None) -> list[Path]:
+    """Write the logs of run folders for a tracker; a folder of seeds gives its runs. Returns what was written.
+
+    out: folder to write to, by default `tensorboard`, `mlflow` or `wandb` in the first run's folder. TensorBoard's
+    files of an earlier call are replaced; MLflow and W&B get a further run. Raises InputError if a folder is no run,
+    or if the tracker's package is missing.
+    """
+    from .figures import runs_in  # it imports matplotlib, which a run that is followed need not wait for
+
+    check_installed(tracker)
+    folders = [folder for given in runs for folder in runs_in(Path(given))]
+    for folder in folders:
+        if not (folder / LOG).is_file():
+            raise InputError(f"{folder}: no {LOG} in this folder; expected a run folder, or a folder of seeds")
+    target = Path(out) if out else Path(runs[0]) / tracker
+    write = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}[tracker]
+    several = len(folders) > 1
+    return [write(folder, target / folder.resolve().name if several else target, target) for folder in folders]
+
+
+def check_installed(tracker: Tracker) -> None:
+    """Raises InputError if the tracker's package is missing."""
+    if find_spec(PACKAGES[tracker]) is None:
+        name = PACKAGES[tracker]
+        raise InputError(f"the package {name} is missing; install it: pip install 'bertworks[{name}]'")
+
+
+def settings_of(run: Path) -> dict[str, Any]:
+    """The recipe of a run as dotted keys, and the metrics of its results; {} of what it does not have yet."""
+    path = run / "recipe.toml"
+    try:
+        recipe = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}; restore the file") from None
+    found = _dotted(recipe)
+    if (run / RESULTS).exists():
+        found |= {f"results.{k}": v for k, v in read_results(run / RESULTS, {}).get("metrics", {}).items()}
+    return found
+
+
+def _dotted(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        out |= _dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return out
+
+
+# ---- TensorBoard
+
+
+class EventFile:
+    """TensorBoard's events of one run, appended to while its log grows."""
+
+    def __init__(self, run: Path, out: Path):
+        self.run, self.out = run, out
+        self.written: list[dict[str, Any]] = []
+        self.writer: Any = None
+
+    def update(self) -> None:
+        """Write the records that are new. A resumed run drops some of its last records; then all are written anew."""
+        records = read_log(self.run) if (self.run / LOG).is_file() else []
+        if records[: len(self.written)] != self.written:
+            self.close()
+            self.written = []
+        if self.writer is None:
+            self._open()
+        for name, value, step, seconds in scalars(records[len(self.written) :]):
+            self.writer.add_scalar(name, value, step, walltime=self.began + seconds)
+        self.writer.flush()
+        self.written = records
+
+    def _open(self) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.out.mkdir(parents=True, exist_ok=True)
+        for earlier in self.out.glob(f"events.out.tfevents.*{OURS}"):
+            earlier.unlink()
+        log = self.run / LOG
+        self.began = log.stat().st_ctime if log.exists() else 0.0  # the log has no dates: its times are of training
+        self.writer = SummaryWriter(str(self.out), filename_suffix=OURS)  # type: ignore[no-untyped-call]
+        settings = settings_of(self.run)
+        rows = "\n".join(f"    {key} = {value!r}" for key, value in settings.items())
+        self.writer.add_text("recipe", rows, walltime=self.began)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+
+
+def _tensorboard(run: Path, out: Path, _: Path) -> Path:
+    file = EventFile(run, out)
+    file.update()
+    file.close()
+    return out
+
+
+@contextlib.contextmanager
+def followed(out: Path | str, tracker: Tracker | None) -> Iterator[None]:
+    """Write TensorBoard's files of the run in `out`, or of the runs inside it, until the block ends; None: nothing.
+
+    The files are in `tensorboard` in each run folder. A failure to write them is said once and never ends the run.
+    Raises InputError, before the run begins, if the package is missing.
+    """
+    if tracker is None:
+        yield
+        return
+    check_installed(tracker)
+    done, files = threading.Event(), dict[Path, EventFile]()
+
+    def update() -> None:
+        for pattern in (LOG, f"*/{LOG}", f"*/*/{LOG}"):
+            for log in sorted(Path(out).glob(pattern)):
+                run = log.parent
+                files.setdefault(run, EventFile(run, run / tracker)).update()
+
+    def watch() -> None:
+        try:
+            while not done.wait(EVERY):
+                update()
+            update()
+        except Exception as error:
+            failed = f"{tracker}: {type(error).__name__}: {error}"
+            print(f"{failed}; the run is not affected: `bertworks track` writes the files", file=sys.stderr)
+
+    thread = threading.Thread(target=watch, daemon=True, name="tracking")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        for file in files.values():
+            file.close()
+
+
+# ---- MLflow, Weights & Biases
+
+
+def _mlflow(run: Path, _: Path, out: Path) -> Path:
+    """A run in the database mlflow.db; `mlflow ui --backend-store-uri sqlite:///OUT/mlflow.db` shows it."""
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param
+
+    out.mkdir(parents=True, exist_ok=True)
+    client = MlflowClient(tracking_uri=f"sqlite:///{(out / 'mlflow.db').resolve()}")
+    known = client.get_experiment_by_name(PROJECT)
+    artifacts = (out / "artifacts").resolve().as_uri()
+    experiment = known.experiment_id if known else client.create_experiment(PROJECT, artifact_location=artifacts)
+    made = client.create_run(experiment, run_name=run.resolve().name).info.run_id
+    metrics = [Metric(name, value, round(1000 * s), step) for name, value, step, s in scalars(read_log(run))]
+    settings = [Param(key, str(value)[:500]) for key, value in settings_of(run).items()]
+    for start in range(0, len(metrics), 1000):  # the most that a call takes
+        client.log_batch(made, metrics=metrics[start : start + 1000])
+    for start in range(0, len(settings), 100):
+        client.log_batch(made, params=settings[start : start + 100])
+    client.set_terminated(made)
+    return out / "mlflow.db"
+
+
+def _wandb(run: Path, _: Path, out: Path) -> Path:
+    """An offline run in `out/wandb`, which `wandb sync` sends to a server."""
+    import wandb
+
+    out.mkdir(parents=True, exist_ok=True)
+    how = wandb.Settings(silent=True, console="off")
+    name, config = run.resolve().name, settings_of(run)
+    offline = wandb.init(mode="offline", dir=str(out), project=PROJECT, name=name, config=config, settings=how)
+    by_step: dict[int, dict[str, float]] = {}
+    for scalar in scalars(read_log(run)):
+        by_step.setdefault(scalar.step, {})[scalar.name] = scalar.value
+    for step in sorted(by_step):
+        offline.log(by_step[step], step=step)
+    folder = Path(offline.dir).parent
+    offline.finish()
+    return folder

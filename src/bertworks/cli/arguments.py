@@ -245,10 +245,11 @@ def positionals_first(argv: list[str], positionals: Sequence[str]) -> list[str]:
 def several_models(argv: list[str], data: bool = False) -> tuple[list[str], tuple[Path, ...]]:
     """The words with the first of several values of --model, and the others.
 
-    data: whether a last value that is a file, or - for standard input, is the positional argument --data.
+    data: whether the last value is the positional argument --data, if nothing else is and it is no folder.
     """
     values, rest = take_flag(argv, "--model", several=True)
-    if data and len(values) > 1 and (values[-1] == "-" or Path(values[-1]).is_file()):
+    given = bool(rest and not is_flag(rest[0])) or bool({"--data", "--string"} & flags_in(argv))
+    if data and len(values) > 1 and not given and not Path(values[-1]).is_dir():
         rest = ["--data", values.pop(), *rest]
     if not values:
         return argv, ()

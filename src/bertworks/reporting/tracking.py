@@ -184,7 +184,7 @@ def followed(out: Path | str, tracker: Tracker | None) -> Iterator[None]:
 
 
 def _mlflow(run: Path, _: Path, out: Path) -> Path:
-    """A run in the database mlflow.db; `mlflow ui --backend-store-uri sqlite:///OUT/mlflow.db` shows it."""
+    """A run in the database mlflow.db; `mlflow ui` shows it."""
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param
 

@@ -17,6 +17,16 @@ _PIPELINES = {  # by the end of a class's name
     "ForQuestionAnswering": "question-answering",
     "ForMultipleChoice": "multiple-choice",
 }
+_METRICS = {  # ours by the names that model hubs have
+    "macro_f1": "f1",
+    "micro_f1": "f1",
+    "character_f1": "f1",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "exact": "exact_match",
+    "character_exact": "exact_match",
+}
 _CELLS = 12  # classes of the largest confusion table on a card
 _SHAPE = (
     "num_hidden_layers",
@@ -35,7 +45,8 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     """The card as Markdown.
 
     config: the folder's config.json, of an encoder of this `shape`. sizes: parameters of each part. facts: anything the
-    run knows, values or tables of values, written as they are. Its `title`, `language` and `made` go into the heading.
+    run knows, values or tables of values, written as they are. Its `title`, `language` and `made` go into the heading,
+    its `license`, `datasets`, `base_model` and, with `task` and `metrics`, a `model-index` into the front matter.
     """
     facts = dict(facts)
     facts.pop("reliability", None)  # a picture's numbers
@@ -47,12 +58,14 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
     ending = next((end for end in _PIPELINES if architecture.endswith(end)), None)
     pipeline = "feature-extraction" if one_sided or ending is None else _PIPELINES[ending]
     transformers = config["model_type"] != "bertworks"
-    front = {
+    front: dict[str, Any] = {
         **({"language": language} if language else {}),
         "library_name": "transformers" if transformers else "bertworks",
         "pipeline_tag": pipeline,
         "tags": [shape.family, "bertworks"],
+        **{key: facts.pop(key) for key in ("license", "datasets", "base_model") if key in facts},
     }
+    front |= _model_index(_words(title), pipeline, front.get("datasets", []), facts)
     plain = ModelConfig()
     rows = {name: getattr(shape, name) for name in _SHAPE}
     rows |= {name: value for name, value in vars(shape).items() if value != getattr(plain, name)}
@@ -72,6 +85,26 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
         lines += _section(name, table)
     lines += _confusion(confused)
     return "\n".join([*lines, "## Use", "", *_use(config)])
+
+
+def _words(text: Any) -> str:
+    """A text that every YAML reader takes: UTF-8 on one line."""
+    return re.sub(r"\s+", " ", str(text).encode("utf-8", "replace").decode())
+
+
+def _model_index(name: str, pipeline: str, datasets: list[str], facts: dict[str, Any]) -> dict[str, Any]:
+    """The metrics of a fine-tuned model in the form of model hubs; {} if the run has none."""
+    task, metrics = facts.get("task"), facts.get("metrics")
+    if not isinstance(task, str) or not isinstance(metrics, dict):
+        return {}
+    named = [
+        {"type": _METRICS.get(key, key), "value": value, "name": f"{key} (dev)"}
+        for key, value in metrics.items()
+        if isinstance(value, int | float) and not key.startswith("loss")
+    ]
+    source = {"name": _words(task), "type": datasets[0] if datasets else "table", "split": "validation"}
+    result = {"task": {"type": pipeline}, "dataset": source, "metrics": named}
+    return {"model-index": [{"name": name, "results": [result]}]}
 
 
 def _confusion(table: dict[str, dict[str, int]]) -> list[str]:

@@ -6,6 +6,7 @@ of its own inside, and results.json has means and standard deviations. Whole gri
 """
 
 import contextlib
+import re
 import statistics
 import sys
 import time
@@ -14,7 +15,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint.folder import find_model, save_folder
+from ..checkpoint.folder import find_model, run_name, save_folder
 from ..checkpoint.locate import refuse_export
 from ..checkpoint.pooling import Pooling, write_pooling
 from ..config import to_toml
@@ -260,6 +261,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
 def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
     """The model folder and the predictions on dev."""
     facts = {key: value for key, value in results.items() if key not in ("model", "data")}  # paths of this machine
+    facts |= {"title": f"{run_name(job.folder)} fine-tuned on {job.task.name}", **_origin(job)}
     limits = {f.name: getattr(config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
     stored = {
         "kind": job.task.kind,
@@ -279,6 +281,19 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
             write_json(out / name, content)
     if judged.collapsed or judged.flat:
         job.say(f"{out}: {_failure(judged)}")
+
+
+def _origin(job: Job) -> dict[str, Any]:
+    """Where a model comes from, for its card: the model it began with, that one's license, and public data."""
+    card = job.folder / "README.md"
+    front = card.read_text(encoding="utf-8", errors="replace").split("---")[1:2] if card.is_file() else []
+    found = re.search(r"^license: *[\"']?([\w.-]+)", front[0], re.MULTILINE) if front else None
+    name = run_name(job.folder).encode("utf-8", "replace").decode()
+    return {
+        **({"license": found[1]} if found else {}),
+        **({"datasets": [job.task.dataset]} if job.task.dataset else {}),
+        **({} if job.config.random_init else {"base_model": name}),
+    }
 
 
 def _columns(task: Task) -> dict[str, list[str]]:

@@ -40,6 +40,7 @@ class Task:
     train: str = "train.tsv"  # file names inside the data folder
     dev: str = "dev.tsv"
     test: str = "test.tsv"  # without labels
+    dataset: str = ""  # name of its data on the Hugging Face Hub, for model cards; "": the user's own
     more: Mapping[str, str] = field(default_factory=dict)  # further development sets: {name: file}, judged if there
     defaults: Mapping[str, Any] = field(default_factory=dict)  # fields of FinetuneConfig that differ, dotted
     form: TableForm = PLAIN  # encoding and sheet of the files

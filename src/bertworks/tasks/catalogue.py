@@ -14,6 +14,7 @@ _MULTIPLE_CHOICE = {"epochs": 3.0, "optim.lr": 2e-5, "batch_size": 16}  # the pa
 
 _KORQUAD = Task(
     name="korquad",
+    dataset="KorQuAD/squad_kor_v1",
     text=("question", "context"),
     label="answer",
     kind="span",
@@ -25,6 +26,7 @@ _KORQUAD = Task(
 )
 _KLUE_NER = Task(
     name="klue-ner",
+    dataset="klue/klue",
     kind="tagging",
     header=("character", "tag"),
     text=("character",),
@@ -39,6 +41,7 @@ _ALL = (
     # GLUE (paper, section 4.1), from the official TSV files; experiments/submission.py answers those without labels
     Task(
         name="cola",
+        dataset="nyu-mll/glue",
         header=("source", "label", "mark", "sentence"),  # train and dev begin without it; test has one of its own
         text=("sentence",),
         labels=("unacceptable", "acceptable"),
@@ -47,12 +50,14 @@ _ALL = (
     ),
     Task(
         name="sst2",
+        dataset="nyu-mll/glue",
         text=("sentence",),
         labels=("negative", "positive"),
         written=("0", "1"),
     ),
     Task(
         name="mrpc",
+        dataset="nyu-mll/glue",
         text=("#1 String", "#2 String"),
         label="Quality",
         labels=("not_equivalent", "equivalent"),
@@ -61,6 +66,7 @@ _ALL = (
     ),
     Task(
         name="stsb",
+        dataset="nyu-mll/glue",
         kind="regression",
         text=("sentence1", "sentence2"),
         label="score",
@@ -68,6 +74,7 @@ _ALL = (
     ),
     Task(
         name="qqp",
+        dataset="nyu-mll/glue",
         text=("question1", "question2"),
         label="is_duplicate",
         labels=("not_duplicate", "duplicate"),
@@ -76,6 +83,7 @@ _ALL = (
     ),
     Task(
         name="mnli",
+        dataset="nyu-mll/glue",
         text=("sentence1", "sentence2"),
         label="gold_label",
         labels=("contradiction", "entailment", "neutral"),
@@ -85,22 +93,26 @@ _ALL = (
     ),
     Task(
         name="qnli",
+        dataset="nyu-mll/glue",
         text=("question", "sentence"),
         labels=("entailment", "not_entailment"),
     ),
     Task(
         name="rte",
+        dataset="nyu-mll/glue",
         text=("sentence1", "sentence2"),
         labels=("entailment", "not_entailment"),
     ),
     Task(
         name="wnli",
+        dataset="nyu-mll/glue",
         text=("sentence1", "sentence2"),
         labels=("not_entailment", "entailment"),
         written=("0", "1"),
     ),
     Task(  # MNLI's model answers it; there is nothing to train on
         name="ax",
+        dataset="nyu-mll/glue",
         text=("sentence1", "sentence2"),
         labels=("contradiction", "entailment", "neutral"),
         metrics=("matthews",),
@@ -111,6 +123,7 @@ _ALL = (
     # Question answering (paper, sections 4.2 and 4.3), from the official JSON files
     Task(
         name="squad1",
+        dataset="rajpurkar/squad",
         text=("question", "context"),
         label="answer",
         kind="span",
@@ -122,6 +135,7 @@ _ALL = (
     ),
     Task(
         name="squad2",
+        dataset="rajpurkar/squad_v2",
         text=("question", "context"),
         label="answer",
         kind="span",
@@ -142,6 +156,7 @@ _ALL = (
     # Multiple choice (paper, section 4.4)
     Task(
         name="swag",
+        dataset="allenai/swag",
         kind="choice",
         text=("sent1", "sent2"),
         choices=("ending0", "ending1", "ending2", "ending3"),
@@ -152,6 +167,7 @@ _ALL = (
     ),
     Task(  # one file and no official division in it: a fifth of the prompts is dev
         name="codah",
+        dataset="jaredfern/codah",
         kind="choice",
         header=("category", "prompt", "ending0", "ending1", "ending2", "ending3", "label"),
         text=("prompt",),
@@ -164,6 +180,7 @@ _ALL = (
     # Named entities (paper, section 5.3), from the official files
     Task(
         name="conll2003",
+        dataset="eriktks/conll2003",
         kind="tagging",
         header=("word", "part_of_speech", "syntactic_chunk", "tag"),
         text=("word",),
@@ -185,6 +202,7 @@ _ALL = (
     # Korean sentences: film reviews, similarity, which sentence follows
     Task(
         name="nsmc",
+        dataset="e9t/nsmc",
         text=("document",),
         labels=("negative", "positive"),
         written=("0", "1"),
@@ -194,6 +212,7 @@ _ALL = (
     ),
     Task(
         name="korsts",
+        dataset="kakaobrain/kor_nlu",
         kind="regression",
         text=("sentence1", "sentence2"),
         label="score",
@@ -205,6 +224,7 @@ _ALL = (
     ),
     Task(
         name="kobest-hellaswag",
+        dataset="skt/kobest_v1",
         kind="choice",
         text=("context",),
         choices=("choice1", "choice2", "choice3", "choice4"),

@@ -1,0 +1,84 @@
+"""Model cards: their front matter is what model hubs read, and their snippets run."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from bertworks.checkpoint.folder import save_folder
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.finetuning.run import finetune
+from bertworks.model.heads import build_model
+from bertworks.tasks.base import Data, Example
+from bertworks.tasks.catalogue import TASKS, find_task
+from bertworks.training.config import LoopConfig
+from support.tiny_task import TINY, tiny_folder
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory):
+    """The card of a tiny model that was fine-tuned on rows of SST-2's form, from a folder with a license."""
+    place = tmp_path_factory.mktemp("card")
+    start = tiny_folder(place / "start")
+    (start / "README.md").write_text('---\nlicense: "apache-2.0"\n---\n\nlicense: none\n')
+    rows = [Example(f"{word} film", label=label) for word, label in (("good", "positive"), ("bad", "negative"))] * 4
+    config = FinetuneConfig(max_seq_length=16, loop=LoopConfig(steps=2, eval_every=0))
+    task = replace(find_task("sst2"), metrics=("accuracy", "matthews"))
+    finetune(config, task, Data(rows, rows), start, place / "run", quiet=True)
+    return place / "run/model/README.md"
+
+
+def test_the_front_matter_is_what_a_hub_reads(card):
+    hub = pytest.importorskip("huggingface_hub")
+    data = hub.ModelCard.load(card, ignore_metadata_errors=False).data
+    assert (data.license, data.base_model, data.datasets) == ("apache-2.0", "start", ["nyu-mll/glue"])
+    assert data.library_name == "transformers" and data.pipeline_tag == "text-classification"
+    assert data.model_name == "start fine-tuned on sst2"
+    assert [one.metric_type for one in data.eval_results] == ["accuracy", "matthews_correlation"]
+    first = data.eval_results[0]
+    assert (first.dataset_type, first.dataset_name, first.task_type) == ("nyu-mll/glue", "sst2", "text-classification")
+    assert 0 <= first.metric_value <= 1
+    assert hub.metadata_load(card)["model-index"] == data.to_dict()["model-index"]
+
+
+def test_names_that_yaml_would_misread(tmp_path):
+    hub = pytest.importorskip("huggingface_hub")
+    facts = {
+        "title": 'a: "b"\n---\n# c',
+        "task": "x: [y",
+        "metrics": {"accuracy": 1.0, "loss": 0.5},
+        "base_model": "on",
+    }
+    save_folder(tmp_path, build_model(TINY, ("classifier",), 2, seed=1), None, facts, ["no", "yes"])
+    data = hub.ModelCard.load(tmp_path / "README.md", ignore_metadata_errors=False).data
+    assert data.model_name == 'a: "b" --- # c' and data.base_model == "on" and data.license is None
+    assert [(one.metric_type, one.dataset_name, one.dataset_type) for one in data.eval_results] == [
+        ("accuracy", "x: [y", "table")
+    ]
+
+
+def test_the_confusion_is_a_table(card, tmp_path):
+    text = card.read_text()
+    rows = text.partition("## Confusion on the development rows\n\n")[2].partition("\n\n")[0].splitlines()
+    assert rows[0] == "| true label; columns: predicted | negative | positive |" and rows[1] == "|---|---:|---:|"
+    cells = [[int(cell) for cell in row.strip("|").split("|")[1:]] for row in rows[2:]]
+    assert [sum(row) for row in cells] == [4, 4] and "| reliability" not in text
+    facts = {"confusion": {"a|b": {"found": 1, "missed": 2, "wrong": 0}}}
+    save_folder(tmp_path, build_model(TINY, ("classifier",), 2, seed=1), None, facts, ["a|b", "c"])
+    assert r"| a\|b | 1 | 2 | 0 |" in (tmp_path / "README.md").read_text()
+
+
+def test_the_snippets_run(card):
+    """Ours and that of transformers, on the folder itself."""
+    pytest.importorskip("transformers")
+    blocks = re.findall(r"```python\n(.*?)```", card.read_text(), re.DOTALL)
+    assert ["transformers" in block for block in blocks] == [False, True]
+    for block in blocks:
+        names: dict[str, object] = {}
+        exec(block.replace("this folder", str(card.parent)), names)
+        assert "model" in names
+    assert names["outputs"].logits.shape == (1, 2)
+
+
+def test_every_public_task_names_its_data():
+    assert all(re.fullmatch(r"[\w-]+/[\w.-]+", task.dataset) for task in TASKS.values())

@@ -15,7 +15,7 @@ from bertworks.cli.finetune import _parse
 from bertworks.experiments import sweep as module
 from bertworks.experiments.engine import ONE_PROCESS
 from bertworks.experiments.suite import PAPER, find_folders, run_suite, table
-from bertworks.experiments.sweep import SWEEPS, Elsewhere, RowFiles, Setting, run_sweep
+from bertworks.experiments.sweep import SWEEPS, Elsewhere, RowFiles, Setting, own_grid, run_sweep
 from bertworks.files import Diverged, InputError, OtherRun, read_json
 from bertworks.finetuning import run as finetuning
 from bertworks.finetuning.job import ExampleFeed
@@ -81,6 +81,36 @@ def test_the_grids_are_the_papers():
     assert GLUE == ((32, 5e-5, 3), (32, 4e-5, 3), (32, 3e-5, 3), (32, 2e-5, 3))
     of = SWEEPS["paper"][5].of(CONFIG)
     assert (of.batch_size, of.optim.lr, of.epochs, of.optim.warmup) == (16, 3e-5, 4.0, 0.1)
+
+
+def test_a_grid_of_ones_own(place, tmp_path):
+    grid = own_grid("optim.lr=1e-9,3e-3 epochs=1 optim.rule=adamw")
+    assert [one.name for one in grid] == [f"optim.lr={lr}-epochs=1-optim.rule=adamw" for lr in ("1e-9", "3e-3")]
+    changed = grid[1].of(dataclasses.replace(CONFIG, min_steps=100))
+    assert (changed.optim.lr, changed.epochs, changed.optim.rule, changed.min_steps) == (3e-3, 1.0, "adamw", 0)
+    assert changed.optim.warmup == CONFIG.optim.warmup and own_grid("batch-size=8")[0].fields == {"batch_size": 8}
+    results = run(place, tmp_path, dataclasses.replace(CONFIG, seeds=(1,)), "optim.lr=1e-9,3e-3 epochs=1")
+    assert [entry["optim.lr"] for entry in results["settings"]] == [1e-9, 3e-3]
+    assert {entry["name"] for entry in results["settings"]} == {path.name for path in tmp_path.glob("optim*")}
+    assert read_json(tmp_path / "results.json")["chosen"] in ("optim.lr=1e-9-epochs=1", "optim.lr=3e-3-epochs=1")
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("glu", "--sweep 'glu': found 'glu'; expected paper, glue, or fields with their values"),
+        ("optim.lr=", "found 'optim.lr='; expected"),
+        ("epochs=1 epochs=2", "found 'epochs=2'; expected"),
+        ("epochs=1/2", "found 'epochs=1/2'; expected"),
+        ("max-seq-length=8,16", "max_seq_length is the same in all runs of a sweep; start one run for each"),
+        ("loop.seed=1,2", "loop.seed is the same in all runs of a sweep; give --seeds or --restarts"),
+        ("optim.rate=1", r"unknown key optim\.rate; known keys: lr, rule"),
+        ("epochs=many", "epochs = 'many' is of type str; expected float"),
+    ],
+)
+def test_grids_that_are_none(place, tmp_path, grid, message):
+    with pytest.raises(InputError, match=message):
+        run(place, tmp_path / "out", name=grid)
 
 
 def test_what_a_sweep_tells(swept):
@@ -267,7 +297,7 @@ def test_a_best_run_that_has_lost_its_model(place, tmp_path, monkeypatch):
 
 
 def test_what_is_refused(swept, place, tmp_path):
-    with pytest.raises(InputError, match="no sweep 'x'; expected one of paper, glue"):
+    with pytest.raises(InputError, match="--sweep 'x': found 'x'; expected paper, glue, or fields"):
         run(place, tmp_path / "out", name="x")
     steps = dataclasses.replace(CONFIG, loop=dataclasses.replace(CONFIG.loop, steps=3))
     with pytest.raises(InputError, match=r"the sweep paper varies epochs; leave loop.steps, .* out"):

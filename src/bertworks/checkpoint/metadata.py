@@ -94,6 +94,8 @@ _COUNT = range(1, 1 << 31)
 _TASK_FORM = {  # the settings of a task that are read again
     "name?": str,
     "text?": [str],  # columns of the user's own table
+    "words?": [str],
+    "label?": str,
     "choices?": [str],
     "version_2?": bool,
     "null_score_diff_threshold?": float,

@@ -1,7 +1,7 @@
 """`bertworks evaluate`: the metrics of a fine-tuned model."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ class Arguments:
         bertworks evaluate --model runs/a runs/b --task mrpc --data glue/MRPC
         bertworks evaluate runs/base --text notes.txt
 
+    Tables have the columns of the table that the model was fine-tuned on.
     Labels are matched by name, not by number. The reliability table is in --out.
 
     Several models are judged by the mean of their probabilities.
@@ -46,7 +47,7 @@ def evaluate(argv: list[str]) -> None:
     from ..inference.text_perplexity import perplexity
 
     computing = Computing(arguments.precision)
-    rows = arguments.rows
+    rows = remembered(arguments.rows, arguments.model, flags_in(argv))
     if "--text" in flags_in(argv) and not rows.task and rows.dev is None:
         refuse_beside("--text FILE", {"--save-thresholds": arguments.save_thresholds, "a second --model": others})
         refuse_beside("--text FILE", {"--kind": rows.kind, "--label": rows.label, "--choices": rows.choices})
@@ -62,6 +63,20 @@ def evaluate(argv: list[str]) -> None:
     else:
         results = evaluate_model(arguments.model, *rows.read(), computing=computing)
     _show(results, arguments.out)
+
+
+def remembered(rows: DevRows, model: Path, given: set[str]) -> DevRows:
+    """The rows with kind and columns of the table that the model was fine-tuned on, where no flag says otherwise."""
+    from ..checkpoint.folder import find_model, read_config
+    from ..checkpoint.metadata import TASK
+
+    task = (read_config(find_model(model))[1].get(TASK) or {}) if rows.dev is not None else {}
+    text = task.get("words") or task.get("text")
+    if not text or any("," in name for name in text):
+        return rows
+    found = {"kind": task.get("kind"), "text": ",".join(text), "label": task.get("label", "")}
+    found["choices"] = ",".join(task.get("choices", ()))
+    return replace(rows, **{name: value for name, value in found.items() if f"--{name}" not in given})
 
 
 def _show(results: dict[str, Any], out: Path | None) -> None:

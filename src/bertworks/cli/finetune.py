@@ -53,8 +53,9 @@ class Arguments:
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
     rows: Flat[DividedRows] = field(default_factory=DividedRows)
     restarts: int = 0  # number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
-    sweep: Literal["paper", "glue"] | None = None
-    """try a grid of batch_size, optim.lr and epochs: paper (appendix A.3) or glue (section 4.1)"""
+    sweep: str = ""
+    """try a grid of settings: paper (batch_size, optim.lr and epochs of appendix A.3), glue (section 4.1), or your own
+    such as "optim.lr=1e-4,3e-4 epochs=3"; empty: none"""
     keep_all: bool = False  # after a sweep, keep the models of all runs instead of the best run's alone
     suite: Literal["paper"] | None = None  # fine-tune on every task of the paper whose files are under --data
     log: Literal["tensorboard"] | None = None
@@ -93,15 +94,27 @@ def _parse(argv: list[str], task: Task | None = None) -> Arguments:
     return replace(command, config=with_restarts(command.config, command.restarts))
 
 
+def _fields(sweep: str) -> list[str]:
+    """The fields of the recipe that a grid sets."""
+    own = [part.partition("=")[0] for part in sweep.split() if "=" in part]
+    return own or ["batch_size", "optim.lr", "epochs"]
+
+
+def _swept(sweep: str) -> set[str]:
+    """The flags that would have no effect beside a grid."""
+    flags = {f"--{field.removeprefix('--').replace('_', '-')}" for field in _fields(sweep)}
+    return flags | ({"--min-steps"} if "--epochs" in flags else set())
+
+
 def _check_effects(command: Arguments, given: set[str], task: Task | None) -> None:
     """Raises InputError for a flag that would change nothing, and says what to use instead."""
     own = {"--text", "--label", "--kind", "--choices", "--dev", "--dev-share", "--group"}
     idle = [
         (
             command.sweep,
-            {"--batch-size", "--optim.lr", "--epochs", "--min-steps"},
-            f"--sweep {command.sweep} sets batch_size, optim.lr and epochs itself; leave the flag out, or train one "
-            "setting without --sweep",
+            _swept(command.sweep),
+            f"--sweep {command.sweep} sets {', '.join(_fields(command.sweep))} itself; leave the flag out, or train "
+            "one setting without --sweep",
         ),
         (command.suite, own, "--suite reads the files of the paper's tasks; use --train and --dev without --suite"),
         (not command.sweep, {"--keep-all"}, "only a sweep drops models; leave it out, or add --sweep"),
@@ -163,7 +176,7 @@ def _suite(command: Arguments, argv: list[str], task: Task | None) -> dict[str, 
     def config_of(one: Task) -> FinetuneConfig:
         return _parse(argv, one).config
 
-    return run_suite(config_of, command.rows.data, command.model, command.out, command.sweep or "")
+    return run_suite(config_of, command.rows.data, command.model, command.out, command.sweep)
 
 
 def _show(results: dict[str, Any]) -> None:

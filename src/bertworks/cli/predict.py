@@ -36,7 +36,8 @@ class Arguments:
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated; empty: as in fine-tuning
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of an .xlsx table; empty: its only one
-    out: Path | None = None  # file to write; none: standard output
+    out: Path | None = None  # file to write: JSON lines, or a table if it ends in .csv or .tsv; none: standard output
+    echo: bool = False  # add the input to each result
     all_scores: bool = False  # classification: add the probabilities of all labels
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
@@ -70,7 +71,8 @@ def predict(argv: list[str]) -> None:
         return
     form = TableForm(arguments.encoding, arguments.sheet)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
-    counts = predict_file(predictor, arguments.data, columns, arguments.out, arguments.all_scores, arguments.n_best)
+    how = (arguments.all_scores, arguments.n_best, arguments.echo)
+    counts = predict_file(predictor, arguments.data, columns, arguments.out, *how)
     cut = predictor.truncated
     lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
     empty = f", {counts.empty:,} of them empty and not predicted" if counts.empty else ""

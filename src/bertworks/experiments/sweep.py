@@ -10,20 +10,24 @@ for LARGE, is listed too. Rows are read and featurised once. The runs are cells 
 the command to resume, or start it in several processes to share the runs. A run that fails does not end the others.
 """
 
+import functools
 import itertools
+import re
 import shutil
-from dataclasses import dataclass, replace
+import tomllib
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError, read_json, try_lock, write_json, write_text
+from ..config import from_dict
+from ..files import InputError, read_json, shorten, try_lock, write_json, write_text
 from ..finetuning.job import Job
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
 from ..reporting.tables import ResultTable, points
-from ..tasks.base import Data, Task
+from ..tasks.base import Data, Limits, Task
 from ..tasks.draws import WHOLE, Division
 from ..tasks.kinds import divided_data
 from ..training import machine
@@ -46,10 +50,82 @@ class Setting(NamedTuple):
         """Its folder: b16-lr5e-05-e2."""
         return f"b{self.batch_size}-lr{self.lr:g}-e{self.epochs:g}"
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields and their values."""
+        return self._asdict()
+
     def of(self, config: FinetuneConfig) -> FinetuneConfig:
         """The recipe with this setting in it."""
         optim = replace(config.optim, lr=self.lr)
         return replace(config, batch_size=self.batch_size, epochs=float(self.epochs), min_steps=0, optim=optim)
+
+
+@dataclass(frozen=True)
+class OwnSetting:
+    """One setting of a grid of the user's own: fields of the recipe by their dotted names."""
+
+    values: tuple[tuple[str, str], ...]  # field and value, as written
+
+    @property
+    def name(self) -> str:
+        """Its folder: optim.lr=1e-4-epochs=3."""
+        return "-".join(f"{field}={value}" for field, value in self.values)
+
+    def of(self, config: FinetuneConfig) -> FinetuneConfig:
+        """The recipe with this setting in it. Raises InputError for an unknown field or a value of another type."""
+        table: dict[str, Any] = {"min_steps": 0} if "epochs" in dict(self.values) else {}
+        for field, value in self.values:
+            *path, name = field.split(".")
+            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = _parsed(value)
+        return from_dict(FinetuneConfig, table, f"--sweep {self.name}", config)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields and their values."""
+        return {field: _parsed(value) for field, value in self.values}
+
+
+def _parsed(value: str) -> Any:
+    """A value as TOML has it; a text without quotes is a text."""
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return value
+
+
+_SHARED = {  # fields that decide what all runs of a sweep share: rows as tokens, a teacher's scores, the seeds
+    **{field.name: "start one run for each value, and compare them" for field in fields(Limits)},
+    **dict.fromkeys(("class_weights", "teacher"), "start one run for each value, and compare them"),
+    **dict.fromkeys(("seeds", "loop.seed"), "give --seeds or --restarts"),
+}
+
+
+def own_grid(text: str) -> tuple[OwnSetting, ...]:
+    """The settings of a grid such as "optim.lr=1e-4,3e-4 epochs=3": every combination of the values.
+
+    Raises InputError if it is no grid.
+    """
+    grid: dict[str, list[str]] = {}
+    for part in text.split():
+        field, equals, values = part.partition("=")
+        field = field.removeprefix("--").replace("-", "_")
+        found = values.split(",")
+        if not equals or not field or not all(re.fullmatch(r"[\w.+-]+", value) for value in found) or field in grid:
+            raise InputError(
+                f"--sweep {shorten(text)}: found {shorten(part)}; expected {', '.join(SWEEPS)}, or fields with their "
+                'values, each field once, such as "optim.lr=1e-4,3e-4 epochs=3"'
+            )
+        if field in _SHARED:
+            raise InputError(f"--sweep {shorten(text)}: {field} is the same in all runs of a sweep; {_SHARED[field]}")
+        grid[field] = found
+    pairs = [[(field, value) for value in values] for field, values in grid.items()]
+    return tuple(map(OwnSetting, itertools.product(*pairs)))
+
+
+def settings_of(name: str) -> "tuple[Setting | OwnSetting, ...]":
+    """The settings of a grid by its name, or of one's own. Raises InputError if it is neither."""
+    return SWEEPS[name] if name in SWEEPS else own_grid(name)
 
 
 SWEEPS = {
@@ -108,13 +184,15 @@ def run_sweep(
 ) -> dict[str, Any] | None:
     """Train every setting of the grid `name` with the recipe's seeds; None if stopped, or if others still work on it.
 
-    keep_all: keep every run's model, not the best one's alone. Returned and written to results.json: `settings`,
-    `chosen` (the name of one), its `metrics` and `std`, `best` (a run), `failed` (if any run has failed), ... Raises
-    InputError for an unknown grid, if `out` holds anything else, and if no run has finished.
+    name: paper or glue (SWEEPS), or a grid of one's own (`own_grid`). keep_all: keep every run's model, not the best
+    one's alone. Returned and written to results.json: `settings`, `chosen` (the name of one), its `metrics` and `std`,
+    `best` (a run), `failed` (if any run has failed), ... Raises InputError for an unknown grid, if `out` holds anything
+    else, and if no run has finished.
     """
     search = Search(name, job.task.name, job.task.metrics[0], with_seeds(job.config), Grid(Path(out)), "", keep_all)
     search.check()
-    settings = f"{len(search.settings)} settings of batch_size, optim.lr and epochs"
+    varied = ("batch_size", "optim.lr", "epochs") if name in SWEEPS else settings_of(name)[0].fields
+    settings = f"{len(search.settings)} settings of {', '.join(varied)}"
     job.say(f"sweep {name}: {settings}, each with seeds {', '.join(map(str, search.config.seeds))}")
 
     def run(cell: Cell[SeedRun]) -> dict[str, Any] | None:
@@ -160,12 +238,12 @@ class Search:
         return self.grid.folder / self.folder
 
     @cached_property
-    def settings(self) -> dict[Setting, list[Cell[SeedRun]]]:
+    def settings(self) -> dict[Setting | OwnSetting, list[Cell[SeedRun]]]:
         """The cells of each setting."""
         start = f"{self.task}: " if self.folder else ""
         return {
             one: seed_cells(self.task, f"{self.folder}/{one.name}".lstrip("/"), start + one.name, one.of(self.config))
-            for one in SWEEPS[self.name]
+            for one in settings_of(self.name)
         }
 
     @property
@@ -179,10 +257,8 @@ class Search:
         if not self.name:
             check_folder(self.out, {"kind": "finetune", "recipe": None})
             return
-        if self.name not in SWEEPS:
-            raise InputError(f"no sweep {self.name!r}; expected one of {', '.join(SWEEPS)}")
-        loop = self.config.loop
-        if (loop.steps or loop.tokens or loop.hours) and len({setting.epochs for setting in self.settings}) > 1:
+        loop, grid = self.config.loop, settings_of(self.name)
+        if (loop.steps or loop.tokens or loop.hours) and len({one.fields.get("epochs") for one in grid}) > 1:
             raise InputError(f"the sweep {self.name} varies epochs; leave loop.steps, loop.tokens and loop.hours out")
         check_folder(self.out, {"kind": "sweep", "sweep": self.name})
 
@@ -256,12 +332,12 @@ def summarise_cells(cells: list[Cell[SeedRun]], grid: Grid, out: Path, world: Wo
     return summarise(config, [results for _, results in found], out, world)
 
 
-def _entry(setting: Setting, found: dict[str, Any], metric: str) -> dict[str, Any]:
+def _entry(setting: Setting | OwnSetting, found: dict[str, Any], metric: str) -> dict[str, Any]:
     """A setting's figures, from the summary of its seeds."""
     without = found["without_collapsed"]
     return {
         "name": setting.name,
-        **setting._asdict(),
+        **setting.fields,
         "n": len(found["runs"]),
         "best": max(run[metric] for run in found["runs"]),
         "mean": found["metrics"][metric],
@@ -275,7 +351,9 @@ def _entry(setting: Setting, found: dict[str, Any], metric: str) -> dict[str, An
     }
 
 
-def _results(search: Search, summaries: dict[Setting, dict[str, Any]], failed: list[dict[str, str]]) -> dict[str, Any]:
+def _results(
+    search: Search, summaries: dict[Setting | OwnSetting, dict[str, Any]], failed: list[dict[str, str]]
+) -> dict[str, Any]:
     """A setting of which a seed has failed is chosen only where no setting has all of them."""
     entries = [_entry(setting, summary, search.metric) for setting, summary in summaries.items()]
     pairs = zip(entries, summaries.values(), strict=True)

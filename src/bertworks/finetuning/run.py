@@ -296,10 +296,13 @@ def _origin(job: Job) -> dict[str, Any]:
     }
 
 
-def _columns(task: Task) -> dict[str, list[str]]:
-    """The text columns of the user's own table, in which `predict` looks for texts too."""
-    own = task.name == OWN_TABLE and task.kind != "tagging"  # whose column holds words, not a text
-    return {"text": list(task.text), "choices": list(task.choices)} if own else {}
+def _columns(task: Task) -> dict[str, Any]:
+    """The columns of the user's own table: `evaluate` reads them, and `predict` the texts, unless told otherwise."""
+    if task.name != OWN_TABLE:
+        return {}
+    if task.kind == "tagging":  # its column holds words, not a text to predict for
+        return {"words": list(task.text), "label": task.label}
+    return {"text": list(task.text), "choices": list(task.choices), "label": task.label}
 
 
 def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, world: machine.World) -> dict[str, Any]:

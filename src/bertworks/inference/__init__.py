@@ -10,6 +10,7 @@ In reading order:
     masks.py            the same three steps for masks
     next_sentence.py    the same three steps for pairs: does B follow A?
     files.py            predictions for every line or row of a file (`bertworks predict`)
+    result_tables.py    predictions as a table, .csv or .tsv
     evaluation.py       metrics on labelled rows (`bertworks evaluate`)
     ensemble.py         several classifiers as one: the mean of their probabilities
     text_perplexity.py  how well a language model predicts any text (`bertworks evaluate --text`)

@@ -1,4 +1,4 @@
-"""Predictions for files: a JSON object for each line, row of a table, or question of a SQuAD file.
+"""Predictions for files: a JSON object, or a row of a table, for each line, row of a table, or question of SQuAD's.
 
 An input without text is not predicted; its object is `{"line": 3, "empty": true}`.
 """
@@ -19,6 +19,7 @@ from ..tasks.rows import check_count, text_rows_of
 from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, decoded, read_table
 from .ensemble import Ensemble
 from .predictor import Predictor
+from .result_tables import SEPARATORS, write_table
 
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
 
@@ -28,10 +29,16 @@ class Item(NamedTuple):
 
     name: dict[str, Any]  # its line in the file, or the id of a question
     texts: Sequence[str]  # one or two texts; of a multiple choice a text, then the choices
+    cells: Mapping[str, str] | None = None  # the same as in the file, by column; None: `texts` alone are known
 
     @property
     def empty(self) -> bool:
         return not any(text.strip() for text in self.texts)
+
+    @property
+    def echo(self) -> dict[str, str]:
+        """The input by its columns; of texts without columns by their numbers."""
+        return dict(self.cells or {f"text{i or ''}": text for i, text in enumerate(self.texts)})
 
 
 @dataclass
@@ -62,20 +69,28 @@ def predict_file(
     out: Path | None,
     all_scores: bool = False,
     n_best: int = 1,
+    echo: bool = False,
 ) -> Counts:
-    """Predict for every input of a file, whatever the folder's kind, and write JSON lines. Returns the counts.
+    """Predict for every input of a file, whatever the folder's kind. Returns the counts.
 
     predictor: of one folder, or of several classifiers as one (ensemble.py).
     file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
-    that is replaced at the end; None: standard output. Raises InputError with file and line.
+    that is replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv or .tsv. echo: each
+    result has its input too. Raises InputError with file and line.
     """
     counts = Counts()
-    _write(predict_data(predictor, file, columns, counts, all_scores, n_best), out)
+    _write(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out)
     return counts
 
 
 def predict_data(
-    predictor: Predictor, data: Any, columns: Columns, counts: Counts, all_scores: bool = False, n_best: int = 1
+    predictor: Predictor | Ensemble,
+    data: Any,
+    columns: Columns,
+    counts: Counts,
+    all_scores: bool = False,
+    n_best: int = 1,
+    echo: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """A prediction for every input of a file or of data in memory (`read_inputs`), whatever the folder's kind.
 
@@ -84,7 +99,7 @@ def predict_data(
     if not isinstance(data, str) or Path(data).suffix in TABLES:
         columns = columns.or_those_of(predictor.loaded.settings)
     items = read_inputs(data, predictor.kind, columns)
-    return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts)
+    return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts, echo)
 
 
 def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str], out: Path | None) -> Counts:
@@ -107,14 +122,19 @@ def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str]
 
 
 def _write(results: Iterable[dict[str, Any]], out: Path | None) -> None:
-    """Write results as JSON lines."""
+    """Write results as JSON lines, or as a table."""
     with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
+        if out is not None and out.suffix in SEPARATORS:
+            return write_table(results, target, SEPARATORS[out.suffix])
         for result in results:
             print(to_json(result), file=target)
 
 
 def _results(
-    items: Iterable[Item], predict: Callable[[Iterator[Any]], Iterator[dict[str, Any]]], counts: Counts
+    items: Iterable[Item],
+    predict: Callable[[Iterator[Any]], Iterator[dict[str, Any]]],
+    counts: Counts,
+    echo: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """The result of every item, which `counts` counts; `predict` gets the texts of those that are not empty."""
     waiting: deque[Item] = deque()  # inputs without a result yet
@@ -125,16 +145,19 @@ def _results(
             if not item.empty:
                 yield item.texts
 
+    def named(item: Item) -> dict[str, Any]:
+        return {**item.name, "input": item.echo} if echo else item.name
+
     def empty_items() -> Iterator[dict[str, Any]]:
         """The inputs without text before the next prediction."""
         while waiting and waiting[0].empty:
             counts.empty += 1
-            yield {**waiting.popleft().name, "empty": True}
+            yield {**named(waiting.popleft()), "empty": True}
 
     def results() -> Iterator[dict[str, Any]]:
         for result in predict(texts()):
             yield from empty_items()
-            yield {**waiting.popleft().name, **result}
+            yield {**named(waiting.popleft()), **result}
         yield from empty_items()
 
     for result in results():
@@ -205,11 +228,13 @@ def read_inputs(file: Any, kind: str, columns: Columns) -> Iterator[Item]:
     path = Path(file)
     if kind == "span" and path.suffix == ".json":
         for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
-            yield Item({"id": question.id}, (question.question, question.context))
+            cells = {"question": question.question, "context": question.context}
+            yield Item({"id": question.id}, [*cells.values()], cells)
     elif file != "-" and (path.suffix in TABLES or (columns.text and path.suffix == ".txt")):
         try:
             for row in read_table(path, (*text, *columns.choices), form=columns.form):
-                yield Item({"line": row.line}, _with_beginning(row.values, len(text), columns.choices))
+                cells = dict(zip((*text, *columns.choices), row.values, strict=True))
+                yield Item({"line": row.line}, _with_beginning(row.values, len(text), columns.choices), cells)
         except MissingColumn as error:
             raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
     else:
@@ -225,8 +250,9 @@ def _inputs_in_memory(data: Any, text: tuple[str, ...], choices: tuple[str, ...]
             yield Item({"line": number}, row)
         return
     try:
-        for cells in read_table(source_of(data, "data", (*text, *choices)), (*text, *choices)):  # type: ignore[arg-type]  # a table
-            yield Item({"line": cells.line}, _with_beginning(cells.values, len(text), choices))
+        for row in read_table(source_of(data, "data", (*text, *choices)), (*text, *choices)):  # type: ignore[arg-type]  # a table
+            cells = dict(zip((*text, *choices), row.values, strict=True))
+            yield Item({"line": row.line}, _with_beginning(row.values, len(text), choices), cells)
     except MissingColumn as error:
         raise InputError(f"{error}; name the text column, or two in a list, with --text") from None
 

@@ -250,9 +250,9 @@ def _inputs_in_memory(data: Any, text: tuple[str, ...], choices: tuple[str, ...]
             yield Item({"line": number}, row)
         return
     try:
-        for row in read_table(source_of(data, "data", (*text, *choices)), (*text, *choices)):  # type: ignore[arg-type]  # a table
-            cells = dict(zip((*text, *choices), row.values, strict=True))
-            yield Item({"line": row.line}, _with_beginning(row.values, len(text), choices), cells)
+        for found in read_table(source_of(data, "data", (*text, *choices)), (*text, *choices)):  # type: ignore[arg-type]  # a table
+            cells = dict(zip((*text, *choices), found.values, strict=True))
+            yield Item({"line": found.line}, _with_beginning(found.values, len(text), choices), cells)
     except MissingColumn as error:
         raise InputError(f"{error}; name the text column, or two in a list, with --text") from None
 

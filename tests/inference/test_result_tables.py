@@ -1,0 +1,85 @@
+"""Predictions as tables and with their inputs; the columns of the fine-tuning table are remembered."""
+
+import csv
+import json
+
+import pytest
+
+from bertworks.cli import main
+from support.tiny_task import tiny_folder, tiny_table
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A run on a table with the columns review and verdict, several/ with two labels a row, and rows.csv."""
+    place = tmp_path_factory.mktemp("tables")
+    tiny_folder(place / "model")
+    tiny_table(place / "plain.csv", 24, seed=1)
+    text = (place / "plain.csv").read_text()
+    (place / "table.csv").write_text(text.replace("label,text", "verdict,review", 1))
+    (place / "marks.csv").write_text("review,law,art\n" + "".join(f"{'ab'[i % 2]} film,{i % 2},1\n" for i in range(8)))
+    (place / "rows.csv").write_text('id,review,label\n7,"good film, a",x\n8,,y\n9,bad film,z\n')
+    line = ["finetune", str(place / "model"), "--loop.steps", "2", "--max-seq-length", "16", "--text", "review"]
+    files = ["--train", str(place / "table.csv"), "--dev", str(place / "table.csv"), "--out", str(place / "run")]
+    main([*line, *files, "--label", "verdict"])
+    files = ["--train", str(place / "marks.csv"), "--dev", str(place / "marks.csv"), "--out", str(place / "several")]
+    main([*line, *files, "--label", "law,art", "--kind", "multilabel"])
+    return place
+
+
+def predict(place, capsys, *more, model="run"):
+    main(["predict", str(place / model), str(place / "rows.csv"), *more])
+    return capsys.readouterr().out
+
+
+def read(path, separator=","):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter=separator))
+
+
+def test_a_table_has_the_results_of_json(place, capsys, tmp_path):
+    lines = [json.loads(line) for line in predict(place, capsys, "--all-scores").splitlines()]
+    for name, separator in (("out.csv", ","), ("out.tsv", "\t")):
+        predict(place, capsys, "--all-scores", "--out", str(tmp_path / name))
+        rows = read(tmp_path / name, separator)
+        assert [*rows[0]] == ["line", "label", "score", "scores.bad", "scores.good", "windows", "tokens", "cut"]
+        for row, line in zip(rows, lines, strict=True):
+            assert row["line"] == str(line["line"])
+            if line.get("empty"):
+                assert not any(value for name, value in row.items() if name != "line")
+            else:
+                assert row["label"] == line["label"] and float(row["score"]) == line["score"]
+                assert float(row["scores.bad"]) == line["scores"]["bad"]
+
+
+def test_inputs_are_echoed(place, capsys, tmp_path):
+    lines = [json.loads(line) for line in predict(place, capsys, "--echo").splitlines()]
+    assert [line["input"] for line in lines] == [{"review": "good film, a"}, {"review": ""}, {"review": "bad film"}]
+    predict(place, capsys, "--echo", "--out", str(tmp_path / "out.csv"))
+    rows = read(tmp_path / "out.csv")
+    assert (
+        [*rows[0]][:3] == ["line", "review", "label"] and rows[0]["review"] == "good film, a" and rows[1]["label"] == ""
+    )
+    predict(
+        place, capsys, "--echo", "--text", "label", "--out", str(tmp_path / "out.csv")
+    )  # a result has that name too
+    assert [*read(tmp_path / "out.csv")[0]][:3] == ["line", "input.label", "label"]
+    main(["predict", str(place / "run"), str(place / "rows.csv"), "--text", "id", "--out", str(tmp_path / "a.csv")])
+    (tmp_path / "empty.txt").write_text("\n\n")
+    main(["predict", str(place / "run"), str(tmp_path / "empty.txt"), "--out", str(tmp_path / "e.csv")])
+    assert [row["line"] for row in read(tmp_path / "e.csv")] == ["1", "2"]
+
+
+def test_evaluate_knows_the_columns(place, capsys):
+    found = []
+    for more in ((), ("--text", "review", "--label", "verdict")):
+        main(["evaluate", str(place / "run"), "--dev", str(place / "table.csv"), *more])
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1] and "accuracy" in found[0]["metrics"]
+    main(["evaluate", str(place / "several"), "--dev", str(place / "marks.csv")])  # kind and one-hot columns
+    assert "micro_f1" in json.loads(capsys.readouterr().out)["metrics"]
+    main(["evaluate", str(place / "run"), "--dev", str(place / "plain.csv"), "--text", "text", "--label", "label"])
+    assert json.loads(capsys.readouterr().out) == found[0]
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(place / "run"), "--dev", str(place / "plain.csv"), "--text", "text"])
+    assert "no column 'verdict'" in capsys.readouterr().err

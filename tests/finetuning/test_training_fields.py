@@ -100,7 +100,8 @@ CHANGES = {
 def test_each_field_changes_the_run_and_resumes_to_the_same_bytes(place, table, tmp_path, name):
     config = dataclasses.replace(CONFIG, **CHANGES[name])
     if name == "patience":  # a rate at which the loss on dev soon rises
-        config = dataclasses.replace(config, optim=OptimConfig(lr=0.3, warmup=0.0))
+        loop = dataclasses.replace(config.loop, log_every=50)
+        config = dataclasses.replace(config, optim=OptimConfig(lr=0.3, warmup=0.0), loop=loop)
     runs = {}
     for folder, at in (("whole", None), ("stopped", 5)):
         if at:
@@ -116,6 +117,8 @@ def test_each_field_changes_the_run_and_resumes_to_the_same_bytes(place, table, 
     if name == "patience":
         assert runs["whole"]["steps"] < 20 and runs["whole"]["stopped_early"]
         assert runs["stopped"]["steps"] == runs["whole"]["steps"]
+        last = [record for record in read_log(tmp_path / "whole") if record["kind"] == "train"][-1]
+        assert last["step"] == runs["whole"]["steps"] and last["left"] == 0  # the log has the end of the training too
         evaluated = [record for record in read_log(tmp_path / "whole") if record["kind"] == "eval"]
         assert min(r["loss"] for r in evaluated) == runs["whole"]["metrics"]["loss"] < evaluated[-1]["loss"]
         return

@@ -19,6 +19,7 @@ class Arguments:
         bertworks evaluate runs/base --text notes.txt
 
     Tables have the columns of the table that the model was fine-tuned on.
+
     Labels are matched by name, not by number. The reliability table is in --out.
 
     Several models are judged by the mean of their probabilities.

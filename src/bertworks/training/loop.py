@@ -159,6 +159,8 @@ class Loop:
                 self._log(reporter, now)
             if evaluates and now < 1:
                 self.metrics = self._evaluate(reporter)
+                if self.stopped_early and not logs:
+                    self._log(reporter, 1.0)
             self._writer.check()
             last = stopped or now >= 1 or self.stopped_early
             if last or saves or self._is_save_late():

@@ -52,7 +52,7 @@ def evaluate(argv: list[str]) -> None:
     if "--text" in flags_in(argv) and not rows.task and rows.dev is None:
         refuse_beside("--text FILE", {"--save-thresholds": arguments.save_thresholds, "a second --model": others})
         refuse_beside("--text FILE", {"--kind": rows.kind, "--label": rows.label, "--choices": rows.choices})
-        return _show(perplexity(arguments.model, [rows.text], computing=computing), arguments.out)
+        return _show(perplexity(arguments.model, [rows.text], None, computing, rows.encoding), arguments.out)
     if arguments.save_thresholds:
         refuse_beside("--save-thresholds", {"a second --model": others})
         results = save_thresholds(arguments.model, *rows.read())

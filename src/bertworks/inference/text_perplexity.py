@@ -48,6 +48,7 @@ def perplexity(
     inputs: Sequence[Path | str],
     max_length: int | None = None,
     computing: Computing = FLOAT32,
+    encoding: str = "utf-8",
 ) -> dict[str, Any]:
     """`perplexity` of a left-to-right or right-to-left model, `pseudo_perplexity` of a masked LM, on files of text.
 
@@ -58,7 +59,7 @@ def perplexity(
     loaded = LoadedModel.load(model, max_length, computing=computing)
     if "mlm" not in loaded.model.heads:
         raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
-    reader = Reader(inputs, InputOptions(documents="blank-line"))
+    reader = Reader(inputs, InputOptions(documents="blank-line", encoding=encoding))
     direction, first = loaded.model.config.direction, 0
     sums: list[NDArray[np.float64]] = []
     tokens = unknown = 0

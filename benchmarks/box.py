@@ -30,6 +30,7 @@ OK = ("ok", "refused")
 LONGEST = 2_000  # characters of a message
 SHOWN = 20_000  # characters of an output that are kept at its beginning, and as many at its end
 TRACEBACK, NOT_STARTED = 70, 71  # exit statuses of the child
+UNSOUND = 4  # of `doctor`, which found errors
 OUT_OF_MEMORY = re.compile(r"MemoryError|bad_alloc|an't allocate memory|annot allocate memory|(m|re)alloc of size")
 
 
@@ -193,7 +194,7 @@ def _judge(status: int | None, output: str) -> tuple[str, str, str]:
         return "killed", f"{signal.Signals(-status).name} {place_of(output)}", said
     if trace or status == TRACEBACK:
         return "traceback", place_of(output), _last_line(output)
-    if status == 0:
+    if status in (0, UNSOUND):
         return "ok", "", ""
     if status not in (1, 2):
         return "killed", f"status {status}", said

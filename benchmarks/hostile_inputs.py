@@ -292,6 +292,10 @@ READERS = [
     ),
     Reader("predict-questions", "run-span=run squad/dev-v2.0.json=q.json", "q.json", (PREDICT.format("q.json"),)),
     Reader("predict-tagging", "run-tagging=run single.jsonl", "single", (PREDICT.format("single.jsonl"),)),
+    Reader("doctor-pretrained", "run-pretrain=run store", "^(run|store)/", ("doctor in/run --corpus in/store",)),
+    Reader("doctor-finetuned", "run-single=run", "^run/", ("doctor in/run",)),
+    Reader("doctor-store", "store", "^store/", ("doctor in/store",), after=checksummed),
+    Reader("doctor-table", "single.csv model", "csv", ("doctor in/single.csv --dev in/single.csv --model in/model",)),
     Reader(
         "vectors", "vectors.txt tok", "vectors", ("static --vectors in/vectors.txt --tokenizer in/tok --out out/m",)
     ),

@@ -156,6 +156,8 @@ def test_another_store_is_named(tiny_run, tiny_store, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     results = json.loads((run / "results.json").read_text())
     write_json(run / "results.json", results | {"corpus": "0" * 32})
+    missing = hits(examine(run, Given(corpus=tmp_path / "nowhere")))[0]
+    assert missing[:2] == ("files of the store", "error") and "no such folder" in missing[2]
     [one] = [hit for hit in hits(examine(run, Given(corpus=tiny_store.path))) if hit[0] == "store of the run"]
     assert one[1] == "warning" and "is not the store that the run was trained on" in one[2]
 

@@ -44,7 +44,7 @@ def long_documents(count=60):
 def test_a_good_store_is_left_alone(tmp_path):
     report = examine(make_store(tmp_path / "good", long_documents()))
     assert [one[0] for one in hits(report)] == ["size"]  # a note: it is tiny
-    assert {"files", "masks", "[UNK] by script", "vocabulary", "duplicate documents"} <= {*report.checked}
+    assert {"files of the store", "masks", "[UNK] by script", "vocabulary", "duplicate documents"} <= {*report.checked}
 
 
 PLANTED = {
@@ -83,7 +83,7 @@ def test_an_altered_store_is_an_error(tmp_path):
     data[-2] ^= 1
     path.write_bytes(data)
     [one] = hits(examine(store))
-    assert one[:2] == ("files", "error") and "the file was altered" in one[2]
+    assert one[:2] == ("files of the store", "error") and "the file was altered" in one[2]
     path.unlink()
     assert "missing" in hits(examine(store))[0][2]
 

@@ -97,7 +97,7 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
     if files.results.keys() & SUMMARIES and not files.records:
         return _runs(path, given)
     if is_pretraining(files):
-        report = of_pretraining(path, given.corpus)
+        report = of_pretraining(path, given.corpus, thorough=True)
     else:
         known = None if given.data is None or given.task is None else rows.Rows.of(given.task, given.data)
         report = of_finetuning(path)
@@ -135,11 +135,14 @@ def _runs(path: Path, given: Given) -> Report:
     return report
 
 
-def of_pretraining(run: Path, corpus: Path | None = None) -> Report:
-    """The log, results and predictions of a pre-training run; with its store also what the model says at [MASK]."""
+def of_pretraining(run: Path, corpus: Path | None = None, thorough: bool = False) -> Report:
+    """The log, results and predictions of a pre-training run; with its store also what the model says at [MASK].
+
+    thorough: compare the store's checksums first, which a run that has just ended has done.
+    """
     files, report = logs.RunFiles(run), Report(str(run), "pre-training run")
     report.examine(logs.CHECKS, files)
-    store = None if corpus is None else pretrained.open_store(corpus)
+    store = None if corpus is None else stores.open_store(report, corpus, thorough)
     report.examine(pretrained.CHECKS, pretrained.PretrainingRun(files, store))
     return report
 
@@ -158,15 +161,9 @@ def of_finetuning(run: Path) -> Report:
 def of_store(folder: Path, thorough: bool = False) -> Report:
     """A corpus store; `thorough` compares every checksum."""
     report = Report(str(folder), "corpus store")
-    opened: list[stores.OpenStore] = []
-
-    def files(folder: Path) -> Iterable[Finding]:
-        opened.append(stores.OpenStore((stores.altered if thorough else pretrained.open_store)(folder)))
-        return ()
-
-    report.examine({"files": files}, folder)
-    if opened:
-        report.examine(stores.CHECKS, opened[0])
+    store = stores.open_store(report, folder, thorough)
+    if store is not None:
+        report.examine(stores.CHECKS, stores.OpenStore(store))
     return report
 
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..config import from_dict
-from ..files import InputError, read_bytes
+from ..config import RECIPE_BYTES, from_dict
+from ..files import InputError, check_fields, read_bytes
 from ..reporting.run_files import LOG, RESULTS, read_log, read_results
 from ..training.config import OptimConfig
 from ..training.identity import RECIPE
@@ -23,8 +23,36 @@ SPIKE = 1.5  # nats by which a training loss jumps between two records
 OUTLIER = 20.0  # times the median gradient norm
 VANISHED = 1e-3  # gradient norm of pre-training from which nothing is learned
 SLOWER = 0.25  # share of the throughput that was lost
-IDLE_RATE = 0.02  # share of updates with rate 0
+IDLE_RATE = 0.02  # share of the records with rate 0
+SHORT = 20  # updates of a run in which one at rate 0 counts
 RISE = 0.05  # by which a held-out loss is above its lowest value
+
+COUNTS = {str: int}
+RESULTS_FORM = {  # what is read of results.json
+    "kind?": str,
+    "metrics?": {str: (float, None)},
+    "steps?": int,
+    "tokens?": float,
+    "processes?": int,
+    "machine?": dict,
+    "corpus?": (str, None),
+    "task?": str,
+    "data?": str,
+    "majority?": (float, None),
+    "predicted?": COUNTS,
+    "collapsed?": (bool, [bool]),
+    "flat?": bool,
+    "examples?": COUNTS,
+    "truncation?": {str: {"examples": int, "tokens": int}},
+    "seeds?": [int],
+    "runs?": [{str: (float, None)}],
+}
+RECIPE_FORM = {  # what is read of recipe.toml
+    "loop?": {"steps?": range(1 << 40), "keep_best?": str},
+    "optim?": dict,
+    "phases?": [{"share?": float}],
+    "batch_size?": int,
+}
 
 
 @dataclass(frozen=True)
@@ -40,17 +68,17 @@ class RunFiles:
         if not path.is_file():
             return {}
         try:
-            return tomllib.loads(read_bytes(path, "a recipe", 1 << 20).decode("utf-8"))
-        except ValueError as error:
+            table = tomllib.loads(read_bytes(path, "a recipe", RECIPE_BYTES).decode("utf-8"))
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not valid TOML: {error}; restore the file") from None
+        check_fields(table, RECIPE_FORM, str(path))
+        return table
 
     @cached_property
     def results(self) -> dict[str, Any]:
         """results.json; {} if the run is not finished."""
         path = self.folder / RESULTS
-        found: dict[str, Any] = (
-            read_results(path, {"kind?": str, "metrics?": {str: (float, None)}}) if path.is_file() else {}
-        )
+        found: dict[str, Any] = read_results(path, RESULTS_FORM) if path.is_file() else {}
         return found
 
     @cached_property
@@ -70,9 +98,10 @@ class RunFiles:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The final metrics, else those of the last evaluation."""
+        """The final metrics, else those of the last evaluation, where they are finite."""
         found = self.results.get("metrics") or (self.held_out[-1] if self.held_out else {})
-        return {name: value for name, value in found.items() if isinstance(value, int | float) and name != "step"}
+        numbers = {name: value for name, value in found.items() if isinstance(value, int | float) and name != "step"}
+        return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
     @property
     def steps(self) -> int:
@@ -166,8 +195,8 @@ def rates(run: RunFiles) -> Iterator[Finding]:
         return
     table = {key: value for key, value in run.recipe["optim"].items() if key in ("lr", "warmup", "schedule")}
     optim = from_dict(OptimConfig, table, str(run.folder / RECIPE))
-    idle = [step for step in range(steps) if learning_rate(optim, step / steps) == 0]
-    if len(idle) > max(1, IDLE_RATE * steps) or (idle and steps < 20):
+    idle = [step for step in range(min(steps, SHORT)) if learning_rate(optim, step / steps) == 0]
+    if idle and steps < SHORT:
         yield _idle(len(idle), steps, "updates")
 
 

@@ -206,11 +206,6 @@ def same_store(run: PretrainingRun) -> Iterator[Finding]:
         yield Finding("warning", f"{run.store.folder} is not the store that the run was trained on", "give that one")
 
 
-def open_store(folder: Path) -> Store:
-    """The store in `folder`; sizes and headers alone are compared. Raises InputError if it cannot be read."""
-    return Store.open(folder, verify=False)
-
-
 CHECKS: dict[str, Callable[[PretrainingRun], Iterable[Finding]]] = {
     "plateau": plateau,
     "predictions at [MASK]": at_masks,

@@ -18,7 +18,7 @@ from ..data.store import Shard, Store
 from ..tokenizer import Tokenizer
 from ..tokenizer.check import misfits, script
 from .alike import LEAST, Shingles, find_alike
-from .findings import Finding, NotChecked, percent
+from .findings import Finding, NotChecked, Report, percent
 
 ONE_SENTENCE = 0.3  # share of documents
 UNKNOWN = 0.02  # share of [UNK] among the tokens
@@ -223,8 +223,18 @@ CHECKS: dict[str, Callable[[OpenStore], Iterable[Finding]]] = {
 }
 
 
-def altered(folder: Path) -> Store:
-    """The store, every checksum, offset and id compared. Raises InputError that says what was altered."""
-    store = Store.open(folder)
-    store.load_tokenizer()
-    return store
+def open_store(report: Report, folder: Path, thorough: bool) -> Store | None:
+    """The store in `folder`; None, and an error in the report, if it was altered or cannot be read.
+
+    thorough: compare every checksum, offset and id, else only sizes and the headers of files.
+    """
+    opened: list[Store] = []
+
+    def files(folder: Path) -> Iterator[Finding]:
+        store = Store.open(folder, verify=thorough)
+        store.load_tokenizer()
+        opened.append(store)
+        yield from ()
+
+    report.examine({"files of the store": files}, folder)
+    return opened[0] if opened else None

@@ -133,7 +133,7 @@ FOLDERS = {
     "a tensor too many": (lambda f: edit_tensors(f, lambda t: t.update(other=torch.ones(2))), "config and weights",
                           "error", "other: left over, no part of the model reads it"),
     "NaN": (lambda f: edit_tensors(f, lambda t: t[QUERY][0].fill_(math.nan)), "values", "error",
-            f"NaN or infinity in {QUERY}"),
+            f"not finite (NaN or infinity): {QUERY}"),
     "zeros": (lambda f: edit_tensors(f, lambda t: t[QUERY].zero_()), "values", "error", f"all values are 0 in {QUERY}"),
     "one value": (lambda f: edit_tensors(f, lambda t: t[QUERY].fill_(0.1)), "values", "warning",
                   f"all values are equal in {QUERY}"),

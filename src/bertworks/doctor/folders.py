@@ -82,7 +82,7 @@ def values(found: ModelFolder) -> Iterator[Finding]:
     says = {
         "bad": (
             "error",
-            "NaN or infinity in",
+            "not finite (NaN or infinity):",
             "use an earlier checkpoint: the training diverged, or the file is damaged",
         ),
         "zero": (

@@ -402,6 +402,7 @@ OLD_AND_NEW = [
     ("tokenizer train t --out o --encoding cp949", "tokenizer train t --out o --input.encoding cp949"),
     ("tokenizer check v.txt t --encoding cp949", "tokenizer check v.txt t --input.encoding cp949"),
     ("probe neighbours m w --data t --encoding cp949", "probe neighbours m w --data t --input.encoding cp949"),
+    ("probe particles m --data t --encoding cp949", "probe particles m --data t --input.encoding cp949"),
 ]
 
 
@@ -450,6 +451,7 @@ def test_every_alias_is_tried():
         ("explain m a b --out o", "explain a b --out o --model m"),
         ("probe word m w a b", "probe word w a b --model m"),
         ("probe neighbours m w --data a", "probe neighbours --data a --model m w"),
+        ("probe particles m --data a", "probe particles --data a --model m"),
         ("probe attention m a b --out o", "probe attention a b --out o --model m"),
         ("probe heads m --dev f", "probe heads --dev f --model m"),
         ("probe layers m --out o", "probe layers --model m --out o"),

@@ -54,6 +54,7 @@ GROUPS = {
         "explain": "Show how a model processes a text, as an HTML page.",
         "probe word": "Compare a word's vectors in several sentences, by layer.",
         "probe neighbours": "Find the nearest contexts of a word in a corpus.",
+        "probe particles": "Measure what Korean nouns and particles account for.",
         "probe attention": "Show the attention of every head as an HTML page.",
         "probe heads": "Measure each attention head by switching it off.",
         "probe layers": "Measure each layer by linear classifiers.",

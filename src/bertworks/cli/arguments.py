@@ -58,6 +58,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "--no-normalize": "--normalize=False",
     },
     "probe neighbours": {"--corpus": "--data", **ENCODING},
+    "probe particles": ENCODING,
 }
 """For each verb: an earlier name of a flag and its name today, or a short form and the flag with its value."""
 

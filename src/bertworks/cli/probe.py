@@ -1,4 +1,4 @@
-"""`bertworks probe word`, `neighbours`, `attention`, `heads` and `layers`: what an encoder has learned."""
+"""`bertworks probe word`, `neighbours`, `particles`, `attention`, `heads` and `layers`: what an encoder has learned."""
 
 import itertools
 import sys
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from ..data.corpus import InputOptions, read_documents
 from ..data.sentences import split_sentences
 from ..files import write_text
-from ..probing.config import HeadsConfig, LayersConfig, NeighbourConfig, WordConfig
+from ..probing.config import HeadsConfig, LayersConfig, NeighbourConfig, ParticlesConfig, WordConfig
 from .arguments import DevRows, Flat, Positional, TrainRows, parse, required
 
 
@@ -81,6 +81,38 @@ def neighbours(argv: list[str]) -> None:
     results = find_neighbours(model, arguments.word, arguments.data, arguments.config, arguments.input)
     show(results)
     _write(results, arguments.out)
+
+
+@dataclass(frozen=True)
+class ParticlesArguments:
+    """Measure how much of a Korean word's vector its noun and its particle account for, at every layer.
+
+    It needs the extra `korean`, whose analyser finds nouns and particles.
+
+    Example:
+        bertworks probe particles runs/ko --data texts
+    """
+
+    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
+    data: tuple[str, ...]  # Korean text: files, folders, globs or archives
+    config: Flat[ParticlesConfig] = field(default_factory=ParticlesConfig)
+    input: InputOptions = field(default_factory=InputOptions)
+    out: Path | None = None  # file to write, besides printing: .json, .png or .svg
+
+
+def particles(argv: list[str]) -> None:
+    """Print the table of layers, and write or draw it if asked to."""
+    arguments = parse(ParticlesArguments, argv, "probe particles", "--model")
+    from ..probing import particles as probe
+    from ..probing.model import ProbedModel
+    from ..probing.pictures import check_out
+
+    check_out(arguments.out)
+    texts = (document.text for document in read_documents(arguments.data, arguments.input))
+    sentences = (sentence for text in texts for sentence in split_sentences(text, "ko"))
+    results = probe.probe_particles(ProbedModel(arguments.model), sentences, arguments.config)
+    probe.sheet(results).show()
+    _write(results, arguments.out, probe.plot)
 
 
 @dataclass(frozen=True)

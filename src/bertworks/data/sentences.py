@@ -104,8 +104,12 @@ def _sentencex_sentences(rules: str, paragraph: str) -> list[str]:
 
 
 @functools.cache
-def _kiwi() -> Any:
-    """The analyser, once a process: loading takes two seconds, and its model some 250 MB."""
+def korean_analyser() -> Any:
+    """The morphological analyser kiwipiepy, once a process: it loads two seconds, and its model takes some 250 MB.
+
+    Raises InputError if it is not installed.
+    """
+    splitter_version("kiwi", KOREAN)
     from kiwipiepy import Kiwi
 
     return Kiwi(num_workers=1)
@@ -113,7 +117,7 @@ def _kiwi() -> Any:
 
 def _kiwi_sentences(paragraph: str) -> list[str]:
     """By where its sentences begin: their texts leave out some characters between them."""
-    starts = sorted({0, *(sentence.start for sentence in _kiwi().split_into_sents(paragraph))})
+    starts = sorted({0, *(sentence.start for sentence in korean_analyser().split_into_sents(paragraph))})
     return [paragraph[start:stop] for start, stop in zip(starts, [*starts[1:], len(paragraph)], strict=True)]
 
 

@@ -7,6 +7,7 @@ In reading order:
     words.py            whole words among token ids
     similarity.py       how far a word's vector moves with its sentence (`probe word`)
     neighbours.py       the nearest contexts of a word in a corpus (`probe neighbours`)
+    particles.py        what Korean nouns and particles account for (`probe particles`)
     attention.py        attention weights of one text and statistics of them
     attention_page.py   the same as an HTML page (`probe attention`)
     explain_arrays.py   embeddings, queries, keys, values, words by layer of one sequence

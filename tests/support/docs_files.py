@@ -49,7 +49,10 @@ def write_data(folder: Path) -> None:
         sentences = (" ".join(lexicon[j : j + 8]) for j in range(30 * i, 30 * i + 30, 8) for _ in range(3))
         write(folder / "texts" / f"{i}.txt", [text, *(f"{sentence.capitalize()}." for sentence in sentences)])
     for i in range(12):  # the vocabulary of these texts has 130 tokens or fewer
-        lines = [f"{'가나다라마바사아자차카타파하'[j]}방은 좋았다. 그래서 {i}번 더 보았습니다." for j in range(14)]
+        lines = [
+            f"{'가나다라마바사아자차카타파하'[j]}방{'은을이'[(i + j) % 3]} 좋았다. 그래서 {i}번 더 보았습니다."
+            for j in range(14)
+        ]
         write(folder / "korean" / f"{i}.txt", lines)
         path = folder / "korean" / f"{i}.txt"
         path.write_bytes(path.read_text("utf-8").encode("cp949"))

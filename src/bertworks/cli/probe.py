@@ -85,7 +85,7 @@ def neighbours(argv: list[str]) -> None:
 
 @dataclass(frozen=True)
 class ParticlesArguments:
-    """Measure how much of a Korean word's vector its noun and its particle account for, at every layer.
+    """Measure what Korean nouns and particles account for in a word's vector.
 
     It needs the extra `korean`, whose analyser finds nouns and particles.
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import warnings
 
+import datasets
 import numpy as np
 import pandas
 import pytest
@@ -122,6 +123,8 @@ def test_messages_lose_dashes_of_flags_and_of_nothing_else():
     with pytest.raises(InputError) as error, argument_names():
         raise InputError("a--b/--c: found -- and --batch-size (--optim.lr); give `--out` or --model.vocab-size 7.")
     assert str(error.value) == "a--b/--c: found -- and batch_size (optim.lr); give `out` or model.vocab_size 7."
+    with pytest.raises(InputError, match=r"^give out, or `bertworks corpus build a --out b`; out$"), argument_names():
+        raise InputError("give --out, or `bertworks corpus build a --out b`; --out")
 
 
 def test_recipes_and_fields_of_every_form(place, frames, tmp_path):
@@ -172,7 +175,8 @@ def test_data_of_every_form_is_predicted_in_order(place, frames, run, tmp_path):
     dev = frames[1]
     expected = bertworks.predict(run, [*dev.text])
     (tmp_path / "a.txt").write_text("\n".join(dev.text) + "\n", "utf-8")
-    for data in (dev, dev.text, dev.to_dict("records"), iter(dev.text), [(text,) for text in dev.text]):
+    streamed = datasets.Dataset.from_pandas(dev).to_iterable_dataset()
+    for data in (dev, dev.text, dev.to_dict("records"), iter(dev.text), [(text,) for text in dev.text], streamed):
         assert bertworks.predict(run, data) == expected
     lines = bertworks.predict(run, tmp_path / "a.txt", out=tmp_path / "p.jsonl")
     assert [row.pop("line") for row in lines] == [*range(1, 17)] and lines == expected

@@ -61,18 +61,22 @@ class NewerVersion(InputError):
     """A file was written by a newer bertworks than this one."""
 
 
+_COMMAND = r"bertworks [a-z][^`;\n]*"  # a command line in a message, whose flags stay
+_FLAG = r"(?<![^\s(`'])--([a-z][a-z0-9.-]*[a-z0-9])"
+
+
 @contextlib.contextmanager
 def argument_names() -> Iterator[None]:
     """Let messages name arguments as a call in Python writes them: `out` and `batch_size`, not --out, --batch-size."""
     try:
         yield
     except InputError as error:
-        error.args = (re.sub(r"(?<![^\s(`'])--([a-z][a-z0-9.-]*[a-z0-9])", _argument, str(error)),)
+        error.args = (re.sub(f"{_COMMAND}|{_FLAG}", _argument, str(error)),)
         raise
 
 
-def _argument(flag: re.Match[str]) -> str:
-    return flag[1].replace("-", "_")
+def _argument(found: re.Match[str]) -> str:
+    return found[1].replace("-", "_") if found[1] else found[0]
 
 
 def clip(text: str, limit: int = 80) -> str:

@@ -244,7 +244,7 @@ def read_inputs(file: Any, kind: str, columns: Columns) -> Iterator[Item]:
 
 def _inputs_in_memory(data: Any, text: tuple[str, ...], choices: tuple[str, ...]) -> Iterator[Item]:
     """The inputs of a DataFrame, a Dataset or dictionaries (tasks/records.py), or texts, or tuples of texts."""
-    data = [*data] if isinstance(data, Iterator) else data
+    data = data if hasattr(data, "__len__") or not isinstance(data, Iterable) else [*data]
     if not is_table(data):
         for number, row in enumerate(text_rows_of(data, "data"), 1):
             yield Item({"line": number}, row)

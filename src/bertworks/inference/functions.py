@@ -44,7 +44,7 @@ def evaluate(
     """
     with argument_names():
         rows = DevRows(task, data, dev, kind, text, label, choices)  # type: ignore[arg-type]  # paths, in a command
-        return Evaluated(**evaluate_rows(model, *rows.read(), computing=Computing(precision)))
+        return Evaluated(evaluate_rows(model, *rows.read(), computing=Computing(precision)))
 
 
 def predict(

@@ -79,14 +79,36 @@ class RunResults(Printed):
 class Evaluated(Printed):
     """Metrics of a model on labelled rows."""
 
-    task: str
-    metrics: dict[str, float]  # as fractions
-    predicted: dict[str, int]  # how often each label was predicted
-    examples: int
-    truncation: dict[str, Any]  # rows that were cut, and by how many tokens
+    details: dict[str, Any]  # all that was measured, as `bertworks evaluate --out` writes it
+
+    @property
+    def task(self) -> str:
+        """Name of the task; table: a table of one's own."""
+        return str(self.details["task"])
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """As fractions; losses in nats."""
+        return dict(self.details["metrics"])
+
+    @property
+    def predicted(self) -> dict[str, int]:
+        """How often each label was predicted."""
+        return dict(self.details["predicted"])
+
+    @property
+    def examples(self) -> int:
+        """Number of rows."""
+        return int(self.details["examples"])
+
+    @property
+    def truncation(self) -> dict[str, Any]:
+        """Rows that were cut, and by how many tokens."""
+        return dict(self.details["truncation"])
 
     def table(self) -> ResultTable:
-        rows = [(name, number(value)) for name, value in self.metrics.items()]
+        beside = {name: value for name, value in self.details.items() if isinstance(value, float)}
+        rows = [(name, number(value)) for name, value in (self.metrics | beside).items()]
         return ResultTable(f"{self.task}: {self.examples:,} rows", ("metric", "value"), rows)
 
 

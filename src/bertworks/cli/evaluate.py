@@ -68,10 +68,13 @@ def evaluate(argv: list[str]) -> None:
 
 def remembered(rows: DevRows, model: Path, given: set[str]) -> DevRows:
     """The rows with kind and columns of the table that the model was fine-tuned on, where no flag says otherwise."""
-    from ..checkpoint.folder import find_model, read_config
+    from ..checkpoint.folder import CONFIG, find_model, read_config
     from ..checkpoint.metadata import TASK
 
-    task = (read_config(find_model(model))[1].get(TASK) or {}) if rows.dev is not None else {}
+    folder = find_model(model)
+    if rows.dev is None or rows.task or not (folder / CONFIG).exists():  # whoever reads them says what is missing
+        return rows
+    task = read_config(folder)[1].get(TASK) or {}
     text = task.get("words") or task.get("text")
     if not text or any("," in name for name in text):
         return rows

@@ -148,6 +148,7 @@ class Loop:
                 bool(every) and progress.step % every == 0
                 for every in (config.log_every, config.eval_every, config.save_every)
             )
+            logs |= evaluates and self.patience > 0  # it may be the last step, which is not known before the evaluation
             if logs or evaluates or saves or stopped:
                 self._settle()  # now, so that waiting for the device counts as training
             progress.seconds += self._seconds_since(start)
@@ -159,8 +160,6 @@ class Loop:
                 self._log(reporter, now)
             if evaluates and now < 1:
                 self.metrics = self._evaluate(reporter)
-                if self.stopped_early and not logs:
-                    self._log(reporter, 1.0)
             self._writer.check()
             last = stopped or now >= 1 or self.stopped_early
             if last or saves or self._is_save_late():

@@ -13,6 +13,7 @@ from bertworks.files import InputError
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.questions import Question
+from bertworks.tasks.table import TableForm
 from conftest import WORDS
 from support.tiny_task import tiny_folder
 
@@ -220,3 +221,17 @@ def test_two_tables_are_compared(tmp_path):
     path, dev = table(tmp_path / "a.csv", good_lines()), table(tmp_path / "b.csv", good_lines()[:121])
     [one] = [hit for hit in examine(path, Given(dev=dev, columns=Columns(("text",), ""))).findings]
     assert (one.check, one.severity, one.numbers["rows"]) == ("train and dev", "error", 120)
+
+
+def test_a_column_that_is_not_there_is_refused_and_another_encoding_is_read(tmp_path):
+    path = table(tmp_path / "a.csv", good_lines())
+    for columns, name in ((Columns(("txet",), "label"), "txet"), (Columns(("text",), "lable"), "lable")):
+        with pytest.raises(InputError, match=f"no column '{name}'; found 'text', 'label'; did you mean"):
+            examine(path, Given(columns=columns))
+    korean = [line.replace("good", "긍정").replace("bad", "부정") for line in good_lines()]
+    path.write_text("\n".join([*korean, korean[1]]) + "\n", encoding="cp949")
+    assert "is not UTF-8" in examine(path).findings[0].evidence
+    report = examine(path, Given(columns=Columns((), "", form=TableForm("cp949"))), fix=True)
+    assert [one.check for one in report.findings] == ["duplicate rows"]
+    copy = tmp_path / "a.deduplicated.csv"
+    assert copy.read_text(encoding="utf-8") == "\n".join(korean) + "\n" and "240 of 241 rows" in report.fixed[0]

@@ -4,7 +4,7 @@ import json as json_text
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,8 +59,10 @@ def doctor(argv: list[str]) -> None:
 
 def _given(arguments: Arguments) -> "Given":
     """What the flags say besides the path."""
+    from ..data.encodings import codec_of
     from ..doctor.examine import Given
     from ..doctor.tables import Columns
+    from ..tasks.table import TableForm
 
     rows = arguments.rows
     if arguments.path is None and not (rows.task and rows.data):
@@ -72,13 +74,15 @@ def _given(arguments: Arguments) -> "Given":
         from ..tasks.kinds import load_data
 
         refuse_beside("--task", {"--train": rows.train, "--dev": rows.dev})
-        task = find_task(rows.task)
+        task = replace(find_task(rows.task), form=TableForm(codec_of(rows.encoding), rows.sheet))
         data = load_data(task, rows.data) if rows.data else None
     elif rows.train is not None:
         from ..tasks.kinds import own_table
 
         task, data = own_table(rows.find()[0], *rows.find()[1])
-    columns = Columns(comma_separated(rows.text), rows.label, rows.kind or "", comma_separated(rows.choices))
+    texts, choices = comma_separated(rows.text), comma_separated(rows.choices)
+    form = TableForm(codec_of(rows.encoding), rows.sheet)
+    columns = Columns(texts, rows.label, rows.kind or "", choices, form=form)
     length = arguments.max_seq_length
     return Given(arguments.corpus, arguments.model, task, data, rows.dev, columns, length)
 

@@ -210,6 +210,8 @@ def _table(path: Path, given: Given, fix: bool) -> Report:
 
     report.examine({"reading": reading}, path)
     sound = not report.findings
+    if sound:
+        tables.check_columns(path, opened[0].columns)
     for checks, subject in _table_checks(opened[0]) if sound else ():
         report.examine(checks, subject)
     if fix and sound:

@@ -98,7 +98,7 @@ def mend_folder(found: ModelFolder) -> Iterator[str]:
 def copy_of_table(table: Table) -> Iterator[str]:
     """Write a copy of a table without repeated and empty rows; texts with several labels stay, and are not decided."""
     path, part = part_of(table.path)
-    if part or path.suffix == ".parquet" or not table.rows.classes:
+    if part or path.suffix in (".parquet", ".xlsx") or not table.rows.classes:
         return
     rows = table.rows.train
     keys = [(key_of(row.text), row.label) for row in rows]
@@ -110,13 +110,13 @@ def copy_of_table(table: Table) -> Iterator[str]:
     if out.exists():
         raise InputError(f"{out} exists; move it away, so that --fix can write it")
     with atomic_write(out, "w") as file:
-        file.write(_without(path, dropped))
+        file.write(_without(path, dropped, table.columns.form.encoding))
     yield f"wrote {out}, {len(rows) - len(dropped):,} of {len(rows):,} rows; {path.name} is as it was"
 
 
-def _without(path: Path, dropped: set[int]) -> str:
+def _without(path: Path, dropped: set[int], encoding: str) -> str:
     """The text of a table without the rows that begin in these lines."""
-    lines = re.findall(r"[^\n]*\n|[^\n]+$", path.read_bytes().decode("utf-8-sig"))
+    lines = re.findall(r"[^\n]*\n|[^\n]+$", path.read_bytes().decode(encoding).removeprefix("\ufeff"))
     if path.suffix != ".csv":
         return "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
     reader, start, kept = csv.reader(lines, strict=True), 0, []

@@ -12,7 +12,7 @@ from ..files import InputError
 from ..tasks.base import KindName, Task
 from ..tasks.classification import SEPARATOR
 from ..tasks.kinds import OWN_TABLE, own_task, read_rows
-from ..tasks.table import TABLES, column_names, nearest, part_of, read_table
+from ..tasks.table import PLAIN, TABLES, TableForm, column_names, nearest, part_of, read_table
 from ..tasks.table import Row as TableRow
 from ..tokenizer import Tokenizer
 from .findings import Finding, named, percent
@@ -61,6 +61,7 @@ class Columns:
     kind: KindName | str = ""
     choices: tuple[str, ...] = ()
     guessed: bool = False
+    form: TableForm = PLAIN  # encoding and sheet of the file
 
     def __str__(self) -> str:
         texts = ", ".join(map(named, self.text))
@@ -81,13 +82,13 @@ class Table:
     @cached_property
     def header(self) -> list[str]:
         """The names of its columns."""
-        return column_names(self.path)
+        return column_names(self.path, self.columns.form)
 
     @cached_property
     def cells(self) -> list[tuple[int, list[str]]]:
         """(line, the cells of all columns) of each row."""
         names = list(dict.fromkeys(self.header))
-        return [(row.line, row.values) for row in _read(self.path, names)]
+        return [(row.line, row.values) for row in _read(self.path, names, self.columns.form)]
 
     def column(self, name: str) -> list[str]:
         """The cells of a column."""
@@ -102,15 +103,16 @@ class Table:
         return Rows(task, train, dev, self.tokenizer, self.max_seq_length)
 
 
-def _read(path: Path, names: Sequence[str]) -> Iterator[TableRow]:
+def _read(path: Path, names: Sequence[str], form: TableForm) -> Iterator[TableRow]:
     """The rows of a table; a cell that is missing is empty."""
-    return itertools.islice(read_table(path, (), optional=names, lists=names), MOST_ROWS)
+    return itertools.islice(read_table(path, (), optional=names, lists=names, form=form), MOST_ROWS)
 
 
 def _task(columns: Columns) -> Task:
     if columns.kind in ("choice", "tagging", "span", "regression", "multilabel"):
-        return own_task(columns.kind, columns.text, columns.label or "label", columns.choices)
-    return Task(OWN_TABLE, columns.text, columns.label or "label")
+        task = own_task(columns.kind, columns.text, columns.label or "label", columns.choices)
+        return replace(task, form=columns.form)
+    return Task(OWN_TABLE, columns.text, columns.label or "label", form=columns.form)
 
 
 def _rows(task: Task, path: Path, columns: Columns) -> list[Row]:
@@ -118,12 +120,21 @@ def _rows(task: Task, path: Path, columns: Columns) -> list[Row]:
     if task.kind not in ("single", "pair", "regression", "multilabel") or "," in task.label:
         return rows_of(task, read_rows(task, path))
     names = (*columns.text, *([columns.label] if columns.label else []))
-    if missing := [name for name in names if name not in column_names(path)]:
-        found = column_names(path)
+    check_columns(path, columns)
+    texts = len(columns.text)
+    return [
+        Row(tuple(row.values[:texts]), _label(task, row.values[texts:]), row.line)
+        for row in _read(path, names, columns.form)
+    ]
+
+
+def check_columns(path: Path, columns: Columns) -> None:
+    """Raises InputError if a column that is read is not in the table."""
+    found = column_names(path, columns.form)
+    wanted = [*columns.text, *columns.choices, *(columns.label.split(",") if columns.label else ())]
+    if missing := [name for name in wanted if name not in found]:
         listed = ", ".join(map(named, found))
         raise InputError(f"{path}: no column {named(missing[0])}; found {listed}{nearest(missing[0], found)}")
-    texts = len(columns.text)
-    return [Row(tuple(row.values[:texts]), _label(task, row.values[texts:]), row.line) for row in _read(path, names)]
 
 
 def _label(task: Task, cells: list[str]) -> str | None:
@@ -141,10 +152,10 @@ def is_table(path: Path) -> bool:
 
 def find_columns(path: Path, given: Columns) -> Columns:
     """The columns that were given, and for those that were not the likeliest ones of the table."""
-    header = column_names(path)
+    header = column_names(path, given.form)
     if not header:
         raise InputError(f"{path}: an empty file; expected a table with the names of its columns")
-    sample = [row.values for row in itertools.islice(_read(path, list(dict.fromkeys(header))), 2_000)]
+    sample = [row.values for row in itertools.islice(_read(path, list(dict.fromkeys(header)), given.form), 2_000)]
     cells = {name: [row[i] for row in sample] for i, name in enumerate(dict.fromkeys(header))}
     label, text, guessed = given.label, given.text, False
     if not label:
@@ -204,7 +215,7 @@ def columns(table: Table) -> Iterator[Finding]:
             "write a first line with a name for each column",
         )
     for name in (*table.columns.text, table.columns.label):
-        if name and len(table.cells) > 1 and len({*table.column(name)}) == 1:
+        if name in table.header and len(table.cells) > 1 and len({*table.column(name)}) == 1:
             cell = table.column(name)[0]
             yield Finding(
                 "error",

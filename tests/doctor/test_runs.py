@@ -227,6 +227,21 @@ def test_labels_that_config_does_not_name_are_an_error(tmp_path):
     assert one[:2] == ("order of labels", "error") and "does not name the labels 'bad'" in one[2]
 
 
+def test_rows_of_several_labels_have_no_order(tmp_path):
+    run = finetuned(tmp_path / "run", pairs=[("good|bad", "good"), ("", "good")] * 45, metrics={"loss": 0.4, "f1": 0.8})
+    (run / "model").mkdir()
+    labels = {"id2label": {"0": "good", "1": "bad"}}
+    write_json(run / "model/config.json", labels)
+    assert "order of labels" in {check for check, *_ in hits(of_finetuning(run))}
+    write_json(run / "model/config.json", labels | {"problem_type": "multi_label_classification"})
+    assert hits(of_finetuning(run)) == []
+
+
+def test_early_stopping_may_end_a_run_after_few_updates(tmp_path):
+    run = finetuned(tmp_path / "run", steps=30, log=records(30), stopped_early=True)
+    assert hits(of_finetuning(run)) == []
+
+
 def test_seeds_and_folders_of_runs_are_examined_together(tmp_path):
     for seed in (1, 2, 3):
         finetuned(tmp_path / f"run/seed-{seed}", collapsed=seed > 1)

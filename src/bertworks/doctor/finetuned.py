@@ -26,6 +26,7 @@ PREDICTIONS = "predictions.jsonl"
 SWAPPED = 0.2  # by which another order of the labels has to be more accurate
 UNSTABLE = 0.05  # standard deviation over seeds
 SURE = 1.5  # times the loss of equal probabilities
+SEVERAL = "multi_label_classification"  # problem_type in config.json
 SHOWN = 4  # runs that a finding names
 
 
@@ -49,12 +50,20 @@ class FinetunedRun:
             raise NotChecked("no score on development rows yet")
         return names[0], self.files.metrics[names[0]]
 
+    @property
+    def config(self) -> Path:
+        """config.json of its model, which may be missing."""
+        return self.files.folder / "model" / CONFIG
+
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """(label, prediction) of each development row. Raises NotChecked if they are no classes."""
         path = self.files.folder / PREDICTIONS
         if not path.is_file():
             raise NotChecked(f"no {PREDICTIONS}")
+        settings = read_json_object(self.config) if self.config.is_file() else {}
+        if settings.get("problem_type") == SEVERAL:
+            raise NotChecked("rows have several labels")
         rows = read_json_lines(path, {})
         if not rows or not all(
             isinstance(row.get("label"), str) and isinstance(row.get("predicted"), str) for row in rows
@@ -116,7 +125,7 @@ def label_order(run: FinetunedRun) -> Iterator[Finding]:
             "compare id2label in config.json with the label column; evaluate matches them by name",
             {"accuracy": accuracy, "renamed": best},
         )
-    path = run.files.folder / "model" / CONFIG
+    path = run.config
     known = labels_of(read_json_object(path), str(path)) if path.is_file() else None
     if known is not None and (unknown := [name for name in names if name not in known]):
         yield Finding(
@@ -133,6 +142,8 @@ def updates(run: FinetunedRun) -> Iterator[Finding]:
     if not results or not rows:
         raise NotChecked("the run is not finished")
     steps = run.files.steps
+    if results.get("stopped_early"):
+        raise NotChecked("early stopping ended the run")
     if steps < OWN_TABLE_STEPS:
         yield Finding(
             "warning",

@@ -41,10 +41,9 @@ class DevRows:
     # task kind of your own table; none: single, or pair with two text columns
     kind: KindName | None = None
     text: str = "text"  # text column of your own table, or two columns separated by a comma
-    label: str = (
-        ""  # label column; for multilabel also several 0/1 columns, comma-separated; empty: label. For embedding the
-    )
-    # column of scores; empty: none, each row's two texts belong together
+    # label column; for multilabel also several 0/1 columns, comma-separated; empty: label. For embedding the column of
+    # scores; empty: none, each row's two texts belong together
+    label: str = ""
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
     encoding: str = "utf-8"  # encoding of the rows' files: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of an .xlsx table; empty: its only one

@@ -78,6 +78,13 @@ def test_a_function_called_again_returns_the_finished_run(place, frames, run):
         bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **{**FIELDS, "epochs": 3})
 
 
+def test_a_share_of_the_rows_is_kept_for_development(place, frames, tmp_path):
+    train, _ = frames
+    run = bertworks.finetune(place / "model", tmp_path / "run", train=train, dev_share=0.25, **FIELDS)
+    examples = run.details["examples"]
+    assert examples["train"] + examples["dev"] == len(train) and 0 < examples["dev"] < examples["train"]
+
+
 def test_on_step_gets_the_records_of_the_log_and_can_stop_the_run(place, frames, tmp_path):
     seen = []
 

@@ -10,7 +10,7 @@ from ..files import argument_names
 from ..reporting.results import RunResults
 from ..tasks.base import KindName
 from ..tasks.catalogue import find_task
-from ..tasks.selection import TrainRows
+from ..tasks.selection import DividedRows
 from ..training.run import OnStep, watch_of
 from .recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe, with_restarts
 from .run import finetune as run_finetuning
@@ -30,6 +30,10 @@ def finetune(
     choices: str | Sequence[str] = (),
     task: str = "",
     data: Path | str | None = None,
+    train_rows: int = 0,
+    dev_share: float = 0.0,
+    group: str = "",
+    split_seed: int = 1,
     recipe: FinetuneConfig | Path | str | None = None,
     restarts: int = 0,
     on_step: OnStep | None = None,
@@ -43,26 +47,33 @@ def finetune(
     model: model folder, run folder, or a loaded model. out: run folder to write. train, dev: a path, a pandas or polars
     DataFrame, a datasets.Dataset, or a list of dictionaries. text: its text column, or two; a list or comma-separated.
     label: its label column; "" for pairs that belong together (kind embedding). kind: single, pair, regression,
-    multilabel, choice, tagging, span or embedding; none: single, or pair
-    with two text columns. choices: columns of a multiple choice. task, data: instead of tables, a known task and the
-    folder with its files. recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of
-    the recipe are further arguments; a table is a dictionary, as in TOML. Own tables train for 3 epochs and at least
-    100 updates, unless fields say more. restarts: number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see
-    the field seeds. on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation);
-    when it returns True, the run is saved and stops. quiet: print nothing.
+    multilabel, choice, tagging, span or embedding; none: single, or pair with two text columns. choices: columns of a
+    multiple choice. task, data: instead of tables, a known task and the folder with its files.
+
+    train_rows: number of training rows to draw; 0: all. dev_share: in place of dev, the share of train's rows to
+    evaluate on. group: a column of train; rows with one value of it stay on one side. split_seed: of both draws.
+
+    recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of the recipe are further
+    arguments; a table is a dictionary, as in TOML. Own tables train for 3 epochs and at least 100 updates, unless
+    fields say more. restarts: number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see the field seeds.
+    on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it returns
+    True, the run is saved and stops. quiet: print nothing.
 
     Raises InputError for unfit rows, folder or fields, with the row or the field, or if `out` belongs to another run.
     """
     with argument_names():
         known = find_task(task) if task else None
-        own = {"kind": kind, "text": text, "label": label, "choices": choices}
         if fields.get("teacher"):
             fields["teacher"] = str(origin_of(fields["teacher"]))
-        names = {name for name, default in OWN.items() if own[name] != default}
+        columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
+        names = {name for name, default in OWN.items() if columns[name] != default}
         given = flags_of_fields(fields) | {f"--{name}" for name in names}
         config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields), restarts)
         refuse_idle(idle_fields(config, bool(known), restarts), given)
-        rows = TrainRows(task, data, dev, kind, text, label, choices, train=train)  # type: ignore[arg-type]  # paths, in a command
+        tables: dict[str, Any] = {"data": data, "dev": dev, "train": train}
+        rows = DividedRows(
+            task, **tables, **columns, train_rows=train_rows, dev_share=dev_share, group=group, split_seed=split_seed
+        )
         found, examples = rows.read_data()
         start = start_folder(model, Path(out))
         results = run_finetuning(config, found, examples, start, out, quiet, watch_of(on_step))

@@ -300,6 +300,7 @@ def test_a_notebook_shows_one_output(monkeypatch, tmp_path):
             shown.append(drawing)
 
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich._console", None)  # rich's own, which would stay one of a notebook
     monkeypatch.setattr("IPython.display.display", lambda drawing, display_id: shown.append(drawing) or Handle())
     reporter = Reporter(tmp_path, 0)
     for step in range(1, 12):

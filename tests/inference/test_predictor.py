@@ -561,10 +561,11 @@ def test_an_input_without_text_keeps_its_place(classifier, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "start", "message"),
     [
+        ("a.xlsx", b"PK\x03\x04\x14\xc7", "a.xlsx: not a readable .xlsx file"),
         (
-            "a.xlsx",
+            "a.csv",
             b"PK\x03\x04\x14\xc7",
-            "a.xlsx: a zip archive, a spreadsheet or an office document; expected UTF-8 text",
+            "a.csv: a zip archive, a spreadsheet or an office document; expected UTF-8 text",
         ),
         (
             "a.csv",

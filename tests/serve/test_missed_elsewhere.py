@@ -192,4 +192,5 @@ def test_answers_are_those_of_the_predictor_whoever_else_asks(served):
             found = [{one["label"]: one["score"] for one in row} for row in answer.result()]
             assert found == [pytest.approx(row, abs=1e-5) for row in scores]
         metrics = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
-        assert float(metrics["te_batch_next_size_count"]) < float(metrics["te_batch_next_size_sum"]) == len(batches)
+        shares = float(metrics["te_batch_next_size_sum"])  # a request may be divided between two passes
+        assert float(metrics["te_batch_next_size_count"]) < len(batches) <= shares

@@ -162,7 +162,7 @@ class Finetuning:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         found: list[str] = []
-        task = replace(self.task, defaults={})  # which are in the recipe
+        task = _named(self.task)
         more = (*map(str, self._rows), *_reads(self.column, self.kept_back))
         tried = [[_folder(cell.work, key) for key in cell.work.keys] for cell in self.candidates]
         for number, (start, *names) in enumerate(zip(self.start.keys, *tried, strict=False)):
@@ -189,9 +189,14 @@ class Baseline:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        column, task = self.column, replace(self.task, defaults={})
+        column, task = self.column, _named(self.task)
         reads = (self.rows, str(column.train_rows), str(column.dev_rows), *_reads(column))
         return RunIdentity(self.config, reads, (task,)).hashes
+
+
+def _named(task: Task) -> Task:
+    """The task without what is no part of a run's name: its defaults are in the recipe, its dataset on the card."""
+    return replace(task, defaults={}, dataset="")
 
 
 def _reads(column: Column, kept_back: bool = False) -> tuple[str, ...]:
@@ -284,8 +289,9 @@ def older_key(work: Any) -> str:
         return _hash(_differences(_intervals_of_that_time(work.config), PretrainConfig()), work.corpus)
     if isinstance(work, Concatenation):
         return _hash(_older_model_key(work.left), _older_model_key(work.right))
-    task, settings = Task(work.task.name), _differences(_intervals_of_that_time(work.config), FinetuneConfig())
-    return _hash(_older_model_key(work.start), _differences(work.task, task), work.task.name, work._rows, settings)
+    name, settings = work.task.name, _differences(_intervals_of_that_time(work.config), FinetuneConfig())
+    task = _differences(replace(work.task, dataset=""), Task(name))
+    return _hash(_older_model_key(work.start), task, name, work._rows, settings)
 
 
 def _intervals_of_that_time(config: Any) -> Any:

@@ -112,7 +112,8 @@ class Service:
         self.models, self.config = models, config
         self.metrics = Metrics()
         cores = cores_for(models, config.workers)
-        self.batch_tokens = config.batch_tokens or min(map(batch_tokens_of, models.values()))
+        largest = min(map(batch_tokens_of, models.values()), default=BATCH_TOKENS["cpu"])
+        self.batch_tokens = config.batch_tokens or largest
         self.queue = ComputeQueue(self.batch_tokens, self.metrics.batch, config.workers, cores)
         self.workers = min(4, psutil.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")

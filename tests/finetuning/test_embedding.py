@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.inference.predictor import Predictor
-from bertworks.model.config import ModelConfig
+from bertworks.model.config import ModelConfig, TopConfig
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Example, Limits
 from bertworks.tasks.embedding import prepare
@@ -101,6 +102,44 @@ def test_ranks_by_hand(folder):
     judged = prepared.judge(vectors)
     assert judged.metrics["recall_at_1"] == pytest.approx(1 / 3)  # for [0, 1] the other [0, 1] is nearer than [1, 1]
     assert judged.metrics["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+
+
+def test_ties_are_no_hits(folder):
+    """A collapsed encoder: every text is as near as any other, also where rounding tells them apart."""
+    tokenizer, limits = Tokenizer.load(folder), Limits(max_seq_length=16)
+    prepared = prepare(tokenizer, rows(20, scored=False), PAIRED, limits)
+    noise = 1e-7 * torch.randn(40, 8, generator=torch.Generator().manual_seed(1))
+    for vectors in (torch.ones(40, 8), torch.ones(40, 8) + noise):
+        judged = prepared.judge(vectors)
+        assert judged.collapsed and judged.metrics["recall_at_1"] == 0
+        assert judged.metrics["mrr"] == pytest.approx(2 / 21)  # the mean rank of 20 texts
+        assert prepare(tokenizer, rows(20), SCORED, limits).judge(vectors).collapsed
+    perfect = torch.eye(20).repeat_interleave(2, 0)
+    judged = prepared.judge(perfect)
+    assert judged.metrics["recall_at_1"] == judged.metrics["mrr"] == 1 and not judged.collapsed
+
+
+def test_equal_second_texts_count_as_one(folder):
+    given = [Example("ba", "du"), Example("be", "du"), Example("bi", "ke")]
+    prepared = prepare(Tokenizer.load(folder), given, PAIRED, Limits(max_seq_length=16))
+    vectors = torch.tensor([[1.0, 0], [1, 0], [1, 0], [1, 0], [1, 0], [0, 1]])
+    judged = prepared.judge(vectors)  # [1, 0] asks for [0, 1], behind one other text
+    assert judged.metrics["recall_at_1"] == pytest.approx(2 / 3)
+    assert judged.metrics["mrr"] == pytest.approx((1 + 1 + 1 / 2) / 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"frozen": True}, "frozen does not go with the kind embedding, which trains the encoder itself; leave it out"),
+        ({"frozen_layers": 1}, "frozen_layers = 1 of the 1 layers of .* does not go with .*; give 0 or less"),
+        ({"top": TopConfig(bilstm_layers=1)}, "top.bilstm_layers = 1 does not go with the kind embedding"),
+        ({"top": TopConfig(layers="embeddings,0")}, "top.layers = embeddings,0 does not go with"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(folder, tmp_path, change, message):
+    with pytest.raises(InputError, match=message):
+        finetune(replace(config(), **change), SCORED, Data(rows(16), rows(8)), folder, tmp_path / "run", quiet=True)
 
 
 @pytest.mark.parametrize("scored", [True, False])

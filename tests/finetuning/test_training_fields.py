@@ -130,6 +130,17 @@ def test_each_field_changes_the_run_and_resumes_to_the_same_bytes(place, table, 
     assert kept == (lowest if name == "frozen" else set())
 
 
+def test_a_run_that_reached_its_end_was_not_stopped_early(place, table, tmp_path, capsys):
+    """The final evaluation, which brings no new best, ends nothing."""
+    loop = dataclasses.replace(CONFIG.loop, keep_best="accuracy", steps=4)
+    config = dataclasses.replace(CONFIG, patience=1, loop=loop, optim=OptimConfig(lr=1e-9))
+    results = finetune(config, *table, place / "model", tmp_path / "run")
+    assert results["steps"] == 4 and not results["stopped_early"] and "ended at step" not in capsys.readouterr().err
+    loop = dataclasses.replace(loop, steps=5)
+    results = finetune(dataclasses.replace(config, loop=loop), *table, place / "model", tmp_path / "early", quiet=True)
+    assert results["steps"] == 4 and results["stopped_early"]
+
+
 def test_a_stop_after_the_last_state_logs_once(place, table, tmp_path, monkeypatch):
     """Killed between the state of an early stop and the results: the run ends there, with the same log."""
     config = dataclasses.replace(CONFIG, **CHANGES["patience"], optim=OptimConfig(lr=0.3, warmup=0.0))

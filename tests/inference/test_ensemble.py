@@ -1,6 +1,8 @@
 """Several classifiers as one: means of probabilities by label name, in predictions, evaluation and by the command."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from bertworks.checkpoint.folder import load_tokenizer, save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.ensemble import Ensemble, evaluate_ensemble
+from bertworks.inference.evaluation import Evaluation, evaluate
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Task
@@ -67,6 +70,23 @@ def test_evaluation_judges_the_same_labels(make):
     assert found["metrics"]["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_each_model_scores_once_and_the_longest_cut_is_reported(make, monkeypatch):
+    folders = [make("a", ["x", "y", "z"]), make("b", ["z", "x", "y"], seed=2)]
+    shortened = Path(shutil.copytree(folders[1], folders[1].with_name("short")))
+    settings = json.loads((shortened / "tokenizer_config.json").read_text()) | {"model_max_length": 4}
+    (shortened / "tokenizer_config.json").write_text(json.dumps(settings))
+    scored = []
+    plain = Evaluation.scores
+    monkeypatch.setattr(
+        Evaluation, "scores", lambda self, *size: scored.append(self.loaded.folder) or plain(self, *size)
+    )
+    rows = [Example(text, label="xyz"[i % 3]) for i, text in enumerate(TEXTS)]
+    found = evaluate_ensemble([folders[0], shortened], Task("t", ("text",)), rows)
+    assert scored == [folders[0], shortened]
+    assert found["truncation"]["examples"] == len(TEXTS) and len(found["members"]) == 2
+    assert found["members"][str(shortened)] == evaluate(shortened, Task("t", ("text",)), rows)["metrics"]
+
+
 def test_several_labels_and_values(make):
     folders = [make("m1", ["x", "y"], "multilabel", thresholds={"x": 0.2}), make("m2", ["y", "x"], "multilabel", 3)]
     found = Ensemble([Predictor(folder) for folder in folders]).classify(TEXTS)
@@ -92,6 +112,12 @@ def test_what_does_not_fit_is_named(make):
         Ensemble([one, Predictor(make("c", ["x", "y", "w"]))])
     with pytest.raises(InputError, match=r"is of the kind pair, .* of single; give one kind"):
         Ensemble([one, Predictor(make("d", ["x", "y", "z"], "pair"))])
+    with pytest.raises(InputError, match="a is given twice; expected different models"):
+        Ensemble([one, Predictor(one.loaded.folder)])
+    with pytest.raises(InputError, match="is given twice"):
+        evaluate_ensemble(
+            [one.loaded.folder, f"{one.loaded.folder}/../a"], Task("t", ("text",)), [Example("a", None, "x")]
+        )
     with pytest.raises(InputError, match="1 model for an ensemble; expected two or more"):
         Ensemble([one])
 

@@ -84,8 +84,9 @@ def test_chosen_thresholds_are_saved_and_used(several):
     found = save_thresholds(folder, TASK, rows)
     assert found["before"] == before["metrics"] and before["metrics"]["micro_f1"] < 1
     assert found["after"]["micro_f1"] == 1.0 == evaluate(folder, TASK, rows)["metrics"]["micro_f1"]
+    source = {"rows": 8, "chosen_on": "rows in memory"}
     stored = read_config(folder)[1]["bertworks_task"]
-    assert stored == {"kind": "multilabel", "name": "t", "thresholds": found["thresholds"]}
+    assert stored == {"kind": "multilabel", "name": "t", "thresholds": found["thresholds"], "thresholds_from": source}
     predictor = Predictor(folder)
     texts = [row.text for row in rows]
     assert [one["label"] for one in predictor.classify(texts)] == [row.label for row in rows]
@@ -115,8 +116,10 @@ def test_the_command(several, tmp_path, capsys):
     table = tmp_path / "valid.jsonl"
     table.write_text("".join(json.dumps({"text": row.text, "label": row.label}) + "\n" for row in rows))
     line = ["evaluate", str(folder), "--dev", str(table), "--kind", "multilabel"]
-    main([*line, "--save-thresholds"])
-    shown = capsys.readouterr()
+    main([*line, "--save-thresholds", "--out", str(tmp_path / "t.json")])
+    shown, chosen = capsys.readouterr(), json.loads((tmp_path / "t.json").read_text())
+    assert chosen["thresholds_from"] == {"rows": 8, "chosen_on": "valid.jsonl"} and "too good" in chosen["note"]
+    assert read_config(folder)[1]["bertworks_task"]["thresholds_from"] == chosen["thresholds_from"]
     assert {*json.loads(shown.out)["thresholds"]} == {*LABELS} and "evaluate on others" in shown.err
     main([*line, "--out", str(tmp_path / "r.json")])
     printed, written = json.loads(capsys.readouterr().out), json.loads((tmp_path / "r.json").read_text())

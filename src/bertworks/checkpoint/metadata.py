@@ -101,6 +101,7 @@ _TASK_FORM = {  # the settings of a task that are read again
     "null_score_diff_threshold?": float,
     "characters?": bool,
     "thresholds?": {str: float},  # of several labels, by name
+    "thresholds_from?": {"rows": _COUNT, "chosen_on": str},  # how many rows chose them, and the name of their file
     "doc_stride?": _COUNT,
     "max_query_length?": _COUNT,
     "n_best_size?": _COUNT,

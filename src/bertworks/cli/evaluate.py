@@ -55,9 +55,10 @@ def evaluate(argv: list[str]) -> None:
         return _show(perplexity(arguments.model, [rows.text], None, computing, rows.encoding), arguments.out)
     if arguments.save_thresholds:
         refuse_beside("--save-thresholds", {"a second --model": others})
-        results = save_thresholds(arguments.model, *rows.read())
+        chosen_on = Path(rows.find()[1][-1]).name
+        results = save_thresholds(arguments.model, *rows.read(), chosen_on)
         _show(results, arguments.out)
-        print("metrics after are on the rows that chose the thresholds; evaluate on others", file=sys.stderr)
+        print(results["note"], file=sys.stderr)
         return
     if others:
         results = evaluate_ensemble([arguments.model, *others], *rows.read(), computing=computing)

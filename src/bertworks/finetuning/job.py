@@ -19,6 +19,7 @@ from ..checkpoint.start import initial_model
 from ..checkpoint.weights import weights_checksum
 from ..config import identities
 from ..files import Diverged, InputError, read_json
+from ..model.config import NO_TOP
 from ..model.encoder import build_layer
 from ..model.heads import Model, build_model
 from ..model.layer_choice import LayerChoice
@@ -215,12 +216,29 @@ def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
         raise InputError(f"{found}; give {positions} or less")
     if config.reinit_layers > layers:
         raise InputError(f"reinit_layers = {config.reinit_layers}, but {folder} has {layers} layers")
+    if task.kind == "embedding":
+        _check_embedding(config, folder, layers)
     known = ", ".join((*task.metrics, "loss"))
     if best and best not in (*task.metrics, "loss"):
         raise InputError(f"loop.keep_best = {best!r}; expected one of {known} for {task.name}")
     if config.patience and not best:
         found = f"patience = {config.patience} without loop.keep_best, whose best value it waits for"
         raise InputError(f"{found}; give it one of {known}")
+
+
+def _check_embedding(config: FinetuneConfig, folder: Path, layers: int) -> None:
+    """Raises InputError for settings with which no encoder would be trained, or not the one that is stored."""
+    why = "the kind embedding, which trains the encoder itself"
+    if config.frozen:
+        raise InputError(f"frozen does not go with {why}; leave it out")
+    if config.frozen_layers is not None and config.frozen_layers >= layers:
+        advice = f"give {layers - 1} or less" if layers else "leave it out"
+        raise InputError(f"frozen_layers = {config.frozen_layers} of the {layers} layers of {folder} does not go with "
+                         f"{why}; {advice}")  # fmt: skip
+    if config.top != NO_TOP:
+        given = [f"top.{name} = {value}" for name, value in vars(config.top).items() if value != getattr(NO_TOP, name)]
+        raise InputError(f"{', '.join(given)} does not go with {why}: a vector is the mean over its last layer; "
+                         "leave it out")  # fmt: skip
 
 
 def reinitialise_top(model: Model, layers: int, seed: int) -> list[str]:

@@ -30,11 +30,14 @@ KINDS = ("single", "pair", "regression", "multilabel")
 
 
 def check_members(loaded: Sequence[LoadedModel]) -> None:
-    """Raises InputError if the models are not two or more classifiers of one kind with the same labels."""
+    """Raises InputError if the models are not two or more different classifiers of one kind with the same labels."""
     if len(loaded) < 2:
         raise InputError(f"{len(loaded)} model for an ensemble; expected two or more")
-    first = loaded[0]
+    first, folders = loaded[0], set[Path]()
     for one in loaded:
+        if one.folder.resolve() in folders:
+            raise InputError(f"{one.folder} is given twice; expected different models: leave one of them out")
+        folders.add(one.folder.resolve())
         if one.kind not in KINDS:
             raise InputError(f"{one.folder} is of the kind {one.kind or 'pre-trained'}; expected {', '.join(KINDS)}")
         if one.kind != first.kind:
@@ -117,10 +120,13 @@ class Joined:
         names = task if task.kind == "regression" else replace(task, labels=first.task.labels, written=())
         return cls([first, *(Evaluation.prepare(one, names, rows) for one in loaded[1:])])
 
-    def scores(self) -> Tensor:
-        """(N, K) scores whose probabilities are the mean of the models'; of a regression the mean values."""
+    def mean(self, scores: Sequence[Tensor]) -> Tensor:
+        """(N, K) scores whose probabilities are the mean of the models'; of a regression the mean values.
+
+        scores: (N, K) of each model.
+        """
         kind = self.members[0].task.kind
-        each = [one.scores().double() for one in self.members]
+        each = [one.double() for one in scores]
         if kind == "regression":
             return torch.stack(each).mean(0).float()
         tiny = torch.finfo(torch.float64).tiny
@@ -136,20 +142,24 @@ def evaluate_ensemble(
     max_seq_length: int | None = None,
     computing: Computing = FLOAT32,
 ) -> dict[str, Any]:
-    """The metrics of several models as one, like `evaluate`, and those of each (`members`).
+    """The metrics of several models as one, like `evaluate`, and those of each (`members`, by folder).
+
+    `truncation` is that of the model that cut most.
 
     Raises InputError if the models cannot be joined, or do not fit the rows.
     """
     loaded = [LoadedModel.load(model, max_seq_length, computing=computing) for model in models]
     joined = Joined.prepare(loaded, task, rows)
-    first = joined.members[0]
-    judged = first.prepared.judge(joined.scores(), {**loaded[0].settings, "thresholds": mean_thresholds(loaded)})
+    first, scores = joined.members[0], [one.scores() for one in joined.members]
+    judged = first.prepared.judge(joined.mean(scores), {**loaded[0].settings, "thresholds": mean_thresholds(loaded)})
+    members = zip(models, joined.members, scores, strict=True)
+    cut = [one.prepared.inputs.truncation() for one in joined.members]
     return {
         "task": task.name,
         "metrics": judged.metrics,
-        "members": {str(model): one.run().metrics for model, one in zip(models, joined.members, strict=True)},
+        "members": {str(model): one.judge(found).metrics for model, one, found in members},
         "predicted": judged.predicted,
         **judged.details,
         "examples": first.rows,
-        "truncation": first.prepared.inputs.truncation(),
+        "truncation": max(cut, key=lambda found: (found["examples"], found["tokens"])),
     }

@@ -19,6 +19,9 @@ from ..tasks.rows import checked_rows
 from .engines import FLOAT32, Computing
 from .model import LoadedModel
 
+IN_MEMORY = "rows in memory"
+CHOSEN_HERE = "the metrics after are on the rows that chose the thresholds, so a little too good; evaluate on others"
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -48,7 +51,11 @@ class Evaluation:
         if self.task.kind == "embedding":
             pooling = read_pooling(self.loaded.folder)[1] or Pooling()
             return self.prepared.judge(self.loaded.pooled(self.prepared.inputs, pooling))
-        return self.prepared.judge(self.scores(batch_size), self.loaded.settings)
+        return self.judge(self.scores(batch_size))
+
+    def judge(self, scores: Tensor) -> Judged:
+        """Metrics and predictions from the scores of all rows, in the order of the data's labels."""
+        return self.prepared.judge(scores, self.loaded.settings)
 
     def scores(self, batch_size: int = 64) -> Tensor:
         """The scores of all rows, in the order of the data's labels."""
@@ -86,12 +93,13 @@ def evaluate(
     }
 
 
-def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any]) -> dict[str, Any]:
+def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_on: str = "") -> dict[str, Any]:
     """Choose the probability above which each label is there, by its F1 on these rows, and save them in the folder.
 
     For models of several labels a row. Returns `thresholds`, by label, and the metrics on the same rows `before` and
-    `after`; those after are a little too good, because the thresholds were chosen on them. `Predictor`, `evaluate` and
-    the server use what the folder says. Raises InputError if the model is of another kind or an export.
+    `after`; those after are a little too good, because the thresholds were chosen on them, as `note` says. The folder
+    also gets the number of rows and `chosen_on`, their name (left out: that they were in memory). `Predictor`,
+    `evaluate` and the server use what the folder says. Raises InputError if the model is of another kind or an export.
     """
     loaded = LoadedModel.load(model)
     refuse_export(loaded.folder)
@@ -102,15 +110,18 @@ def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any]) -> dict[
     assert isinstance(prepared, ClassRows)
     scores = evaluation.scores()
     chosen = prepared.thresholds(scores)
+    source = {"rows": evaluation.rows, "chosen_on": chosen_on or IN_MEMORY}
     results = {
         "thresholds": chosen,
+        "thresholds_from": source,
+        "note": CHOSEN_HERE,
         "before": prepared.judge(scores, loaded.settings).metrics,
         "after": prepared.judge(scores, {**loaded.settings, "thresholds": chosen}).metrics,
         "examples": evaluation.rows,
     }
     path = loaded.folder / CONFIG
     settings = read_json_object(path)
-    write_json(path, {**settings, TASK: {**loaded.settings, "thresholds": chosen}})
+    write_json(path, {**settings, TASK: {**loaded.settings, "thresholds": chosen, "thresholds_from": source}})
     return results
 
 

@@ -28,6 +28,7 @@ from .records import Source
 from .sequences import Integers, cut_pairs, frame
 
 CHUNK = 256  # rows that are compared with all at once
+TIE = 1e-5  # cosines that differ by less are the same but for rounding
 SCORED, POSITIVE = ("spearman", "pearson"), ("mrr", "recall_at_1")  # metrics of rows with scores, and of pairs alone
 
 
@@ -92,20 +93,26 @@ class PairRows:
         """The cosine of each row's two vectors, of (S, D)."""
         return [{"cosine": value} for value in _cosines(scores).tolist()]
 
+    def second_texts(self) -> list[int]:
+        """(N,) number of each row's second text; equal texts have the same, counted from 0."""
+        inputs, numbers = self.inputs, dict[bytes, int]()
+        edges = inputs.edges[1:].tolist()
+        texts = (inputs.ids[a:b].tobytes() for a, b in zip(edges[::2], edges[1::2], strict=True))
+        return [numbers.setdefault(text, len(numbers)) for text in texts]
+
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (S, D) vectors: correlation with the scores; or the rank of a text's own pair among all."""
         found = _cosines(scores)
         rows = [{"line": line, "cosine": value} for line, value in zip(self.lines, found.tolist(), strict=True)]
-        labels = self.inputs.labels
+        labels, same = self.inputs.labels, len(found) > 1 and float(found.max() - found.min()) <= TIE
         if self.task.label:
             true = {name: METRICS[name](labels, found.numpy()) for name in self.task.metrics}
             loss = float(F.mse_loss(found, torch.from_numpy(labels)))
         else:
-            ranks, loss = _ranks(scores)
+            ranks, loss = _ranks(scores, self.second_texts())
             known = {"mrr": float((1 / ranks).mean()), "recall_at_1": float((ranks == 1).float().mean())}
             true = {name: known[name] for name in self.task.metrics}
-        spread = float(found.std()) if len(found) > 1 else 0.0
-        same = spread == 0 and len(found) > 1
+            same = same and not bool((ranks == 1).any())  # pairs of equal texts have one cosine, and are told apart
         return Judged({"loss": loss, **true}, collapsed=same, files={"predictions.jsonl": rows})
 
 
@@ -120,14 +127,20 @@ def _cosines(vectors: Tensor) -> Tensor:
     return (first * second).sum(-1)
 
 
-def _ranks(vectors: Tensor) -> tuple[Tensor, float]:
-    """(N,) rank of each row's second text among all for its first one, from 1; and the mean loss with all negatives."""
+def _ranks(vectors: Tensor, texts: Sequence[int]) -> tuple[Tensor, float]:
+    """(N,) rank of each row's second text among all for its first one, from 1; and the mean loss with all negatives.
+
+    texts: (N,) number of each second text; equal texts are ranked as one. Tied texts have the mean of their ranks.
+    """
     first, second = _unit(vectors)
+    number = torch.tensor(texts, dtype=torch.int64)
+    rows = torch.tensor([*{text: row for row, text in enumerate(texts)}.values()], dtype=torch.int64)  # one of each
     ranks, loss = [], 0.0
     for start in range(0, len(first), CHUNK):
         found = first[start : start + CHUNK] @ second.T
         own = torch.arange(start, start + len(found))
-        ranks.append((found > found.gather(1, own[:, None])).sum(1) + 1)
+        ahead = found[:, rows] - found[:, rows].gather(1, number[own][:, None])
+        ranks.append((ahead > TIE).sum(1) + ((ahead.abs() <= TIE).sum(1) + 1) / 2)
         loss += float(F.cross_entropy(EMBEDDING_SCALE * found, own, reduction="sum"))
     return torch.cat(ranks), loss / max(len(first), 1)
 

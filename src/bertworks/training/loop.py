@@ -179,8 +179,8 @@ class Loop:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether `patience` evaluations in a row have brought no new best."""
-        return 0 < self.patience <= self.progress.since_best
+        """Whether `patience` evaluations in a row have brought no new best, before the budget was used."""
+        return 0 < self.patience <= self.progress.since_best and self.config.share(self.progress) < 1
 
     @property
     def _late(self) -> bool:

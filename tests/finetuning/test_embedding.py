@@ -13,6 +13,7 @@ from bertworks.batch import IGNORED
 from bertworks.checkpoint.folder import save_folder
 from bertworks.checkpoint.pooling import Pooling, write_pooling
 from bertworks.files import InputError
+from bertworks.finetuning.job import Job
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
@@ -24,9 +25,11 @@ from bertworks.tasks.embedding import prepare
 from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.machine import World
 from bertworks.training.task_objectives import EmbeddingObjective
 
 WORDS = [f"{a}{b}" for a in "bdgkm" for b in "aeiou"]
+CPU = torch.device("cpu")
 SCORED, PAIRED = own_task("embedding", ("a", "b"), "score"), own_task("embedding", ("a", "b"), "")
 
 
@@ -155,6 +158,19 @@ def test_a_run(folder, scored, tmp_path):
     assert finetune(config(), task, data, folder, tmp_path / "run", quiet=True) == results  # finished: left as it is
     kept = json.loads((tmp_path / "run/model/1_Pooling/config.json").read_text())
     assert kept["pooling_mode_mean_tokens"] and kept["word_embedding_dimension"] == 16
+
+
+@pytest.mark.parametrize(("scored", "micro", "said"), [(False, 4, True), (False, 16, False), (True, 4, False)])
+def test_micro_batches_that_cost_negatives_are_reported(folder, scored, micro, said):
+    task, data = (SCORED if scored else PAIRED), Data(rows(32, 1, scored), rows(8, 2, scored))
+    job = Job.of(replace(config(2), micro_batch_size=micro), task, data, folder, World(0, 1, CPU), True)
+    assert any("a text has at most 3 negatives instead of 15" in note for note in job.notes) == said
+
+
+def test_processes_that_cost_negatives_are_reported(folder):
+    data = Data(rows(32, 1, False), rows(8, 2, False))
+    job = Job.of(config(2), PAIRED, data, folder, World(0, 2, CPU), True)
+    assert any("a text has at most 7 negatives instead of 15" in note for note in job.notes)
 
 
 @pytest.mark.heavy

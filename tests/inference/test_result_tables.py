@@ -5,7 +5,9 @@ import json
 
 import pytest
 
+import bertworks
 from bertworks.cli import main
+from bertworks.files import InputError
 from support.tiny_task import tiny_folder, tiny_table
 
 
@@ -30,6 +32,11 @@ def place(tmp_path_factory):
 def predict(place, capsys, *more, model="run"):
     main(["predict", str(place / model), str(place / "rows.csv"), *more])
     return capsys.readouterr().out
+
+
+def measured(*given, **columns):
+    """What `bertworks.evaluate` measured, without what the command does not print."""
+    return {key: value for key, value in bertworks.evaluate(*given, **columns).details.items() if key != "reliability"}
 
 
 def read(path, separator=","):
@@ -83,3 +90,9 @@ def test_evaluate_knows_the_columns(place, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", str(place / "run"), "--dev", str(place / "plain.csv"), "--text", "text"])
     assert "no column 'verdict'" in capsys.readouterr().err
+    for model in (place / "run", bertworks.Predictor(place / "run"), bertworks.load_model(place / "run")):
+        assert measured(model, place / "table.csv") == found[0]
+    assert "micro_f1" in bertworks.evaluate(place / "several", place / "marks.csv").metrics
+    assert measured(place / "run", place / "plain.csv", text="text", label="label") == found[0]
+    with pytest.raises(InputError, match="no column 'verdict'"):
+        bertworks.evaluate(place / "run", place / "plain.csv", text="text")

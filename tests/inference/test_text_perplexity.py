@@ -77,7 +77,7 @@ def test_masked_models_predict_the_same_share(place, monkeypatch):
     assert found["predicted"] == (labels != -100).sum() and 0.1 < found["predicted"] / found["tokens"] < 0.3
     uniform = math.log(TINY.vocab_size)
     assert found["loss"] == pytest.approx(uniform, rel=0.05)  # fresh weights know nothing
-    assert found["pseudo_perplexity"] == pytest.approx(math.exp(found["loss"]))
+    assert found["masked_perplexity"] == pytest.approx(math.exp(found["loss"]))
 
 
 def test_one_document_has_no_interval(place, tmp_path):
@@ -111,9 +111,13 @@ def test_what_is_refused(place, tmp_path):
 
 
 def test_the_command(place, capsys, tmp_path):
-    main(["evaluate", str(place / "masked"), "--text", str(place / "text.txt"), "--out", str(tmp_path / "r.json")])
+    text, out = str(place / "text.txt"), str(tmp_path / "r.json")
+    main(["evaluate", str(place / "masked"), "--perplexity", text, "--out", out])
     printed = json.loads(capsys.readouterr().out)
     assert printed["documents"] == 3 and json.loads((tmp_path / "r.json").read_text()) == printed
     with pytest.raises(SystemExit):
-        main(["evaluate", str(place / "masked"), "--text", str(place / "text.txt"), "--label", "x"])
-    assert "--text FILE cannot be combined with --label" in capsys.readouterr().err
+        main(["evaluate", str(place / "masked"), "--perplexity", text, "--label", "x"])
+    assert "--perplexity cannot be combined with --label" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(place / "masked"), "--text", text])
+    assert "give the table with --dev, or for the perplexity" in capsys.readouterr().err

@@ -1,10 +1,11 @@
 """`bertworks evaluate`: the metrics of a fine-tuned model."""
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ..files import InputError
 from .arguments import DevRows, Flat, Positional, flags_in, parse, refuse_beside, several_models
 
 
@@ -16,7 +17,7 @@ class Arguments:
         bertworks evaluate runs/mrpc --task mrpc --data glue/MRPC
         bertworks evaluate runs/topics --dev dev.csv --text question --label topic
         bertworks evaluate --model runs/a runs/b --task mrpc --data glue/MRPC
-        bertworks evaluate runs/base --text notes.txt
+        bertworks evaluate runs/base --perplexity notes.txt
 
     Tables have the columns of the table that the model was fine-tuned on.
 
@@ -24,11 +25,14 @@ class Arguments:
 
     Several models are judged by the mean of their probabilities.
 
-    --text FILE alone measures how well a language model predicts that text.
+    --perplexity measures how well a language model predicts a text.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
     rows: Flat[DevRows] = field(default_factory=DevRows)
+    perplexity: str = ""
+    """instead of rows: text file, folder or glob on which to measure the perplexity of a pre-trained model; blank lines
+    separate documents"""
     out: Path | None = None  # JSON file to write the metrics to, besides printing them
     save_thresholds: bool = False
     """choose the probability above which each label is there, by its F1 on these rows, and save them in the model
@@ -44,15 +48,22 @@ def evaluate(argv: list[str]) -> None:
     from ..inference.engines import Computing
     from ..inference.ensemble import evaluate_ensemble
     from ..inference.evaluation import evaluate as evaluate_model
-    from ..inference.evaluation import save_thresholds
+    from ..inference.evaluation import remembered, save_thresholds
     from ..inference.text_perplexity import perplexity
 
     computing = Computing(arguments.precision)
-    rows = remembered(arguments.rows, arguments.model, flags_in(argv))
-    if "--text" in flags_in(argv) and not rows.task and rows.dev is None:
-        refuse_beside("--text FILE", {"--save-thresholds": arguments.save_thresholds, "a second --model": others})
-        refuse_beside("--text FILE", {"--kind": rows.kind, "--label": rows.label, "--choices": rows.choices})
-        return _show(perplexity(arguments.model, [rows.text], None, computing, rows.encoding), arguments.out)
+    given, rows = flags_in(argv), arguments.rows
+    if arguments.perplexity:
+        idle = given & {"--task", "--data", "--dev", "--kind", "--text", "--label", "--choices", "--sheet"}
+        idle |= given & {"--save-thresholds"} | ({"a second --model"} if others else set())
+        refuse_beside("--perplexity", dict.fromkeys(sorted(idle), True))
+        return _show(perplexity(arguments.model, [arguments.perplexity], None, computing, rows.encoding), arguments.out)
+    if "--text" in given and not rows.task and rows.dev is None:
+        raise InputError(
+            "--text names a column of a table; give the table with --dev, or for the perplexity of a language model "
+            "--perplexity FILE in place of --text"
+        )
+    rows = remembered(rows, arguments.model, {flag.removeprefix("--") for flag in given})
     if arguments.save_thresholds:
         refuse_beside("--save-thresholds", {"a second --model": others})
         chosen_on = Path(rows.find()[1][-1]).name
@@ -65,23 +76,6 @@ def evaluate(argv: list[str]) -> None:
     else:
         results = evaluate_model(arguments.model, *rows.read(), computing=computing)
     _show(results, arguments.out)
-
-
-def remembered(rows: DevRows, model: Path, given: set[str]) -> DevRows:
-    """The rows with kind and columns of the table that the model was fine-tuned on, where no flag says otherwise."""
-    from ..checkpoint.folder import CONFIG, find_model, read_config
-    from ..checkpoint.metadata import TASK
-
-    folder = find_model(model)
-    if rows.dev is None or rows.task or not (folder / CONFIG).exists():  # whoever reads them says what is missing
-        return rows
-    task = read_config(folder)[1].get(TASK) or {}
-    text = task.get("words") or task.get("text")
-    if not text or any("," in name for name in text):
-        return rows
-    found = {"kind": task.get("kind"), "text": ",".join(text), "label": task.get("label", "")}
-    found["choices"] = ",".join(task.get("choices", ()))
-    return replace(rows, **{name: value for name, value in found.items() if f"--{name}" not in given})
 
 
 def _show(results: dict[str, Any], out: Path | None) -> None:

@@ -1,7 +1,7 @@
 """Documents -> sentences, by one of several splitters; and a check of where the input's documents end.
 
 auto    sentencex, with the rules for the text's language (languages.py); for Korean the rules of korean.py
-kiwi    Korean by morphemes (kiwipiepy, of the extra `korean`), which takes thirty times as long
+kiwi    Korean by morphemes (kiwipiepy, of the extra `korean`), which takes about a hundred times as long
 line    every line of the text is a sentence
 """
 

@@ -37,7 +37,7 @@ def key_of(text: str) -> str:
 
 @dataclass(frozen=True)
 class Shingles:
-    """The sets of shingles of R rows, flat: those of a row lie together and rise."""
+    """The sets of shingles of R rows, flat: those of a row are consecutive, in ascending order."""
 
     hashes: NDArray[np.uint64]  # (H,)
     edges: Integers  # (R + 1,)

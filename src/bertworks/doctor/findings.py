@@ -1,4 +1,4 @@
-"""Findings: what a check has to say, with its evidence, and the report of an examination.
+"""Findings: what a check found, with its evidence and advice, and the report of an examination.
 
 A check is a function that takes what is examined and yields findings; it raises `NotChecked` where it cannot look. Its
 name is its key in a table of checks.

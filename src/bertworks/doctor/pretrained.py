@@ -138,7 +138,7 @@ def at_masks(run: PretrainingRun) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{share}: the model answers the same everywhere",
-            "train longer; if the loss stands still, begin again with another optim.lr or seed",
+            "train longer; if the loss no longer falls, begin again with another optim.lr or seed",
             numbers,
         )
     elif found.loss >= entropy - NEAR_AT_MASKS:

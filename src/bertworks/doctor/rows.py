@@ -309,7 +309,7 @@ def empty(rows: Rows) -> Iterator[Finding]:
         yield Finding(
             _share(len(bare), total),
             f"{len(bare):,} of {total:,} rows have a text without a letter or digit ({lines(bare)})",
-            "remove them, or look what became of their texts",
+            "remove them, or restore their texts",
             {"rows": len(bare)},
         )
     unlabelled = [row for row in (*rows.train, *rows.dev) if rows.classes and row.label is None]

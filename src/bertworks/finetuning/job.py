@@ -100,6 +100,7 @@ class Job:
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
         notes = (*_notes(train, config.max_seq_length), *_unknown(train.inputs, tokenizer))
+        notes += _negatives(config, task, world)
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
             left_out = f" ({'; '.join(notes)})" if notes else ""
             raise InputError(f"{task.name}: training and development data need rows, and every row a label{left_out}")
@@ -193,6 +194,16 @@ def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
     if share <= MOSTLY_UNKNOWN:
         return (found,)
     return (f"warning: {found}; the model's vocabulary does not know these texts; start from another model",)
+
+
+def _negatives(config: FinetuneConfig, task: Task, world: machine.World) -> tuple[str, ...]:
+    """How many negatives a text has, if micro-batches or processes leave it fewer than the batch has."""
+    mine = -(-config.batch_size // world.size)  # of the process with most rows
+    together = min(config.micro_batch_size or mine, mine)
+    if task.kind != "embedding" or task.label or together == config.batch_size:
+        return ()
+    found = f"a text has at most {together - 1:,} negatives instead of {config.batch_size - 1:,}"
+    return (f"{found}: those of its micro-batch; micro_batch_size and processes change the loss of this task",)
 
 
 def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:

@@ -13,7 +13,7 @@ In reading order:
     result_tables.py    predictions as a table, .csv or .tsv
     evaluation.py       metrics on labelled rows (`bertworks evaluate`)
     ensemble.py         several classifiers as one: the mean of their probabilities
-    text_perplexity.py  how well a language model predicts any text (`bertworks evaluate --text`)
+    text_perplexity.py  how well a language model predicts any text (`bertworks evaluate --perplexity`)
     config.py           the settings of features
     features.py         vectors of texts from any layers: `Extractor`
     feature_files.py    files of such vectors (`bertworks features`)

@@ -1,12 +1,13 @@
 """Metrics of a fine-tuned folder on labelled rows. Labels of model and data are matched by name, never by number."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CONFIG, refuse_export
 from ..checkpoint.memory import ModelLike, network_of, origin_of
 from ..checkpoint.metadata import TASK
@@ -16,6 +17,7 @@ from ..tasks.base import Judged, Prepared, Task
 from ..tasks.classification import ClassRows
 from ..tasks.kinds import kind_of
 from ..tasks.rows import checked_rows
+from ..tasks.selection import DevRows
 from .engines import FLOAT32, Computing
 from .model import LoadedModel
 
@@ -91,6 +93,20 @@ def evaluate(
         "examples": evaluation.rows,
         "truncation": evaluation.prepared.inputs.truncation(),
     }
+
+
+def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRows:
+    """The rows with kind and columns of the table that the model was fine-tuned on, except the fields `given`."""
+    folder = origin_of(model)
+    if rows.dev is None or rows.task or not (folder / CONFIG).exists():  # whoever reads them says what is missing
+        return rows
+    task = read_config(folder)[1].get(TASK) or {}
+    text = task.get("words") or task.get("text")
+    if not text or any("," in name for name in text):
+        return rows
+    found = {"kind": task.get("kind"), "text": ",".join(text), "label": task.get("label", "")}
+    found["choices"] = ",".join(task.get("choices", ()))
+    return replace(rows, **{name: value for name, value in found.items() if name not in given})
 
 
 def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_on: str = "") -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ..tasks.selection import DevRows, comma_separated
 from .config import FeatureConfig
 from .engines import Computing, EngineName, Precision
 from .evaluation import evaluate as evaluate_rows
+from .evaluation import remembered
 from .feature_files import read_texts, write_features, writer_for
 from .features import Extractor
 from .files import Columns, Counts, predict_data
@@ -27,10 +28,10 @@ def evaluate(
     model: ModelLike,
     dev: Any = None,
     *,
-    text: Columned = "text",
-    label: Columned = "label",
+    text: Columned | None = None,
+    label: Columned | None = None,
     kind: KindName | None = None,
-    choices: Columned = (),
+    choices: Columned | None = None,
     task: str = "",
     data: Path | str | None = None,
     precision: Precision = "float32",
@@ -39,11 +40,14 @@ def evaluate(
 
         bertworks.evaluate("runs/topics", frame, text="question", label="topic").metrics["accuracy"]
 
-    model: model folder, run folder, or a loaded model. dev and the columns: as in `bertworks.finetune`. Labels are
-    matched by name, not by number. Raises InputError for unfit rows or an unknown label, with the row.
+    model: model folder, run folder, or a loaded model. dev and the columns: as in `bertworks.finetune`; by default the
+    columns and the kind of the table that the model was fine-tuned on. Labels are matched by name, not by number.
+    Raises InputError for unfit rows or an unknown label, with the row.
     """
     with argument_names():
-        rows = DevRows(task, data, dev, kind, text, label, choices)  # type: ignore[arg-type]  # paths, in a command
+        own = {"kind": kind, "text": text, "label": label, "choices": choices}
+        given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        rows = remembered(DevRows(task, data, dev, **given), model, given)  # type: ignore[arg-type]  # a path, in a command
         return Evaluated(evaluate_rows(model, *rows.read(), computing=Computing(precision)))
 
 

@@ -1,10 +1,10 @@
-"""How well a language model predicts any text (`bertworks evaluate --text`).
+"""How well a language model predicts any text (`bertworks evaluate --perplexity`).
 
 A left-to-right model predicts every token from those before it: the exponential of its mean loss is the perplexity. A
-masked LM sees both sides, so it has no perplexity; its pseudo-perplexity is the exponential of the mean loss at a share
-MASKED of the tokens, each replaced by [MASK]. The masks are drawn by a fixed seed and the number of the document, so
-two models of one vocabulary predict the same tokens. Neither figure can be compared across vocabularies, nor one with
-the other.
+masked LM sees both sides, so it has no perplexity; its `masked_perplexity` is the exponential of the mean loss at a
+share MASKED of the tokens, all replaced by [MASK] in one pass. It is not the pseudo-perplexity of Salazar et al.
+(2020), who mask one token at a time. The masks are drawn by a fixed seed and the number of the document, so two models
+of one vocabulary predict the same tokens. Neither figure can be compared across vocabularies, nor one with the other.
 
 A document longer than the model's input is read in windows that do not overlap; each begins without context. Special
 tokens are not predicted. The interval is the bootstrap's over documents: what other documents might have given.
@@ -38,8 +38,8 @@ CHUNK = 256  # documents in memory at a time
 SCORES = 1 << 26  # in memory at a time
 NOTES = {
     "perplexity": "every token from those on one side of it",
-    "pseudo_perplexity": f"{MASKED:.0%} of the tokens, each replaced by [MASK], the same ones for every model of this "
-    "vocabulary; a masked language model has no perplexity of a text",
+    "masked_perplexity": f"{MASKED:.0%} of the tokens, all replaced by [MASK] in one pass, the same ones for every "
+    "model of this vocabulary; a masked language model has no perplexity of a text",
 }
 
 
@@ -50,7 +50,7 @@ def perplexity(
     computing: Computing = FLOAT32,
     encoding: str = "utf-8",
 ) -> dict[str, Any]:
-    """`perplexity` of a left-to-right or right-to-left model, `pseudo_perplexity` of a masked LM, on files of text.
+    """`perplexity` of a left-to-right or right-to-left model, `masked_perplexity` of a masked LM, on files of text.
 
     inputs: files, folders or globs as for `corpus build`; in plain text blank lines separate documents. Also returned:
     `interval` (95 %, None of one document), mean `loss` in nats, `documents`, `tokens`, `predicted` ones, `unknown`
@@ -81,7 +81,7 @@ def perplexity(
     if not sums:
         raise InputError(f"{', '.join(map(str, inputs))}: no text in it; expected at least one document with a token")
     total = np.concatenate(sums)  # (D, 2): summed loss, predictions
-    name = "pseudo_perplexity" if direction == "both" else "perplexity"
+    name = "masked_perplexity" if direction == "both" else "perplexity"
     loss = float(total[:, 0].sum() / total[:, 1].sum())
     return {
         name: math.exp(loss),

@@ -18,7 +18,9 @@ from torch.nn import functional as F
 from .dropout import rescale
 from .packing import Packing
 
-CALL = 96 * 96  # scores that take as long to compute as one more call of torch's attention on a CPU
+# Scores that take as long to compute as one more call of torch's attention on a CPU. Measured with all-MiniLM-L6-v2 on
+# an EPYC with AVX-512 (docs/log.md); other processors and models may have another break-even.
+CALL = 96 * 96
 SMALLEST = 64  # positions of a block: products of smaller ones cost more to call than to compute
 FEWEST = 8  # blocks a sequence: with fewer, the copies of keys and values cost what the scores save
 NEIGHBOURS = {"both": (-1, 0, 1), "left": (-1, 0), "right": (0, 1)}  # the blocks that a query sees, its own being 0

@@ -26,7 +26,7 @@ class Records:
 
     name: str  # of the argument: train, dev
     form: str  # a pandas DataFrame, for results.json
-    accessor: str  # what stands before [3] in the expression of a row
+    accessor: str  # expression that an index in brackets selects a row of: train.iloc in train.iloc[3]
     columns: tuple[str, ...]  # composed names of all columns; (): every row has its own
     texts: tuple[str, ...]  # composed names of the columns whose cells must not be missing
     read: Callable[[Sequence[str]], Iterable[Any]]  # the rows, with the columns of these names at least

@@ -1,8 +1,9 @@
 """What a model is trained to do in pre-training; task_objectives.py has fine-tuning and distillation.
 
 Each objective turns a batch into sums and counts, never into means: the loop adds the counts over micro-batches and
-processes first, divides once, and so 1 x 32, 4 x 8 and 2 x 16 give the same gradient. Recipes read the table
-PRETRAINING, so importing this file loads no torch.
+processes first, divides once, and so 1 x 32, 4 x 8 and 2 x 16 give the same gradient. One objective is an exception:
+the negatives of EmbeddingObjective are those of the micro-batch. Recipes read the table PRETRAINING, so importing this
+file loads no torch.
 
 Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), D width.
 """

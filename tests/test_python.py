@@ -130,6 +130,10 @@ def test_messages_lose_dashes_of_flags_and_of_nothing_else():
     with pytest.raises(InputError) as error, argument_names():
         raise InputError("a--b/--c: found -- and --batch-size (--optim.lr); give `--out` or --model.vocab-size 7.")
     assert str(error.value) == "a--b/--c: found -- and batch_size (optim.lr); give `out` or model.vocab_size 7."
+    theirs = r"""label 'keep --dry-run flag', row "a --b c's", 'it\'s --x'"""
+    with pytest.raises(InputError) as error, argument_names():
+        raise InputError(f"the run's --out: {theirs}; the users' --out")
+    assert str(error.value) == f"the run's out: {theirs}; the users' out"
     with pytest.raises(InputError, match=r"^give out, or `bertworks corpus build a --out b`; out$"), argument_names():
         raise InputError("give --out, or `bertworks corpus build a --out b`; --out")
 

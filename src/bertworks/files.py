@@ -62,16 +62,20 @@ class NewerVersion(InputError):
 
 
 _COMMAND = r"bertworks [a-z][^`;\n]*"  # a command line in a message, whose flags stay
+_QUOTED = r"""(?<!\w)'(?:[^'\\\n]|\\.)*'(?!\w)|(?<!\w)"(?:[^"\\\n]|\\.)*"(?!\w)"""  # of the user: cells, labels, names
 _FLAG = r"(?<![^\s(`'])--([a-z][a-z0-9.-]*[a-z0-9])"
 
 
 @contextlib.contextmanager
 def argument_names() -> Iterator[None]:
-    """Let messages name arguments as a call in Python writes them: `out` and `batch_size`, not --out, --batch-size."""
+    """Let messages name arguments as a call in Python writes them: `out` and `batch_size`, not --out, --batch-size.
+
+    Command lines and quoted text, which may be the user's, stay as they are.
+    """
     try:
         yield
     except InputError as error:
-        error.args = (re.sub(f"{_COMMAND}|{_FLAG}", _argument, str(error)),)
+        error.args = (re.sub(f"{_COMMAND}|{_QUOTED}|{_FLAG}", _argument, str(error)),)
         raise
 
 

@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from bertworks.checkpoint.folder import save_folder
 from bertworks.finetuning.recipe import FinetuneConfig
-from bertworks.finetuning.run import finetune
+from bertworks.finetuning.run import _origin, finetune
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Example
 from bertworks.tasks.catalogue import TASKS, find_task
@@ -20,7 +21,7 @@ def card(tmp_path_factory):
     """The card of a tiny model that was fine-tuned on rows of SST-2's form, from a folder with a license."""
     place = tmp_path_factory.mktemp("card")
     start = tiny_folder(place / "start")
-    (start / "README.md").write_text('---\nlicense: "apache-2.0"\n---\n\nlicense: none\n')
+    (start / "README.md").write_text('---\nlicense: "apache-2.0"\n---\n\nlicense: none\nbase_model: none\n')
     rows = [Example(f"{word} film", label=label) for word, label in (("good", "positive"), ("bad", "negative"))] * 4
     config = FinetuneConfig(max_seq_length=16, loop=LoopConfig(steps=2, eval_every=0))
     task = replace(find_task("sst2"), metrics=("accuracy", "matthews"))
@@ -31,7 +32,7 @@ def card(tmp_path_factory):
 def test_the_front_matter_is_what_a_hub_reads(card):
     hub = pytest.importorskip("huggingface_hub")
     data = hub.ModelCard.load(card, ignore_metadata_errors=False).data
-    assert (data.license, data.base_model, data.datasets) == ("apache-2.0", "start", ["nyu-mll/glue"])
+    assert (data.license, data.base_model, data.datasets) == ("apache-2.0", None, ["nyu-mll/glue"])
     assert data.library_name == "transformers" and data.pipeline_tag == "text-classification"
     assert data.model_name == "start fine-tuned on sst2"
     assert [one.metric_type for one in data.eval_results] == ["accuracy", "matthews_correlation"]
@@ -39,6 +40,19 @@ def test_the_front_matter_is_what_a_hub_reads(card):
     assert (first.dataset_type, first.dataset_name, first.task_type) == ("nyu-mll/glue", "sst2", "text-classification")
     assert 0 <= first.metric_value <= 1
     assert hub.metadata_load(card)["model-index"] == data.to_dict()["model-index"]
+
+
+@pytest.mark.parametrize(
+    "line", ["base_model: a/b.c-d", 'base_model: "a/b.c-d"', "base_model:\n- a/b.c-d\n- e", "base_model: [a/b.c-d, e]"]
+)
+def test_the_base_is_the_one_that_its_own_card_names(line, tmp_path):
+    """The name of a local folder is nobody's on a hub."""
+    (tmp_path / "README.md").write_text(f"---\n{line}\nlicense: mit\n---\n")
+    job = SimpleNamespace(folder=tmp_path, task=find_task("sst2"), config=FinetuneConfig())
+    assert _origin(job)["base_model"] == "a/b.c-d"
+    assert "base_model" not in _origin(SimpleNamespace(**vars(job) | {"config": FinetuneConfig(random_init=True)}))
+    (tmp_path / "README.md").write_text("---\nbase_model:\nlicense: mit\n---\n")
+    assert _origin(job).keys() == {"license", "datasets"}
 
 
 def test_names_that_yaml_would_misread(tmp_path):

@@ -1,6 +1,7 @@
 """What trackers read is what the log has: every number at its step, also during a run and after a resume."""
 
 import json
+import os
 import sys
 import time
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.reporting import tracking
 from bertworks.reporting.run_files import read_log
-from bertworks.reporting.tracking import EventFile, followed, scalars, track
+from bertworks.reporting.tracking import EventFile, began, followed, scalars, track
 
 RECORDS = [
     {"kind": "train", "step": 10, "mlm_loss": 7.123456789, "lr": 1e-4, "tokens": 1000, "seconds": 1.5, "left": 3.0},
@@ -64,6 +65,26 @@ def test_seeds_and_several_runs_have_a_folder_each(tmp_path):
     assert [read_events(folder) for folder in found] == [expected(run) for run in runs]
 
 
+def test_runs_of_several_places_do_not_replace_each_other(tmp_path):
+    runs = [
+        write_log(tmp_path / name / seed, RECORDS[:n])
+        for n, name in ((1, "a"), (3, "b/c"))
+        for seed in ("seed-1", "seed-2")
+    ]
+    found = track([tmp_path / "a", tmp_path / "b/c"], "tensorboard", tmp_path / "board")
+    assert found == [tmp_path / "board" / name for name in ("a/seed-1", "a/seed-2", "b/c/seed-1", "b/c/seed-2")]
+    assert [read_events(folder) for folder in found] == [expected(run) for run in runs]
+    with pytest.raises(InputError, match=r"seed-1: this run is given twice; give every run once"):
+        track([tmp_path / "a", tmp_path / "a/seed-1"], "tensorboard", tmp_path / "board")
+
+
+def test_dates_are_those_of_the_log(tmp_path):
+    run = write_log(tmp_path)
+    os.utime(run / "log.jsonl", (2e9, 2e9))
+    assert began(run, read_log(run)) == 2e9 - 3.0
+    assert began(tmp_path / "none", []) == 0.0
+
+
 def test_a_log_that_grows_and_one_that_lost_its_end(tmp_path):
     """A resumed run drops the records behind its last state and writes them again."""
     run = write_log(tmp_path / "run", RECORDS[:2])
@@ -111,6 +132,7 @@ def test_a_missing_package_and_a_folder_without_a_log_are_named(tmp_path, monkey
 def test_mlflow_reads_the_log_back(tmp_path):
     mlflow = pytest.importorskip("mlflow")
     run = write_log(tmp_path / "run")
+    os.utime(run / "log.jsonl", (2e9, 2e9))
     [database] = track([run], "mlflow", tmp_path / "out")
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{database}")
     [made] = client.search_runs([client.get_experiment_by_name("bertworks").experiment_id])
@@ -118,6 +140,15 @@ def test_mlflow_reads_the_log_back(tmp_path):
     history = [one for name in names for one in client.get_metric_history(made.info.run_id, name)]
     assert {(one.key, one.step): one.value for one in history} == {(s.name, s.step): s.value for s in scalars(RECORDS)}
     assert made.data.params["optim.lr"] == "0.001" and made.info.run_name == "run"
+    assert made.info.start_time == 1999999997000 and {one.timestamp for one in history} == {
+        1999999998500,
+        2000000000000,
+    }
+    assert made.info.status == "RUNNING" and made.info.end_time is None  # without results it can be resumed
+    (run / "results.json").write_text('{"metrics": {}}')
+    track([run], "mlflow", tmp_path / "out")
+    ended = client.search_runs([made.info.experiment_id], "attributes.status = 'FINISHED'")
+    assert [one.info.end_time for one in ended] == [2000000000000]
 
 
 def test_wandb_gets_every_number_at_its_step(tmp_path, monkeypatch):

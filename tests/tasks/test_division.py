@@ -8,7 +8,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.tasks.base import Example
 from bertworks.tasks.draws import Division, divide_rows
-from bertworks.tasks.kinds import divided_data, own_task
+from bertworks.tasks.kinds import divided_data, own_task, read_rows
 from bertworks.tasks.questions import Question
 from bertworks.tasks.sentences import Tagged
 
@@ -47,6 +47,21 @@ def test_a_column_of_groups(table):
     task, data = divided_data(own_task("", ("text",), "label"), [table], Division(dev_share=0.2, group="user", seed=3))
     users = [{(row.line - 2) // 10 for row in rows} for rows in (data.train, data.dev)]
     assert not users[0] & users[1] and len(users[1]) == 4 and len(data.dev) == 40 and task.labels == ("0", "1")
+
+
+def test_groups_of_a_part_of_a_file(table):
+    """The texts decide what #train is, not the groups."""
+    part, division = f"{table}#train", Division(dev_share=0.2, group="user")
+    task, data = divided_data(own_task("", ("text",), "label"), [part], division)
+    assert sorted([*data.train, *data.dev], key=lambda row: row.line) == read_rows(task, part)
+    users = [{(row.line - 2) // 10 for row in rows} for rows in (data.train, data.dev)]
+    assert users[0] and users[1] and not users[0] & users[1]
+
+
+def test_groups_of_rows_that_can_be_read_once():
+    rows = ({"text": f"text {i}", "label": str(i % 2), "user": f"u{i // 10}"} for i in range(100))
+    task = own_task("", ("text",), "label")
+    assert len(divided_data(task, [rows], Division(dev_share=0.2, group="user"))[1].dev) == 20
 
 
 def test_fewer_training_rows(table):

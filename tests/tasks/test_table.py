@@ -159,6 +159,18 @@ def test_long_cells_are_read(tmp_path):
     assert len(read_rows(PLAIN, file)[0].text) == 300_000
 
 
+def test_readers_of_long_cells_that_are_open_at_once(tmp_path):
+    """The limit of cells is the whole process's: no reader takes it from another, and none keeps it."""
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("text\n" + "\n".join(f"{i}{'x' * 200_000}" for i in range(3)))
+    before = csv.field_size_limit()
+    first, second = (read_table(tmp_path / f"{name}.csv", ["text"]) for name in "ab")
+    assert next(first).line == next(second).line == 2
+    assert csv.field_size_limit() == before
+    assert [row.line for row in first] == [row.line for row in second] == [3, 4]
+    assert csv.field_size_limit() == before
+
+
 def test_names_of_columns_are_compared_composed(tmp_path):
     """A file written on a Mac, a flag typed elsewhere."""
     name = "후기"

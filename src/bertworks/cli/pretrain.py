@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..data.languages import KOREAN, rules_for
 from ..files import InputError
 from ..pretraining.recipe import PretrainConfig
 from ..reporting.log import duration, mebibytes
@@ -83,23 +82,14 @@ def _with_store(arguments: Arguments) -> PretrainConfig:
                          "built with the tokenizer of that folder")  # fmt: skip
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("--texts builds a store in one process; build it with `corpus build`, then start torchrun")
-    from ..data.build import BuildConfig, build
-    from ..data.corpus import InputOptions, read_documents
-    from ..tokenizer import Tokenizer, TokenizerConfig
+    from ..pretraining.texts import build_from_texts
 
-    config, options = arguments.config, InputOptions(encoding=arguments.encoding)
-    settings, folder = BuildConfig(options, arguments.language), Path(f"{arguments.corpus}-tokenizer")
-    if not (folder / "tokenizer.json").exists():
-        lowercase = False if rules_for(arguments.language) == KOREAN else None
-        texts = (document.text for document in read_documents(arguments.texts, options))
-        Tokenizer.train(texts, TokenizerConfig(vocab_size=config.model.vocab_size, lowercase=lowercase)).save(folder)
-    tokenizer = Tokenizer.load(folder)
-    run_to_its_end(lambda: build(arguments.texts, tokenizer, arguments.corpus, settings))
-    if tokenizer.vocab_size != config.model.vocab_size:
-        print(
-            f"{folder}: the text has {tokenizer.vocab_size:,} tokens, which is the model's vocabulary", file=sys.stderr
-        )
-    return replace(config, model=replace(config.model, vocab_size=tokenizer.vocab_size))
+    config, corpus, wanted = arguments.config, arguments.corpus, arguments.config.model.vocab_size
+    settings = (wanted, arguments.language, arguments.encoding)
+    size = run_to_its_end(lambda: build_from_texts(arguments.texts, corpus, *settings)).vocab_size
+    if size != wanted:
+        print(f"{corpus}-tokenizer: the text has {size:,} tokens, which is the model's vocabulary", file=sys.stderr)
+    return replace(config, model=replace(config.model, vocab_size=size))
 
 
 def is_first_process() -> bool:

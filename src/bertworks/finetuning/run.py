@@ -283,16 +283,23 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
         job.say(f"{out}: {_failure(judged)}")
 
 
+# of a card: one name, or the first of a list
+_BASE = r"""^base_model:\s*(?:-\s+|\[\s*)?["']?([\w.-]+(?:/[\w.-]+)?)["']?\s*(?:[],]|$)"""
+
+
 def _origin(job: Job) -> dict[str, Any]:
-    """Where a model comes from, for its card: the model it began with, that one's license, and public data."""
+    """Where a model comes from, for its card: license and `base_model` of the card it began with, and public data.
+
+    A local folder's name is no model's name on a hub, so without a card that names one there is no `base_model`.
+    """
     card = job.folder / "README.md"
     front = card.read_text(encoding="utf-8", errors="replace").split("---")[1:2] if card.is_file() else []
     found = re.search(r"^license: *[\"']?([\w.-]+)", front[0], re.MULTILINE) if front else None
-    name = run_name(job.folder).encode("utf-8", "replace").decode()
+    base = re.search(_BASE, front[0], re.MULTILINE) if front else None
     return {
         **({"license": found[1]} if found else {}),
         **({"datasets": [job.task.dataset]} if job.task.dataset else {}),
-        **({} if job.config.random_init else {"base_model": name}),
+        **({"base_model": base[1]} if base and not job.config.random_init else {}),
     }
 
 

@@ -6,6 +6,7 @@ writes TensorBoard's files while a run is under way; it reads the log as it grow
 """
 
 import contextlib
+import os
 import sys
 import threading
 import tomllib
@@ -59,8 +60,21 @@ def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None =
             raise InputError(f"{folder}: no {LOG} in this folder; expected a run folder, or a folder of seeds")
     target = Path(out) if out else Path(runs[0]) / tracker
     write = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}[tracker]
-    several = len(folders) > 1
-    return [write(folder, target / folder.resolve().name if several else target, target) for folder in folders]
+    names, several = _names(folders), len(folders) > 1
+    return [
+        write(folder, name, target / name if several and tracker == "tensorboard" else target)
+        for folder, name in zip(folders, names, strict=True)
+    ]
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The runs' paths inside the folder that all of them are in. Raises InputError for a run that is given twice."""
+    paths = [folder.resolve() for folder in folders]
+    double = [folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1]
+    if double:
+        raise InputError(f"{double[-1]}: this run is given twice; give every run once")
+    parent = os.path.commonpath([path.parent for path in paths])
+    return [path.relative_to(parent).as_posix() for path in paths]
 
 
 def check_installed(tracker: Tracker) -> None:
@@ -68,6 +82,16 @@ def check_installed(tracker: Tracker) -> None:
     if find_spec(PACKAGES[tracker]) is None:
         name = PACKAGES[tracker]
         raise InputError(f"the package {name} is missing; install it: pip install 'bertworks[{name}]'")
+
+
+def began(run: Path, records: Sequence[dict[str, Any]]) -> float:
+    """When a run's first step was, in seconds since 1970: the log has seconds of training, and its file the last date.
+
+    Pauses of a resumed run count as nothing. 0.0 without a log.
+    """
+    log = run / LOG
+    last = max((one.seconds for one in scalars(records)), default=0.0)
+    return max(log.stat().st_mtime - last, 0.0) if log.exists() else 0.0
 
 
 def settings_of(run: Path) -> dict[str, Any]:
@@ -108,20 +132,19 @@ class EventFile:
             self.close()
             self.written = []
         if self.writer is None:
-            self._open()
+            self._open(records)
         for name, value, step, seconds in scalars(records[len(self.written) :]):
             self.writer.add_scalar(name, value, step, walltime=self.began + seconds)
         self.writer.flush()
         self.written = records
 
-    def _open(self) -> None:
+    def _open(self, records: Sequence[dict[str, Any]]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self.out.mkdir(parents=True, exist_ok=True)
         for earlier in self.out.glob(f"events.out.tfevents.*{OURS}"):
             earlier.unlink()
-        log = self.run / LOG
-        self.began = log.stat().st_ctime if log.exists() else 0.0  # the log has no dates: its times are of training
+        self.began = began(self.run, records)
         self.writer = SummaryWriter(str(self.out), filename_suffix=OURS)  # type: ignore[no-untyped-call]
         settings = settings_of(self.run)
         rows = "\n".join(f"    {key} = {value!r}" for key, value in settings.items())
@@ -134,7 +157,7 @@ class EventFile:
             self.writer = None
 
 
-def _tensorboard(run: Path, out: Path, _: Path) -> Path:
+def _tensorboard(run: Path, _: str, out: Path) -> Path:
     file = EventFile(run, out)
     file.update()
     file.close()
@@ -183,8 +206,8 @@ def followed(out: Path | str, tracker: Tracker | None) -> Iterator[None]:
 # ---- MLflow, Weights & Biases
 
 
-def _mlflow(run: Path, _: Path, out: Path) -> Path:
-    """A run in the database mlflow.db; `mlflow ui` shows it."""
+def _mlflow(run: Path, name: str, out: Path) -> Path:
+    """A run in the database mlflow.db; `mlflow ui` shows it. One without results has not ended: it can be resumed."""
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param
 
@@ -193,25 +216,29 @@ def _mlflow(run: Path, _: Path, out: Path) -> Path:
     known = client.get_experiment_by_name(PROJECT)
     artifacts = (out / "artifacts").resolve().as_uri()
     experiment = known.experiment_id if known else client.create_experiment(PROJECT, artifact_location=artifacts)
-    made = client.create_run(experiment, run_name=run.resolve().name).info.run_id
-    metrics = [Metric(name, value, round(1000 * s), step) for name, value, step, s in scalars(read_log(run))]
+    records = read_log(run)
+    start, numbers = began(run, records), [*scalars(records)]
+    made = client.create_run(experiment, start_time=round(1000 * start), run_name=name).info.run_id
+    metrics = [Metric(one.name, one.value, round(1000 * (start + one.seconds)), one.step) for one in numbers]
     settings = [Param(key, str(value)[:500]) for key, value in settings_of(run).items()]
-    for start in range(0, len(metrics), 1000):  # the most that a call takes
-        client.log_batch(made, metrics=metrics[start : start + 1000])
-    for start in range(0, len(settings), 100):
-        client.log_batch(made, params=settings[start : start + 100])
-    client.set_terminated(made)
+    for i in range(0, len(metrics), 1000):  # the most that a call takes
+        client.log_batch(made, metrics=metrics[i : i + 1000])
+    for i in range(0, len(settings), 100):
+        client.log_batch(made, params=settings[i : i + 100])
+    if (run / RESULTS).exists():
+        end = max((metric.timestamp for metric in metrics), default=None)
+        client.set_terminated(made, "FINISHED", end)
     return out / "mlflow.db"
 
 
-def _wandb(run: Path, _: Path, out: Path) -> Path:
+def _wandb(run: Path, name: str, out: Path) -> Path:
     """An offline run in `out/wandb`, which `wandb sync` sends to a server."""
     import wandb
 
     out.mkdir(parents=True, exist_ok=True)
     how = wandb.Settings(silent=True, console="off")
-    name, config = run.resolve().name, settings_of(run)
-    offline = wandb.init(mode="offline", dir=str(out), project=PROJECT, name=name, config=config, settings=how)
+    settings = settings_of(run)
+    offline = wandb.init(mode="offline", dir=str(out), project=PROJECT, name=name, config=settings, settings=how)
     by_step: dict[int, dict[str, float]] = {}
     for scalar in scalars(read_log(run)):
         by_step.setdefault(scalar.step, {})[scalar.name] = scalar.value

@@ -14,7 +14,7 @@ from .embedding import EMBEDDING, metrics_of
 from .records import described, source_of
 from .rows import checked_rows
 from .span import SPAN
-from .table import read_table
+from .table import part_of, read_table
 from .tagging import TAGGING
 
 OWN_TABLE = "table"  # name of the task of a user's own table
@@ -95,14 +95,16 @@ def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[
         task, data = own_table(task, *files)
     else:
         (table,) = files
-        rows, name = read_rows(task, table, name="train"), described(table)
+        source, name = source_of(table, "train", (*task.text, *task.choices)), described(table)
+        rows = checked_rows(table, "train") if source is None else KINDS[task.kind].read(task, source, True)
         task = replace(with_labels(task, rows), train=name, dev=name)
         groups = None
         if division.group:
-            source = source_of(table, "train", ())
             if source is None:
                 raise InputError("--group needs a table; rows that are made already have no columns; divide them first")
-            groups = {row.line: row.values[0] for row in read_table(source, [division.group], form=task.form)}
+            whole = part_of(source)[0] if isinstance(source, Path) else source  # #train is decided by the texts alone
+            cells = read_table(whole, [division.group], joined=True, form=task.form)
+            groups = {row.line: row.values[0] for row in cells}
         train, dev = divide_rows(rows, division.dev_share, division.seed, groups)
         data = Data(train, dev, f"{name}, {division.dev_share:g} of it to develop on, seed {division.seed}")
     return task, replace(data, train=draw_rows(data.train, division.train_rows, division.seed))

@@ -21,6 +21,7 @@ import itertools
 import json
 import math
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -41,6 +42,7 @@ DEV_SHARE = 5  # one row of so many is in the dev part
 BATCH = 1024  # rows of a Parquet file held at a time
 MAX_LINE = 16 << 20  # bytes of a line, characters of a cell; a line of 100 MB would take gigabytes of memory
 EXPECTED = "expected UTF-8 text, a line each, or a table: .csv, .tsv, .jsonl, .parquet, .xlsx"
+_CSV_LIMIT = threading.RLock()  # held while the process has our limit
 _COMPRESSED = ("a compressed file", "unpack it")
 _REFUSED = {  # by regular expressions of first bytes
     **{start: kind for start, kind in REFUSED_STARTS.items() if kind != MARKUP},  # a text may begin with <html>
@@ -275,10 +277,9 @@ def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[
 
 def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of each record; a quoted cell may contain line ends."""
-    before = csv.field_size_limit(MAX_LINE)  # of the process: given back at the end
     reader, line = csv.reader(lines, strict=True), 1
     try:
-        for cells in reader:
+        while (cells := _next_record(reader)) is not None:
             if cells:  # blank lines are no records
                 yield line, cells
             line = reader.line_num + 1
@@ -286,8 +287,19 @@ def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[s
         raise InputError(
             f"{path}, the row that begins in line {line}: {error}; a quote may be missing, or the file be cut off"
         ) from None
-    finally:
-        csv.field_size_limit(before)
+
+
+def _next_record(reader: Iterator[list[str]]) -> list[str] | None:
+    """The next record, with cells of up to MAX_LINE characters; None at the end.
+
+    The limit is that of the whole process, so it is given back after each record: a reader may be left half read.
+    """
+    with _CSV_LIMIT:
+        before = csv.field_size_limit(MAX_LINE)
+        try:
+            return next(reader, None)
+        finally:
+            csv.field_size_limit(before)
 
 
 def _tsv_records(lines: Iterator[str], width: int, joined: bool) -> Iterator[tuple[int, list[str]]]:

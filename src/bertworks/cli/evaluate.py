@@ -30,9 +30,7 @@ class Arguments:
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
     rows: Flat[DevRows] = field(default_factory=DevRows)
-    perplexity: str = ""
-    """instead of rows: text file, folder or glob on which to measure the perplexity of a pre-trained model; blank lines
-    separate documents"""
+    perplexity: str = ""  # instead of rows: file, folder or glob of text; blank lines separate documents
     out: Path | None = None  # JSON file to write the metrics to, besides printing them
     save_thresholds: bool = False
     """choose the probability above which each label is there, by its F1 on these rows, and save them in the model

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import bertworks
 from bertworks.batch import IGNORED
 from bertworks.checkpoint.folder import save_folder
 from bertworks.checkpoint.pooling import Pooling, write_pooling
@@ -182,10 +183,51 @@ def test_sentence_transformers_opens_the_folder(folder, tmp_path):
     np.testing.assert_allclose(Predictor(tmp_path / "run").embed(texts), theirs, atol=1e-5)
 
 
+def test_python_and_the_command_line_have_one_rule(tmp_path, folder):
+    """Without a label column no objective is chosen in silence."""
+    table = [{"text": "ba", "pair": "be", "label": score} for score in (0, 1, 5)]
+    options = {"text": ["text", "pair"], "kind": "embedding"}
+    with pytest.raises(InputError, match=r"column label holds numbers, .* without label the .*; give label label"):
+        bertworks.evaluate(folder, table, **options)
+    with pytest.raises(InputError, match="column label holds numbers"):
+        bertworks.finetune(folder, tmp_path / "run", train=table, dev=table, quiet=True, **options)
+    scored = bertworks.evaluate(folder, table, label="label", **options)
+    assert {*scored.metrics} == {"loss", "spearman", "pearson"}
+    bare = [{"text": row["text"], "pair": row["pair"]} for row in table]
+    assert {*bertworks.evaluate(folder, bare, **options).metrics} == {"loss", "mrr", "recall_at_1"}
+
+
+def test_one_scale_for_training_and_development(folder, tmp_path):
+    """Development scores of 3 at most are divided by the 4 of training, in the run, and afterwards alone."""
+    low = [row for row in rows(60, 2) if int(row.label) < 4][:30]
+    results = finetune(config(2), SCORED, Data(rows(32), low), folder, tmp_path / "run", quiet=True)
+    after = evaluate(tmp_path / "run", SCORED, low)["metrics"]
+    assert after == pytest.approx(results["metrics"], abs=1e-6)
+    cosines = [json.loads(line)["cosine"] for line in (tmp_path / "run/predictions.jsonl").read_text().splitlines()]
+    expected = np.mean([(cosine - int(row.label) / 4) ** 2 for cosine, row in zip(cosines, low, strict=True)])
+    assert results["metrics"]["loss"] == pytest.approx(expected, rel=1e-4)
+    stored = json.loads((tmp_path / "run/model/config.json").read_text())
+    assert stored["bertworks_task"]["scale"] == 4
+    stored["bertworks_task"]["scale"] = -1
+    (tmp_path / "run/model/config.json").write_text(json.dumps(stored))
+    with pytest.raises(InputError, match=r"scale = -1\.0; expected a positive number"):
+        evaluate(tmp_path / "run", SCORED, low)
+
+
 def test_rows_of_a_table(tmp_path):
     (tmp_path / "a.csv").write_text("a,b,score\nba,be,0.5\n", encoding="utf-8")
     assert read_rows(SCORED, tmp_path / "a.csv") == [Example("ba", "be", "0.5", 2)]
-    assert read_rows(PAIRED, tmp_path / "a.csv")[0].label is None
+    for name, cells in {"score": ("0.5", "0.7"), "label": ("0", "1")}.items():
+        (tmp_path / "b.csv").write_text(f"a,b,{name}\nba,be,{cells[0]}\nbi,bo,{cells[1]}\n", encoding="utf-8")
+        memory = [{"a": "ba", "b": "be", name: float(cell)} for cell in cells]
+        for given in (tmp_path / "b.csv", memory):
+            with pytest.raises(
+                InputError, match=f"the column {name} holds numbers, .*; give --label {name}, or remove"
+            ):
+                read_rows(PAIRED, given)
+    for column, cell in (("score", "1"), ("score", "good"), ("score", ""), ("other", "0.5")):
+        (tmp_path / "c.csv").write_text(f"a,b,{column}\nba,be,{cell}\n", encoding="utf-8")
+        assert read_rows(PAIRED, tmp_path / "c.csv")[0].label is None
     (tmp_path / "a.csv").write_text("a,b,score\nba,be,good\n", encoding="utf-8")
     with pytest.raises(InputError, match="line 2: label 'good'; expected a number"):
         read_rows(SCORED, tmp_path / "a.csv")

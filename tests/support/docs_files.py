@@ -56,6 +56,7 @@ def write_data(folder: Path) -> None:
         write(folder / "korean" / f"{i}.txt", lines)
         path = folder / "korean" / f"{i}.txt"
         path.write_bytes(path.read_text("utf-8").encode("cp949"))
+    write(folder / "questions.csv", ["a,b", *(f"{words(rng)},{words(rng)}" for _ in range(40))])
     write(folder / "pairs.csv", ["a,b,score", *(f"{words(rng)},{words(rng)},{i % 6}" for i in range(40))])
     write(folder / "own.csv", ["text,label,user", *(f"{words(rng)},{i % 2},{i // 4}" for i in range(40))])
     for name in ("texts.txt", "reviews.txt"):

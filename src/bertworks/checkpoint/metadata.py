@@ -109,6 +109,20 @@ _TASK_FORM = {  # the settings of a task that are read again
 }
 
 
+def stored_scale(folder: Path) -> float:
+    """What an embedder's folder says its training scores were divided by; 0 if it says nothing.
+
+    Raises InputError if that is no positive number.
+    """
+    path = folder / CONFIG
+    task = read_json_object(path).get(TASK) or {}
+    check_fields(task, {"scale?": float}, f"{path}: {TASK}")
+    scale = float(task.get("scale", 0.0))
+    if not 0 <= scale < float("inf"):
+        raise InputError(f"{path}: {TASK}.scale = {scale}; expected a positive number; restore the file")
+    return scale
+
+
 def task_of(settings: Mapping[str, Any], head: str, where: str = CONFIG) -> dict[str, Any]:
     """The task a folder was fine-tuned for: its `kind`, and what the run stored, such as a tuned threshold.
 

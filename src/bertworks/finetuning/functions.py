@@ -15,7 +15,7 @@ from ..training.run import OnStep, watch_of
 from .recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe, with_restarts
 from .run import finetune as run_finetuning
 
-OWN = {"kind": None, "text": "text", "label": "label", "choices": ()}  # arguments of tables of one's own
+OWN = {"kind": None, "text": "text", "label": "", "choices": ()}  # arguments of tables of one's own
 
 
 def finetune(
@@ -25,7 +25,7 @@ def finetune(
     train: Any = None,
     dev: Any = None,
     text: str | Sequence[str] = "text",
-    label: str | Sequence[str] = "label",
+    label: str | Sequence[str] = "",
     kind: KindName | None = None,
     choices: str | Sequence[str] = (),
     task: str = "",
@@ -46,9 +46,9 @@ def finetune(
 
     model: model folder, run folder, or a loaded model. out: run folder to write. train, dev: a path, a pandas or polars
     DataFrame, a datasets.Dataset, or a list of dictionaries. text: its text column, or two; a list or comma-separated.
-    label: its label column; "" for pairs that belong together (kind embedding). kind: single, pair, regression,
-    multilabel, choice, tagging, span or embedding; none: single, or pair with two text columns. choices: columns of a
-    multiple choice. task, data: instead of tables, a known task and the folder with its files.
+    label: its label column; "": label, or of the kind embedding none (pairs that belong together). kind: single, pair,
+    regression, multilabel, choice, tagging, span or embedding; none: single, or pair with two text columns. choices:
+    columns of a multiple choice. task, data: instead of tables, a known task and the folder with its files.
 
     train_rows: number of training rows to draw; 0: all. dev_share: in place of dev, the share of train's rows to
     evaluate on. group: a column of train; rows with one value of it stay on one side. split_seed: of both draws.

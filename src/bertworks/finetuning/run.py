@@ -268,6 +268,7 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
         "name": job.task.name,
         **_columns(job.task),
         **(limits if job.task.kind == "span" else {}),
+        **({"scale": job.task.scale} if job.task.kind == "embedding" and job.task.label else {}),
         **judged.settings,
     }
     labels = list(job.task.labels) or None

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CONFIG, refuse_export
 from ..checkpoint.memory import ModelLike, network_of, origin_of
-from ..checkpoint.metadata import TASK
+from ..checkpoint.metadata import TASK, stored_scale
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..files import InputError, read_json_object, write_json
 from ..tasks.base import Judged, Prepared, Task
@@ -41,7 +41,8 @@ class Evaluation:
         loaded.check_kind(task.kind)
         rows = checked_rows(rows, "rows")
         kind = kind_of(task)
-        task = replace(task, labels=kind.labels(task, rows))
+        scale = task.scale or (stored_scale(loaded.folder) if task.kind == "embedding" else 0.0)
+        task = replace(task, labels=kind.labels(task, rows), scale=scale)
         order: list[int] = []
         if loaded.labels and task.kind != "regression":
             task, order = _match_labels(loaded, task)

@@ -47,6 +47,8 @@ class Task:
     more: Mapping[str, str] = field(default_factory=dict)  # further development sets: {name: file}, judged if there
     defaults: Mapping[str, Any] = field(default_factory=dict)  # fields of FinetuneConfig that differ, dotted
     form: TableForm = added(PLAIN, since=6, before=PLAIN)  # noqa: RUF009  # encoding and sheet of the files
+    # number by which the scores of an embedding task are divided; 0: not known yet, the largest score above 1
+    scale: float = added(0.0, since=6, before=0.0)
 
     def __post_init__(self) -> None:
         if len(self.text) not in (1, 2):
@@ -58,6 +60,8 @@ class Task:
             raise ValueError(f"{len(self.text)} text columns for the kind {self.kind!r}; expected {expected}")
         if self.kind == "choice" and len(self.choices) < 2:
             raise ValueError(f"{len(self.choices)} columns of choices; expected two or more")
+        if not 0 <= self.scale < float("inf"):
+            raise ValueError(f"scale = {self.scale}; expected a positive number, or 0")
         if self.written and len(self.written) != len(self.labels):
             raise ValueError(f"{len(self.written)} written forms for {len(self.labels)} labels")
 

@@ -3,7 +3,7 @@
 A text's vector is the mean over its last layer's tokens (Reimers & Gurevych 2019); two vectors are compared by their
 cosine. With `--label`, rows have scores: the cosine learns them. Without, each row's second text belongs to its first,
 and the second texts of the other rows in the batch do not (Henderson et al. 2017). Scores whose largest is above 1 are
-divided by it, as STS-B's from 0 to 5.
+divided by it, as STS-B's from 0 to 5: by the largest one of the training rows, development rows too.
 
 Shapes: N rows, two sequences each (S = 2 N: first text, second text, first, ...), D width, B rows of a batch.
 """
@@ -26,8 +26,10 @@ from .inputs import Inputs
 from .metrics import METRICS
 from .records import Source
 from .sequences import Integers, cut_pairs, frame
+from .table import read_table
 
 CHUNK = 256  # rows that are compared with all at once
+SCORE_COLUMNS = ("label", "score")  # usual names of columns of scores
 TIE = 1e-5  # cosines that differ by less are the same but for rounding
 SCORED, POSITIVE = ("spearman", "pearson"), ("mrr", "recall_at_1")  # metrics of rows with scores, and of pairs alone
 
@@ -38,8 +40,37 @@ def metrics_of(label: str) -> tuple[str, ...]:
 
 
 def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
-    """The pairs of one file. Raises InputError with file and line: a column is missing, a score is no number."""
+    """The pairs of one file. Raises InputError with file and line: a column is missing, a score is no number.
+
+    Also if pairs are read without scores from a table that has some: not every row's two texts belong together then.
+    """
+    if labelled and not task.label and (ignored := _ignored_scores(path, task)):
+        raise InputError(
+            f"{path}: the column {ignored} holds numbers, which would be ignored: without --label the two texts of "
+            f"every row count as a pair that belongs together; give --label {ignored}, or remove or rename the column"
+        )
     return read_pairs(task, path, labelled and bool(task.label))
+
+
+def _ignored_scores(path: Source, task: Task) -> str:
+    """The column that looks like one of scores: numbers everywhere, not only ones. "" if there is none."""
+    unlike = {name: False for name in SCORE_COLUMNS if name not in task.text}  # whether a number is not 1
+    names = (*unlike,)
+    for row in read_table(path, task.text, (), names, names, form=task.form):
+        for name, cell in zip(names, row.values[len(task.text) :], strict=True):
+            if name in unlike:
+                try:
+                    unlike[name] |= float(cell) != 1
+                except ValueError:
+                    del unlike[name]
+        if not unlike:
+            break
+    return next((name for name, found in unlike.items() if found), "")
+
+
+def scale_of(task: Task, rows: Sequence[Example]) -> float:
+    """What scores are divided by: the task's scale, else the largest one of these rows by size, at least 1."""
+    return task.scale or max([1.0, *(abs(float(row.label)) for row in rows if row.label is not None)])
 
 
 def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "PairRows":
@@ -52,13 +83,10 @@ def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limit
     frames = frame(tokenizer, first, second, paired=paired)
     cut = (total - first.length).reshape(-1, 2).sum(1)
     scores = np.array([np.nan if example.label is None else float(example.label) for example in examples], np.float32)
-    largest = float(np.abs(scores).max()) if task.label and len(scores) else 0.0
-    if task.label:
-        labels: Any = scores / largest if largest > 1 else scores
-    else:
-        labels = np.zeros(len(examples), np.int64)
+    scale = scale_of(task, examples) if task.label else 1.0
+    labels: Any = scores / np.float32(scale) if task.label else np.zeros(len(examples), np.int64)
     inputs = Inputs(*frames, labels, cut, tokenizer.pad_id, limits.max_seq_length, choices=2)
-    return PairRows(inputs, task, [example.line for example in examples], largest)
+    return PairRows(inputs, task, [example.line for example in examples], scale)
 
 
 @dataclass(frozen=True)
@@ -68,7 +96,7 @@ class PairRows:
     inputs: Inputs
     task: Task
     lines: list[int]
-    largest: float  # of the scores, by size
+    scale: float  # the scores are divided by it
 
     @property
     def tokens(self) -> Integers:
@@ -85,8 +113,8 @@ class PairRows:
         """What a user should hear about the rows."""
         cut = self.inputs.truncation()["examples"]
         found = [f"{cut:,} of {len(self.inputs):,} training rows are cut to {self.inputs.limit} tokens"] if cut else []
-        if self.largest > 1:
-            found.append(f"scores are divided by {self.largest:g}, the largest one: a cosine is 1 at most")
+        if self.scale > 1:
+            found.append(f"scores are divided by {self.scale:g}, the largest one of training: a cosine is 1 at most")
         return found
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[dict[str, float]]:

@@ -10,7 +10,7 @@ from .base import Data, Kind, KindName, Task
 from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
 from .draws import Division, divide_rows, draw_rows
-from .embedding import EMBEDDING, metrics_of
+from .embedding import EMBEDDING, metrics_of, scale_of
 from .records import described, source_of
 from .rows import checked_rows
 from .span import SPAN
@@ -41,7 +41,7 @@ def kind_of(task: Task) -> Kind:
 
 
 def with_labels(task: Task, rows: Sequence[Any]) -> Task:
-    """The task with the names of its labels, its own or those of training rows.
+    """The task with the names of its labels and the scale of its scores, its own or those of training rows.
 
     Raises InputError if there is nothing to tell apart.
     """
@@ -51,7 +51,8 @@ def with_labels(task: Task, rows: Sequence[Any]) -> Task:
     if kind.head in ("classifier", "tagger") and len(labels) < least:
         found = ", ".join(map(repr, labels)) or "none"
         raise InputError(f"{task.name}: labels of the training rows: {found}; expected {least} or more")
-    return replace(task, labels=labels)
+    scale = scale_of(task, rows) if task.kind == "embedding" and task.label else task.scale
+    return replace(task, labels=labels, scale=scale)
 
 
 def load_data(task: Task, folder: Path | str) -> Data:

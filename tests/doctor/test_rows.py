@@ -7,7 +7,7 @@ import pytest
 
 from bertworks.doctor import examine
 from bertworks.doctor.alike import Shingles, find_alike, key_of
-from bertworks.doctor.examine import Given, of_rows
+from bertworks.doctor.examination import Given, of_rows
 from bertworks.doctor.tables import Columns
 from bertworks.files import InputError
 from bertworks.tasks.base import Data, Example, Task

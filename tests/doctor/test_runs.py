@@ -9,7 +9,7 @@ import pytest
 from bertworks.config import to_toml
 from bertworks.data.store import Store
 from bertworks.doctor import examine
-from bertworks.doctor.examine import Given, of_finetuning, of_pretraining
+from bertworks.doctor.examination import Given, of_finetuning, of_pretraining
 from bertworks.files import write_json, write_text
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.pretraining.recipe import PretrainConfig

@@ -28,7 +28,7 @@ class BuildArguments:
 def build(argv: list[str]) -> None:
     """Build the store, and print what it contains."""
     arguments = parse(BuildArguments, argv, "corpus build", "--data...")
-    from ..doctor.examine import of_store
+    from ..doctor.examination import of_store
     from ..tokenizer import Tokenizer
 
     out, tokenizer = arguments.out, Tokenizer.load(arguments.tokenizer)

@@ -13,7 +13,7 @@ from .arguments import Flat, Positional, TrainRows, parse
 from .ending import FAILED, UNSOUND
 
 if TYPE_CHECKING:
-    from ..doctor.examine import Given
+    from ..doctor.examination import Given
     from ..doctor.findings import Report
 
 
@@ -43,7 +43,7 @@ class Arguments:
 def doctor(argv: list[str]) -> None:
     """Examine, print the report, and exit with 4 for errors, 1 for warnings with --strict."""
     arguments = parse(Arguments, argv, "doctor")
-    from ..doctor.examine import examine
+    from ..doctor.examination import examine
     from ..doctor.listing import show
 
     report = examine(arguments.path, _given(arguments), arguments.fix)
@@ -60,7 +60,7 @@ def doctor(argv: list[str]) -> None:
 def _given(arguments: Arguments) -> "Given":
     """What the flags say besides the path."""
     from ..data.encodings import codec_of
-    from ..doctor.examine import Given
+    from ..doctor.examination import Given
     from ..doctor.tables import Columns
     from ..tasks.table import TableForm
 

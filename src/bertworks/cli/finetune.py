@@ -154,14 +154,14 @@ def _one(command: Arguments) -> dict[str, Any] | None:
 
 def _examined_rows(command: Arguments, task: Task, data: Data) -> "Report":
     """What doctor finds in the rows before the run."""
-    from ..doctor.examine import of_rows
+    from ..doctor.examination import of_rows
 
     return of_rows(task, data, command.model, command.config.max_seq_length)
 
 
 def _examined(command: Arguments) -> "Report":
     """What doctor finds in the finished run, or in several of them."""
-    from ..doctor.examine import of_finetuning
+    from ..doctor.examination import of_finetuning
 
     return of_finetuning(command.out)
 

@@ -70,7 +70,7 @@ def pretrain(argv: list[str]) -> None:
 
 def _examined(arguments: Arguments) -> "Report":
     """What doctor finds in the finished run."""
-    from ..doctor.examine import of_pretraining
+    from ..doctor.examination import of_pretraining
 
     return of_pretraining(arguments.out, arguments.corpus)
 

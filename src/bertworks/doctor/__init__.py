@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from .. import lazy_names
 
 if TYPE_CHECKING:
-    from .examine import examine as examine
+    from .examination import examine as examine
     from .findings import Finding as Finding
     from .findings import Report as Report
 

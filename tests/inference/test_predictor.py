@@ -584,6 +584,17 @@ def test_what_predict_cannot_read_is_named(classifier, tmp_path, capsys, name, s
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["predict MODEL FILE", "evaluate MODEL --dev FILE", "features MODEL FILE --text text"])
+def test_a_file_that_is_read_is_never_written_over(classifier, tmp_path, capsys, verb):
+    file = tmp_path / "rows.npz" if verb.startswith("features") else tmp_path / "rows.csv"
+    file.write_text("text,label\na good film,pos\n")
+    before = file.read_bytes()
+    with pytest.raises(SystemExit):
+        main([*verb.replace("MODEL", str(classifier)).replace("FILE", str(file)).split(), "--out", str(file)])
+    assert "is a file that is read; name another file to write" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
 def test_predict_leaves_no_half_file(classifier, tmp_path, capsys):
     lines = tmp_path / "lines.txt"
     lines.write_bytes(b"a b\n\xff\n")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..files import InputError
+from ..files import InputError, refuse_input
 from .arguments import DevRows, Flat, Positional, flags_in, parse, refuse_beside, several_models
 
 
@@ -51,6 +51,7 @@ def evaluate(argv: list[str]) -> None:
 
     computing = Computing(arguments.precision)
     given, rows = flags_in(argv), arguments.rows
+    refuse_input(arguments.out, rows.dev, arguments.perplexity)
     if arguments.perplexity:
         idle = given & {"--task", "--data", "--dev", "--kind", "--text", "--label", "--choices", "--sheet"}
         idle |= given & {"--save-thresholds"} | ({"a second --model"} if others else set())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError, atomic_write, to_json
+from ..files import InputError, atomic_write, refuse_input, to_json
 from ..tasks.base import Task
 from ..tasks.questions import read as read_questions
 from ..tasks.records import is_table, source_of
@@ -78,6 +78,7 @@ def predict_file(
     that is replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv or .tsv. echo: each
     result has its input too. Raises InputError with file and line.
     """
+    refuse_input(out, file)
     counts = Counts()
     _write(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out)
     return counts

@@ -78,13 +78,14 @@ def test_the_list_fits_80_columns_and_keeps_every_word(capsys, monkeypatch):
     words = "한국어 문장과 [bold]English[/] words " * 12
     report = Report("runs/x", "run", [Finding("note", "few"), Finding("error", words, words, check="one")])
     report.checked, report.skipped, report.fixed = ["one", "two"], {"three": "no store"}, ["removed a"]
+    report.not_fixed = ["b (why)"]
     show(report)
     lines = capsys.readouterr().out.splitlines()
     width = max(sum(2 if "가" <= char <= "힣" else 1 for char in line) for line in lines)
     assert 70 < width <= 80 and not any(line != line.rstrip() for line in lines)
     text = " ".join(" ".join(lines).split())
     assert text.count("[bold]English[/]") == 24 and text.index("error: one") < text.index("note: ")
-    assert text.endswith("nothing found: two not checked: three (no store) fixed: removed a")
+    assert text.endswith("nothing found: two not checked: three (no store) fixed: removed a not fixed: b (why)")
     assert brief(report, advise=False) == [f"error: {words}"]
 
 

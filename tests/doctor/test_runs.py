@@ -299,3 +299,57 @@ def test_a_run_that_is_in_use_is_left_alone(tmp_path):
     with try_lock(run / ".lock") as mine:
         assert mine and examine(run, fix=True).fixed == []
     assert (run / ".results.json.999999999.tmp").exists()
+
+
+def test_a_run_that_cannot_be_read_is_an_error_among_the_others(tmp_path):
+    finetuned(tmp_path / "runs/a", collapsed=True)
+    (finetuned(tmp_path / "runs/b") / "results.json").write_text("{")
+    found = {(one.check, one.where): one for one in examine(tmp_path / "runs").findings}
+    assert found["score", "a"].severity == "error" and found["results", "b"].severity == "error"
+    assert "results.json: not valid JSON" in found["results", "b"].evidence
+    (tmp_path / "runs/results.json").write_text("{")  # that of all runs, damaged too
+    report = examine(tmp_path / "runs", fix=True)
+    assert report.kind == "folder of 2 runs" and len(report.findings) == 3
+
+
+def test_a_damaged_line_of_a_log_is_reported_once(tmp_path):
+    run = finetuned(tmp_path / "run")
+    (run / "log.jsonl").write_text("{\n{}\n")
+    report = examine(run)
+    assert [one[:2] for one in hits(report)] == [("log", "error")]
+    assert report.skipped["gradients"] == "the file that 'log' found damaged is needed"
+
+
+def test_a_finished_run_without_a_log_is_noted(tmp_path):
+    run = finetuned(tmp_path / "run")
+    (run / "log.jsonl").write_text("")
+    assert [one[:2] for one in hits(examine(run))] == [("log", "note")] and "is empty" in hits(examine(run))[0][2]
+    (run / "log.jsonl").unlink()
+    assert "is missing" in hits(examine(run))[0][2]
+
+
+def test_links_are_left_alone(tmp_path):
+    run = finetuned(tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/.a.999999999.tmp").write_text("half")
+    for name in ("state", "model", ".results.json.999999999.tmp"):
+        (run / name).symlink_to(tmp_path / "other")
+    report = examine(run, fix=True)
+    assert hits(report) == [] and report.fixed == [] and report.not_fixed == []
+    assert (run / "state").is_symlink() and (tmp_path / "other/.a.999999999.tmp").exists()
+
+
+def test_what_cannot_be_removed_is_reported_with_the_reason(tmp_path, monkeypatch):
+    run = finetuned(tmp_path / "run")
+    (run / "state").mkdir()
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("bertworks.doctor.fixes.shutil.rmtree", refused)
+    report = examine(run, fix=True)
+    assert report.not_fixed == [f"{run / 'state'} is not removed (Permission denied)"] and report.fixed == []
+    monkeypatch.setattr("bertworks.doctor.fixes.in_use", refused)  # the lock cannot be opened
+    report = examine(run, fix=True)
+    assert report.not_fixed == [f"leftovers in {run} (Permission denied)"]
+    assert report.skipped["leftovers"].endswith("Permission denied") and hits(report) == []

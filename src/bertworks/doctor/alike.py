@@ -27,7 +27,7 @@ PAIR = 2  # words of a shingle of short texts
 LEAST = 6  # shingles of a text that is compared; shorter ones are alike too easily
 MOST = 32  # rows with one hash that a row is compared with; more have a phrase in common and are not alike
 CHARACTERS = 20_000_000  # of texts that are compared word by word
-_WORDS = re.compile(r"\w+")
+_WORDS = re.compile(r"[\w\u0900-\u0963\u0966-\u0dff]+")  # \w lacks the vowel signs of Indic scripts
 
 
 def key_of(text: str) -> str:

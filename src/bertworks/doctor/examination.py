@@ -58,6 +58,9 @@ def examine(path: Path | str | None = None, given: Given | None = None, fix: boo
     path = Path(path)
     if given.task is not None and given.data is None:
         return _data_folder(path, given)
+    for one in (path, given.dev):
+        if one is not None:
+            _refuse_special(part_of(one)[0])
     if not part_of(path)[0].exists():
         raise InputError(f"{path}: no such file or folder; expected a run, a store, a model folder or a table")
     if not path.is_dir():
@@ -65,8 +68,14 @@ def examine(path: Path | str | None = None, given: Given | None = None, fix: boo
     report = _folder(path, given, fix)
     report.examine({"leftovers": leftovers}, path)
     if fix:
-        report.fixed += clean(path)
+        clean(path, report)
     return report
+
+
+def _refuse_special(path: Path) -> None:
+    """Raises InputError for a pipe or a device, which may block for ever and cannot be read twice."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{path}: a pipe or a device; expected a file or a folder; save the rows to a file first")
 
 
 def _folder(path: Path, given: Given, fix: bool) -> Report:
@@ -89,12 +98,12 @@ def _model(folder: Path, report: Report, fix: bool) -> None:
     found = folders.ModelFolder(folder)
     report.examine(folders.CHECKS, found)
     if fix:
-        report.fixed += mend_folder(found)
+        mend_folder(found, report)
 
 
 def _run(path: Path, given: Given, fix: bool) -> Report:
     files = logs.RunFiles(path)
-    if files.results.keys() & SUMMARIES and not files.records:
+    if _is_folder_of_runs(files):
         return _runs(path, given)
     if is_pretraining(files):
         report = of_pretraining(path, given.corpus, thorough=True)
@@ -111,6 +120,19 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
     return report
 
 
+def _is_folder_of_runs(files: logs.RunFiles) -> bool:
+    """Whether results.json summarises several runs. A damaged one does if there are runs inside, and no log beside it.
+
+    Raises InputError if it is damaged and belongs to one run.
+    """
+    try:
+        return bool(files.results.keys() & SUMMARIES) and not files.records
+    except InputError:
+        if (files.folder / LOG).exists() or not finetuned.runs_inside(files.folder):
+            raise
+        return True
+
+
 def is_pretraining(files: logs.RunFiles) -> bool:
     """Whether a run is one of pre-training; of an unfinished one the recipe tells."""
     kind = files.results.get("kind")
@@ -118,17 +140,22 @@ def is_pretraining(files: logs.RunFiles) -> bool:
 
 
 def _runs(path: Path, given: Given) -> Report:
-    """A folder of runs: what is found in several of them is said once."""
+    """A folder of runs: what is found in several of them is listed once. A run that cannot be read is an error."""
     runs = finetuned.runs_inside(path)
     report = Report(str(path), f"folder of {len(runs)} runs")
     whole = logs.RunFiles(path)
-    if whole.results:
+    if (path / RESULTS).is_file():
         report.examine(finetuned.SEED_CHECKS, whole)
     found: list[Finding] = []
     for run in runs:
+        where = str(run.relative_to(path))
         files = logs.RunFiles(run)
-        one = of_pretraining(run, given.corpus) if is_pretraining(files) else of_finetuning(run)
-        found += [replace(finding, where=str(run.relative_to(path))) for finding in one.findings]
+        try:
+            one = of_pretraining(run, given.corpus) if is_pretraining(files) else of_finetuning(run)
+        except InputError as error:
+            found.append(Finding("error", str(error), check="results", where=where))
+            continue
+        found += [replace(finding, where=where) for finding in one.findings]
         report.checked += [name for name in one.checked if name not in report.checked]
         report.skipped |= {name: why for name, why in one.skipped.items() if name not in report.checked}
     report.findings += finetuned.merged(found, len(runs))
@@ -150,7 +177,7 @@ def of_pretraining(run: Path, corpus: Path | None = None, thorough: bool = False
 def of_finetuning(run: Path) -> Report:
     """The log, results and predictions of a fine-tuned run, of its seeds, or of a folder of runs."""
     files = logs.RunFiles(run)
-    if files.results.keys() & SUMMARIES and not files.records:
+    if _is_folder_of_runs(files):
         return _runs(run, Given())
     report = Report(str(run), "fine-tuned run")
     report.examine(logs.CHECKS, files)
@@ -215,7 +242,7 @@ def _table(path: Path, given: Given, fix: bool) -> Report:
     for checks, subject in _table_checks(opened[0]) if sound else ():
         report.examine(checks, subject)
     if fix and sound:
-        report.fixed += copy_of_table(opened[0])
+        copy_of_table(opened[0], report)
     return report
 
 

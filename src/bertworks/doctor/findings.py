@@ -4,7 +4,8 @@ A check is a function that takes what is examined and yields findings; it raises
 name is its key in a table of checks.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -42,6 +43,7 @@ class Report:
     checked: list[str] = field(default_factory=list)  # names of the checks that were made
     skipped: dict[str, str] = field(default_factory=dict)  # checks that could not be made, and why
     fixed: list[str] = field(default_factory=list)  # what --fix did
+    not_fixed: list[str] = field(default_factory=list)  # what --fix could not do, and why
 
     @property
     def worst(self) -> Severity | None:
@@ -49,7 +51,10 @@ class Report:
         return max((one.severity for one in self.findings), key=SEVERITIES.index, default=None)
 
     def examine(self, checks: Mapping[str, Callable[[S], Iterable[Finding]]], subject: S, where: str = "") -> None:
-        """Make the checks on `subject` and keep what they find. A file that a check cannot read is an error."""
+        """Make the checks on `subject` and keep what they find. A file that a check cannot read is an error.
+
+        Several checks may fail at one damaged file: the first one reports it, the others count as not made.
+        """
         for name, check in checks.items():
             try:
                 found = [replace(one, check=name, where=one.where or where) for one in check(subject)]
@@ -57,10 +62,22 @@ class Report:
                 self.skipped.setdefault(name, str(reason))
                 continue
             except InputError as error:
-                found = [Finding("error", str(error), check=name, where=where)]
+                known = [one.check for one in self.findings if (one.evidence, one.where) == (str(error), where)]
+                if known and name not in known:
+                    self.skipped.setdefault(name, f"the file that {known[0]!r} found damaged is needed")
+                    continue
+                found = [] if known else [Finding("error", str(error), check=name, where=where)]
             if name not in self.checked:
                 self.checked.append(name)
             self.findings += found
+
+    @contextlib.contextmanager
+    def fixing(self, what: str) -> Iterator[None]:
+        """Make a fix of `what`. If files cannot be read or written, keep the reason; the report is printed anyway."""
+        try:
+            yield
+        except (InputError, OSError) as error:
+            self.not_fixed.append(f"{what} ({getattr(error, 'strerror', None) or error})")
 
     def as_json(self) -> dict[str, Any]:
         """The report as a JSON object."""
@@ -73,6 +90,7 @@ class Report:
             "checked": self.checked,
             "skipped": self.skipped,
             "fixed": self.fixed,
+            "not_fixed": self.not_fixed,
         }
 
     def sorted(self) -> list[Finding]:

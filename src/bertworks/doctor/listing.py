@@ -42,6 +42,7 @@ def _ends(report: Report) -> Iterator[str]:
         if name not in report.checked:
             yield f"not checked: {name} ({why})"
     yield from (f"fixed: {what}" for what in report.fixed)
+    yield from (f"not fixed: {what}" for what in report.not_fixed)
 
 
 def brief(report: Report, advise: bool = True) -> list[str]:

@@ -27,6 +27,7 @@ IDLE_RATE = 0.02  # share of the records with rate 0
 SHORT = 20  # updates of a run in which one at rate 0 counts
 RISE = 0.05  # by which a held-out loss is above its lowest value
 
+TRAINED = ("pretrain", "distill", "finetune")  # kinds of results of runs with a log
 COUNTS = {str: int}
 RESULTS_FORM = {  # what is read of results.json
     "kind?": str,
@@ -124,6 +125,17 @@ def finished(run: RunFiles) -> Iterator[Finding]:
             f"no {RESULTS}: the run is at step {run.steps:,}{of}, under way or stopped",
             "rerun the command that began it to resume",
             {"step": run.steps},
+        )
+
+
+def log(run: RunFiles) -> Iterator[Finding]:
+    """A finished run without the record of its training."""
+    if run.results.get("kind") in TRAINED and run.results.get("steps") != 0 and not run.records:
+        yield Finding(
+            "note",
+            f"the run is finished, but {LOG} is {'empty' if (run.folder / LOG).is_file() else 'missing'}: its training "
+            "was not examined",
+            "restore the file; the results and the model do not need it",
         )
 
 
@@ -278,6 +290,7 @@ def _percent_of(part: int, whole: int) -> str:
 
 CHECKS: dict[str, Callable[[RunFiles], Iterable[Finding]]] = {
     "finished": finished,
+    "log": log,
     "finite numbers": numbers,
     "gradients": gradients,
     "learning rate": rates,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..tasks.base import Data, Task
-from ..tasks.classification import label_parts
+from ..tasks.classification import NUMERIC, label_parts
 from ..tokenizer import Tokenizer
 from ..tokenizer.check import check as check_vocabulary
 from .alike import CHARACTERS, Shingles, find_alike, key_of
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All texts of the row, by which rows are compared."""
+        """All texts of the row."""
         return "\n".join(self.texts)
 
 
@@ -77,20 +77,21 @@ class Rows:
         return self.task.kind in ("single", "pair")
 
     @cached_property
-    def keys(self) -> list[str]:
-        """The words of each training row."""
-        return [key_of(row.text) for row in self.train]
+    def keys(self) -> list[tuple[str, ...]]:
+        """The words of each text of each training row."""
+        return [tuple(map(key_of, row.texts)) for row in self.train]
 
     @cached_property
-    def dev_keys(self) -> list[str]:
-        """The words of each development row."""
-        return [key_of(row.text) for row in self.dev]
+    def dev_keys(self) -> list[tuple[str, ...]]:
+        """The words of each text of each development row."""
+        return [tuple(map(key_of, row.texts)) for row in self.dev]
 
     @cached_property
     def shingles(self) -> tuple[Shingles, Shingles]:
         """Of the training and the development rows that are compared word by word: the first ones of each."""
         numbers: dict[str, int] = {}
-        train, dev = (keys[: _within(keys)] for keys in (self.keys, self.dev_keys))
+        joined = ([" ".join(filter(None, key)) for key in keys] for keys in (self.keys, self.dev_keys))
+        train, dev = (texts[: _within(texts)] for texts in joined)
         return Shingles.of_texts(train, numbers), Shingles.of_texts(dev, numbers)
 
     def labels(self, rows: list[Row]) -> Counter[str]:
@@ -98,9 +99,9 @@ class Rows:
         return Counter(name for row in rows for name in label_parts(row.label, self.task))
 
 
-def _within(keys: list[str]) -> int:
+def _within(texts: list[str]) -> int:
     """How many texts have CHARACTERS characters together."""
-    return sum(1 for total in accumulate(map(len, keys)) if total <= CHARACTERS)
+    return sum(1 for total in accumulate(map(len, texts)) if total <= CHARACTERS)
 
 
 def lines(rows: Iterable[Row]) -> str:
@@ -129,12 +130,13 @@ def count(rows: Rows) -> Iterator[Finding]:
         )
     if 0 < len(rows.dev) < FEW_DEV:
         width = 100 * 1.96 * math.sqrt(0.25 / len(rows.dev))
+        known = f": an accuracy near one half is known within ± {width:.0f} points (95 %)"
+        accuracy = rows.task.kind not in NUMERIC  # values and scores of similarity have none
         yield Finding(
             "warning",
-            f"{len(rows.dev):,} development rows: an accuracy near one half is known within ± {width:.0f} points "
-            "(95 %)",
+            f"{len(rows.dev):,} development rows{known if accuracy else ''}",
             "judge on more rows, or divide one file: --train all.csv#train --dev all.csv#dev",
-            {"rows": len(rows.dev), "points": round(width, 1)},
+            {"rows": len(rows.dev), **({"points": round(width, 1)} if accuracy else {})},
         )
 
 
@@ -223,7 +225,9 @@ def duplicates(rows: Rows) -> Iterator[Finding]:
             _share(len(same), len(rows.train)),
             f"{len(same):,} of {len(rows.train):,} training rows repeat an earlier row with the same label "
             f"({lines(same)})",
-            "`bertworks doctor TABLE --fix` writes a copy without them",
+            "look at them; `bertworks doctor TABLE --fix` writes a copy without those that are equal cell by cell"
+            if rows.classes
+            else "look at them",
             {"rows": len(same), "share": round(len(same) / len(rows.train), 4)},
         )
     if rows.task.kind == "choice":
@@ -250,7 +254,7 @@ def conflicts(rows: Rows) -> Iterator[Finding]:
     """The same text with different labels."""
     if not rows.classes:
         raise NotChecked(f"rows of the kind {rows.task.kind} have no class")
-    by_text: defaultdict[str, list[Row]] = defaultdict(list)
+    by_text: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row, key in zip(rows.train, rows.keys, strict=True):
         if row.label is not None:
             by_text[key].append(row)

@@ -109,8 +109,9 @@ def _read(path: Path, names: Sequence[str], form: TableForm) -> Iterator[TableRo
 
 
 def _task(columns: Columns) -> Task:
-    if columns.kind in ("choice", "tagging", "span", "regression", "multilabel"):
-        task = own_task(columns.kind, columns.text, columns.label or "label", columns.choices)
+    if columns.kind in ("choice", "tagging", "span", "regression", "multilabel", "embedding"):
+        label = columns.label or ("" if columns.kind == "embedding" else "label")  # an embedder may have no scores
+        task = own_task(columns.kind, columns.text, label, columns.choices)
         return replace(task, form=columns.form)
     return Task(OWN_TABLE, columns.text, columns.label or "label", form=columns.form)
 
@@ -158,7 +159,7 @@ def find_columns(path: Path, given: Columns) -> Columns:
     sample = [row.values for row in itertools.islice(_read(path, list(dict.fromkeys(header)), given.form), 2_000)]
     cells = {name: [row[i] for row in sample] for i, name in enumerate(dict.fromkeys(header))}
     label, text, guessed = given.label, given.text, False
-    if not label:
+    if not label and given.kind != "embedding":
         label, guessed = _guess_label(cells), True
     if not text or (text == ("text",) and "text" not in header):
         text, guessed = _guess_text({name: found for name, found in cells.items() if name != label}), True

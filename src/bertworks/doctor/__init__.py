@@ -2,19 +2,19 @@
 
 In reading order:
 
-    findings.py    a finding, a report
-    examine.py     what a path is, and the checks for it: `examine`
-    logs.py        what a run's files say, and the checks of any training
-    pretrained.py  pre-training runs
-    finetuned.py   fine-tuned runs, seeds, folders of runs
-    stores.py      corpus stores
-    folders.py     model folders
-    tables.py      tables of one's own
-    rows.py        rows to train and to judge on, of any task
-    alike.py       duplicates and near-duplicates among texts
-    machine.py     settings of the machine that cost speed
-    fixes.py       what `--fix` does
-    listing.py     a report on the terminal
+    findings.py     a finding, a report
+    examination.py  what a path is, and the checks for it: `examine`
+    logs.py         what a run's files say, and the checks of any training
+    pretrained.py   pre-training runs
+    finetuned.py    fine-tuned runs, seeds, folders of runs
+    stores.py       corpus stores
+    folders.py      model folders
+    tables.py       tables of one's own
+    rows.py         rows to train and to judge on, of any task
+    alike.py        duplicates and near-duplicates among texts
+    machine.py      settings of the machine that cost speed
+    fixes.py        what `--fix` does
+    listing.py      a report on the terminal
 
 It trains nothing. `bertworks doctor` examines a path; the verbs that end a run print its findings.
 """

@@ -118,12 +118,14 @@ def test_on_step_gets_the_records_of_the_log_and_can_stop_the_run(place, frames,
         ({"text": "sentence"}, "^train: no column 'sentence'; found 'label', 'text'"),
         ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, or what load_model"),
         ({"model": "nowhere"}, "^nowhere: no such folder"),
+        ({"out": None}, "^out: None; expected the path of the run folder to write"),
+        ({"on_step": 3}, "^on_step: 3; expected a function that takes a record"),
     ],
 )
 def test_errors_name_arguments(place, frames, tmp_path, given, message):
     arguments = {"model": place / "model", "train": frames[0], "dev": frames[1], "quiet": True, **given}
     with pytest.raises(InputError, match=message):
-        bertworks.finetune(out=tmp_path / "run", **arguments)
+        bertworks.finetune(**{"out": tmp_path / "run", **arguments})
     assert not (tmp_path / "run" / "model").exists()
 
 

@@ -79,7 +79,7 @@ def test_hints():
     assert hint("가나다라마바사".encode("cp949") * 5000).endswith("give --encoding cp949")  # cut inside a character
 
 
-@pytest.mark.parametrize("encoding", ["nonsense", "base64", "rot13", ""])
+@pytest.mark.parametrize("encoding", ["nonsense", "base64", "rot13", "", "idna", "unicode_escape", "utf7", "punycode"])
 def test_unknown_encodings_are_refused(encoding):
     with pytest.raises(InputError, match="unknown; expected a text encoding"):
         codec_of(encoding)
@@ -167,6 +167,31 @@ def test_which_sheet(book):
     assert len(list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="자료")))) == 2
     with pytest.raises(InputError, match="sheet '다른', row 2, column B: the error #N/A"):
         list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="다른")))
+
+
+def test_a_formula_without_a_saved_value(book):
+    import zipfile
+
+    import openpyxl
+
+    made = openpyxl.Workbook()
+    made.active.append(["글", "값"])
+    made.active.append(["둘", None])
+    made.active.append(["셋", "=1+1"])
+    made.save(book / "b.xlsx")
+    with pytest.raises(InputError, match=r"b\.xlsx, sheet 'Sheet', cell B3: a formula without a saved value; open"):
+        list(read_table(book / "b.xlsx", ["글"]))
+    with zipfile.ZipFile(book / "b.xlsx") as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    saved = {"2": ('<c r="B3">', "<v>2</v>"), "": ('<c r="B3" t="str">', "<v></v>")}  # an empty text is a value
+    for value, (cell, written) in saved.items():
+        changed = parts[sheet].replace('<c r="B3">', cell).replace("<v />", written).replace("<v/>", written)
+        changed = changed if written in changed else changed.replace("<v></v>", written)
+        with zipfile.ZipFile(book / "c.xlsx", "w") as archive:
+            for name, text in parts.items():
+                archive.writestr(name, changed if name == sheet else text)
+        assert [row.values for row in read_table(book / "c.xlsx", ["글", "값"])] == [["둘", ""], ["셋", value]]
 
 
 def test_damaged_sheets(book):

@@ -102,6 +102,8 @@ def test_a_grid_of_ones_own(place, tmp_path):
         ("optim.lr=", "found 'optim.lr='; expected"),
         ("epochs=1 epochs=2", "found 'epochs=2'; expected"),
         ("epochs=1/2", "found 'epochs=1/2'; expected"),
+        ("optim.lr=1e-4,0.0001", "'optim.lr=1e-4,0.0001' has equal values; give each value once"),
+        ("patience=0,1", "--sweep patience=1: patience = 1 without loop.keep_best"),
         ("max-seq-length=8,16", "max_seq_length is the same in all runs of a sweep; start one run for each"),
         ("loop.seed=1,2", "loop.seed is the same in all runs of a sweep; give --seeds or --restarts"),
         ("optim.rate=1", r"unknown key optim\.rate; known keys: lr, rule"),

@@ -23,7 +23,7 @@ from bertworks.model.config import ModelConfig, TopConfig
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Example, Limits
 from bertworks.tasks.embedding import prepare
-from bertworks.tasks.kinds import own_task, read_rows
+from bertworks.tasks.kinds import own_table, own_task, read_rows
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.machine import World
@@ -144,6 +144,32 @@ def test_equal_second_texts_count_as_one(folder):
 def test_settings_without_a_meaning_are_refused(folder, tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         finetune(replace(config(), **change), SCORED, Data(rows(16), rows(8)), folder, tmp_path / "run", quiet=True)
+
+
+@pytest.mark.parametrize("change", [{"batch_size": 1}, {"micro_batch_size": 1}])
+def test_pairs_without_scores_need_two_rows_at_once(folder, tmp_path, change):
+    made, data = replace(config(), **change), Data(rows(16, 1, False), rows(8, 2, False))
+    with pytest.raises(InputError, match="one row alone has no negatives and nothing is learned; give 2 rows or more"):
+        finetune(made, PAIRED, data, folder, tmp_path / "run", quiet=True)
+    Job.of(made, SCORED, Data(rows(16), rows(16)), folder, World(0, 1, CPU), True)
+
+
+def test_scores_that_are_no_cosine_are_refused_by_line(folder, tmp_path):
+    (tmp_path / "train.csv").write_text("a,b,score\nba,be,4\nba,bi,-2\n", encoding="utf-8")
+    dev = tmp_path / "dev.csv"
+    for score in ("-4.5", "5"):
+        dev.write_text(f"a,b,score\nba,be,-4\nba,bi,{score}\n", encoding="utf-8")
+        with pytest.raises(InputError, match=rf"dev\.csv, line 3: score {score} divided by 4 \(the largest one of"):
+            own_table(SCORED, tmp_path / "train.csv", dev)
+        with pytest.raises(InputError, match=f"line 7: score {score} divided by 4"):
+            given = Data(rows(32), [*rows(6), Example("ba", "be", score, 7)])
+            Job.of(config(), SCORED, given, folder, World(0, 1, CPU), True)
+    with pytest.raises(InputError, match="line 7: score 1e308; expected a number that float32 holds"):
+        prepare(Tokenizer.load(folder), [Example("ba", "be", "1e308", 7)], SCORED, Limits())
+    for score in ("1e308", "nan", "-inf"):
+        dev.write_text(f"a,b,score\nba,be,{score}\n", encoding="utf-8")
+        with pytest.raises(InputError, match=f"line 2: label '{score}'; expected a number that float32 holds"):
+            read_rows(SCORED, dev)
 
 
 @pytest.mark.parametrize("scored", [True, False])

@@ -173,7 +173,10 @@ def test_settings_that_mean_nothing_are_refused(place, table, tmp_path, change, 
         finetune(dataclasses.replace(CONFIG, **change), *table, place / "model", tmp_path / "run", quiet=True)
 
 
-@pytest.mark.parametrize("given", [("bad",), ("bad=0",), ("bad=nan",), ("bad=1", "bad=2"), ("balanced", "bad=2")])
+@pytest.mark.parametrize(
+    "given",
+    [("bad",), ("bad=0",), ("bad=nan",), ("bad=1e39",), ("bad=1e-39",), ("bad=1", "bad=2"), ("balanced", "bad=2")],
+)
 def test_weights_that_are_none(given):
     with pytest.raises(ValueError, match="class_weights = "):
         FinetuneConfig(class_weights=given)
@@ -210,3 +213,22 @@ def test_the_fields_on_the_command_line(place, tmp_path):
     more = ["--out", str(tmp_path / "run"), "--class-weights", "bad=2", "good=1", "--frozen-layers", "0"]
     main([*line, *more, "--loop.steps", "2", "--max-seq-length", "16"])
     assert json.loads((tmp_path / "run/results.json").read_text())["class_weights"] == {"bad": 2.0, "good": 1.0}
+
+
+def test_weights_in_the_forms_of_scikit_learn(place, tmp_path):
+    import bertworks
+
+    given = {"train": place / "train.csv", "dev": place / "dev.csv", "max_seq_length": 16, "quiet": True}
+    given["loop.steps"] = 1
+    for name, weights in {"a": {"bad": 2.0}, "b": "balanced"}.items():
+        results = bertworks.finetune(place / "model", tmp_path / name, class_weights=weights, **given).details
+        assert results["class_weights"].keys() == {"bad", "good"} and (
+            name == "b" or results["class_weights"]["bad"] == 2
+        )
+    with pytest.raises(InputError, match=r"class_weights = bad=1e\+39; expected .* from 0\.000001 to 1,000,000"):
+        bertworks.finetune(place / "model", tmp_path / "c", class_weights={"bad": 1e39}, **given)
+
+
+def test_one_wrong_value_is_named_alone():
+    with pytest.raises(ValueError, match=r"^patience = -1; expected 0 or more$"):
+        FinetuneConfig(patience=-1)

@@ -77,9 +77,23 @@ def test_what_cannot_be_divided(table):
         divide_rows([Example("same", None, "a", i) for i in range(3)], 0.5, 1)
     with pytest.raises(InputError, match="no column 'patient'; found"):
         divided_data(own_task("", ("text",), "label"), [table], Division(dev_share=0.2, group="patient"))
-    for wrong in ({"dev_share": 1.0}, {"dev_share": -0.1}, {"train_rows": -1}, {"seed": -1}, {"group": "user"}):
-        with pytest.raises(InputError):
+    for wrong, message in (
+        ({"dev_share": 1.0}, "^--dev-share 1.0: expected a share of at least 0 and less than 1$"),
+        ({"dev_share": -0.1}, "^--dev-share -0.1: expected"),
+        ({"train_rows": -1}, "^--train-rows -1: expected 0 or more$"),
+        ({"seed": -1}, "^--split-seed -1: expected 0 or more$"),
+        ({"group": "user"}, "add --dev-share"),
+    ):
+        with pytest.raises(InputError, match=message):
             Division(**wrong)
+
+
+def test_more_training_rows_than_there_are_is_a_note(table):
+    task = own_task("", ("text",), "label")
+    whole = divided_data(task, [table, table], Division())[1]
+    data = divided_data(task, [table, table], Division(train_rows=100_000))[1]
+    assert len(data.train) == len(whole.train) and not whole.notes
+    assert data.notes[0].startswith(f"train_rows = 100,000, but there are only {len(whole.train)} training rows")
 
 
 def test_the_verb_refuses_two_development_sets(table, tmp_path, capsys):

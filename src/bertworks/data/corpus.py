@@ -32,9 +32,10 @@ __all__ = ["Document", "InputOptions", "Reader", "guess_format", "read_documents
 DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zstandard.ZstdError)
 FORMATS = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 EXPECTED = "expected plain text, WikiExtractor, Markdown, JSONL or Parquet, as it is, compressed or in a tar archive"
-TABLE = "a table", "save its texts as a column of Parquet, as JSONL or as plain text, or set --input.format text"
+AS_TEXT = ", or set --input.format text"  # the end of some advice
+TABLE = "a table", f"save its texts as a column of Parquet, as JSONL or as plain text{AS_TEXT}"
 OFFICE = "a zip archive, a spreadsheet or an office document", "unpack it, or save the text in it as plain text"
-MARKUP = "HTML or XML", "extract its text first (WikiExtractor for a dump of Wikipedia), or set --input.format text"
+MARKUP = "HTML or XML", f"extract its text first (WikiExtractor for a dump of Wikipedia){AS_TEXT}"
 BINARY = "not text", "save the text in it as plain text"
 REFUSED_NAMES = {
     **dict.fromkeys((".csv", ".tsv"), TABLE),
@@ -132,7 +133,7 @@ class Reader:
                 raise
             if isinstance(error, (lzma.LZMAError, zstandard.ZstdError)) and "memory" in str(error).lower():
                 found = f"needs a window of more than {self.options.max_window:,} bytes ({error})"
-                advice = "raise --input.max-window if there is memory for it"
+                advice = self.options.advised("unpack it", "raise --input.max-window if there is memory for it")
                 raise InputError(f"{self._where}: {found}; {advice}") from None
             found = f"cannot be read to its end ({type(error).__name__}: {error})"
             raise InputError(f"{self._where}: {found}; the file is cut or damaged") from None
@@ -142,7 +143,9 @@ class Reader:
             format = self.options.format if self.options.format != "auto" else guess_format(name, stream)
         except OtherKind as error:
             if self.options.other_kinds == "refuse":
-                raise InputError(f"{error}; or leave such files out with --input.other-kinds skip") from None
+                skip = "; or leave such files out with --input.other-kinds skip"
+                found = f"{error}{skip}" if self.options.flags else str(error).removesuffix(AS_TEXT)
+                raise InputError(found) from None
             self.counts["other kind"] += 1
             return
         if self.options.encoding not in UTF8 and format != "parquet":

@@ -10,6 +10,8 @@ from typing import Any, BinaryIO
 from ..files import InputError
 
 UTF8 = ("utf-8", "utf-8-sig")
+# codecs of names, literals and mail that Python counts as text encodings: their text is not that of a file
+NOT_OF_FILES = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7")
 BLOCK = 1 << 16
 SAMPLE = 1 << 14  # bytes of a line that are decoded on trial
 LEAST = 0.8  # share of the characters beyond ASCII that must be of the scripts of an encoding's languages
@@ -27,7 +29,8 @@ def codec_of(encoding: str) -> str:
         found = codecs.lookup(encoding)
     except (LookupError, ValueError):
         found = None
-    if found is None or not found._is_text_encoding or found.incrementaldecoder is None:
+    named = found is not None and found.name.replace("_", "-") in NOT_OF_FILES
+    if found is None or named or not found._is_text_encoding or found.incrementaldecoder is None:
         advice = "expected a text encoding of Python, such as utf-8, cp949, euc-kr or utf-16"
         raise InputError(f"encoding {encoding!r}: unknown; {advice}")
     return found.name

@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Literal
+from typing import BinaryIO, ClassVar, Literal
 
 from ..files import InputError, parse_json, shorten
 from .encodings import codec_of, hint
@@ -58,10 +58,23 @@ class InputOptions:
     max_window: int = MAX_WINDOW
     """refuse .zst and .xz files that hold more bytes than this in memory (zstd --long=31 needs 2147483648)"""
 
+    flags: ClassVar[bool] = True  # whether advice may name flags (--input.*): the caller's user can set them
+
+    def advised(self, advice: str, flag: str) -> str:
+        """The advice of a message, with that of setting a flag if there are flags."""
+        return f"{advice}, or {flag}" if self.flags else advice
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", codec_of(self.encoding))
         if self.documents == self.paragraphs == "blank-line":
             raise InputError("documents and paragraphs cannot both be separated by blank lines; set one of the two")
+
+
+@dataclass(frozen=True)
+class FixedOptions(InputOptions):
+    """Options that the user of a verb or function cannot set."""
+
+    flags: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +118,8 @@ class Lines:
         for raw in iter(partial(self.stream.readline, limit + 1), b""):
             self.number += 1
             if len(raw) > limit:
-                raise self.error(f"a line of more than {limit:,} bytes", "raise --input.max-line-bytes if this is text")
+                advice = self.options.advised("divide it", "raise --input.max-line-bytes if this is text")
+                raise self.error(f"a line of more than {limit:,} bytes", advice)
             if not raw.isspace():
                 blank, first = 0, self.number
             else:
@@ -132,7 +146,8 @@ class Lines:
 
     def _without_nul(self, raw: bytes) -> bytes:
         if self.options.invalid == "refuse":
-            advice = "expected UTF-8 text; convert it, leave the file out, or set --input.invalid repair"
+            advice = "expected UTF-8 text; convert the file or leave it out"
+            advice = self.options.advised(advice, "set --input.invalid repair")
             if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise self.error("UTF-16 text", f"{hint(raw)}; {advice}")
             raise self.error("a NUL byte", advice)
@@ -147,7 +162,8 @@ def _decoded(raw: bytes, options: InputOptions, error: Callable[[str, str], Inpu
         if options.invalid == "repair":
             return raw.decode(errors="replace")
         found = f"byte {fault.start + 1} (0x{raw[fault.start]:02x}) is not valid UTF-8"
-        raise error(found, f"{hint(raw)}, convert it to UTF-8, or set --input.invalid repair") from None
+        advice = options.advised(f"{hint(raw)}, or convert it to UTF-8", "set --input.invalid repair")
+        raise error(found, advice) from None
 
 
 class _Paragraphs:
@@ -252,7 +268,9 @@ def _jsonl(lines: Lines, options: InputOptions) -> Iterator[Document]:
             continue
         if not isinstance(field, str):
             keys = list_names(record) if isinstance(record, dict) else type(record).__name__
-            advice = "give its name with --input.text-field, or leave such lines out with --input.missing skip"
+            advice = f"give every line the field {options.text_field!r}"
+            flags = "give its name with --input.text-field, or leave such lines out with --input.missing skip"
+            advice = options.advised(advice, flags)
             raise lines.error(f"no text in field {options.text_field!r}; found {keys}", advice)
         lines.found(len(field))
         yield Document(_value(field, options, lines.error), where)
@@ -266,9 +284,10 @@ def _value(text: str, options: InputOptions, error: Callable[[str, str], InputEr
         try:
             text.encode()
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
-            raise error("a lone surrogate (\\ud800 to \\udfff)", "set --input.invalid repair") from None
+            advice = options.advised("remove it", "set --input.invalid repair")
+            raise error("a lone surrogate (\\ud800 to \\udfff)", advice) from None
         if "\0" in text:
-            raise error("a NUL character", "remove it, or set --input.invalid repair")
+            raise error("a NUL character", options.advised("remove it", "set --input.invalid repair"))
     return text
 
 
@@ -290,7 +309,7 @@ def parse_parquet(name: str, stream: io.BufferedReader, options: InputOptions) -
             while block := stream.read(1 << 20):
                 file.write(block)
         try:
-            for row, value in enumerate(_cells(name, file, options.text_field), 1):
+            for row, value in enumerate(_cells(name, file, options), 1):
                 fail = lambda found, advice, row=row: InputError(f"{name}, row {row}: {found}; {advice}")  # noqa: E731
                 yield Document(_value(_decoded(value, options, fail), options, fail), f"{name}, row {row}")
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: names of columns
@@ -300,8 +319,8 @@ def parse_parquet(name: str, stream: io.BufferedReader, options: InputOptions) -
             raise InputError(f"{name}: not a readable Parquet file ({fault}); the file is cut or damaged") from None
 
 
-def _cells(name: str, file: BinaryIO, text_field: str) -> Iterator[bytes]:
-    """The cells of column `text_field` as bytes, 64 in memory at a time; b"" for a cell without a value.
+def _cells(name: str, file: BinaryIO, options: InputOptions) -> Iterator[bytes]:
+    """The cells of column `options.text_field` as bytes, 64 in memory at a time; b"" for a cell without a value.
 
     Bytes, because Parquet says that its strings are UTF-8 and no reader checks it. `name` is the file's, for errors.
     Raises InputError if there is no such column, or it holds no text; pyarrow's errors, OSError or UnicodeDecodeError
@@ -311,13 +330,14 @@ def _cells(name: str, file: BinaryIO, text_field: str) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(file)
-    schema = table.schema_arrow
+    schema, text_field = table.schema_arrow, options.text_field
+    advice = options.advised(f"give the texts' column the name {text_field!r}", "set --input.text-field")
     if text_field not in schema.names:
-        raise InputError(f"{name}: no column {text_field!r}; found {list_names(schema.names)}; set --input.text-field")
+        raise InputError(f"{name}: no column {text_field!r}; found {list_names(schema.names)}; {advice}")
     kind = schema.field(text_field).type
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not (pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_null(plain)):
-        raise InputError(f"{name}: column {text_field!r} holds {kind}; expected text; set --input.text-field")
+        raise InputError(f"{name}: column {text_field!r} holds {kind}; expected text; {advice}")
     for batch in table.iter_batches(batch_size=64, columns=[text_field]):
         column = batch.column(0).cast(plain) if plain != kind else batch.column(0)
         yield from (value or b"" for value in column.cast(pa.large_binary()).to_pylist())

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ..config import from_dict
 from ..files import InputError, read_json, shorten, try_lock, write_json, write_text
-from ..finetuning.job import Job
+from ..finetuning.job import Job, check_settings
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
@@ -118,6 +118,8 @@ def own_grid(text: str) -> tuple[OwnSetting, ...]:
             )
         if field in _SHARED:
             raise InputError(f"--sweep {shorten(text)}: {field} is the same in all runs of a sweep; {_SHARED[field]}")
+        if len({*map(_parsed, found)}) < len(found):
+            raise InputError(f"--sweep {shorten(text)}: {shorten(part)} has equal values; give each value once")
         grid[field] = found
     pairs = [[(field, value) for value in values] for field, values in grid.items()]
     return tuple(map(OwnSetting, itertools.product(*pairs)))
@@ -191,6 +193,11 @@ def run_sweep(
     """
     search = Search(name, job.task.name, job.task.metrics[0], with_seeds(job.config), Grid(Path(out)), "", keep_all)
     search.check()
+    for setting, cells in search.settings.items():
+        try:
+            check_settings(cells[0].work.config, job.task, job.folder, job.world)
+        except InputError as error:
+            raise InputError(f"--sweep {setting.name}: {error}") from None
     varied = ("batch_size", "optim.lr", "epochs") if name in SWEEPS else settings_of(name)[0].fields
     settings = f"{len(search.settings)} settings of {', '.join(varied)}"
     job.say(f"sweep {name}: {settings}, each with seeds {', '.join(map(str, search.config.seeds))}")

@@ -11,8 +11,8 @@ from ..reporting.results import RunResults
 from ..tasks.base import KindName
 from ..tasks.catalogue import find_task
 from ..tasks.selection import DividedRows
-from ..training.run import OnStep, watch_of
-from .recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe, with_restarts
+from ..training.run import OnStep, out_folder, watch_of
+from .recipe import FinetuneConfig, idle_fields, listed_weights, refuse_idle, starting_recipe, with_restarts
 from .run import finetune as run_finetuning
 
 OWN = {"kind": None, "text": "text", "label": "", "choices": ()}  # arguments of tables of one's own
@@ -54,15 +54,19 @@ def finetune(
     evaluate on. group: a column of train; rows with one value of it stay on one side. split_seed: of both draws.
 
     recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of the recipe are further
-    arguments; a table is a dictionary, as in TOML. Own tables train for 3 epochs and at least 100 updates, unless
-    fields say more. restarts: number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see the field seeds.
+    arguments; a table is a dictionary, as in TOML, and class_weights may be {"law": 3, "art": 1} or "balanced". Own
+    tables train for 3 epochs and at least 100 updates, unless fields say more. restarts: number of runs with the seeds
+    loop.seed, loop.seed + 1, ...; 0: see the field seeds.
     on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it returns
     True, the run is saved and stops. quiet: print nothing.
 
     Raises InputError for unfit rows, folder or fields, with the row or the field, or if `out` belongs to another run.
     """
     with argument_names():
+        folder, watch = out_folder(out), watch_of(on_step)
         known = find_task(task) if task else None
+        if "class_weights" in fields:
+            fields["class_weights"] = listed_weights(fields["class_weights"])
         if fields.get("teacher"):
             fields["teacher"] = str(origin_of(fields["teacher"]))
         columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
@@ -75,6 +79,6 @@ def finetune(
             task, **tables, **columns, train_rows=train_rows, dev_share=dev_share, group=group, split_seed=split_seed
         )
         found, examples = rows.read_data()
-        start = start_folder(model, Path(out))
-        results = run_finetuning(config, found, examples, start, out, quiet, watch_of(on_step))
-        return RunResults(Path(out), results or {})
+        start = start_folder(model, folder)
+        results = run_finetuning(config, found, examples, start, folder, quiet, watch)
+        return RunResults(folder, results or {})

@@ -94,12 +94,12 @@ class Job:
         cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: machine.World, quiet: bool
     ) -> "Job":
         """Read the tokenizer and featurise. Raises InputError if settings, rows, labels or lengths do not fit."""
-        _check(config, task, folder)
+        check_settings(config, task, folder, world)
         kind, tokenizer = kind_of(task), load_tokenizer(folder)
         task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
-        notes = (*_notes(train, config.max_seq_length), *_unknown(train.inputs, tokenizer))
+        notes = (*data.notes, *_notes(train, config.max_seq_length), *_unknown(train.inputs, tokenizer))
         notes += _negatives(config, task, world)
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
             left_out = f" ({'; '.join(notes)})" if notes else ""
@@ -198,15 +198,20 @@ def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
 
 def _negatives(config: FinetuneConfig, task: Task, world: machine.World) -> tuple[str, ...]:
     """How many negatives a text has, if micro-batches or processes leave it fewer than the batch has."""
-    mine = -(-config.batch_size // world.size)  # of the process with most rows
-    together = min(config.micro_batch_size or mine, mine)
+    together = _together(config, world)
     if task.kind != "embedding" or task.label or together == config.batch_size:
         return ()
     found = f"a text has at most {together - 1:,} negatives instead of {config.batch_size - 1:,}"
     return (f"{found}: those of its micro-batch; micro_batch_size and processes change the loss of this task",)
 
 
-def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
+def _together(config: FinetuneConfig, world: machine.World) -> int:
+    """The rows of a micro-batch in the process that has most rows."""
+    mine = -(-config.batch_size // world.size)
+    return min(config.micro_batch_size or mine, mine)
+
+
+def check_settings(config: FinetuneConfig, task: Task, folder: Path, world: machine.World) -> None:
     """Raises InputError for settings that do not fit the model or the task."""
     shape, best = read_config(folder)[0], config.loop.keep_best
     LayerChoice.parse(config.top.layers, shape.num_hidden_layers)
@@ -229,6 +234,11 @@ def _check(config: FinetuneConfig, task: Task, folder: Path) -> None:
         raise InputError(f"reinit_layers = {config.reinit_layers}, but {folder} has {layers} layers")
     if task.kind == "embedding":
         _check_embedding(config, folder, layers)
+        if not task.label and _together(config, world) == 1:
+            found = f"batch_size = {config.batch_size}, micro_batch_size = {config.micro_batch_size}"
+            found += f" in {world.size} processes" if world.size > 1 else ""
+            raise InputError(f"{found}: pairs without scores are told apart within a micro-batch, so one row alone has "
+                             "no negatives and nothing is learned; give 2 rows or more")  # fmt: skip
     known = ", ".join((*task.metrics, "loss"))
     if best and best not in (*task.metrics, "loss"):
         raise InputError(f"loop.keep_best = {best!r}; expected one of {known} for {task.name}")

@@ -4,12 +4,12 @@ import contextlib
 import functools
 import math
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..config import added, check_seed, find_recipe, from_dict, load_recipe
+from ..config import added, check_least, check_seed, find_recipe, from_dict, load_recipe
 from ..files import InputError
 from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import Limits, Task
@@ -19,15 +19,27 @@ OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
 LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
 MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_steps` has set
 BALANCED = "balanced"  # class weights from the frequencies of the classes
+MOST_WEIGHT = 1e6  # of a class
 
 
 def parse_weight(text: str) -> tuple[str, float]:
-    """Label and weight of `label=number`. Raises ValueError for anything else, and for a number that is not above 0."""
+    """Label and weight of `label=number`. Raises ValueError for anything else.
+
+    Also for a number that is not from 1 / MOST_WEIGHT to MOST_WEIGHT: beyond them float32 loses the loss.
+    """
     label, _, number = text.rpartition("=")
     with contextlib.suppress(ValueError):
-        if label and 0 < float(number) < math.inf:
+        if label and 1 / MOST_WEIGHT <= float(number) <= MOST_WEIGHT:
             return label, float(number)
-    raise ValueError(f"class_weights = {text}; expected {BALANCED} alone, or label=number with a number above 0")
+    expected = f"a number from {1 / MOST_WEIGHT:f} to {MOST_WEIGHT:,.0f}"
+    raise ValueError(f"class_weights = {text}; expected {BALANCED} alone, or label=number with {expected}")
+
+
+def listed_weights(weights: Any) -> Any:
+    """Class weights as the recipe lists them, of the forms that scikit-learn has: a dictionary by label, "balanced"."""
+    if isinstance(weights, Mapping):
+        return [f"{label}={weight}" for label, weight in weights.items()]
+    return [weights] if isinstance(weights, str) else weights
 
 
 @dataclass(frozen=True)
@@ -71,8 +83,7 @@ class FinetuneConfig(Limits):
             raise ValueError(f"min_steps = {self.min_steps}; expected 0 or more")
         if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
-        if self.patience < 0 or (self.frozen_layers or 0) < 0:
-            raise ValueError("expected patience of 0 or more, frozen_layers of 0 or more")
+        check_least(self, ("patience",) if self.frozen_layers is None else ("patience", "frozen_layers"), 0)
         if self.class_weights != (BALANCED,):
             named = [parse_weight(weight)[0] for weight in self.class_weights]
             if len(set(named)) < len(named):

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from ..batch import IGNORED, to_device
-from ..data.corpus import Document, InputOptions, Reader
+from ..data.corpus import Document, Reader
+from ..data.parsers import FixedOptions
 from ..files import InputError
 from ..tasks.inputs import Inputs
 from ..tokenizer import Tokenizer
@@ -59,7 +60,7 @@ def perplexity(
     loaded = LoadedModel.load(model, max_length, computing=computing)
     if "mlm" not in loaded.model.heads:
         raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
-    reader = Reader(inputs, InputOptions(documents="blank-line", encoding=encoding))
+    reader = Reader(inputs, FixedOptions(documents="blank-line", encoding=encoding))
     direction, first = loaded.model.config.direction, 0
     sums: list[NDArray[np.float64]] = []
     tokens = unknown = 0

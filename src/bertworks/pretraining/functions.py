@@ -9,7 +9,7 @@ from ..config import find_recipe, flags_of_fields, load_recipe, with_fields
 from ..files import argument_names
 from ..reporting.results import RunResults
 from ..training.config import without_late_snapshots
-from ..training.run import OnStep, watch_of
+from ..training.run import OnStep, out_folder, watch_of
 from .recipe import PretrainConfig
 from .run import pretrain as run_pretraining
 
@@ -35,6 +35,7 @@ def pretrain(
     nothing. Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
     with argument_names():
+        folder, watch = out_folder(out), watch_of(on_step)
         given = flags_of_fields(fields)
         if isinstance(recipe, PretrainConfig):
             base = recipe
@@ -46,6 +47,6 @@ def pretrain(
             if left_out and not quiet:
                 print(left_out, file=sys.stderr)
         config = with_fields(base, fields)
-        start = None if init is None else start_folder(init, Path(out))
-        results = run_pretraining(config, Path(corpus), Path(out), start, quiet, watch_of(on_step))
-        return RunResults(Path(out), results or {})
+        start = None if init is None else start_folder(init, folder)
+        results = run_pretraining(config, Path(corpus), folder, start, quiet, watch)
+        return RunResults(folder, results or {})

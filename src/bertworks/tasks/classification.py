@@ -32,6 +32,7 @@ from .table import as_list, check_end, location, read_table
 
 SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
 FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
+LARGEST = float(np.finfo(np.float32).max)  # number that can be learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
 
 
@@ -107,13 +108,13 @@ def _marked(cells: Sequence[str], names: Sequence[str], where: str) -> str:
 
 def _number(cell: str, names: Mapping[str, str], where: str) -> str:
     try:
-        if np.isfinite(float(cell)):
+        if abs(float(cell)) <= LARGEST:
             return cell
     except ValueError:
         pass
     if not cell:
         raise InputError(f"{where}: no label; remove the row or give it one")
-    raise InputError(f"{where}: label {shorten(cell)}; expected a number")
+    raise InputError(f"{where}: label {shorten(cell)}; expected a number that float32 holds (up to {LARGEST:.1e})")
 
 
 def label_parts(label: str | None, task: Task) -> list[str]:

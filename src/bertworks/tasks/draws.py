@@ -26,9 +26,11 @@ class Division:
     seed: int = 1  # of both draws
 
     def __post_init__(self) -> None:
-        if self.train_rows < 0 or self.seed < 0 or not 0 <= self.dev_share < 1:
-            found = f"train_rows = {self.train_rows}, dev_share = {self.dev_share}, split_seed = {self.seed}"
-            raise InputError(f"{found}; expected a share of at least 0 and less than 1, the others 0 or more")
+        for flag, value in (("--train-rows", self.train_rows), ("--split-seed", self.seed)):
+            if value < 0:
+                raise InputError(f"{flag} {value}: expected 0 or more")
+        if not 0 <= self.dev_share < 1:
+            raise InputError(f"--dev-share {self.dev_share}: expected a share of at least 0 and less than 1")
         if self.group and not self.dev_share:
             raise InputError("--group divides a file into training and development rows: add --dev-share")
 

@@ -8,7 +8,7 @@ divided by it, as STS-B's from 0 to 5: by the largest one of the training rows, 
 Shapes: N rows, two sequences each (S = 2 N: first text, second text, first, ...), D width, B rows of a batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,13 @@ from ..files import InputError
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import EMBEDDING_SCALE, EmbeddingObjective
 from .base import Example, Judged, Kind, Limits, Task, no_names
+from .classification import LARGEST
 from .classification import read as read_pairs
 from .inputs import Inputs
 from .metrics import METRICS
 from .records import Source
 from .sequences import Integers, cut_pairs, frame
-from .table import read_table
+from .table import location, read_table
 
 CHUNK = 256  # rows that are compared with all at once
 SCORE_COLUMNS = ("label", "score")  # usual names of columns of scores
@@ -49,7 +50,25 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
             f"{path}: the column {ignored} holds numbers, which would be ignored: without --label the two texts of "
             f"every row count as a pair that belongs together; give --label {ignored}, or remove or rename the column"
         )
-    return read_pairs(task, path, labelled and bool(task.label))
+    rows = read_pairs(task, path, labelled and bool(task.label))
+    check_scores(rows, task.scale, lambda row: location(path, row.line))
+    return rows
+
+
+def check_scores(rows: Sequence[Example], scale: float, where: Callable[[Example], str]) -> None:
+    """Raises InputError for a score that is no cosine when it is divided by `scale`; 0: not known yet.
+
+    where: how the message names a row.
+    """
+    for row in rows:
+        if row.label is None or not scale or abs(float(row.label)) <= min(scale, LARGEST):
+            continue
+        if not abs(float(row.label)) <= LARGEST:
+            raise InputError(f"{where(row)}: score {row.label}; expected a number that float32 holds")
+        raise InputError(
+            f"{where(row)}: score {row.label} divided by {scale:g} (the largest one of training, at least 1) is not "
+            "from -1 to 1 as a cosine is; correct it, or bring all scores to one scale"
+        )
 
 
 def _ignored_scores(path: Source, task: Task) -> str:
@@ -84,6 +103,8 @@ def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limit
     cut = (total - first.length).reshape(-1, 2).sum(1)
     scores = np.array([np.nan if example.label is None else float(example.label) for example in examples], np.float32)
     scale = scale_of(task, examples) if task.label else 1.0
+    if task.label:
+        check_scores(examples, scale, lambda row: f"line {row.line}")
     labels: Any = scores / np.float32(scale) if task.label else np.zeros(len(examples), np.int64)
     inputs = Inputs(*frames, labels, cut, tokenizer.pad_id, limits.max_seq_length, choices=2)
     return PairRows(inputs, task, [example.line for example in examples], scale)

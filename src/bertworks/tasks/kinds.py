@@ -108,7 +108,10 @@ def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[
             groups = {row.line: row.values[0] for row in cells}
         train, dev = divide_rows(rows, division.dev_share, division.seed, groups)
         data = Data(train, dev, f"{name}, {division.dev_share:g} of it to develop on, seed {division.seed}")
-    return task, replace(data, train=draw_rows(data.train, division.train_rows, division.seed))
+    found, wanted, notes = len(data.train), division.train_rows, data.notes
+    if wanted > found:
+        notes += (f"train_rows = {wanted:,}, but there are only {found:,} training rows; all of them are used",)
+    return task, replace(data, train=draw_rows(data.train, wanted, division.seed), notes=notes)
 
 
 def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: tuple[str, ...] = ()) -> Task:

@@ -1,8 +1,9 @@
 """The rows of a sheet of an .xlsx file, as text. It needs openpyxl, of the extra `excel`."""
 
 import datetime
+import functools
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +16,7 @@ def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Iterator[tuple[int
     """(row, cells) of each row that is not empty, from the first one, which names the columns; all equally long.
 
     sheet: its name; "": the file's only one. Raises InputError if there is no such sheet, it has several and none is
-    named, the file is damaged, or a cell holds an error of Excel.
+    named, the file is damaged, or a cell holds an error of Excel or a formula without a saved value.
     """
     try:
         import openpyxl
@@ -30,7 +31,8 @@ def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Iterator[tuple[int
     except Exception as error:  # the library raises what its zip and XML readers do
         raise _damaged(path, error) from None
     try:
-        yield from _records(_sheet_of(book, sheet, path), path)
+        found = _sheet_of(book, sheet, path)
+        yield from _records(found, path, functools.cache(lambda: _formulas(file, found.title)))
     except InputError:
         raise
     except Exception as error:
@@ -67,9 +69,29 @@ def _sheet_of(book: Any, name: str, path: Path) -> Any:
     return sheets[name or next(iter(sheets))]
 
 
-def _records(sheet: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
+def _formulas(file: IO[bytes], sheet: str) -> set[tuple[int, int]]:
+    """Row and column of every cell that has a formula: a book is read either with formulas or with their values."""
+    import openpyxl
+
+    book = openpyxl.load_workbook(file, read_only=True)
+    try:
+        rows = book[sheet].iter_rows()
+        return {(cell.row, cell.column) for row in rows for cell in row if cell.data_type == "f"}
+    finally:
+        book.close()
+
+
+def _records(sheet: Any, path: Path, formulas: Callable[[], set[tuple[int, int]]]) -> Iterator[tuple[int, list[str]]]:
     width = 0
     for number, row in enumerate(sheet.iter_rows(), 1):
+        for cell in row:
+            # a formula whose saved value is an empty text has the type "str"; cells that the file lacks have no `row`
+            bare = cell.value is None and cell.data_type == "n" and hasattr(cell, "row")
+            if bare and (cell.row, cell.column) in formulas():
+                raise InputError(
+                    f"{path}, sheet {sheet.title!r}, cell {cell.coordinate}: a formula without a saved value; open the "
+                    "file in a spreadsheet program and save it, or write the value into the cell"
+                )
         cells = [_text(cell, f"{path}, sheet {sheet.title!r}, row {number}") for cell in row]
         while cells and not cells[-1] and (not width or len(cells) > width):
             cells.pop()  # empty cells right of the table

@@ -5,6 +5,7 @@ has the folder's lock, the temporary files of killed processes, the state, and r
 """
 
 import contextlib
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from ..files import (
     check_fields,
     check_version,
     remove_temporaries,
+    shorten,
     try_lock,
     write_json,
     write_text,
@@ -60,8 +62,17 @@ OnStep = Callable[[dict[str, Any]], Any]
 
 
 def watch_of(on_step: OnStep | None) -> Watch | None:
-    """What the loop calls, of a callback that takes whole records."""
+    """What the loop calls, of a callback that takes whole records. Raises InputError if it is no function."""
+    if on_step is not None and not callable(on_step):
+        raise InputError(f"--on-step: {shorten(on_step)}; expected a function that takes a record, or None")
     return None if on_step is None else lambda kind, values: on_step({"kind": kind, **values}) is True
+
+
+def out_folder(out: Any) -> Path:
+    """The run folder of a call in Python. Raises InputError if it is no path."""
+    if not isinstance(out, str | os.PathLike):
+        raise InputError(f"--out: {shorten(out)}; expected the path of the run folder to write")
+    return Path(out)
 
 
 def train_in_folder(

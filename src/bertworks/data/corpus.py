@@ -144,8 +144,7 @@ class Reader:
         except OtherKind as error:
             if self.options.other_kinds == "refuse":
                 skip = "; or leave such files out with --input.other-kinds skip"
-                found = f"{error}{skip}" if self.options.flags else str(error).removesuffix(AS_TEXT)
-                raise InputError(found) from None
+                raise InputError(f"{error}{skip}" if self.options.flags else str(error).removesuffix(AS_TEXT)) from None
             self.counts["other kind"] += 1
             return
         if self.options.encoding not in UTF8 and format != "parquet":

@@ -101,10 +101,10 @@ def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limit
     first, second, paired, total = cut_pairs(tokenizer, texts, [""] * len(texts), limits.max_seq_length)
     frames = frame(tokenizer, first, second, paired=paired)
     cut = (total - first.length).reshape(-1, 2).sum(1)
-    scores = np.array([np.nan if example.label is None else float(example.label) for example in examples], np.float32)
     scale = scale_of(task, examples) if task.label else 1.0
     if task.label:
         check_scores(examples, scale, lambda row: f"line {row.line}")
+    scores = np.array([np.nan if example.label is None else float(example.label) for example in examples], np.float32)
     labels: Any = scores / np.float32(scale) if task.label else np.zeros(len(examples), np.int64)
     inputs = Inputs(*frames, labels, cut, tokenizer.pad_id, limits.max_seq_length, choices=2)
     return PairRows(inputs, task, [example.line for example in examples], scale)

@@ -133,7 +133,7 @@ class Reader:
                 raise
             if isinstance(error, (lzma.LZMAError, zstandard.ZstdError)) and "memory" in str(error).lower():
                 found = f"needs a window of more than {self.options.max_window:,} bytes ({error})"
-                advice = self.options.advised("unpack it", "raise --input.max-window if there is memory for it")
+                advice = "raise --input.max-window if there is memory for it" if self.options.flags else "unpack it"
                 raise InputError(f"{self._where}: {found}; {advice}") from None
             found = f"cannot be read to its end ({type(error).__name__}: {error})"
             raise InputError(f"{self._where}: {found}; the file is cut or damaged") from None

@@ -155,7 +155,7 @@ def updates(run: FinetunedRun) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{steps:,} updates of {batch} rows are fewer than the {rows:,} training rows: some were never read",
-            "give at least --epochs 1",
+            "give more --epochs (a last batch that is not full is left out)",
             {"read": steps * batch, "rows": rows},
         )
 

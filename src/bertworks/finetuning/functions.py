@@ -64,16 +64,8 @@ def finetune(
     """
     with argument_names():
         folder, watch = out_folder(out), watch_of(on_step)
-        known = find_task(task) if task else None
-        if "class_weights" in fields:
-            fields["class_weights"] = listed_weights(fields["class_weights"])
-        if fields.get("teacher"):
-            fields["teacher"] = str(origin_of(fields["teacher"]))
         columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
-        names = {name for name, default in OWN.items() if columns[name] != default}
-        given = flags_of_fields(fields) | {f"--{name}" for name in names}
-        config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields), restarts)
-        refuse_idle(idle_fields(config, bool(known), restarts), given)
+        config = _recipe(recipe, task, columns, restarts, fields)
         tables: dict[str, Any] = {"data": data, "dev": dev, "train": train}
         rows = DividedRows(
             task, **tables, **columns, train_rows=train_rows, dev_share=dev_share, group=group, split_seed=split_seed
@@ -82,3 +74,23 @@ def finetune(
         start = start_folder(model, folder)
         results = run_finetuning(config, found, examples, start, folder, quiet, watch)
         return RunResults(folder, results or {})
+
+
+def _recipe(
+    recipe: FinetuneConfig | Path | str | None,
+    task: str,
+    columns: dict[str, Any],
+    restarts: int,
+    fields: dict[str, Any],
+) -> FinetuneConfig:
+    """The recipe with the given fields. Raises InputError for one that is unknown, unfit or without an effect."""
+    known = find_task(task) if task else None
+    if "class_weights" in fields:
+        fields = {**fields, "class_weights": listed_weights(fields["class_weights"])}
+    if fields.get("teacher"):
+        fields = {**fields, "teacher": str(origin_of(fields["teacher"]))}
+    names = {name for name, default in OWN.items() if columns[name] != default}
+    given = flags_of_fields(fields) | {f"--{name}" for name in names}
+    config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields), restarts)
+    refuse_idle(idle_fields(config, bool(known), restarts), given)
+    return config

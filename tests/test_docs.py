@@ -24,6 +24,20 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TORCHRUN = {"--nproc-per-node"}
 OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and kubectl, by the page that names them
     "serving.md": {"--json"},
+    "deploy.md": {"--json"},
+    # of the original code and of transformers, up to their first underscore
+    "coming-from.md": {
+        "--bert",
+        "--do",
+        "--dupe",
+        "--init",
+        "--input",
+        "--max",
+        "--num",
+        "--num-train-epochs",
+        "--output",
+        "--vocab",
+    },
     "scale.md": {
         "--cpus-per-task",
         "--gpus-per-node",
@@ -67,6 +81,9 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
 }
 ELSEWHERE = {  # commands that take long or need a cluster; tests/demo, data, experiments, export and serve run such
     "demo.md": ("bertworks demo",),
+    "index.md": ("bertworks demo",),
+    "student.md": ("bertworks demo",),
+    "deploy.md": ("bertworks advise", "bertworks serve"),
     "scale.md": ("bertworks", "torchrun"),
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks advise"),
     "serving.md": ("bertworks serve",),

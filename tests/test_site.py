@@ -1,11 +1,15 @@
 """The site of docs/: it builds without a warning, has every page, loads nothing from elsewhere, no link is dead."""
 
 import ast
+import functools
+import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -118,3 +122,57 @@ def test_the_reference_has_every_public_name(site):
     page = (site / "reference.html").read_text("utf-8")
     headings = set(re.findall(r'<h2 id="bertworks\.[\w.]*?(\w+)"', page))
     assert headings == names and len(names) > 10
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """The site behind a server of this machine."""
+    handler = functools.partial(QuietHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("needs Chromium")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_the_screen_and_ask_nobody_else(address, browser, width, scheme):
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page, asked, wrong = context.new_page(), [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    for name in ("index", "coming-from", "heart", "results", "reference", "notebooks/own-csv", "serving"):
+        page.goto(f"{address}{name}.html")
+        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wider <= 0, f"{name} is {wider} pixels wider than the screen"
+    elsewhere = [url for url in asked if not url.startswith((address, "data:", "blob:"))]
+    assert asked and not elsewhere and not wrong
+    context.close()
+
+
+@pytest.mark.browser
+def test_search_finds_a_page(address, browser):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(f"{address}index.html")
+    page.locator(".md-search__input").click()
+    page.keyboard.type("class weights balanced")
+    page.locator(".md-search-result__link[href*='finetuning.html']").first.wait_for(state="attached")
+    assert page.locator(".md-search-result__link[href*='repository/']").count() == 0

@@ -26,6 +26,7 @@ COPIES = "repository"  # the folder of the site for what is outside docs/
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".conf": "nginx", ".service": "ini", ".js": "javascript"}
 COMMAND = re.compile(r"^ {4}(?:#|bertworks|curl|dask|docker|kubectl|pip|python3?|salloc|systemctl|torchrun) ")
+WIDTH = 80  # columns of a command on a screen of 1280 pixels
 TOKENS = re.compile(r"\[([A-Z]+)\](?= ?\[)")  # [CLS] before another bracket, which Markdown takes for a reference
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\nhide: [navigation, toc]\n---\n\n"
 
@@ -83,16 +84,42 @@ def rendered_as_on_github(markdown: str) -> str:
             block = [line]
             while lines and lines[0].startswith("    "):
                 block.append(lines.pop(0))
-            out += ["```bash", *(one[4:] for one in block), "```"]
+            out += ["```bash", *(part for one in block for part in wrapped(one[4:])), "```"]
         else:
             out.append(line if in_code or line.startswith("    ") else with_tokens(line))
     return "\n".join(out)
+
+
+def wrapped(line: str) -> list[str]:
+    """Return a long command as lines that a shell joins again, its comment before it; any other line as it is."""
+    if len(line) <= WIDTH or not COMMAND.match(f"    {line}") or line.startswith("#") or line.endswith("\\"):
+        return [line]
+    command, hint, comment = line.partition("  # ")
+    lines = [command.split(" --")[0]]
+    for flag in command.rstrip().split(" --")[1:]:
+        if len(lines[-1]) + len(flag) > WIDTH - 5:
+            lines[-1] += " \\"
+            lines.append(f"    --{flag}")
+        else:
+            lines[-1] += f" --{flag}"
+    return [f"# {comment}", *lines] if hint else lines
 
 
 def with_tokens(line: str) -> str:
     """Return a line of prose in which `[CLS] [SEP]` is no reference to `SEP`."""
     parts = re.split(r"(`+[^`]*`+)", line)
     return "".join(part if i % 2 else TOKENS.sub(r"\\[\1\\]", part) for i, part in enumerate(parts))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep `--flag` in one piece at the end of a line: browsers break behind hyphens."""
+    return re.sub(r"(?<!<pre>)<code>([^<]+)</code>", lambda match: f"<code>{unbroken(match[1])}</code>", html)
+
+
+def unbroken(code: str) -> str:
+    """Return the HTML of inline code whose shorter words with hyphens are not broken."""
+    words = code.split(" ")
+    return " ".join(f'<span class="whole">{one}</span>' if "-" in one and len(one) < 30 else one for one in words)
 
 
 def resolved(home: Path, link: str) -> Path | None:

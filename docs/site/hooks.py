@@ -26,7 +26,7 @@ COPIES = "repository"  # the folder of the site for what is outside docs/
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".conf": "nginx", ".service": "ini", ".js": "javascript"}
 COMMAND = re.compile(r"^ {4}(?:#|bertworks|curl|dask|docker|kubectl|pip|python3?|salloc|systemctl|torchrun) ")
-WIDTH = 80  # columns of a command on a screen of 1280 pixels
+WIDTH = 77  # columns of a command on a screen of 1280 pixels, beside the button that copies it
 TOKENS = re.compile(r"\[([A-Z]+)\](?= ?\[)")  # [CLS] before another bracket, which Markdown takes for a reference
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\nhide: [navigation, toc]\n---\n\n"
 

@@ -162,6 +162,7 @@ def test_help_of_every_verb_and_the_lists_load_no_torch():
     assert done.stdout == "none\n", done.stderr
 
 
+ROOMS = {room for rooms in FLOORS for room in rooms if (ROOT / room).is_dir()}
 LAZY = sorted(n for n, path in FILES.items() if path.name == "__init__.py" and "lazy_names" in path.read_text("utf-8"))
 
 
@@ -172,6 +173,14 @@ def test_a_room_has_the_names_that_it_lists(name):
     for public in package.__all__:
         assert getattr(package, public) is not None and public in dir(package)
     assert not hasattr(package, "no_such_name")
+
+
+@pytest.mark.parametrize("name", ["", *sorted(ROOMS)])
+def test_no_name_of_a_room_is_a_name_of_its_files(name):
+    """Importing the file would replace the function by the module: `from bertworks.export import advise`."""
+    package, folder = importlib.import_module(f"bertworks.{name}".rstrip(".")), ROOT / name
+    files = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert not files & set(getattr(package, "__all__", ()))
 
 
 def test_an_installation_without_source_files_is_named(tmp_path):

@@ -9,7 +9,7 @@ import torch
 
 from bertworks.checkpoint.pooling import Pooling, write_pooling
 from bertworks.cli import main
-from bertworks.export.advise import Measured, advice, advise, table
+from bertworks.export.advice import Measured, advice, advise, table
 from bertworks.export.certificate import verify
 from bertworks.export.config import AdviceConfig, ExportConfig
 from bertworks.export.folder import export
@@ -203,7 +203,7 @@ def test_advice_on_labelled_rows_needs_a_score_within_the_interval():
 def test_advise_measures_two_engines(tmp_path, monkeypatch, capsys):
     """Without exports and compilers, which the next test has."""
     both = lambda folder, *_: [Choice("float32", folder), Choice("bfloat16", folder, "bfloat16")]  # noqa: E731
-    monkeypatch.setattr("bertworks.export.advise._choices", both)
+    monkeypatch.setattr("bertworks.export.advice._choices", both)
     report = advise(folder_of(tmp_path / "m" / "model", task={"kind": "single"}), AdviceConfig(rounds=2, singles=2))
     first, second = report["engines"].values()
     assert first["difference"]["largest"] == 0 < second["difference"]["largest"] < 0.5

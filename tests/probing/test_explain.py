@@ -14,9 +14,9 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
-from bertworks.probing.explain import explain
-from bertworks.probing.explain_arrays import head_vectors, states_of, unpacked, visible_spans
-from bertworks.probing.explain_page import asset, explain_page
+from bertworks.probing.explanation import explain
+from bertworks.probing.explanation_arrays import head_vectors, states_of, unpacked, visible_spans
+from bertworks.probing.explanation_page import asset, explain_page
 from bertworks.tokenizer import Tokenizer
 from support.tiny_task import TINY, tiny_folder
 
@@ -229,7 +229,7 @@ def test_both_languages_have_every_text_and_every_reason():
     assert re.findall(r'^    ("?[\w-]+"?):', english, re.M) == re.findall(r'^    ("?[\w-]+"?):', korean, re.M)
     reasons = set(re.findall(r'^      "?([\w-]+)"?: ', english, re.M))
     assert reasons == set(re.findall(r'^      "?([\w-]+)"?: ', korean, re.M))
-    source = asset("explain.py")
+    source = asset("explanation.py")
     used = set(re.findall(r'"([a-z]+-[a-z-]+)"', source)) | {"pair", "recurrent", "rotary"}
     assert used <= reasons
     for name in re.findall(r"(?<!token\.)\btext\.(\w+)", asset("explain.js") + asset("explain_tools.js")):

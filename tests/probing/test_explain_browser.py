@@ -10,8 +10,8 @@ import torch
 from bertworks.checkpoint.folder import save_folder
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
-from bertworks.probing.explain import explain
-from bertworks.probing.explain_page import explain_page
+from bertworks.probing.explanation import explain
+from bertworks.probing.explanation_page import explain_page
 from bertworks.tokenizer import Tokenizer
 from support.tiny_task import TINY, tiny_folder
 

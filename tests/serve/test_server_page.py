@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from bertworks.inference.predictor import Predictor
 from bertworks.probing.config import WordConfig
-from bertworks.probing.explain import explain
+from bertworks.probing.explanation import explain
 from bertworks.probing.model import ProbedModel
 from bertworks.probing.similarity import compare_word
 from bertworks.serve import page as page_module

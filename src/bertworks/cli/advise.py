@@ -28,8 +28,8 @@ class Arguments:
 def advise(argv: list[str]) -> None:
     """Measure, and print a table and the advice."""
     arguments = parse(Arguments, argv, "advise", "--model")
-    from ..export.advise import advise as measure
-    from ..export.advise import table
+    from ..export.advice import advise as measure
+    from ..export.advice import table
     from ..files import write_json
 
     dev = arguments.rows.read() if arguments.rows.task or arguments.rows.dev else None

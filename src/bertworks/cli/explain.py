@@ -31,8 +31,8 @@ def explain(argv: list[str]) -> None:
     """Write the page."""
     arguments = parse(Arguments, argv, "explain", "--model")
     from ..inference.predictor import Predictor
-    from ..probing.explain import explain as compute
-    from ..probing.explain_page import explain_page
+    from ..probing.explanation import explain as compute
+    from ..probing.explanation_page import explain_page
     from ..probing.pictures import check_out
 
     out = arguments.out

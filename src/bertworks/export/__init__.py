@@ -10,7 +10,7 @@ In reading order:
     samples.py       the texts that source and export are compared on
     certificate.py   what was measured; `verify`
     card.py          README.md of an exported folder
-    advise.py        which engine is fastest on this machine: `advise`
+    advice.py        which engine is fastest on this machine: `advise`
     workers.py       an engine in a process of its own, for `advise`
 
 `inference/exported.py` runs exported folders.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from .. import lazy_names
 
 if TYPE_CHECKING:
-    from .advise import advise as advise
+    from .advice import advise as advise
     from .certificate import verify as verify
     from .config import ExportConfig as ExportConfig
     from .folder import export as export

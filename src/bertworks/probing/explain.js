@@ -1,7 +1,7 @@
-/* The explain panels: draws what `explain` (explain.py) computes. Needs explain_texts.js and explain_tools.js before
+/* The explain panels: draws what `explain` (explanation.py) computes. Needs explain_texts.js and explain_tools.js before
    it, and explain.css.
 
-     const view = bertworksExplain(element, data, "ko");  // fills the element; data: the dictionary of explain.py
+     const view = bertworksExplain(element, data, "ko");  // fills the element; data: the dictionary of explanation.py
      view.setLanguage("en");                              // draws everything again in another language
      view.redraw();                                       // after the page changed its theme
 

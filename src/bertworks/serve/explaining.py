@@ -14,7 +14,7 @@ from torch import Tensor
 from ..checkpoint.locate import refuse_export
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
-from ..probing.explain import LONGEST, explain, keep
+from ..probing.explanation import LONGEST, explain, keep
 from ..tasks.inputs import Inputs
 from ..tasks.sequences import Integers
 

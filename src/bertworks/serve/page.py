@@ -15,8 +15,8 @@ from typing import NamedTuple
 from fastapi import Request, Response
 
 from ..files import InputError
-from ..probing.explain_page import SCRIPTS as EXPLAIN
-from ..probing.explain_page import STYLE, asset
+from ..probing.explanation_page import SCRIPTS as EXPLAIN
+from ..probing.explanation_page import STYLE, asset
 from ..tokenizer import Tokenizer
 from .curves import read_curves
 from .errors import Refusal

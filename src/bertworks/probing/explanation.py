@@ -4,7 +4,7 @@
 explain` and in a tab of the server's page. What a model lacks is None, and `left_out` has the reason as a code, which
 explain.js turns into a sentence.
 
-Arrays are {"shape", "float16"} (explain_arrays.py). The keys:
+Arrays are {"shape", "float16"} (explanation_arrays.py). The keys:
 
     model, text, pair   folder, first text, second text or None, as far as they are explained
     cut                 tokens that did not fit
@@ -37,7 +37,7 @@ from ..inference.predictor import Predictor
 from ..model.pair import Pair
 from ..tasks.rows import check_count, check_integer, text_of
 from ..tokenizer import Encoding, Tokenizer, normalize
-from .explain_arrays import (
+from .explanation_arrays import (
     SHOWN,
     cosines,
     embedding_sum,

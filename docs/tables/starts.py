@@ -55,6 +55,21 @@ def confirm() -> Lines:
     return table(("held-out masked-LM loss (nats), 6 M tokens", *(f"seed {seed}" for seed in seeds), "mean ± sd"), rows)
 
 
+def lengths() -> Lines:
+    """Held-out losses at 6 million tokens by how much of the training is at length 128, the lowest first."""
+    runs = result("position-heads/lengths")
+    runs["heads, 40 % masked, last tenth at length 128"] = result("position-heads/confirm")[
+        "heads, 40 % masked, seed 12345"
+    ]
+    runs["rotary, last tenth at length 128"] = runs.pop("rotary")
+    names = {"mlm_loss": "masked-LM loss (nats)", "nsp_accuracy": "next sentence (%)"}
+    rows = [
+        (name, f"{run['metrics']['mlm_loss']:.3f}", f"{100 * run['metrics']['nsp_accuracy']:.1f}")
+        for name, run in by_loss(runs)
+    ]
+    return table(("held out at length 128, 6 M tokens", *names.values()), rows)
+
+
 def long() -> Lines:
     """The runs of 20 million tokens beside the rotary one that cpu.toml had before."""
     before = result("pretrain-cpu-rotary/results")

@@ -43,6 +43,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "race-attention": starts.attention,
     "race-plane": starts.plane,
     "confirm": starts.confirm,
+    "lengths": starts.lengths,
     "long": starts.long,
     "relatives": runs.relatives,
     "demo-held-out": runs.demo_held_out,

@@ -499,7 +499,29 @@ def test_workers_of_a_scheduler_run_a_sweep(place, tmp_path, monkeypatch):
     assert (tmp_path / "spread" / "model" / "config.json").exists()
 
 
+@pytest.mark.heavy
+def test_workers_of_a_scheduler_run_a_suite(glue, place, tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.chdir(place)
+    data = tmp_path / "data"
+    for task, files in (("MRPC", "MRPC"), ("CoLA", "CoLA"), ("RTE", "MRPC")):  # the last one has not RTE's columns
+        shutil.copytree(glue / files, data / task)
+    line = ["finetune", "--suite", "paper", "--data", str(data), "--model", "model", "--seeds", "1", "2"]
+    line += ["--max-seq-length", "16", "--epochs", "1", "--optim.lr", "1e-3", "--loop.precision", "float32"]
+    for name, more in (("alone", []), ("spread", ["--scheduler", "local", "--workers", "2"])):
+        with pytest.raises(SystemExit):  # for the task that failed
+            main([*line, "--out", str(tmp_path / name), *more])
+    alone, spread = (read_json(tmp_path / name / "results.json") for name in ("alone", "spread"))
+    assert [(row["task"], row["mean"], row["n"]) for row in spread["rows"]] == [
+        (row["task"], row["mean"], row["n"]) for row in alone["rows"]
+    ]
+    assert spread["tasks"]["rte"] == alone["tasks"]["rte"] and "error" in spread["tasks"]["rte"]
+
+
 def test_a_scheduler_without_a_sweep_is_refused(place, capsys):
     with pytest.raises(SystemExit):
         main(["finetune", "--task", "mrpc", "--data", ".", "--model", "m", "--out", "o", "--scheduler", "local"])
-    assert "--scheduler would have no effect: a scheduler spreads the runs of a sweep alone" in capsys.readouterr().err
+    assert (
+        "--scheduler would have no effect: a scheduler spreads the runs of a sweep or a suite"
+        in capsys.readouterr().err
+    )

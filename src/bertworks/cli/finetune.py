@@ -62,8 +62,8 @@ class Arguments:
     """tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
     track`"""
     scheduler: str = ""
-    """dask scheduler whose workers do the runs of --sweep: its address (tcp://host:8786), or "local" for one on this
-    machine; none: this process does them. Needs the extra `cluster` and a disk that all workers share"""
+    """dask scheduler whose workers do the runs of --sweep or --suite: its address (tcp://host:8786), or "local" for one
+    on this machine; none: this process does them. Needs the extra `cluster` and a disk that all workers share"""
     workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
 
 
@@ -119,9 +119,9 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
         (command.suite, own, "--suite reads the files of the paper's tasks; use --train and --dev without --suite"),
         (not command.sweep, {"--keep-all"}, "only a sweep drops models; leave it out, or add --sweep"),
         (
-            not command.sweep or command.suite,
+            not (command.sweep or command.suite),
             {"--scheduler", "--workers"},
-            "a scheduler spreads the runs of a sweep alone; add --sweep without --suite, or leave it out",
+            "a scheduler spreads the runs of a sweep or a suite; add --sweep or --suite, or leave it out",
         ),
         (command.scheduler != "local", {"--workers"}, "--workers is for --scheduler local; leave it out"),
     ]
@@ -176,7 +176,8 @@ def _suite(command: Arguments, argv: list[str], task: Task | None) -> dict[str, 
     def config_of(one: Task) -> FinetuneConfig:
         return _parse(argv, one).config
 
-    return run_suite(config_of, command.rows.data, command.model, command.out, command.sweep)
+    elsewhere = (command.scheduler, command.workers)
+    return run_suite(config_of, command.rows.data, command.model, command.out, command.sweep, *elsewhere)
 
 
 def _show(results: dict[str, Any]) -> None:

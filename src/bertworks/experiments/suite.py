@@ -9,7 +9,7 @@ import contextlib
 import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from ..tasks.catalogue import TASKS, plain_name
 from ..tasks.kinds import load_data
 from ..training import machine
 from .engine import Cell, Engine, Grid, failure_notes
+from .spread import work_on_scheduler
 from .sweep import Search, SeedRun, run_cell, with_seeds
 
 
@@ -53,11 +54,18 @@ AVERAGED = 9  # the numbers of table 1; its Average is their plain mean
 
 
 def run_suite(
-    config_of: Callable[[Task], FinetuneConfig], data: Path | str, model: Path | str, out: Path | str, grid: str = ""
+    config_of: Callable[[Task], FinetuneConfig],
+    data: Path | str,
+    model: Path | str,
+    out: Path | str,
+    grid: str = "",
+    scheduler: str = "",
+    workers: int = 0,
 ) -> dict[str, Any] | None:
     """Fine-tune on every task found under `data`; None if stopped, or if other processes still work on it.
 
     config_of: the recipe for a task. grid: the name of a sweep to choose each task's setting by; none: its defaults.
+    scheduler: dask scheduler whose workers do the runs, or "local" for one with so many `workers`; none: this process.
     Returned and written to results.json: `tasks` (results or `error` of each), `rows`, `average`, `missing`. Raises
     InputError if there is none of the tasks, or `out` holds anything else.
     """
@@ -71,7 +79,7 @@ def run_suite(
         runs = SuiteRuns(Grid(out), folders, model, grid, world, stack)
         for name in folders:
             runs.add(TASKS[name], config_of)
-        if not runs.work():
+        if not runs.work(scheduler, workers):
             return None
         tasks = {name: runs.results(name) for name in folders}
     results = _results(tasks, missing, grid)
@@ -93,6 +101,7 @@ class SuiteRuns:
     stack: contextlib.ExitStack  # closes the task that is open
     searches: dict[str, Search] = field(default_factory=dict)  # by task
     errors: dict[str, str] = field(default_factory=dict)  # of tasks that cannot be run
+    quiet: bool = False
     job: Job | None = None  # of the task that is open
 
     def add(self, task: Task, config_of: Callable[[Task], FinetuneConfig]) -> None:
@@ -109,21 +118,33 @@ class SuiteRuns:
         if self.world.main:
             print(f"{name} failed: {error}", file=sys.stderr)
 
-    def work(self) -> bool:
+    def work(self, scheduler: str = "", workers: int = 0) -> bool:
         """Run what is missing; False if stopped, or if other processes still work on it."""
-        cells = [cell for search in self.searches.values() for cell in search.cells]
+        engine = self.engine()
         if self.world.main:
-            self.grid.retry(cells)
-        engine = Engine(
-            cells,
+            self.grid.retry(engine.cells)
+        if scheduler:
+            grid = Grid(self.grid.folder.absolute())
+            searches = {name: replace(search, grid=grid) for name, search in self.searches.items()}
+            folders = {name: folder.absolute() for name, folder in self.folders.items()}
+            made = (_worker_engine, grid, folders, Path(self.model).absolute(), self.sweep, searches)
+            whole = work_on_scheduler(engine, scheduler, workers, *made)
+        else:
+            whole = engine.work()
+        return whole and not engine.others_work()
+
+    def engine(self) -> Engine[SeedRun]:
+        """The cells of all tasks, and what runs them."""
+        return Engine(
+            [cell for search in self.searches.values() for cell in search.cells],
             self.grid,
             self._run,
             self._verify,
             after=lambda cell: self.searches[cell.work.task].prune(),
             wanted=lambda cell: cell.work.task not in self.errors,
             world=self.world,
+            quiet=self.quiet,
         )
-        return engine.work() and not engine.others_work()
 
     def _run(self, cell: Cell[SeedRun]) -> dict[str, Any] | None:
         return run_cell(self._job(cell.work), cell, self.grid)
@@ -145,7 +166,7 @@ class SuiteRuns:
             self.job = None
             self.stack.close()
             data = load_data(task, self.folders[task.name])
-            self.job = self.stack.enter_context(joined_job(run.config, task, data, self.model))
+            self.job = self.stack.enter_context(joined_job(run.config, task, data, self.model, self.quiet))
         return self.job
 
     def results(self, name: str) -> dict[str, Any]:
@@ -155,6 +176,14 @@ class SuiteRuns:
         search = self.searches[name]
         failed = self.world.ask_first(lambda: self.grid.failures(search.cells))
         return {"error": failed[0]["message"]} if len(failed) == len(search.cells) else search.finish(self.world)
+
+
+def _worker_engine(
+    grid: Grid, folders: dict[str, Path], model: Path, sweep: str, searches: dict[str, Search]
+) -> Engine[SeedRun]:
+    """The engine of a worker, which prepares a task when a run of it comes."""
+    world = machine.World(0, 1, machine.this_device())
+    return SuiteRuns(grid, folders, model, sweep, world, contextlib.ExitStack(), searches, quiet=True).engine()
 
 
 def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:

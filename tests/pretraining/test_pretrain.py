@@ -191,26 +191,35 @@ def test_the_estimate_measures_every_phase(tiny_store, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", sorted((RECIPES / "pretrain").glob("*.toml")), ids=lambda path: path.stem)
 def test_every_recipe_can_be_estimated(path, tmp_path, monkeypatch):
-    """Its phases as short runs of their own; how fast these are is made up."""
+    """Its phases as short runs of their own; how fast these are is made up: a second, and a millisecond a token."""
     seen = []
 
     def run(config, corpus, out, init, quiet):
-        seen.append(config)
-        memory, rate = 10**9, 1000 * len(seen)
-        record = {"kind": "train", "step": 8, "tokens": 800, "tokens_per_second": rate, "memory": memory}
+        [phase] = config.phases
+        seen.append(phase.length)
+        tokens = phase.length * phase.batch_size
+        held = phase.length * min(phase.batch_size, phase.micro_batch_size or phase.batch_size)
+        record = {"kind": "train", "step": 8, "tokens": 8 * tokens, "memory": 10**9 + 1000 * held}
+        record["tokens_per_second"] = tokens / (1 + tokens / 1000)
+        assert tokens <= 2 * estimating.CPU_TOKENS
         (out / "log.jsonl").write_text(json.dumps(record) + "\n")
         return {}
 
     monkeypatch.setattr(estimating, "pretrain", run)
     config = load_recipe(path, PretrainConfig)
     found = estimate(config, tmp_path)
-    assert [one.phases[0].length for one in seen] == [phase.length for phase in config.phases]
-    rates = [1000 * (i + 1) for i in range(len(seen))]
-    loop, shares = config.loop, [phase.share for phase in config.phases]
-    tokens = loop.tokens or 100 * loop.steps
-    if not loop.hours:
-        hours = sum(share * tokens / rate / 3600 for share, rate in zip(shares, rates, strict=True))
-        assert found["hours"] == pytest.approx(hours) and found["tokens"] == pytest.approx(tokens)
+    assert list(dict.fromkeys(seen)) == list(dict.fromkeys(phase.length for phase in config.phases))
+    loop, hours, tokens = config.loop, 0.0, 0.0
+    if loop.hours:
+        return
+    for phase in config.phases:
+        each = phase.length * phase.batch_size
+        share = phase.share * (loop.steps or loop.tokens / each)
+        hours += share * (1 + each / 1000) / 3600
+        tokens += share * each
+    assert (found["hours"], found["tokens"]) == (pytest.approx(hours), pytest.approx(tokens))
+    held = max(phase.length * (phase.micro_batch_size or phase.batch_size) for phase in config.phases)
+    assert found["memory"] == pytest.approx(10**9 + 1000 * held)
 
 
 def test_a_shorter_run_leaves_out_later_snapshots(tiny_store, tmp_path, capsys, monkeypatch):

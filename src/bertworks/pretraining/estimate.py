@@ -1,14 +1,33 @@
-"""What a pre-training recipe will cost, from a few steps of each of its phases."""
+"""What a pre-training recipe will cost, from a few steps of each of its phases.
+
+On a CPU a phase with large updates is measured on two small ones: a whole update of BERT-BASE takes minutes there, and
+more memory than many machines have. The time of an update and the memory of a forward pass are linear in their tokens.
+"""
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ..reporting.run_files import read_log
-from ..training.machine import joined_world
+from ..training.machine import World, joined_world
 from .recipe import Phase, PretrainConfig
 from .run import pretrain
+
+CPU_TOKENS = (
+    4096  # of the updates that are measured on a CPU, about; of larger ones two are measured, half of it and all
+)
+
+
+class Measured(NamedTuple):
+    """The updates of one size."""
+
+    rows: int  # instances of an update, over all processes
+    held: int  # tokens of a forward pass, padding included
+    tokens: float  # of an update
+    seconds: float  # that it takes
+    memory: float  # bytes, at the peak
 
 
 def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | None = None) -> dict[str, float]:
@@ -18,47 +37,89 @@ def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | 
     Of processes that train together only the first one gets them; the others get {}.
     """
     config.loop.check()
-    with joined_world():  # once for all phases
-        records = [_measure(config, phase, corpus, steps, init) for phase in config.phases]
-    last = [record for record in records if record]
-    if len(last) < len(records):
+    with joined_world() as world:  # once for all phases
+        measured = [
+            [_measure(config, phase, rows, corpus, steps // len(sizes), init, world) for rows in sizes]
+            for phase in config.phases
+            if (sizes := _sizes(phase, world))  # the small one first
+        ]
+    found = [[one for one in pair if one] for pair in measured]
+    if not all(found):
         return {}
-    rates = [record["tokens_per_second"] for record in last]
-    seconds = [phase.share * _seconds(config, record) for phase, record in zip(config.phases, last, strict=True)]
+    pairs = [pair for pair in found if len(pair) > 1]
+    updates = [
+        _whole(phase, pair, pairs[0], world) if len(pair) > 1 else pair[0]
+        for phase, pair in zip(config.phases, found, strict=True)
+    ]
+    rates = [update.tokens / update.seconds for update in updates]
+    seconds = [phase.share * _seconds(config, update) for phase, update in zip(config.phases, updates, strict=True)]
     tokens = sum(spent * rate for spent, rate in zip(seconds, rates, strict=True))
-    found = {
+    costs = {
         "tokens_per_second": tokens / sum(seconds),
-        "memory": max(record["memory"] for record in last),
+        "memory": max(update.memory for update in updates),
         "hours": sum(seconds) / 3600,
         "tokens": tokens,
     }
     for number, (phase, rate, spent) in enumerate(zip(config.phases, rates, seconds, strict=True), 1):
-        if len(last) > 1:
+        if len(updates) > 1:
             name = f"phase_{number}_length_{phase.length}"
-            found |= {f"{name}_tokens_per_second": rate, f"{name}_hours": spent / 3600}
-    return found
+            costs |= {f"{name}_tokens_per_second": rate, f"{name}_hours": spent / 3600}
+    return costs
+
+
+def _sizes(phase: Phase, world: World) -> tuple[int, ...]:
+    """The batch sizes to measure: the phase's own, or two smaller ones."""
+    fits = max(CPU_TOKENS // phase.length, 2 * world.size)
+    if world.device.type != "cpu" or phase.batch_size <= 2 * fits:
+        return (phase.batch_size,)
+    return (fits // 2, fits)
+
+
+def _held(phase: Phase, rows: int, world: World) -> int:
+    """Tokens of a forward pass of updates of so many rows."""
+    mine = len(world.share(rows))
+    return phase.length * min(mine, phase.micro_batch_size or mine)
 
 
 def _measure(
-    config: PretrainConfig, phase: Phase, corpus: Path, steps: int, init: Path | None
-) -> dict[str, Any] | None:
-    """The last log record of a run of one phase alone; None in a process that writes no log."""
+    config: PretrainConfig, phase: Phase, rows: int, corpus: Path, steps: int, init: Path | None, world: World
+) -> Measured | None:
+    """A run of one phase alone, in updates of so many rows; None in a process that writes no log."""
     loop = replace(
         config.loop, steps=steps, tokens=0, hours=0.0, log_every=max(1, steps // 2), eval_every=0, save_every=0,
         keep_best="",
     )  # fmt: skip
-    short = replace(config, loop=loop, phases=(replace(phase, share=1.0),), snapshots=(), eval_batches=1)
+    alone = replace(phase, share=1.0, batch_size=rows)
+    short = replace(config, loop=loop, phases=(alone,), snapshots=(), eval_batches=1)
     with tempfile.TemporaryDirectory() as scratch:
         if pretrain(short, corpus, Path(scratch), init, quiet=True) is None:
             raise KeyboardInterrupt
         if not (Path(scratch) / "log.jsonl").exists():
             return None
-        return [record for record in read_log(scratch) if record["kind"] == "train"][-1]
+        last = [record for record in read_log(scratch) if record["kind"] == "train"][-1]
+    tokens = last["tokens"] / last["step"]
+    return Measured(rows, _held(phase, rows, world), tokens, tokens / last["tokens_per_second"], last["memory"])
 
 
-def _seconds(config: PretrainConfig, record: dict[str, Any]) -> float:
-    """How long the whole budget lasts at the pace of this record, until the first of its limits is reached."""
-    loop, rate = config.loop, record["tokens_per_second"]
-    tokens_per_step = record["tokens"] / record["step"]
-    limits = [loop.steps * tokens_per_step / rate, loop.tokens / rate, loop.hours * 3600]
+def _whole(phase: Phase, pair: Sequence[Measured], first: Sequence[Measured], world: World) -> Measured:
+    """An update of the phase's own size, from two smaller ones.
+
+    first: the first pair that was measured. The peak of a process never falls, so this pair alone shows how its memory
+    grows with the tokens.
+    """
+    small, large = pair
+    rows, held = phase.batch_size, _held(phase, phase.batch_size, world)
+    tokens = large.tokens * rows / large.rows
+    slope = (large.seconds - small.seconds) / (large.rows - small.rows)
+    fixed = min(max(large.seconds - slope * large.rows, 0.0), large.seconds)  # of an update, however small
+    seconds = fixed + (large.seconds - fixed) * rows / large.rows
+    a, b = first[0], first[-1]
+    grown = max(b.memory - a.memory, 0.0) / (b.held - a.held) if b.held > a.held else 0.0  # bytes a token
+    return Measured(rows, held, tokens, seconds, b.memory + grown * max(held - b.held, 0))
+
+
+def _seconds(config: PretrainConfig, update: Measured) -> float:
+    """How long the whole budget lasts at the pace of these updates, until the first of its limits is reached."""
+    loop, rate = config.loop, update.tokens / update.seconds
+    limits = [loop.steps * update.seconds, loop.tokens / rate, loop.hours * 3600]
     return min(limit for limit in limits if limit)

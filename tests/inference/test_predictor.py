@@ -608,6 +608,9 @@ def test_fill_mask_on_the_command_line(pretrained, capsys):
     main(["fill-mask", str(pretrained), "a [MASK] film", "--top-k", "2"])
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "mask 1" and len(out) == 3 and out[1].endswith("film")
+    main(["fill-mask", str(pretrained), "a [MASK] film", "the [MASK]", "--top-k", "2"])
+    several = capsys.readouterr().out.splitlines()
+    assert several[:4] == ["a [MASK] film", *out] and several[4:6] == ["the [MASK]", "mask 1"] and len(several) == 8
 
 
 # ---- weights and tables that are unlike others

@@ -97,9 +97,32 @@ def test_on_step_gets_the_records_of_the_log_and_can_stop_the_run(place, frames,
     given = {"train": train, "dev": dev, **FIELDS, "epochs": 8, "loop": {"log_every": 1}}
     stopped = bertworks.finetune(place / "model", tmp_path / "run", on_step=stop, **given)
     assert not stopped.finished and stopped.metrics == {} and "call again to resume" in repr(stopped)
-    assert 1 == seen[0]["step"] <= seen[-1]["step"] <= 2  # of 10
+    assert seen == stopped.log() and {record["step"] for record in seen} == {1}  # of 10; its evaluation is made
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"state", "recipe.toml", "log.jsonl"} <= left and not {"model", "results.json"} & left  # as after SIGTERM
+    assert stopped.findings == ()
     done = bertworks.finetune(place / "model", tmp_path / "run", on_step=seen.append, **given)
     assert done.finished and seen[-1] == done.log()[-1] and done.log() == bertworks.read_log(tmp_path / "run")
+
+
+def test_on_step_at_the_last_update_lets_the_run_end(place, frames, tmp_path):
+    train, dev = frames
+    given = {"train": train, "dev": dev, **FIELDS, "loop": {"steps": 3}}
+    given.pop("epochs")
+    done = bertworks.finetune(place / "model", tmp_path / "run", on_step=lambda record: record["step"] == 3, **given)
+    assert done.finished and (tmp_path / "run" / "model").is_dir()
+
+
+def test_finished_runs_bring_what_doctor_finds_in_them(place, frames, run, tiny_store, tmp_path, capsys):
+    assert run.findings and all(line.startswith(("warning: ", "error: ")) for line in run.findings)
+    train, dev = frames
+    again = bertworks.finetune(place / "model", run.folder, train=train, dev=dev, **FIELDS | {"quiet": False})
+    assert again.findings == run.findings
+    printed = capsys.readouterr().err.splitlines()
+    assert [line for line in printed if line in run.findings] == [*run.findings]
+    first = pretrain(tiny_store, tmp_path / "a")
+    assert any("3 updates" in line for line in first.findings) and capsys.readouterr().err == ""
+    assert pretrain(tiny_store, tmp_path / "b", on_step=lambda record: True).findings == ()
 
 
 @pytest.mark.parametrize(

@@ -49,18 +49,18 @@ def lazy_names(package: str) -> tuple[list[str], _Callable[[str], _Any], _Callab
 if _TYPE_CHECKING:
     from .checkpoint.folder import load_encoder as load_encoder
     from .checkpoint.folder import load_model as load_model
+    from .doctor.functions import finetune as finetune
+    from .doctor.functions import pretrain as pretrain
     from .estimators.classifier import EncoderClassifier as EncoderClassifier
     from .estimators.vectorizer import EncoderVectorizer as EncoderVectorizer
     from .experiments.compare import compare as compare
     from .files import InputError as InputError
-    from .finetuning.functions import finetune as finetune
     from .inference.functions import evaluate as evaluate
     from .inference.functions import features as features
     from .inference.functions import predict as predict
     from .inference.predictor import Predictor as Predictor
     from .model.config import ModelConfig as ModelConfig
     from .model.encoder import Encoder as Encoder
-    from .pretraining.functions import pretrain as pretrain
     from .reporting.results import read_log as read_log
     from .tokenizer import Tokenizer as Tokenizer
 

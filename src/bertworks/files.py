@@ -75,8 +75,13 @@ def argument_names() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        error.args = (re.sub(f"{_COMMAND}|{_QUOTED}|{_FLAG}", _argument, str(error)),)
+        error.args = (with_argument_names(str(error)),)
         raise
+
+
+def with_argument_names(message: str) -> str:
+    """The message with arguments in place of flags; see `argument_names`."""
+    return re.sub(f"{_COMMAND}|{_QUOTED}|{_FLAG}", _argument, message)
 
 
 def _argument(found: re.Match[str]) -> str:

@@ -97,13 +97,15 @@ def test_a_planted_fault_is_found(name, tmp_path):
 
 
 def test_rates_follow_from_the_recipe_of_a_short_run(tmp_path):
-    """With a warm-up, google's line begins at 0."""
-    config = PretrainConfig(loop=LoopConfig(steps=10), optim=OptimConfig(warmup=0.2))
-    found = hits(of_pretraining(pretrained(tmp_path / "run", config=config, steps=10, log=records(20))))
-    assert ("learning rate", "warning", "1 of 10 updates had the learning rate 0") in found
-    steady = replace(config, optim=OptimConfig(warmup=0.0))
-    found = hits(of_pretraining(pretrained(tmp_path / "steady", config=steady, steps=10, log=records(20))))
-    assert "learning rate" not in [one[0] for one in found]
+    """A schedule with a warm-up begins at 0: that one update is as planned, unless the run has no other."""
+
+    def found(name, steps, warmup):
+        config = PretrainConfig(loop=LoopConfig(steps=steps), optim=OptimConfig(warmup=warmup))
+        files = pretrained(tmp_path / name, config=config, steps=steps, log=records(20))
+        return [one[1:] for one in hits(of_pretraining(files)) if one[0] == "learning rate"]
+
+    assert found("one", 1, 0.2) == [("warning", "1 of 1 updates had the learning rate 0")]
+    assert found("short", 10, 0.2) == found("long", 100, 0.1) == found("steady", 1, 0.0) == []
 
 
 def test_an_unfinished_run_says_where_it_is(tmp_path):

@@ -1,8 +1,6 @@
 """`bertworks doctor`: what experts look at, and what the verbs that end a run print of it."""
 
 import json as json_text
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -88,16 +86,10 @@ def _given(arguments: Arguments) -> "Given":
 
 
 def print_findings(examine: Callable[[], "Report"], advise: bool = True) -> None:
-    """Print a line on stderr for each warning and error; an examination that fails costs a message, never the run.
+    """Print a line on stderr for each warning and error that the examination finds.
 
     advise: whether the lines have advice; that of a sweep would name flags that it sets itself.
     """
-    if os.environ.get("RANK", "0") != "0":  # one process of a torchrun prints
-        return
-    try:
-        from ..doctor.listing import brief
+    from ..doctor.listing import print_brief
 
-        for line in brief(examine(), advise):
-            print(line, file=sys.stderr)
-    except Exception as error:
-        print(f"not examined ({type(error).__name__}: {error}); what was made is complete", file=sys.stderr)
+    print_brief(examine, advise)

@@ -15,8 +15,9 @@ In reading order:
     machine.py      settings of the machine that cost speed
     fixes.py        what `--fix` does
     listing.py      a report on the terminal
+    functions.py    `bertworks.finetune` and `bertworks.pretrain`: runs from Python, examined when they end
 
-It trains nothing. `bertworks doctor` examines a path; the verbs that end a run print its findings.
+The checks train nothing. `bertworks doctor` examines a path; the verbs that end a run print its findings.
 """
 
 from typing import TYPE_CHECKING

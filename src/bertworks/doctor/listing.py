@@ -1,6 +1,8 @@
 """A report on the terminal: findings with evidence and advice, at most 80 columns wide; or a line each."""
 
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.text import Text
@@ -52,4 +54,26 @@ def brief(report: Report, advise: bool = True) -> list[str]:
         if one.severity != "note":
             where, advice = f"{one.where}: " if one.where else "", f"; {one.advice}" if one.advice and advise else ""
             lines.append(f"{one.severity}: {where}{one.evidence}{advice}")
+    return lines
+
+
+def print_brief(
+    examine: Callable[[], Report],
+    advise: bool = True,
+    quiet: bool = False,
+    named: Callable[[str], str] = str,
+) -> list[str]:
+    """Print the lines of `brief` on stderr, unless `quiet`, and return them; `named` rewrites each of them.
+
+    An examination that fails costs a message, never the run. Of the processes of a torchrun, the first one examines.
+    """
+    if os.environ.get("RANK", "0") != "0":
+        return []
+    try:
+        lines = [named(line) for line in brief(examine(), advise)]
+    except Exception as error:
+        lines = [f"not examined ({type(error).__name__}: {error}); what was made is complete"]
+    if not quiet:
+        for line in lines:
+            print(line, file=sys.stderr)
     return lines

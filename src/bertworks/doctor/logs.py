@@ -24,7 +24,6 @@ OUTLIER = 20.0  # times the median gradient norm
 VANISHED = 1e-3  # gradient norm of pre-training from which nothing is learned
 SLOWER = 0.25  # share of the throughput that was lost
 IDLE_RATE = 0.02  # share of the records with rate 0
-SHORT = 20  # updates of a run in which one at rate 0 counts
 RISE = 0.05  # by which a held-out loss is above its lowest value
 
 TRAINED = ("pretrain", "distill", "finetune")  # kinds of results of runs with a log
@@ -198,7 +197,7 @@ def gradients(run: RunFiles) -> Iterator[Finding]:
 
 
 def rates(run: RunFiles) -> Iterator[Finding]:
-    """Updates at learning rate 0, which change nothing."""
+    """Updates at learning rate 0, which change nothing; the first one of a warm-up, or the last one, is as planned."""
     steps = run.recipe.get("loop", {}).get("steps") or 0
     if not (steps and "optim" in run.recipe):
         idle = [record["step"] for record in run.train if record.get("lr") == 0]
@@ -207,16 +206,15 @@ def rates(run: RunFiles) -> Iterator[Finding]:
         return
     table = {key: value for key, value in run.recipe["optim"].items() if key in ("lr", "warmup", "schedule")}
     optim = from_dict(OptimConfig, table, str(run.folder / RECIPE))
-    idle = [step for step in range(min(steps, SHORT)) if learning_rate(optim, step / steps) == 0]
-    if idle and steps < SHORT:
-        yield _idle(len(idle), steps, "updates")
+    if not any(learning_rate(optim, step / steps) for step in range(min(steps, 2))):  # of a warm-up, one has it
+        yield _idle(steps, steps, "updates")
 
 
 def _idle(count: int, of: int, what: str) -> Finding:
     return Finding(
         "warning",
         f"{count:,} of {of:,} {what} had the learning rate 0",
-        "train for more updates: with a warm-up the first one has the rate 0",
+        "train for more updates, or lower optim.warmup: with a warm-up the first update has the rate 0",
         {"idle": count, "of": of},
     )
 

@@ -58,7 +58,8 @@ def finetune(
     tables train for 3 epochs and at least 100 updates, unless fields say more. restarts: number of runs with the seeds
     loop.seed, loop.seed + 1, ...; 0: see the field seeds.
     on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it returns
-    True, the run is saved and stops. quiet: print nothing.
+    True, the run stops after that update and is saved, without a model yet. To end early with the best model, use
+    `patience`. quiet: print nothing.
 
     Raises InputError for unfit rows, folder or fields, with the row or the field, or if `out` belongs to another run.
     """

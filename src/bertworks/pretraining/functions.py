@@ -31,8 +31,10 @@ def pretrain(
     recipe: its name (`bertworks recipes` lists them), a .toml file, or a PretrainConfig. corpus: store made by
     `bertworks corpus build`. out: run folder to write. init: model folder, run folder or loaded model whose weights the
     run starts from; none: random weights. Fields of the recipe are further arguments; a table is a dictionary, as in
-    TOML. on_step: called with each record of the log; when it returns True, the run is saved and stops. quiet: print
-    nothing. Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
+    TOML. on_step: called with each record of the log; when it returns True, the run stops after that update and is
+    saved, without a model yet. quiet: print nothing.
+
+    Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
     with argument_names():
         folder, watch = out_folder(out), watch_of(on_step)

@@ -37,6 +37,7 @@ class RunResults(Printed):
 
     folder: Path  # the run folder; every function takes it as a model
     details: dict[str, Any] = field(default_factory=dict)  # all of results.json; {} if the run was stopped
+    findings: tuple[str, ...] = ()  # what doctor found in the finished run, a line each, with advice
 
     @property
     def finished(self) -> bool:
@@ -59,7 +60,8 @@ class RunResults(Printed):
 
     def table(self) -> ResultTable:
         if not self.finished:
-            return ResultTable(f"{self.folder}: stopped and saved; call again to resume", ("metric", "value"), [])
+            title = f"{self.folder}: stopped and saved, without a model yet; call again to resume"
+            return ResultTable(title, ("metric", "value"), [])
         header = ("metric", "mean", "sd over seeds") if self.std else ("metric", "value")
         spread = self.std
         rows = [

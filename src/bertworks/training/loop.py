@@ -141,7 +141,7 @@ class Loop:
         while (share := config.share(progress)) < 1 and not self.stopped_early:
             start = time.perf_counter()
             group = self.feed(progress, share)
-            stopped = self.step(group, share, stop.caught or self._stop_asked)
+            stopped = self.step(group, share, stop.caught)
             progress.step += 1
             progress.phase, progress.group, progress.offset = group.after
             logs, evaluates, saves = (
@@ -160,6 +160,8 @@ class Loop:
                 self._log(reporter, now)
             if evaluates and now < 1:
                 self.metrics = self._evaluate(reporter)
+            if (logs or evaluates) and now < 1 and not self.stopped_early:
+                stopped |= self._is_stop_asked()
             self._writer.check()
             last = stopped or now >= 1 or self.stopped_early
             if last or saves or self._is_save_late():
@@ -290,6 +292,10 @@ class Loop:
         if self.world.main:
             reporter.record(kind, record)
             self._stop_asked |= bool(self.watch and self.watch(kind, record))
+
+    def _is_stop_asked(self) -> bool:
+        """Whether `watch` has asked for an end, in any process."""
+        return self.world.sum_numbers([float(self._stop_asked)])[0] > 0
 
     def _evaluate(self, reporter: Reporter) -> dict[str, float]:
         """Evaluate in float32, whatever training uses, so that the scores are those of the model that is kept."""

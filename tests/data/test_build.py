@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -434,7 +435,8 @@ def test_bad_input_leaves_no_store_and_can_be_mended(tokenizer, tmp_path, small_
     path.write_text(good + "\n\n" + document(5000))
     with pytest.raises(
         InputError,
-        match=r"unfinished build of something else \(language en, now ko; splitter sentencex .*, now Korean rules 1\)",
+        match=r"unfinished build of something else \(--language en, now ko; splitter "
+        r"sentencex .*, now Korean rules 1\)",
     ):
         run(path, tokenizer, tmp_path / "store", language="ko")
     run(path, tokenizer, tmp_path / "store")
@@ -481,13 +483,45 @@ def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
     assert run(corpus, tokenizer, tmp_path / "store") == first
     with pytest.raises(
         InputError,
-        match=r"finished store of something else \(language en, now ko; splitter sentencex .*, now Korean rules 1\)",
+        match=r"finished store of something else \(--language en, now ko; splitter sentencex .*, now Korean rules 1\)",
     ):
         run(corpus, tokenizer, tmp_path / "store", language="ko")
     corpus.write_text(corpus.read_text() + "\n\nMore.")
     with pytest.raises(InputError, match=r"finished store of something else \(inputs"):
         run(corpus, tokenizer, tmp_path / "store")
     assert content(tmp_path / "store") == before
+
+
+def test_messages_name_the_flags_of_the_command(corpus, tokenizer, tmp_path, capsys):
+    (tmp_path / "one.txt").write_text(document(1))
+    with pytest.raises(InputError, match=r"give --input.documents blank-line, .*--validation-share 0$"):
+        run(tmp_path / "one.txt", tokenizer, tmp_path / "few", input=InputOptions())
+    build([tmp_path / "one.txt"], tokenizer, tmp_path / "whole", BuildConfig(validation_share=0.0, workers=1))
+    assert "separate them by blank lines and give --input.documents blank-line\n" in capsys.readouterr().err
+    run(corpus, tokenizer, tmp_path / "store", language="ko", splitter="line", near_duplicates=0.0)
+    given = {"input": InputOptions(documents="blank-line", encoding="ascii"), "max_sentence_tokens": 9}
+    with pytest.raises(InputError) as error:
+        run(corpus, tokenizer, tmp_path / "store", language="ko", **given)
+    assert "(--encoding utf-8, now ascii, --splitter line, now auto" in str(error.value)
+    with pytest.raises(InputError, match=r"--max-sentence-tokens 0; expected at least 1"):
+        BuildConfig(max_sentence_tokens=0)
+
+
+def test_settings_that_only_the_store_has_are_named_too(corpus, tokenizer, tmp_path):
+    given = InputOptions(documents="blank-line", encoding="ascii")
+    run(corpus, tokenizer, tmp_path / "store", input=given)
+    with pytest.raises(InputError, match=r"something else \(--encoding ascii, now utf-8\); choose"):
+        run(corpus, tokenizer, tmp_path / "store")
+
+
+def test_a_store_names_its_splitter(corpus, tokenizer, tmp_path, capsys):
+    manifests = [run(corpus, tokenizer, tmp_path / name, splitter=name, language="en") for name in ("line", "auto")]
+    assert ["sentencex" in one["versions"] for one in manifests] == [False, True]
+    main(["corpus", "show", str(tmp_path / "line"), "--instances", "0"])
+    shown = capsys.readouterr().out
+    assert "sentencex" not in shown and re.search(r"splitter +│ line", shown)
+    main(["corpus", "show", str(tmp_path / "auto"), "--instances", "0"])
+    assert "sentencex" in capsys.readouterr().out
 
 
 def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp_path, capsys, small_parts):

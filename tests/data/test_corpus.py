@@ -519,5 +519,5 @@ def test_a_language_that_is_no_code_is_refused(make):
     for code in ("en", "ko", "yue", "zh-classical"):
         make(code)
     for wrong in ("korean", "", "EN", "e"):
-        with pytest.raises(InputError, match=f"language '{wrong}': unknown; expected an ISO code"):
+        with pytest.raises(InputError, match=f"--language '{wrong}': unknown; expected an ISO code"):
             make(wrong)

@@ -8,7 +8,7 @@ import pytest
 from bertworks.cli import main
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions, read_documents
-from bertworks.data.encodings import as_utf8, codec_of, hint
+from bertworks.data.encodings import as_utf8, codec_of, hint, misread
 from bertworks.files import InputError
 from bertworks.inference.files import Columns, read_inputs
 from bertworks.tasks.kinds import own_task, read_rows
@@ -79,6 +79,26 @@ def test_hints():
     assert hint("가나다라마바사".encode("cp949") * 5000).endswith("give --encoding cp949")  # cut inside a character
 
 
+RUSSIAN = "Мама мыла раму, а папа читал газету и пил чай. Это было давно.\n" * 5
+
+
+def test_text_of_another_encoding_than_the_declared_one_is_noticed():
+    korean = "좋은 영화였다. 오늘은 날씨가 좋다.\n" * 5
+    assert misread(korean.encode("cp949").decode("latin-1"), "latin-1").endswith(
+        "read as latin-1; give --encoding cp949"
+    )
+    assert misread(korean.encode().decode("latin-1"), "iso8859-1").endswith("; give --encoding utf-8")
+    assert misread(RUSSIAN.encode().decode("cp1251", "replace"), "cp1251").endswith("; give --encoding utf-8")
+    assert misread(korean.encode().decode("latin-1")) == (
+        "the text looks like UTF-8 that was read as latin-1; save it again from its source"
+    )
+    french = "Éléonore était déjà à la fête où l'on goûtait des crêpes.\n" * 5
+    assert {
+        misread(text) for text in (korean, RUSSIAN, french, "これは日本語です。" * 9, "这是中文句子。" * 9, "")
+    } == {""}
+    assert [misread(korean, "cp949"), misread(french, "latin-1"), misread(RUSSIAN, "cp1251")] == ["", "", ""]
+
+
 @pytest.mark.parametrize("encoding", ["nonsense", "base64", "rot13", "", "idna", "unicode_escape", "utf7", "punycode"])
 def test_unknown_encodings_are_refused(encoding):
     with pytest.raises(InputError, match="unknown; expected a text encoding"):
@@ -103,6 +123,25 @@ def test_a_store_is_the_same_from_another_encoding(tmp_path, capsys):
     with pytest.raises(SystemExit):  # two of its syllables are not in EUC-KR
         main(["corpus", "build", data, "--tokenizer", str(tmp_path / "tok"), "--out", out, *flags])
     assert "is not valid euc_kr" in capsys.readouterr().err
+
+
+def test_training_a_vocabulary_warns_of_misread_text_and_names_the_encoding(tmp_path, capsys):
+    (tmp_path / "a.txt").write_bytes(("좋은 영화였다. 오늘은 날씨가 좋다.\n" * 50).encode("cp949"))
+    line = ["tokenizer", "train", str(tmp_path / "a.txt"), "--vocab-size", "300", "--cased", "--out"]
+    main([*line, str(tmp_path / "wrong"), "--encoding", "latin-1"])
+    assert "warning: the text looks like CP949" in capsys.readouterr().err
+    main([*line, str(tmp_path / "right"), "--encoding", "cp949", "--input.invalid", "repair"])
+    printed = capsys.readouterr()
+    assert printed.err == "" and printed.out.endswith("a.txt --encoding cp949 --input.invalid repair\n")
+    main(printed.out.partition("bertworks ")[2].split())  # what it says comes next
+    assert "verdict: " in capsys.readouterr().out
+
+
+def test_training_a_vocabulary_warns_of_unknown_words(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("".join(map(chr, range(0x4E00, 0x5200))) * 2, encoding="utf-8")
+    main(["tokenizer", "train", str(tmp_path / "a.txt"), "--vocab-size", "300", "--out", str(tmp_path / "t")])
+    err = capsys.readouterr().err
+    assert "% of the words of the text are [UNK]" in err and "raise --vocab-size, --limit-alphabet" in err
 
 
 # ---- tables

@@ -47,3 +47,16 @@ def test_a_tokenizer_of_somebody_else_is_kept(texts, tmp_path):
     with pytest.raises(InputError, match=r"another tokenizer, without a record of its settings .*; remove "):
         build_from_texts(texts, tmp_path / "store", 200, "ko")
     assert (folder / "tokenizer.json").read_bytes() == before
+
+
+def test_advice_names_no_flag_that_pretraining_lacks(tmp_path):
+    text = tmp_path / "rare.txt"
+    rare = "".join(map(chr, range(0x4E00, 0x7000)))
+    text.write_text("\n\n".join([rare] * 4), encoding="utf-8")
+    with pytest.raises(InputError, match=r"tokens are \[UNK\].*`bertworks tokenizer train`.*as --corpus") as error:
+        build_from_texts([str(text)], tmp_path / "store", 200)
+    assert "--allow-unknown" not in str(error.value)
+    text.write_bytes(b"a b\xff c\n")
+    with pytest.raises(InputError, match="is not valid UTF-8; give its --encoding") as error:
+        build_from_texts([str(text)], tmp_path / "other", 200)
+    assert "--input" not in str(error.value)

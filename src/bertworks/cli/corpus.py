@@ -67,6 +67,8 @@ def show(argv: list[str]) -> None:
     from ..data.show import show as show_store
 
     store = show_store(arguments.corpus, arguments.documents)
+    if arguments.instances < 1:
+        return
     tokenizer = store.load_tokenizer()
     settings = (arguments.length, InstanceConfig(), MaskingConfig())
     data = PretrainingData(store, "train", Vocabulary.of(tokenizer), *settings, seed=12345)

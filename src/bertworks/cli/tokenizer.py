@@ -1,13 +1,18 @@
 """`bertworks tokenizer train`, `check` and `extend`: vocabularies."""
 
 import shlex
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..data.corpus import InputOptions, read_documents
+from ..data.manifest import flag_of
 from ..files import InputError, remove_temporaries
 from ..tokenizer import Tokenizer, TokenizerConfig
 from .arguments import Flat, Positional, Texts, parse
+
+LOOKED_AT = 1_000_000  # characters of the training text that a new vocabulary is compared with
 
 
 @dataclass(frozen=True)
@@ -39,12 +44,42 @@ def train(argv: list[str]) -> None:
     if not arguments.overwrite and tokenizer.differs_from(out):
         raise InputError(f"{out} holds another tokenizer; give another --out, or --overwrite to replace it")
     tokenizer.save(out)
-    next_command = shlex.join(["bertworks", "tokenizer", "check", str(out), *arguments.data])
+    next_command = shlex.join(["bertworks", "tokenizer", "check", str(out), *arguments.data, *_flags(arguments.input)])
     size, wanted = tokenizer.vocab_size, arguments.config.vocab_size
     made = f"{size:,} tokens in the vocabulary"
     if size < wanted:
         made = f"{size:,} of {wanted:,} tokens: the text has no more; give the model --model.vocab-size {size}"
+    for warning in _doubts(tokenizer, arguments):
+        print(f"warning: {warning}", file=sys.stderr)
     print(f"{out}: {made}. Next: {next_command}")
+
+
+def _flags(options: InputOptions) -> list[str]:
+    """The flags that give these options, those with the default left out."""
+    changed = {name: value for name, value in vars(options).items() if value != getattr(InputOptions, name)}
+    return [part for name, value in changed.items() for part in (flag_of(f"input.{name}"), str(value))]
+
+
+def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
+    """Warnings about the beginning of the training text: a wrong encoding, characters without a token."""
+    from ..data.encodings import misread
+    from ..tokenizer.check import MAX_UNKNOWN, check
+
+    beginning, size = list[str](), 0
+    for document in read_documents(arguments.data, arguments.input):
+        beginning.append(document.text[: LOOKED_AT - size])
+        size += len(beginning[-1])
+        if size >= LOOKED_AT:
+            break
+    if wrong := misread("\n".join(beginning), arguments.input.encoding):
+        yield wrong
+    total = (report := check(tokenizer, beginning)).total
+    if total.unknown > MAX_UNKNOWN * total.words:
+        yield (
+            f"{total.unknown / total.words:.0%} of the words of the text are [UNK]; missing characters: "
+            f"{' '.join(report.missing[:10])}{', ...' if len(report.missing) > 10 else ''}; raise --vocab-size, "
+            "--limit-alphabet or --character-coverage, or look whether this is the right text"
+        )
 
 
 @dataclass(frozen=True)

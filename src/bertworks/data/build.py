@@ -31,7 +31,7 @@ from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
 from .corpus import InputOptions, Reader
 from .languages import KOREAN, borrowing, rules_for
-from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, differences, read_manifest
+from .manifest import COUNT, FORMAT, KINDS, LATER, MANIFEST, PARTS, SPLITS, VERSION, differences, flag_of, read_manifest
 from .near import NEAR, comparisons
 from .parts import Part, is_written, part_name
 from .pieces import Piece, divide
@@ -84,10 +84,10 @@ class BuildConfig:
         check_splitter(self.splitter, self.language)
         check_threshold(self.near_duplicates)
         if not 0 <= self.validation_share < 1:
-            raise InputError(f"validation_share {self.validation_share}; expected at least 0 and less than 1")
+            raise InputError(f"--validation-share {self.validation_share}; expected at least 0 and less than 1")
         for name in ("max_sentence_tokens", "shard_tokens"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} {getattr(self, name)}; expected at least 1")
+                raise InputError(f"{flag_of(name)} {getattr(self, name)}; expected at least 1")
 
 
 def build(
@@ -142,17 +142,10 @@ class _Build:
         for key in ("workers", "scheduler", "allow_unknown"):  # the tokens of a store do not depend on these
             del settings[key]
         del settings["input"]["max_window"]
-        files_of = settings["input"]
-        added = (
-            (files_of, "missing", "refuse"),
-            (files_of, "other_kinds", "refuse"),
-            (files_of, "encoding", "utf-8"),
-            (settings, "near_duplicates", 0.0),
-            (settings, "splitter", "auto"),
-        )
-        for of, key, default in added:
-            if of[key] == default:
-                del of[key]  # stores from before these settings do not name them
+        for key, default in LATER.items():
+            of, name = (settings["input"], key.removeprefix("input.")) if "." in key else (settings, key)
+            if of[name] == default:
+                del of[name]
         files = [[str(path), path.stat().st_size] for path in self.reader.files]
         self.identity = {
             "version": VERSION,
@@ -242,10 +235,11 @@ class _Build:
         if not self.config.allow_unknown:
             ids = self.tokenizer.ids_of([document.text[:SAMPLE_CHARS] for document in documents])
             counts = np.bincount([i for own in ids for i in own] or [0], minlength=self.tokenizer.vocab_size)
-            refuse_unknown(unknown_share(self.tokenizer, counts), f"{_names(self.inputs)}, its beginning")
+            share = unknown_share(self.tokenizer, counts)
+            refuse_unknown(share, f"{_names(self.inputs)}, its beginning", self.config.input.flags)
         if self.config.splitter == "auto" and (note := borrowing(self.config.language)):
             self.progress.say(note)
-        for warning in check_documents(documents, self.config.language, self.config.splitter):
+        for warning in check_documents(documents, self.config.language, self.config.splitter, self.config.input.flags):
             self.progress.say(f"warning: {warning}")
 
     def workers(self) -> Pool:
@@ -324,7 +318,7 @@ class _Build:
         share = unknown_share(self.tokenizer, unigrams)
         self.progress.say(f"{self.out}: {share:.2%} of the tokens are [UNK]")
         if not self.config.allow_unknown:
-            refuse_unknown(share, str(self.out))
+            refuse_unknown(share, str(self.out), self.config.input.flags)
         save_array(self.out / UNIGRAMS, unigrams, self.parts)
         manifest = self._manifest(entries, Counter(read["counts"]), parts)
         if share > MAX_UNKNOWN:
@@ -336,7 +330,9 @@ class _Build:
         """Raise InputError if none of the shards, given by name, is one to train on."""
         if not any(name.startswith("train") for name in shards):
             found = f"documents with text: {sum(part.documents for part in parts):,}"
-            advice = "separate documents (documents, format), add text, or set validation_share to 0"
+            separate = "give --input.documents blank-line, " if self.config.input.flags else ""
+            none = ", or give --validation-share 0" if self.config.input.flags else ""
+            advice = f"separate the documents by blank lines ({separate}or a file each), add text{none}"
             raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
 
     def _compare(self, documents: int, pool: Pool) -> None:
@@ -363,7 +359,9 @@ class _Build:
         dropped = {reason: read[reason] for reason in ("empty", "short", "long")}
         dropped |= {reason: read[reason] for reason in ("no field", "other kind") if read[reason]}
         dropped |= {"no tokens": text["no tokens"], "duplicate": sum(entry.pop("duplicates") for entry in entries)}
-        near, libraries = sum(entry.pop("near-duplicates", 0) for entry in entries), ["sentencex", "tokenizers"]
+        near, libraries = sum(entry.pop("near-duplicates", 0) for entry in entries), ["tokenizers"]
+        if self.identity["splitter"].startswith("sentencex"):  # the splitter names the other libraries itself
+            libraries.insert(0, "sentencex")
         if self.config.near_duplicates:
             dropped["near-duplicate"] = near
             libraries.append("datasketch")

@@ -4,7 +4,9 @@ Nothing is guessed silently: `hint` only completes a message.
 """
 
 import codecs
+import contextlib
 import io
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from ..files import InputError
@@ -14,6 +16,7 @@ UTF8 = ("utf-8", "utf-8-sig")
 NOT_OF_FILES = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7")
 BLOCK = 1 << 16
 SAMPLE = 1 << 14  # bytes of a line that are decoded on trial
+DENSE = 0.3  # share of the characters beyond ASCII that text of the Latin script does not reach
 LEAST = 0.8  # share of the characters beyond ASCII that must be of the scripts of an encoding's languages
 CANDIDATES = (  # the first that fits is named: the codec, its description, and its scripts as ranges of characters
     ("cp949", "CP949 (EUC-KR, Korean Windows)", (("가", "힣"), ("ㄱ", "ㅣ"))),
@@ -32,7 +35,7 @@ def codec_of(encoding: str) -> str:
     named = found is not None and found.name.replace("_", "-") in NOT_OF_FILES
     if found is None or named or not found._is_text_encoding or found.incrementaldecoder is None:
         advice = "expected a text encoding of Python, such as utf-8, cp949, euc-kr or utf-16"
-        raise InputError(f"encoding {encoding!r}: unknown; {advice}")
+        raise InputError(f"--encoding {encoding!r}: unknown; {advice}")
     return found.name
 
 
@@ -42,6 +45,12 @@ def hint(raw: bytes) -> str:
         return "it looks like UTF-32: give --encoding utf-32"
     if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "it looks like UTF-16: give --encoding utf-16"
+    found = _likely(raw)
+    return f"it looks like {found[1]}: give --encoding {found[0]}" if found else "give its --encoding if you know it"
+
+
+def _likely(raw: bytes) -> tuple[str, str] | None:
+    """The codec and description of the encoding that bytes look like, by decoding them on trial."""
     sample = raw[:SAMPLE]
     for codec, name, scripts in CANDIDATES:
         try:
@@ -51,8 +60,43 @@ def hint(raw: bytes) -> str:
         beyond = [character for character in text if character > "\x7f"]
         fitting = sum(any(low <= character <= high for low, high in scripts) for character in beyond)
         if beyond and fitting >= LEAST * len(beyond):
-            return f"it looks like {name}: give --encoding {codec}"
-    return "give its --encoding if you know it"
+            return codec, name
+    return None
+
+
+def misread(text: str, encoding: str = "utf-8") -> str:
+    """A warning if text, read as `encoding`, looks like that of another one; "" if it looks right.
+
+    An encoding that has a character for every byte (latin-1) never fails, and text may have been saved misread.
+    """
+    lines = text.split("\n")
+    shown = "".join("".join(lines).split())
+    if sum(character > "\x7f" for character in shown) < DENSE * len(shown) or not shown:
+        return ""
+    for codec in dict.fromkeys([*([encoding] if encoding not in UTF8 else []), "cp1252", "latin-1"]):
+        raw = b"\n".join(_bytes_of(lines, codec))
+        if not raw or len(raw) < DENSE * len(text):  # few lines have characters of this encoding alone
+            continue
+        try:
+            raw.decode("utf-8")
+            found = ("utf-8", "UTF-8")
+        except UnicodeDecodeError:
+            likely = _likely(raw)
+            if likely is None:
+                continue
+            found = likely
+        if codec_of(found[0]) == codec_of(codec):
+            return ""
+        advice = "save it again from its source" if encoding in UTF8 else f"give --encoding {found[0]}"
+        return f"the text looks like {found[1]} that was read as {codec}; {advice}"
+    return ""
+
+
+def _bytes_of(lines: list[str], codec: str) -> Iterator[bytes]:
+    """The bytes of those lines that the encoding has."""
+    for line in lines:
+        with contextlib.suppress(UnicodeError):
+            yield line.encode(codec)
 
 
 def as_utf8(stream: BinaryIO | Any, encoding: str, name: str, repair: bool = False) -> io.BufferedReader:

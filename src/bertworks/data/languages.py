@@ -57,7 +57,7 @@ def check_language(language: str) -> None:
     known = base in OWN or base == KOREAN or base in BORROWED or base in ENGLISH_RULES
     if not known or not re.fullmatch("[a-z]+(-[A-Za-z]+)*", language):
         advice = "for a language that is missing give the code of one that ends its sentences alike"
-        raise InputError(f"language {language!r}: unknown; expected an ISO code such as en, ko or de; {advice}")
+        raise InputError(f"--language {language!r}: unknown; expected an ISO code such as en, ko or de; {advice}")
 
 
 def borrowing(language: str) -> str:

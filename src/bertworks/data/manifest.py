@@ -15,6 +15,13 @@ MANIFEST = "manifest.json"
 PARTS = ".parts"  # the builder's working folder inside a store that is not finished
 SPLITS = ("train", "validation")
 KINDS = ("documents", "sentences", "tokens")
+LATER = {  # settings that stores from before them do not name, nor those that have the default
+    "input.missing": "refuse",
+    "input.other_kinds": "refuse",
+    "input.encoding": "utf-8",
+    "near_duplicates": 0.0,
+    "splitter": "auto",
+}
 REBUILD = (
     "build the store again (bertworks corpus build ... --out a new folder), or copy it again from where it is whole"
 )
@@ -45,7 +52,8 @@ def read_manifest(folder: Path | str) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         if (folder / PARTS).is_dir():
-            raise InputError(f"{folder}: this store is not finished; rerun the `corpus build` command to continue")
+            advice = "rerun the `corpus build` command: it continues, or says what it needs"
+            raise InputError(f"{folder}: this store is not finished; {advice}")
         what = "a folder without manifest.json" if folder.is_dir() else "no such folder"
         raise InputError(f"{folder}: {what}; expected a store made by `bertworks corpus build ... --out {folder}`")
     manifest = read_json(path)
@@ -80,15 +88,35 @@ def _contradiction(manifest: dict[str, Any]) -> str:
 
 
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    """What differs between two tables of settings, in words; "" if they agree in all keys of `ours`."""
-    return "; ".join(_difference(key, theirs.get(key), ours[key]) for key in ours if theirs.get(key) != ours[key])
+    """What differs between two builds' identities, in words; "" if they agree in all keys of `ours`.
+
+    Settings are named by their flags, and one that an identity leaves out has its default.
+    """
+    found = []
+    for key in ours:
+        if key == "settings":
+            before, now = ({**LATER, **_flat(one[key])} for one in (theirs, ours))
+            found.append([_difference(flag_of(k), before.get(k), now[k]) for k in now if before.get(k) != now[k]])
+        elif theirs.get(key) != ours[key]:
+            name = flag_of(key) if key in ("language", "max_sentence_tokens") else key
+            found.append([_difference(name, theirs.get(key), ours[key])])
+    return "; ".join(", ".join(one) for one in found if one)
 
 
-def _difference(key: str, theirs: Any, ours: Any) -> str:
-    """What differs in one setting, in words; a setting may be a table itself."""
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        return ", ".join(_difference(k, theirs.get(k), ours[k]) for k in ours if theirs.get(k) != ours[k])
-    if key == "inputs":
+def flag_of(key: str) -> str:
+    """The flag of `corpus build` that sets a setting of a manifest: input.text_field -> --input.text-field."""
+    return "--encoding" if key == "input.encoding" else f"--{key.replace('_', '-')}"
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings, those of the table `input` under dotted keys."""
+    inner = {f"input.{key}": value for key, value in settings.get("input", {}).items()}
+    return {**inner, **{key: value for key, value in settings.items() if key != "input"}}
+
+
+def _difference(name: str, theirs: Any, ours: Any) -> str:
+    """What differs in one setting, in words."""
+    if name == "inputs":
         return f"inputs of {len(theirs or [])} files, now {len(ours)}, or other names or sizes"
     before, now = (shorten(value).strip("'\"") for value in (theirs, ours))
-    return f"{key} {before}, now {now}"
+    return f"{name} {before}, now {now}"

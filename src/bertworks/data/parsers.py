@@ -67,7 +67,7 @@ class InputOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", codec_of(self.encoding))
         if self.documents == self.paragraphs == "blank-line":
-            raise InputError("documents and paragraphs cannot both be separated by blank lines; set one of the two")
+            raise InputError("--input.documents and --input.paragraphs cannot both be blank-line; set one of the two")
 
 
 @dataclass(frozen=True)

@@ -135,8 +135,13 @@ def document_batches(documents: Iterable[Document], chars: int) -> Iterator[list
         yield batch
 
 
-def check_documents(documents: Iterable[Document], language: str = "en", splitter: Splitter = "auto") -> list[str]:
-    """Warnings about these documents, so that wrong boundaries of documents are seen before a long build."""
+def check_documents(
+    documents: Iterable[Document], language: str = "en", splitter: Splitter = "auto", flags: bool = True
+) -> list[str]:
+    """Warnings about these documents, so that wrong boundaries of documents are seen before a long build.
+
+    flags: whether advice may name flags of `corpus build`.
+    """
     lines: list[str] = []
     sentences: list[int] = []
     size = 0
@@ -146,28 +151,32 @@ def check_documents(documents: Iterable[Document], language: str = "en", splitte
         size += len(document.text)
     if not sentences:
         return []
-    return [warning for warning in (_check_counts(sentences, size), _check_wrapping(lines)) if warning]
+    return [one for one in (_check_counts(sentences, size, flags), _check_wrapping(lines, flags)) if one]
 
 
-def _check_counts(sentences: list[int], size: int) -> str | None:
+def _check_counts(sentences: list[int], size: int, flags: bool) -> str | None:
     median = statistics.median(sentences)
+    how = "" if flags else " to `bertworks corpus build`"
     if len(sentences) == 1:
         return (
             f"the whole input is one document ({size:,} characters). Next-sentence prediction needs many: put each "
-            "document into a file of its own, or separate them by blank lines and set documents to blank-line"
+            "document into a file of its own, or separate them by blank lines and give --input.documents "
+            f"blank-line{how}"
         )
     if median < 2:
         return (
             f"your documents are one line long: of the first {len(sentences)} documents half have at most {median:g} "
-            "sentence. Next-sentence pairs need neighbours; check how documents are separated (documents, format)"
+            "sentence. Next-sentence pairs need neighbours; check how documents are separated, and give "
+            f"--input.documents or --input.format{how}"
         )
     return None
 
 
-def _check_wrapping(lines: list[str]) -> str | None:
+def _check_wrapping(lines: list[str], flags: bool) -> str | None:
     """Lines of nearly one length that stop in mid-sentence are wrapped text: each would be a paragraph."""
     full = [line for line in lines if len(line) > 40]
     wrapped = [line for line in full if len(line) < 100 and (line[-1].isalpha() or line[-1] == ",")]
     if len(full) >= 20 and len(wrapped) > 0.6 * len(full):
-        return "lines end in mid-sentence: the text looks wrapped. Set paragraphs to blank-line to join its lines"
+        advice = "give --input.paragraphs blank-line to join its lines" if flags else "join its lines first"
+        return f"lines end in mid-sentence: the text looks wrapped; {advice}"
     return None

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .manifest import KINDS, SPLITS
+from .manifest import KINDS, SPLITS, flag_of
 from .store import Store
 
 
@@ -51,13 +51,17 @@ def _source(store: Store) -> Table:
     )
     table.add_row("documents read", f"{counts['documents']:,}")
     table.add_row("left out", dropped)
-    table.add_row("sentences cut", f"{counts['sentences cut']:,} (longer than max_sentence_tokens)")
+    table.add_row("sentences cut", f"{counts['sentences cut']:,} (longer than --max-sentence-tokens)")
     table.add_row(
         "means", f"{sentences / documents:.1f} sentences a document, {tokens / sentences:.1f} tokens a sentence"
     )
     table.add_row("[UNK]", f"{store.unknown_share(store.load_tokenizer()):.2%} of the training tokens")
     table.add_row("tokenizer", f"{tokenizer['vocab_size']:,} tokens, fingerprint {tokenizer['fingerprint']}")
-    table.add_row("made with", ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
+    splitter, versions = str(manifest.get("splitter") or ""), manifest["versions"]
+    if splitter:  # older stores name sentencex among the versions, whatever split their sentences
+        table.add_row("splitter", splitter)
+        versions = {name: version for name, version in versions.items() if name != "sentencex"}
+    table.add_row("made with", ", ".join(f"{name} {version}" for name, version in versions.items()))
     return table
 
 
@@ -65,5 +69,5 @@ def _settings(settings: dict[str, Any]) -> Table:
     table = Table("setting", "value")
     for key, value in settings.items():
         for name, item in value.items() if isinstance(value, dict) else [("", value)]:
-            table.add_row(f"{key}.{name}" if name else key, str(item))
+            table.add_row(flag_of(f"{key}.{name}" if name else key), str(item))
     return table

@@ -263,6 +263,17 @@ def test_seeds_and_folders_of_runs_are_examined_together(tmp_path):
     assert evidence == ["accuracy differs by a standard deviation of 20.0 points over 3 seeds (50.0 to 90.0)"]
 
 
+def test_findings_in_every_run_and_in_some_of_a_folder_say_which(tmp_path):
+    for name in ("a/seed-1", "a/seed-2", "b/seed-1", "b/seed-2", "b/seed-3"):
+        finetuned(tmp_path / "runs" / name, collapsed=name != "b/seed-1")
+    [one] = examine(tmp_path / "runs").findings
+    assert one.where == "4 of 5 runs (a, b/seed-2, b/seed-3)"
+    shutil.rmtree(tmp_path / "runs/b/seed-1")
+    finetuned(tmp_path / "runs/b/seed-1", collapsed=True)
+    [one] = examine(tmp_path / "runs").findings
+    assert one.where == "all 5 runs"
+
+
 def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
     files = tmp_path / "SST-2"
     files.mkdir()

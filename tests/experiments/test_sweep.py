@@ -12,10 +12,12 @@ import pytest
 
 from bertworks.cli import main
 from bertworks.cli.finetune import _parse
+from bertworks.doctor.examination import of_finetuning
 from bertworks.experiments import sweep as module
 from bertworks.experiments.engine import ONE_PROCESS
+from bertworks.experiments.grids import SWEEPS, Setting, own_grid
 from bertworks.experiments.suite import PAPER, find_folders, run_suite, table
-from bertworks.experiments.sweep import SWEEPS, Elsewhere, RowFiles, Setting, own_grid, run_sweep
+from bertworks.experiments.sweep import Elsewhere, RowFiles, run_sweep
 from bertworks.files import Diverged, InputError, OtherRun, read_json
 from bertworks.finetuning import run as finetuning
 from bertworks.finetuning.job import ExampleFeed
@@ -334,6 +336,34 @@ def test_a_sweep_on_the_command_line(place, tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit):
         main([*line, "--restarts", "2", "--seeds", "1", "2"])
     assert "--restarts 2: expected 1 or more, and no --seeds beside it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ("", "--sweep '': names no grid; expected paper, glue, or fields"),
+        (" ", "names no grid"),
+        ("nothing", "--sweep 'nothing': found 'nothing'; expected paper"),
+        ("optim.lr=fast", "optim.lr = 'fast' is of type str; expected float"),
+        ("frozen_layers=99", "--sweep frozen_layers=99: frozen_layers = 99, but"),
+    ],
+)
+def test_a_malformed_sweep_is_refused_before_any_row_is_read(place, tmp_path, capsys, monkeypatch, sweep, message):
+    monkeypatch.setattr("bertworks.finetuning.run.joined_job", None)
+    monkeypatch.setattr("bertworks.tasks.selection.DividedRows.read_data", None)
+    line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--sweep", sweep]
+    with pytest.raises(SystemExit):
+        main([*line, "--model", str(place / "model"), "--out", str(tmp_path / "run"), "--max-seq-length", "16"])
+    assert message in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_findings_of_a_sweep_name_its_runs(swept, tmp_path):
+    shutil.copytree(swept[0], tmp_path / "sweep")
+    report = of_finetuning(tmp_path / "sweep")
+    assert report.kind == f"folder of {2 * len(GRID)} runs"
+    found = {one.check: one.where for one in report.findings}
+    assert found["score"] == f"4 of 6 runs ({GRID[0].name}, {GRID[2].name})"  # a folder stands for all its seeds
+    assert found["seeds"] == f"2 of 3 folders of seeds ({GRID[0].name}, {GRID[2].name})"
 
 
 def test_collapsed_seeds_are_told_without_a_sweep_too(place, tmp_path, capsys):

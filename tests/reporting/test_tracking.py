@@ -65,6 +65,14 @@ def test_seeds_and_several_runs_have_a_folder_each(tmp_path):
     assert [read_events(folder) for folder in found] == [expected(run) for run in runs]
 
 
+def test_a_sweep_has_a_folder_for_every_run(tmp_path):
+    names = [f"{setting}/{seed}" for setting in ("b16-lr5e-05-e2", "b16-lr5e-05-e3") for seed in ("seed-1", "seed-2")]
+    runs = [write_log(tmp_path / "sweep" / name, RECORDS[: 1 + n]) for n, name in enumerate(names[:3])]
+    found = track([tmp_path / "sweep"], "tensorboard", tmp_path / "board")
+    assert found == [tmp_path / "board" / name for name in names[:3]]
+    assert [read_events(folder) for folder in found] == [expected(run) for run in runs]
+
+
 def test_runs_of_several_places_do_not_replace_each_other(tmp_path):
     runs = [
         write_log(tmp_path / name / seed, RECORDS[:n])

@@ -73,6 +73,7 @@ def finetune(argv: list[str]) -> None:
     command = _parse(argv)
     task = find_task(command.rows.task) if command.rows.task else None
     _check_effects(command, flags_in(argv), task)
+    _check_sweep(command, flags_in(argv))
     from ..reporting.tracking import followed
 
     first = os.environ.get("RANK", "0") == "0"
@@ -126,6 +127,25 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
         (command.scheduler != "local", {"--workers"}, "--workers is for --scheduler local; leave it out"),
     ]
     refuse_idle([*idle, *idle_fields(command.config, bool(task), command.restarts)], given)
+
+
+def _check_sweep(command: Arguments, given: set[str]) -> None:
+    """Raises InputError for a malformed grid, or one that fits no run, before any row is read."""
+    if "--sweep" in given and not command.sweep.strip():
+        raise InputError(
+            f"--sweep {command.sweep!r}: names no grid; expected paper, glue, or fields with their values, such as "
+            '"optim.lr=1e-4,3e-4 epochs=3"; leave the flag out to train one setting'
+        )
+    if not command.sweep:
+        return
+    from ..checkpoint.folder import find_model
+    from ..experiments.grids import check_grid, check_runs
+    from ..training.machine import World, this_device
+
+    check_grid(command.sweep, command.config)
+    if not command.suite:
+        processes = World(0, int(os.environ.get("WORLD_SIZE", "1")), this_device())
+        check_runs(command.sweep, command.config, command.rows.find()[0], find_model(command.model), processes)
 
 
 def _one(command: Arguments) -> dict[str, Any] | None:

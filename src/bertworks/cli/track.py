@@ -19,7 +19,7 @@ class Arguments:
     """
 
     runs: Annotated[tuple[Path, ...], Positional, required("RUN")]
-    """run folders, finished or not; a folder of seeds gives all of them"""
+    """run folders, finished or not; a folder of seeds, a sweep or a suite gives all of them"""
     to: Literal["tensorboard", "mlflow", "wandb"] = "tensorboard"  # tracker; each needs the extra of its name
     out: Path | None = None  # folder to write to; none: a folder with the tracker's name in the first run folder
 

@@ -146,9 +146,9 @@ def _runs(path: Path, given: Given) -> Report:
     whole = logs.RunFiles(path)
     if (path / RESULTS).is_file():
         report.examine(finetuned.SEED_CHECKS, whole)
+    names = [run.relative_to(path).as_posix() for run in runs]
     found: list[Finding] = []
-    for run in runs:
-        where = str(run.relative_to(path))
+    for run, where in zip(runs, names, strict=True):
         files = logs.RunFiles(run)
         try:
             one = of_pretraining(run, given.corpus) if is_pretraining(files) else of_finetuning(run)
@@ -158,7 +158,12 @@ def _runs(path: Path, given: Given) -> Report:
         found += [replace(finding, where=where) for finding in one.findings]
         report.checked += [name for name in one.checked if name not in report.checked]
         report.skipped |= {name: why for name, why in one.skipped.items() if name not in report.checked}
-    report.findings += finetuned.merged(found, len(runs))
+    report.findings += finetuned.merged(found, names)
+    groups = {group.relative_to(path).as_posix(): group for group in finetuned.groups_of(path, runs)}
+    spread = Report(str(path), "")
+    for where, group in groups.items():
+        spread.examine(finetuned.SEED_CHECKS, logs.RunFiles(group), where)
+    report.findings += finetuned.merged(spread.findings, [*groups], "folders of seeds")
     return report
 
 

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -229,22 +229,42 @@ def seeds(run: RunFiles) -> Iterator[Finding]:
 def runs_inside(folder: Path) -> list[Path]:
     """The run folders in a folder of runs: seeds, a sweep, a suite, the cells of a study."""
     found = {path.parent for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(f"{pattern}/log.jsonl")}
-    found |= {path.parent for path in folder.glob(f"*/{RESULTS}")}
+    above = {parent for path in found for parent in path.parents}
+    found |= {path.parent for path in folder.glob(f"*/{RESULTS}") if path.parent not in above}
     return sorted(path for path in found if path.name != "model" and path.parent.name != "snapshots")
 
 
-def merged(findings: Iterable[Finding], total: int) -> list[Finding]:
-    """One finding for those of one check in several runs: the first one, and in how many runs it is."""
+def groups_of(folder: Path, runs: Sequence[Path]) -> list[Path]:
+    """The folders between `folder` and its runs that have results: a sweep's settings, or a suite's tasks."""
+    above = {parent for run in runs for parent in run.parents if folder in parent.parents}
+    return sorted(path for path in above if (path / RESULTS).is_file())
+
+
+def merged(findings: Iterable[Finding], everyone: Sequence[str], what: str = "runs") -> list[Finding]:
+    """One finding for those of one check in several runs: the first one, and in which runs it is.
+
+    everyone: the names of all runs; what: what they are.
+    """
     groups: dict[tuple[str, Severity], list[Finding]] = {}
     for one in findings:
         groups.setdefault((one.check, one.severity), []).append(one)
     out = []
     for same in groups.values():
         names = list(dict.fromkeys(one.where for one in same))
-        shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-        where = f"{len(names)} of {total} runs ({shown})" if len(names) > 1 else names[0]
+        where = _those(names, everyone, what) if len(names) > 1 else names[0]
         out.append(replace(same[0], where=where, numbers={**same[0].numbers, "runs": len(names)}))
     return out
+
+
+def _those(names: Sequence[str], everyone: Sequence[str], what: str) -> str:
+    """Which of all runs, in words; a folder stands for its runs where the finding is in all of them."""
+    if {*names} == {*everyone}:
+        return f"all {len(names)} {what}"
+    folders = {name: name.rpartition("/")[0] for name in everyone}
+    some = {folders[name] for name in everyone if name not in names} | {""}
+    shown = list(dict.fromkeys(name if folders.get(name, "") in some else folders[name] for name in names))
+    more = f", and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    return f"{len(names)} of {len(everyone)} {what} ({', '.join(shown[:SHOWN])}{more})"
 
 
 CHECKS: dict[str, Callable[[FinetunedRun], Iterable[Finding]]] = {

@@ -4,6 +4,7 @@ Files in reading order:
 
     engine.py        cells, claims, resuming and failures of any grid of runs
     spread.py        the cells of a grid on the workers of a dask scheduler
+    grids.py         grids of settings: the paper's, or one's own
     sweep.py         the paper's search over settings of fine-tuning
     suite.py         every fine-tuning task of the paper
     recipe.py        a study as its TOML file describes it

@@ -10,130 +10,28 @@ for LARGE, is listed too. Rows are read and featurised once. The runs are cells 
 the command to resume, or start it in several processes to share the runs. A run that fails does not end the others.
 """
 
-import functools
-import itertools
-import re
 import shutil
-import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..config import from_dict
-from ..files import InputError, read_json, shorten, try_lock, write_json, write_text
-from ..finetuning.job import Job, check_settings
+from ..files import InputError, read_json, try_lock, write_json, write_text
+from ..finetuning.job import Job
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
 from ..reporting.tables import ResultTable, points
-from ..tasks.base import Data, Limits, Task
+from ..tasks.base import Data, Task
 from ..tasks.draws import WHOLE, Division
 from ..tasks.kinds import divided_data
 from ..training import machine
 from ..training.machine import World
 from .engine import Cell, Engine, Grid, failure_notes
+from .grids import SWEEPS, OwnSetting, Setting, check_grid, check_runs, settings_of
 from .spread import work_on_scheduler
 
 RUN = {"metrics": METRICS, "collapsed": bool, "seconds": float}  # of a run's results.json, what a sweep reads
-
-
-class Setting(NamedTuple):
-    """One setting of a grid."""
-
-    batch_size: int
-    lr: float
-    epochs: float
-
-    @property
-    def name(self) -> str:
-        """Its folder: b16-lr5e-05-e2."""
-        return f"b{self.batch_size}-lr{self.lr:g}-e{self.epochs:g}"
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields and their values."""
-        return self._asdict()
-
-    def of(self, config: FinetuneConfig) -> FinetuneConfig:
-        """The recipe with this setting in it."""
-        optim = replace(config.optim, lr=self.lr)
-        return replace(config, batch_size=self.batch_size, epochs=float(self.epochs), min_steps=0, optim=optim)
-
-
-@dataclass(frozen=True)
-class OwnSetting:
-    """One setting of a grid of the user's own: fields of the recipe by their dotted names."""
-
-    values: tuple[tuple[str, str], ...]  # field and value, as written
-
-    @property
-    def name(self) -> str:
-        """Its folder: optim.lr=1e-4-epochs=3."""
-        return "-".join(f"{field}={value}" for field, value in self.values)
-
-    def of(self, config: FinetuneConfig) -> FinetuneConfig:
-        """The recipe with this setting in it. Raises InputError for an unknown field or a value of another type."""
-        table: dict[str, Any] = {"min_steps": 0} if "epochs" in dict(self.values) else {}
-        for field, value in self.values:
-            *path, name = field.split(".")
-            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = _parsed(value)
-        return from_dict(FinetuneConfig, table, f"--sweep {self.name}", config)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields and their values."""
-        return {field: _parsed(value) for field, value in self.values}
-
-
-def _parsed(value: str) -> Any:
-    """A value as TOML has it; a text without quotes is a text."""
-    try:
-        return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return value
-
-
-_SHARED = {  # fields that decide what all runs of a sweep share: rows as tokens, a teacher's scores, the seeds
-    **{field.name: "start one run for each value, and compare them" for field in fields(Limits)},
-    **dict.fromkeys(("class_weights", "teacher"), "start one run for each value, and compare them"),
-    **dict.fromkeys(("seeds", "loop.seed"), "give --seeds or --restarts"),
-}
-
-
-def own_grid(text: str) -> tuple[OwnSetting, ...]:
-    """The settings of a grid such as "optim.lr=1e-4,3e-4 epochs=3": every combination of the values.
-
-    Raises InputError if it is no grid.
-    """
-    grid: dict[str, list[str]] = {}
-    for part in text.split():
-        field, equals, values = part.partition("=")
-        field = field.removeprefix("--").replace("-", "_")
-        found = values.split(",")
-        if not equals or not field or not all(re.fullmatch(r"[\w.+-]+", value) for value in found) or field in grid:
-            raise InputError(
-                f"--sweep {shorten(text)}: found {shorten(part)}; expected {', '.join(SWEEPS)}, or fields with their "
-                'values, each field once, such as "optim.lr=1e-4,3e-4 epochs=3"'
-            )
-        if field in _SHARED:
-            raise InputError(f"--sweep {shorten(text)}: {field} is the same in all runs of a sweep; {_SHARED[field]}")
-        if len({*map(_parsed, found)}) < len(found):
-            raise InputError(f"--sweep {shorten(text)}: {shorten(part)} has equal values; give each value once")
-        grid[field] = found
-    pairs = [[(field, value) for value in values] for field, values in grid.items()]
-    return tuple(map(OwnSetting, itertools.product(*pairs)))
-
-
-def settings_of(name: str) -> "tuple[Setting | OwnSetting, ...]":
-    """The settings of a grid by its name, or of one's own. Raises InputError if it is neither."""
-    return SWEEPS[name] if name in SWEEPS else own_grid(name)
-
-
-SWEEPS = {
-    "paper": tuple(itertools.starmap(Setting, itertools.product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))),  # A.3
-    "glue": tuple(Setting(32, rate, 3) for rate in (5e-5, 4e-5, 3e-5, 2e-5)),  # section 4.1
-}
 
 
 class SeedRun(NamedTuple):
@@ -193,11 +91,7 @@ def run_sweep(
     """
     search = Search(name, job.task.name, job.task.metrics[0], with_seeds(job.config), Grid(Path(out)), "", keep_all)
     search.check()
-    for setting, cells in search.settings.items():
-        try:
-            check_settings(cells[0].work.config, job.task, job.folder, job.world)
-        except InputError as error:
-            raise InputError(f"--sweep {setting.name}: {error}") from None
+    check_runs(name, job.config, job.task, job.folder, job.world)
     varied = ("batch_size", "optim.lr", "epochs") if name in SWEEPS else settings_of(name)[0].fields
     settings = f"{len(search.settings)} settings of {', '.join(varied)}"
     job.say(f"sweep {name}: {settings}, each with seeds {', '.join(map(str, search.config.seeds))}")
@@ -261,13 +155,10 @@ class Search:
 
     def check(self) -> None:
         """Raises InputError for an unknown grid, a recipe that does not fit it, or if `out` holds anything else."""
-        if not self.name:
-            check_folder(self.out, {"kind": "finetune", "recipe": None})
-            return
-        loop, grid = self.config.loop, settings_of(self.name)
-        if (loop.steps or loop.tokens or loop.hours) and len({one.fields.get("epochs") for one in grid}) > 1:
-            raise InputError(f"the sweep {self.name} varies epochs; leave loop.steps, loop.tokens and loop.hours out")
-        check_folder(self.out, {"kind": "sweep", "sweep": self.name})
+        if self.name:
+            check_grid(self.name, self.config)
+        mine = {"kind": "sweep", "sweep": self.name} if self.name else {"kind": "finetune", "recipe": None}
+        check_folder(self.out, mine)
 
     def best(self) -> dict[str, Any] | None:
         """The best run that is finished, as best.json has it; of equal ones the first."""

@@ -79,12 +79,17 @@ def read_curves(folder: Path | str) -> Curves:
     return Curves(folder.resolve().name, kinds["train"], held_out, results)
 
 
-def runs_in(folder: Path) -> list[Path]:
-    """`folder`, or the runs of its seeds, seed-1, seed-2 ... Raises InputError if it holds runs of other kinds."""
+def runs_in(folder: Path, every: bool = False) -> list[Path]:
+    """`folder`, or the runs of its seeds, seed-1, seed-2 ...; `every`: also those of a sweep or a suite.
+
+    Raises InputError if it holds runs that are not wanted.
+    """
     if (folder / LOG).exists():
         return [folder]
     inside = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in sorted(folder.glob(f"{pattern}/{LOG}"))]
     seeds = {int(run.name[5:]): run for run in inside if run.parent == folder and re.fullmatch(r"seed-\d+", run.name)}
+    if every and len(seeds) < len(inside):
+        return inside
     if inside and len(seeds) < len(inside):
         listed = "\n".join(f"  {run}" for run in inside[:SHOWN]) + ("\n  ..." if len(inside) > SHOWN else "")
         raise InputError(f"{folder} is a folder of {len(inside)} runs; give those to draw, such as\n{listed}")

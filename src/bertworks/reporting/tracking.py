@@ -45,7 +45,7 @@ def scalars(records: Iterable[dict[str, Any]]) -> list[Scalar]:
 
 
 def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None = None) -> list[Path]:
-    """Write the logs of run folders for a tracker; a folder of seeds gives its runs. Returns what was written.
+    """Write the logs of run folders for a tracker; a folder of seeds or a sweep gives its runs. Returns what it wrote.
 
     out: folder to write to, by default `tensorboard`, `mlflow` or `wandb` in the first run's folder. TensorBoard's
     files of an earlier call are replaced; MLflow and W&B get a further run. Raises InputError if a folder is no run,
@@ -54,10 +54,10 @@ def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None =
     from .figures import runs_in  # it imports matplotlib, which a run that is followed need not wait for
 
     check_installed(tracker)
-    folders = [folder for given in runs for folder in runs_in(Path(given))]
+    folders = [folder for given in runs for folder in runs_in(Path(given), every=True)]
     for folder in folders:
         if not (folder / LOG).is_file():
-            raise InputError(f"{folder}: no {LOG} in this folder; expected a run folder, or a folder of seeds")
+            raise InputError(f"{folder}: no {LOG} in this folder; expected a run folder, or a folder of runs")
     target = Path(out) if out else Path(runs[0]) / tracker
     write = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}[tracker]
     names, several = _names(folders), len(folders) > 1

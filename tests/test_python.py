@@ -132,7 +132,10 @@ def test_finished_runs_bring_what_doctor_finds_in_them(place, frames, run, tiny_
         ({"epoch": 2}, "^arguments: unknown key epoch; did you mean epochs"),
         ({"optim": {"lr": "fast"}}, "^arguments: optim.lr = 'fast' is of type str; expected float"),
         ({"task": "mrpc"}, "^task cannot be combined with train, dev; leave one of them out"),
-        ({"train": None}, "^give task NAME with data DIR, or tables of your own with train and dev$"),
+        (
+            {"train": None},
+            "^give task NAME with data DIR, or tables of your own with train and dev, or train with dev_share 0.1$",
+        ),
         ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: loop.steps, loop.tokens"),
         ({"temperature": 3.0}, "^temperature would have no effect: there is no teacher; add teacher FOLDER"),
         ({"restarts": 2, "seeds": (1, 2)}, "^restarts 2: expected 1 or more, and no seeds beside it"),

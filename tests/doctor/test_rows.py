@@ -9,10 +9,12 @@ import pytest
 from bertworks.doctor import examine
 from bertworks.doctor.alike import Shingles, find_alike, key_of
 from bertworks.doctor.examination import Given, of_rows
-from bertworks.doctor.tables import Columns
+from bertworks.doctor.tables import Columns, find_columns
 from bertworks.files import InputError
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.choice import Choice
+from bertworks.tasks.draws import Division
+from bertworks.tasks.kinds import divided_data, own_task
 from bertworks.tasks.questions import Question
 from bertworks.tasks.table import TableForm
 from conftest import WORDS
@@ -154,11 +156,52 @@ def good_lines(head="text,label"):
 def test_a_good_table_is_left_alone_and_its_columns_are_guessed(tmp_path):
     path = table(tmp_path / "a.csv", [f"{i or 'number'},{line}" for i, line in enumerate(good_lines("review,topic"))])
     report = examine(path)
-    assert report.findings == [] and report.kind.startswith("table, text in 'review', label in 'topic' (guessed")
+    assert report.findings == []
+    assert report.kind == "table, text in 'review', label in 'topic' (guessed; give --text and --label)"
     lines = [json.dumps({"words of it": row.text, "stars": row.label}) for row in TRAIN]
     assert examine(table(tmp_path / "b.jsonl", lines)).kind.startswith("table, text in 'words of it', label in 'stars'")
     named = examine(path, Given(columns=Columns(("review",), "topic")))
     assert named.kind == "table, text in 'review', label in 'topic'"
+    half = examine(path, Given(columns=Columns((), "topic")))
+    assert half.kind == "table, text in 'review' (guessed; give --text), label in 'topic'"
+    half = examine(path, Given(columns=Columns(("review",), "")))
+    assert half.kind == "table, text in 'review', label in 'topic' (guessed; give --label)"
+
+
+@pytest.mark.parametrize(
+    ("header", "text", "label"),
+    [
+        ("source,title,kind", ("title",), "kind"),  # of two columns with few values the last one
+        ("kind,title,source", ("title",), "source"),
+        ("kind,title1,title2", ("title1", "title2"), "kind"),
+        ("kind,part_a,part_b", ("part_a", "part_b"), "kind"),
+        ("kind,a,b", ("a", "b"), "kind"),
+        ("kind,one,another", ("another",), "kind"),
+    ],
+)
+def test_guesses_of_columns(tmp_path, header, text, label):
+    cells = {"source": "web paper", "kind": "good bad"}
+    rows = [
+        ",".join(cells[name].split()[i % 2] if name in cells else f"{len(name) * 'word '}{i}" for name in names)
+        for names in [header.split(",")]
+        for i in range(40)
+    ]
+    found = find_columns(table(tmp_path / "a.csv", [header, *rows]), Columns((), ""))
+    assert (found.text, found.label, found.guessed) == (text, label, ("--text", "--label"))
+
+
+def test_advice_knows_whether_one_file_was_divided(tmp_path):
+    path = table(tmp_path / "a.csv", good_lines())
+    task = own_task("", ("text",), "label")
+    advice = []
+    for share in (0.1, 0.0):
+        files = [path] if share else [path, path]
+        report = of_rows(*divided_data(task, files, Division(dev_share=share)))
+        advice += [one.advice for one in report.findings if "development rows: " in one.evidence]
+    assert advice == [
+        "judge on more rows: label more, or give a larger --dev-share",
+        "judge on more rows: divide one labelled file with --train FILE --dev-share 0.2",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import bertworks
 from bertworks.config import to_toml
 from bertworks.data.store import Store
 from bertworks.doctor import examine
@@ -16,6 +17,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import pretrain
 from bertworks.tasks.base import Task
 from bertworks.training.config import LoopConfig, OptimConfig
+from support.tiny_task import tiny_folder, tiny_table
 
 STEPS = 2_000
 MACHINE = {"cores": 2, "threads": 2, "gpu": None}
@@ -285,6 +287,21 @@ def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
     shutil.rmtree(files)
     report = examine(run)
     assert hits(report) == [] and "were not found" in report.skipped["rows"]
+
+
+@pytest.mark.parametrize("how", ["divided", "two files"])
+def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how):
+    tiny_folder(tmp_path / "model")
+    tiny_table(tmp_path / "a.csv", 40, 1)
+    given = {"dev_share": 0.25, "split_seed": 3} if how == "divided" else {"dev": tiny_table(tmp_path / "b.csv", 20, 2)}
+    given |= {"loop": {"steps": 1}, "max_seq_length": 16, "quiet": True}
+    run = bertworks.finetune(tmp_path / "model", tmp_path / "run", train=tmp_path / "a.csv", **given)
+    report = examine(run.folder)
+    assert "rows" not in report.skipped and {"number of rows", "train and dev"} <= {*report.checked}
+    evidence = [one.evidence for one in report.findings]
+    assert f"{run.details['examples']['train']} training rows" in evidence
+    (tmp_path / "a.csv").write_text("label,text\nbad,other\ngood,rows\n")
+    assert "a.csv" in examine(run.folder).skipped["rows"]
 
 
 def test_what_a_killed_process_left_is_named_and_removed(tmp_path):

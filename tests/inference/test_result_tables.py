@@ -49,12 +49,15 @@ def test_a_table_has_the_results_of_json(place, capsys, tmp_path):
     for name, separator in (("out.csv", ","), ("out.tsv", "\t")):
         predict(place, capsys, "--all-scores", "--out", str(tmp_path / name))
         rows = read(tmp_path / name, separator)
-        assert [*rows[0]] == ["line", "label", "score", "scores.bad", "scores.good", "windows", "tokens", "cut"]
+        names = ["line", "label", "score", "scores.bad", "scores.good", "windows", "tokens", "cut", "empty"]
+        assert [*rows[0]] == names
         for row, line in zip(rows, lines, strict=True):
             assert row["line"] == str(line["line"])
             if line.get("empty"):
-                assert not any(value for name, value in row.items() if name != "line")
+                assert not any(value for name, value in row.items() if name not in ("line", "empty"))
+                assert row["empty"] == "true"
             else:
+                assert row["empty"] == ""
                 assert row["label"] == line["label"] and float(row["score"]) == line["score"]
                 assert float(row["scores.bad"]) == line["scores"]["bad"]
 
@@ -74,7 +77,58 @@ def test_inputs_are_echoed(place, capsys, tmp_path):
     main(["predict", str(place / "run"), str(place / "rows.csv"), "--text", "id", "--out", str(tmp_path / "a.csv")])
     (tmp_path / "empty.txt").write_text("\n\n")
     main(["predict", str(place / "run"), str(tmp_path / "empty.txt"), "--out", str(tmp_path / "e.csv")])
-    assert [row["line"] for row in read(tmp_path / "e.csv")] == ["1", "2"]
+    assert read(tmp_path / "e.csv") == [{"line": "1", "empty": "true"}, {"line": "2", "empty": "true"}]
+    (tmp_path / "some.txt").write_text('good film, "a"\nbad film\n')
+    main(["predict", str(place / "run"), str(tmp_path / "some.txt"), "--echo", "--out", str(tmp_path / "s.csv")])
+    rows = read(tmp_path / "s.csv")
+    assert "empty" not in rows[0] and [row["text"] for row in rows] == ['good film, "a"', "bad film"]
+
+
+def test_predictions_are_not_written_as_what_they_are_not(place, capsys, tmp_path):
+    for name in ("out.xlsx", "out.parquet"):
+        with pytest.raises(SystemExit):
+            predict(place, capsys, "--echo", "--out", str(tmp_path / name))
+        assert f"predictions are not written as {name[3:]}; give --out a name that" in capsys.readouterr().err
+        with pytest.raises(InputError, match=r"predictions are not written as .*; give out a name"):
+            bertworks.predict(place / "run", ["good film"], out=tmp_path / name)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_texts_of_the_command_line_are_echoed_and_written(place, capsys, tmp_path):
+    line = ["predict", str(place / "run"), "--string", "good film"]
+    main(line)
+    plain = json.loads(capsys.readouterr().out)
+    main([*line, "--echo"])
+    assert json.loads(capsys.readouterr().out) == {"input": {"text": "good film"}, **plain}
+    main([*line, "--echo", "--out", str(tmp_path / "a.csv")])
+    assert [*read(tmp_path / "a.csv")[0]][:2] == ["text", "label"] and capsys.readouterr().out == ""
+    with pytest.raises(SystemExit):
+        main([*line, "--text", "review"])
+    assert "--string cannot be combined with --text" in capsys.readouterr().err
+
+
+def test_an_embedder_and_a_folder_that_is_not_there(place, capsys, tmp_path):
+    (tmp_path / "pairs.csv").write_text("a,b\n" + "".join(f"good film {x},bad film {x}\n" for x in "abcdefgh"))
+    line = ["finetune", str(place / "model"), "--train", str(tmp_path / "pairs.csv"), "--text", "a,b"]
+    line += ["--dev", str(tmp_path / "pairs.csv"), "--kind", "embedding", "--loop.steps", "1", "--max-seq-length", "16"]
+    main([*line, "--out", str(tmp_path / "run")])
+    with pytest.raises(SystemExit):
+        main(["predict", str(tmp_path / "run"), "--string", "good film"])
+    assert "is an embedder: it gives vectors, and predicts no labels; use `bertworks" in capsys.readouterr().err
+    for more in (["--dev", str(tmp_path / "pairs.csv")], ["--task", "sst2", "--data", str(tmp_path)]):
+        with pytest.raises(SystemExit):
+            main(["evaluate", str(tmp_path / "nothere"), *more])
+        assert "nothere: no such folder" in capsys.readouterr().err
+
+
+def test_evaluate_prints_the_reliability_and_refuses_thresholds_of_one_label(place, capsys):
+    main(["evaluate", str(place / "run"), "--dev", str(place / "table.csv")])
+    shown = capsys.readouterr()
+    assert "reliability: expected calibration error" in shown.err and "share right" in shown.err
+    assert "reliability" not in json.loads(shown.out)
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(place / "run"), "--dev", str(place / "table.csv"), "--save-thresholds"])
+    assert "was fine-tuned for the kind single; thresholds are of models of several labels" in capsys.readouterr().err
 
 
 def test_evaluate_knows_the_columns(place, capsys):

@@ -21,7 +21,7 @@ class Arguments:
 
     Tables have the columns of the table that the model was fine-tuned on.
 
-    Labels are matched by name, not by number. The reliability table is in --out.
+    Labels are matched by name, not by number. The reliability table goes to stderr.
 
     Several models are judged by the mean of their probabilities.
 
@@ -78,9 +78,13 @@ def evaluate(argv: list[str]) -> None:
 
 
 def _show(results: dict[str, Any], out: Path | None) -> None:
-    """Print the results without the long reliability table, and write all of them to a file."""
+    """Print the results as JSON, the reliability as a table on stderr, and write all of them to a file."""
     from ..files import to_json, write_json
 
+    if "reliability" in results:
+        from ..tasks.calibration import reliability_table
+
+        print(reliability_table(results["reliability"]).text(), file=sys.stderr)
     print(to_json({key: value for key, value in results.items() if key != "reliability"}, indent=1))
     if out is not None:
         write_json(out, results)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..files import InputError
-from .arguments import Positional, comma_separated, parse, several_models
+from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, several_models
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,11 @@ def predict(argv: list[str]) -> None:
     arguments = parse(Arguments, argv, "predict", "--model", "--data")
     if bool(arguments.data) == bool(arguments.string):
         raise InputError("give a file, - for standard input, or --string with the texts of one input")
-    from ..files import to_json
+    if arguments.string:
+        idle = flags_in(argv) & {"--text", "--choices", "--encoding", "--sheet"}
+        refuse_beside("--string", dict.fromkeys(sorted(idle), True))
     from ..inference.ensemble import Ensemble
-    from ..inference.files import Columns, predict_file, predict_texts
+    from ..inference.files import Columns, predict_file, predict_string
     from ..inference.predictor import Predictor
     from ..tasks.table import TableForm
 
@@ -65,13 +67,11 @@ def predict(argv: list[str]) -> None:
     predictor = Ensemble(each) if others else each[0]
     if predictor.note:
         print(predictor.note, file=sys.stderr)
+    how = (arguments.all_scores, arguments.n_best, arguments.echo)
     if arguments.string:
-        for result in predict_texts(predictor, [arguments.string], arguments.all_scores, arguments.n_best):
-            print(to_json(result))
-        return
+        return predict_string(predictor, arguments.string, arguments.out, *how)
     form = TableForm(arguments.encoding, arguments.sheet)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
-    how = (arguments.all_scores, arguments.n_best, arguments.echo)
     counts = predict_file(predictor, arguments.data, columns, arguments.out, *how)
     cut = predictor.truncated
     lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"

@@ -112,7 +112,8 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
         report = of_finetuning(path)
         known = known or finetuned.rows_of_run(files)
         if known is None:
-            report.skipped["rows"] = "the rows were not found; give --train and --dev, or examine the table"
+            place = files.results.get("data") or "the run names no files"
+            report.skipped["rows"] = f"the rows were not found as the run read them: {place}; examine the table itself"
         else:
             report.examine(rows.CHECKS, known)
     if (path / "model" / CONFIG).exists():

@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CONFIG
-from ..checkpoint.metadata import labels_of
+from ..checkpoint.metadata import TASK, labels_of
 from ..files import InputError, read_json_object
 from ..finetuning.recipe import OWN_TABLE_STEPS
 from ..reporting.run_files import RESULTS, read_json_lines
+from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
-from ..tasks.kinds import load_data
+from ..tasks.draws import DIVIDED, Division
+from ..tasks.kinds import OWN_TABLE, divided_data, load_data, own_task
+from ..tasks.table import part_of
 from .findings import Finding, NotChecked, Severity, named, percent
 from .logs import RunFiles
 from .rows import CUT, Rows
@@ -188,14 +192,36 @@ def certainty(run: FinetunedRun) -> Iterator[Finding]:
 
 
 def rows_of_run(run: RunFiles) -> Rows | None:
-    """The rows of a run on a known task, where its files are still there; None if they are not."""
+    """The rows of a run, where its files are still there and have as many rows as it read; None if not."""
     results = run.results
-    folder = Path(str(results.get("data") or ""))
+    place = str(results.get("data") or "")
     try:
-        task = find_task(str(results.get("task")))
-        return Rows.of(task, load_data(task, folder)) if folder.is_dir() else None
+        if results.get("task") == OWN_TABLE:
+            task, data = _own_rows(run, place)
+        elif Path(place).is_dir():
+            task = find_task(str(results.get("task")))
+            data = load_data(task, Path(place))
+        else:
+            return None
     except (InputError, OSError):
         return None
+    counts = {"train": len(data.train), "dev": len(data.dev)}
+    return Rows.of(task, data) if results.get("task") != OWN_TABLE or results.get("examples") == counts else None
+
+
+def _own_rows(run: RunFiles, place: str) -> tuple[Task, Data]:
+    """The rows of a run on tables of one's own, from what its results and its model say. Raises InputError."""
+    settings = read_config(run.folder / "model")[1].get(TASK) or {}
+    texts = tuple(settings.get("words") or settings.get("text") or ())
+    columns = (texts, str(settings.get("label") or ""), tuple(settings.get("choices") or ()))
+    task = own_task(str(settings.get("kind") or ""), *columns)
+    if divided := DIVIDED.fullmatch(place):
+        division = Division(dev_share=float(divided["share"]), seed=int(divided["seed"]))
+        return divided_data(task, [Path(divided["table"])], division)
+    files = [Path(name) for name in place.split(", ")]
+    if len(files) != 2 or not all(part_of(file)[0].is_file() for file in files):
+        raise InputError(f"{place}: no such tables; expected those that the run read")
+    return divided_data(task, files, Division())
 
 
 def seeds(run: RunFiles) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ FEW, FEW_DEV = 200, 100  # rows
 FEW_OF_LABEL = 10  # rows of one label
 ALL_ALIKE = 0.95  # share of one label
 UNBALANCED = 10.0  # rows of the commonest label for each of the rarest
+DIVIDE = "divide one labelled file with --train FILE --dev-share 0.2"
 SHIFT = 0.15  # total variation between the labels of train and dev
 TWICE = 0.01  # share of rows from which duplicates and the like are a warning
 SPOILED = 0.2  # share of dev rows in train from which the scores say nothing
@@ -70,6 +71,11 @@ class Rows:
     def of(cls, task: Task, data: Data, tokenizer: Tokenizer | None = None, max_seq_length: int = 0) -> "Rows":
         """The rows of a fine-tuning run."""
         return cls(task, rows_of(task, data.train), rows_of(task, data.dev), tokenizer, max_seq_length)
+
+    @property
+    def divided(self) -> bool:
+        """Whether training and development rows were drawn from one table by --dev-share."""
+        return bool(self.task.train) and self.task.train == self.task.dev
 
     @property
     def classes(self) -> bool:
@@ -135,7 +141,7 @@ def count(rows: Rows) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{len(rows.dev):,} development rows{known if accuracy else ''}",
-            "judge on more rows, or divide one file: --train all.csv#train --dev all.csv#dev",
+            "judge on more rows: " + ("label more, or give a larger --dev-share" if rows.divided else DIVIDE),
             {"rows": len(rows.dev), **({"points": round(width, 1)} if accuracy else {})},
         )
 
@@ -206,7 +212,9 @@ def _shift(rows: Rows, counts: Counter[str]) -> Iterator[Finding]:
             "warning",
             f"label {named(name)} has {percent(counts[name] / total)} of the training rows and "
             f"{percent(theirs[name] / others)} of the development rows",
-            "draw both files from the same rows, for example --train all.csv#train --dev all.csv#dev",
+            "give another --split-seed, or label more rows"
+            if rows.divided
+            else f"draw both from the same rows: {DIVIDE}",
             {"moved": round(moved, 4)},
         )
 
@@ -279,7 +287,7 @@ def _texts(count: int) -> str:
 def leakage(rows: Rows) -> Iterator[Finding]:
     """Development rows that are in the training rows, exactly or nearly."""
     if not rows.dev:
-        raise NotChecked("no development rows given (--dev)")
+        raise NotChecked("no development rows given; give --dev, or divide the table: bertworks finetune --dev-share")
     train, what = set(rows.keys), "paragraphs" if rows.task.kind == "span" else "rows"
     same = {i for i, key in enumerate(rows.dev_keys) if key in train}
     shingles = rows.shingles

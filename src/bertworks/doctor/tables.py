@@ -43,9 +43,12 @@ TEXTS = (  # names of text columns, the likeliest first; two of them are a pair
     ("question1", "question2"),
     ("question", "sentence"),
     ("question", "answer"),
-    ("text_a", "text_b"),
+    ("a", "b"),
+    ("query", "passage"),
+    ("anchor", "positive"),
     ("#1 String", "#2 String"),
 )
+PAIR_ENDS = (("1", "2"), ("_a", "_b"), ("A", "B"))  # of the names of two columns that are a pair: title1, title2
 SOME = 0.05  # share of cells from which markup and the like are a warning
 LONGEST_NAME = 60  # characters of a column's name
 MOST_LABELS = 50  # different cells of a column of labels
@@ -60,13 +63,16 @@ class Columns:
     label: str  # "" if there is none
     kind: KindName | str = ""
     choices: tuple[str, ...] = ()
-    guessed: bool = False
+    guessed: tuple[str, ...] = ()  # the flags that would name the columns that are a guess
     form: TableForm = PLAIN  # encoding and sheet of the file
 
     def __str__(self) -> str:
         texts = ", ".join(map(named, self.text))
         label = f"label in {named(self.label)}" if self.label else "no labels"
-        return f"text in {texts}, {label}{' (guessed; --text and --label say)' if self.guessed else ''}"
+        given = [f" (guessed; give {flag})" if flag in self.guessed else "" for flag in ("--text", "--label")]
+        if all(given):
+            return f"text in {texts}, {label} (guessed; give --text and --label)"
+        return f"text in {texts}{given[0]}, {label}{given[1]}"
 
 
 @dataclass(frozen=True)
@@ -158,14 +164,18 @@ def find_columns(path: Path, given: Columns) -> Columns:
         raise InputError(f"{path}: an empty file; expected a table with the names of its columns")
     sample = [row.values for row in itertools.islice(_read(path, list(dict.fromkeys(header)), given.form), 2_000)]
     cells = {name: [row[i] for row in sample] for i, name in enumerate(dict.fromkeys(header))}
-    label, text, guessed = given.label, given.text, False
-    if not label and given.kind != "embedding":
-        label, guessed = _guess_label(cells), True
+    label, text, guessed = given.label, given.text, list[str]()
     if not text or (text == ("text",) and "text" not in header):
-        text, guessed = _guess_text({name: found for name, found in cells.items() if name != label}), True
+        guessed.append("--text")
+    if not label and given.kind != "embedding":
+        others = {name: found for name, found in cells.items() if guessed or name not in text}
+        label = _guess_label(others)
+        guessed.append("--label")
+    if "--text" in guessed:
+        text = _guess_text({name: found for name, found in cells.items() if name != label})
     values = [cell for cell in cells.get(label, []) if cell]
     kind = given.kind or ("regression" if _is_scale(values) else "")
-    return replace(given, text=text, label=label, kind=kind, guessed=guessed)
+    return replace(given, text=text, label=label, kind=kind, guessed=tuple(guessed))
 
 
 def _guess_label(cells: dict[str, list[str]]) -> str:
@@ -174,13 +184,17 @@ def _guess_label(cells: dict[str, list[str]]) -> str:
             return name
     few = {name: len({*found}) for name, found in cells.items() if found and max(map(len, found)) <= 40}
     fitting = [name for name, n in few.items() if 1 < n <= min(MOST_LABELS, len(cells[name]) / 5)]
-    return fitting[0] if len(fitting) == 1 else ""
+    return fitting[-1] if fitting else ""  # tables have their label last, behind columns such as a source or a split
 
 
 def _guess_text(cells: dict[str, list[str]]) -> tuple[str, ...]:
     for names in TEXTS:
         if all(name in cells for name in names):
             return names
+    for first, second in PAIR_ENDS:
+        pairs = [(name, name[: -len(first)] + second) for name in cells if name.endswith(first)]
+        if found := next((pair for pair in pairs if pair[1] in cells), None):
+            return found
     if not cells:
         raise InputError("no column of texts; give it with --text")
     return (max(cells, key=lambda name: sum(map(len, cells[name]))),)

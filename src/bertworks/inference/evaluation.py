@@ -97,11 +97,13 @@ def evaluate(
 
 
 def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRows:
-    """The rows with kind and columns of the table that the model was fine-tuned on, except the fields `given`."""
-    folder = origin_of(model)
-    if rows.dev is None or rows.task or not (folder / CONFIG).exists():  # whoever reads them says what is missing
+    """The rows with kind and columns of the table that the model was fine-tuned on, except the fields `given`.
+
+    Raises InputError if there is no model.
+    """
+    task = read_config(origin_of(model))[1].get(TASK) or {}
+    if rows.dev is None or rows.task:  # whoever reads them says what is missing
         return rows
-    task = read_config(folder)[1].get(TASK) or {}
     text = task.get("words") or task.get("text")
     if not text or any("," in name for name in text):
         return rows
@@ -120,6 +122,11 @@ def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_o
     """
     loaded = LoadedModel.load(model)
     refuse_export(loaded.folder)
+    if loaded.kind and loaded.kind != "multilabel":
+        raise InputError(
+            f"{loaded.folder} was fine-tuned for the kind {loaded.kind}; thresholds are of models of several labels a "
+            "row (multilabel): leave --save-thresholds out"
+        )
     if task.kind != "multilabel":
         raise InputError(f"thresholds for the kind {task.kind}; expected multilabel: give --kind multilabel")
     evaluation = Evaluation.prepare(loaded, task, rows)

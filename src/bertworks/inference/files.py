@@ -19,7 +19,7 @@ from ..tasks.rows import check_count, text_rows_of
 from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, decoded, read_table
 from .ensemble import Ensemble
 from .predictor import Predictor
-from .result_tables import SEPARATORS, write_table
+from .result_tables import SEPARATORS, check_file, write_table
 
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
 
@@ -79,9 +79,26 @@ def predict_file(
     result has its input too. Raises InputError with file and line.
     """
     refuse_input(out, file)
+    if out is not None:
+        check_file(out)
     counts = Counts()
     _write(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out)
     return counts
+
+
+def predict_string(
+    predictor: Predictor | Ensemble,
+    texts: Sequence[str],
+    out: Path | None,
+    all_scores: bool = False,
+    n_best: int = 1,
+    echo: bool = False,
+) -> None:
+    """Predict for the texts of a single input, and write the result as `predict_file` does."""
+    if out is not None:
+        check_file(out)
+    items = [Item({}, texts)]
+    _write(_results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo), out)
 
 
 def predict_data(
@@ -175,6 +192,11 @@ def predict_texts(
     """
     check_count(n_best, "n_best")
     kind = predictor.kind
+    if isinstance(predictor, Predictor) and predictor.pooling and not kind:
+        raise InputError(
+            f"{predictor.folder} is an embedder: it gives vectors, and predicts no labels; use `bertworks features "
+            f"{predictor.folder} FILE --pool mean --out vectors.npz`, or Predictor.embed in Python"
+        )
     rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
     if isinstance(predictor, Ensemble):
         return _classified(predictor, rows, all_scores)

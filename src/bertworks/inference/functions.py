@@ -19,6 +19,7 @@ from .feature_files import read_texts, write_features, writer_for
 from .features import Extractor
 from .files import Columns, Counts, predict_data
 from .predictor import Predictor
+from .result_tables import check_file
 
 Columned = str | Sequence[str]
 """The name of a column, or several: a list, or with commas between."""
@@ -75,6 +76,8 @@ def predict(
     Raises InputError for unfit data, with the row.
     """
     with argument_names():
+        if out is not None:
+            check_file(Path(out))
         predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision, engine=engine)
         columns = Columns(comma_separated(text), comma_separated(choices))
         rows = Rows(predict_data(predictor, _file_or(data), columns, Counts(), all_scores, n_best))

@@ -1,41 +1,60 @@
 """Predictions as a table: .csv or .tsv."""
 
 import csv
+import json
+import tempfile
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import IO, Any
 
-from ..files import to_json
+from ..files import InputError, to_json
+from ..tasks.table import TABLES
 
+EMPTY = "empty"  # the field of the result of an input without text
 SEPARATORS = {".csv": ",", ".tsv": "\t"}  # by the end of a file's name
+
+
+def check_file(out: Path) -> None:
+    """Raises InputError for the name of a file that predictions are not written to."""
+    if out.suffix in TABLES and out.suffix not in (*SEPARATORS, ".jsonl"):
+        raise InputError(
+            f"{out}: predictions are not written as {out.suffix}; give --out a name that ends in .jsonl (JSON lines), "
+            ".csv or .tsv"
+        )
 
 
 def write_table(results: Iterable[dict[str, Any]], target: IO[str], separator: str) -> None:
     """A row for each result: a column for each field, of scores one for each label; lists as JSON.
 
     The first result that is not of an empty input has all the columns. Inputs keep the names of their columns, with
-    `input.` in front where a field of the results has the same name. Cells of an input without text are empty.
+    `input.` in front where a field of the results has the same name. If an input had no text, the last column, `empty`,
+    says so; the other cells of its row are empty.
     """
-    writer, waiting = csv.writer(target, delimiter=separator, lineterminator="\n"), list[dict[str, Any]]()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as rows:  # whether an input is empty is known at the end
+        header, some = _write_rows(results, rows)
+        rows.seek(0)
+        shown = [name.removeprefix("input.") for name in header]
+        names = [name if shown.count(short) > 1 else short for name, short in zip(header, shown, strict=True)]
+        writer = csv.writer(target, delimiter=separator, lineterminator="\n")
+        if header:
+            writer.writerow([*names, EMPTY] if some else names)
+        for line in rows:
+            cells = json.loads(line)
+            values = [cells.get(name, "") for name in header]
+            writer.writerow([*values, "true" if EMPTY in cells else ""] if some else values)
+
+
+def _write_rows(results: Iterable[dict[str, Any]], rows: IO[str]) -> tuple[list[str], bool]:
+    """Write the cells of each result as a line of JSON. Returns the columns, and whether an input was empty."""
     header: list[str] = []
+    known = some = False  # whether the header is that of a prediction; whether an input was empty
     for result in results:
-        waiting.append(result)
-        if header or "empty" not in result:
-            header = header or _write_header(writer, result)
-            for one in waiting:
-                cells = _cells(one)
-                writer.writerow([cells.get(name, "") for name in header])
-            waiting = []
-    if waiting:  # no input has text
-        _write_header(writer, waiting[0])
-        writer.writerows(_cells(one).values() for one in waiting)
-
-
-def _write_header(writer: Any, result: dict[str, Any]) -> list[str]:
-    """Write the names of the columns, and return those of the cells."""
-    cells = list(_cells(result))
-    shown = [name.removeprefix("input.") for name in cells]
-    writer.writerow([name if shown.count(short) > 1 else short for name, short in zip(cells, shown, strict=True)])
-    return cells
+        cells, empty = _cells(result), EMPTY in result
+        if not (known or empty) or not header:
+            header, known = [name for name in cells if name != EMPTY], not empty
+        some |= empty
+        rows.write(to_json(cells) + "\n")
+    return header, some
 
 
 def _cells(result: dict[str, Any]) -> dict[str, Any]:

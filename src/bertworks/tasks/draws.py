@@ -4,6 +4,7 @@ Rows that belong together are drawn together: the sentences of a tagged document
 """
 
 import itertools
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +35,13 @@ class Division:
         if self.group and not self.dev_share:
             raise InputError("--group divides a file into training and development rows: add --dev-share")
 
+    def said_of(self, table: str) -> str:
+        """A divided table in words, for results.json; DIVIDED reads it."""
+        return f"{table}, {self.dev_share:g} of it to develop on, seed {self.seed}"
+
 
 WHOLE = Division()
+DIVIDED = re.compile(r"(?P<table>.+), (?P<share>[\d.e-]+) of it to develop on, seed (?P<seed>\d+)", re.DOTALL)
 
 
 def divide_rows(

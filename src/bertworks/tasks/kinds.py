@@ -107,7 +107,7 @@ def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[
             cells = read_table(whole, [division.group], joined=True, form=task.form)
             groups = {row.line: row.values[0] for row in cells}
         train, dev = divide_rows(rows, division.dev_share, division.seed, groups)
-        data = Data(train, dev, f"{name}, {division.dev_share:g} of it to develop on, seed {division.seed}")
+        data = Data(train, dev, division.said_of(name))
     found, wanted, notes = len(data.train), division.train_rows, data.notes
     if wanted > found:
         notes += (f"train_rows = {wanted:,}, but there are only {found:,} training rows; all of them are used",)

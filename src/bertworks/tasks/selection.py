@@ -66,7 +66,10 @@ class DevRows:
             return task, [Path(self.data) / getattr(task, side) for side in self.sides]
         if any(table is None for table in own.values()):
             tables = "a table" if len(own) == 1 else "tables"
-            raise InputError(f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}")
+            divide = ", or --train with --dev-share 0.1" if hasattr(self, "dev_share") else ""
+            raise InputError(
+                f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}{divide}"
+            )
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
         columns = (comma_separated(self.text), label, comma_separated(self.choices))
         return replace(own_task(self.kind or "", *columns), form=form), list(own.values())

@@ -71,6 +71,13 @@ def test_names_that_yaml_would_misread(tmp_path):
     ]
 
 
+def test_what_a_run_did_not_have_is_no_row(card, tmp_path):
+    facts = {"machine": {"gpu": None, "cores": 2}, "seed": 3}
+    save_folder(tmp_path, build_model(TINY, ("classifier",), 2, seed=1), None, facts, ["a", "b"])
+    text = (tmp_path / "README.md").read_text()
+    assert "| cores | 2 |" in text and "gpu" not in text and "| None |" not in text
+
+
 def test_the_confusion_is_a_table(card, tmp_path):
     text = card.read_text()
     rows = text.partition("## Confusion on the development rows\n\n")[2].partition("\n\n")[0].splitlines()

@@ -112,6 +112,8 @@ def test_an_embedder_and_a_folder_that_is_not_there(place, capsys, tmp_path):
     line = ["finetune", str(place / "model"), "--train", str(tmp_path / "pairs.csv"), "--text", "a,b"]
     line += ["--dev", str(tmp_path / "pairs.csv"), "--kind", "embedding", "--loop.steps", "1", "--max-seq-length", "16"]
     main([*line, "--out", str(tmp_path / "run")])
+    lines = capsys.readouterr().out.splitlines()
+    assert "recall_at_1" in lines[-1] and len({line.rindex(" ") for line in lines}) == 1  # the values are a column
     with pytest.raises(SystemExit):
         main(["predict", str(tmp_path / "run"), "--string", "good film"])
     assert "is an embedder: it gives vectors, and predicts no labels; use `bertworks" in capsys.readouterr().err

@@ -1,8 +1,10 @@
 """Tables of results on a terminal and as Markdown."""
 
 import pytest
+from rich.cells import cell_len
 
-from bertworks.reporting.tables import ResultTable
+from bertworks.reporting.results import Rows
+from bertworks.reporting.tables import ResultTable, counted
 
 SHEET = ResultTable(
     "Runs",
@@ -22,6 +24,33 @@ def test_on_a_narrow_terminal_names_are_broken_and_numbers_stay_whole(columns, m
     assert "missing" in shown and "1 min 09 s" in shown and "…" not in shown
     assert name == SHEET.rows[0][0].replace(" ", "") and len(lines) == {40: 5, 80: 1, 200: 1}[columns]
     assert shown.endswith("In brackets: [nothing].\n")
+
+
+def test_numbers_of_things():
+    assert [counted(n, "seed") for n in (0, 1, 2, 1200)] == ["0 seeds", "1 seed", "2 seeds", "1,200 seeds"]
+
+
+WIDE = {
+    "label": "good",
+    "score": 0.5,
+    "scores": {"good": 0.5, "very bad indeed": 0.25, "fair": 0.25},
+    "windows": 1,
+    "tokens": 12,
+    "cut": 0,
+}
+
+
+@pytest.mark.parametrize(
+    "row", [WIDE, {"text": "아주 좋은 영화였다 " * 20, **WIDE}, {"text": "가" * 28, "label": "나" * 7, "cut": 1}]
+)
+def test_rows_print_in_80_columns(row):
+    text = repr(Rows([row] * 12))
+    assert max(map(cell_len, text.splitlines())) <= 80 and len(text.splitlines()) <= 17
+    assert "12 rows" in text and "2 more rows" in text
+
+
+def test_no_rows_print_as_that():
+    assert repr(Rows([])) == str(Rows()) == "no rows" and Rows([])._repr_html_() == "<p>no rows</p>"
 
 
 def test_as_markdown():

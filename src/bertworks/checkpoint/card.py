@@ -184,7 +184,7 @@ def _class(config: dict[str, Any], sizes: dict[str, int]) -> str:
 
 
 def _section(name: str, table: dict[str, Any]) -> list[str]:
-    rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in _flat(table).items()]
+    rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in _flat(table).items() if value is not None]
     return [f"## {_plain(name[:1].upper() + name[1:])}", "", "| | |", "|---|---|", *rows, ""]
 
 

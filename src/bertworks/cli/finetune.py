@@ -206,12 +206,13 @@ def _show(results: dict[str, Any]) -> None:
 
         (sweep if results["kind"] == "sweep" else suite).table(results).show()
         return
+    width = max(10, *map(len, results["metrics"]))
     for name, value in results["metrics"].items():
-        print(f"{name:10} {value:.4f}" + (f" +- {results['std'][name]:.4f}" if "std" in results else ""))
+        print(f"{name:{width}} {value:.4f}" + (f" +- {results['std'][name]:.4f}" if "std" in results else ""))
     if "ece" in results:
-        print(f"{'ece':10} {results['ece']:.4f}")
+        print(f"{'ece':{width}} {results['ece']:.4f}")
     sound, runs = results.get("without_collapsed", {}), len(results.get("runs", []))
     if sound and sound["n"] < runs:
         print(f"\n{runs - sound['n']} of {runs} runs collapsed" + ("; the others:" if sound["n"] else ""))
         for name, value in sound["metrics"].items():
-            print(f"{name:10} {value:.4f} +- {sound['std'][name]:.4f}")
+            print(f"{name:{width}} {value:.4f} +- {sound['std'][name]:.4f}")

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..tasks.base import Data, Task
 from ..tasks.classification import NUMERIC, label_parts
+from ..tasks.draws import DIVIDED
 from ..tokenizer import Tokenizer
 from ..tokenizer.check import check as check_vocabulary
 from .alike import CHARACTERS, Shingles, find_alike, key_of
@@ -66,16 +67,13 @@ class Rows:
     dev: list[Row] = field(default_factory=list)  # [] if there is no second file
     tokenizer: Tokenizer | None = None  # of the model that reads them
     max_seq_length: int = 0  # tokens of an input; 0: not known
+    divided: bool = False  # whether --dev-share drew the development rows from the table of the training rows
 
     @classmethod
     def of(cls, task: Task, data: Data, tokenizer: Tokenizer | None = None, max_seq_length: int = 0) -> "Rows":
         """The rows of a fine-tuning run."""
-        return cls(task, rows_of(task, data.train), rows_of(task, data.dev), tokenizer, max_seq_length)
-
-    @property
-    def divided(self) -> bool:
-        """Whether training and development rows were drawn from one table by --dev-share."""
-        return bool(self.task.train) and self.task.train == self.task.dev
+        divided = DIVIDED.fullmatch(data.source) is not None
+        return cls(task, rows_of(task, data.train), rows_of(task, data.dev), tokenizer, max_seq_length, divided)
 
     @property
     def classes(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..config import RECIPES
 from ..files import InputError, check_fields, write_text
-from ..reporting.tables import ResultTable
+from ..reporting.tables import ResultTable, counted
 from .claims import LEVEL, Difference, claim_results, claim_table, claimed_rows, difference, difference_text, holm
 from .engine import failure_notes
 from .recipe import Study, load_study
@@ -231,12 +231,11 @@ def _notes(results: dict[str, Any]) -> list[str]:
     if any("" not in entry["values"] and entry["n"] for entry in measured):
         names = ", ".join(map(str, seeds))
         once = "A variant is pre-trained once: what another seed of pre-training would change is in no interval."
-        over = f"{len(seeds)} seeds of fine-tuning ({names}), on development data{_on_test(results)}"
+        over = f"{counted(len(seeds), 'seed')} of fine-tuning ({names}), on development data{_on_test(results)}"
         several = results.get("pretrain_seeds") or []
+        each = f"over {counted(len(several), 'seed')} of pre-training. Each value is a mean over {over}."
         notes.append(
-            f"Mean ± standard deviation over {len(several)} seeds of pre-training. Each value is a mean over {over}."
-            if several
-            else f"Mean ± standard deviation over {over}. {once}"
+            f"Mean ± standard deviation {each}" if several else f"Mean ± standard deviation over {over}. {once}"
         )
     if drawn := [column["name"] for column in results["columns"] if column.get("draw")]:
         notes.append(f"In {', '.join(drawn)} each seed also draws its training rows.")

@@ -21,7 +21,7 @@ from ..finetuning.job import Job
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import check_folder, run_seed, summarise
 from ..reporting.run_files import METRICS
-from ..reporting.tables import ResultTable, points
+from ..reporting.tables import ResultTable, counted, points
 from ..tasks.base import Data, Task
 from ..tasks.draws import WHOLE, Division
 from ..tasks.kinds import divided_data
@@ -284,10 +284,9 @@ def table(results: dict[str, Any]) -> ResultTable:
         numbers = [points(entry[key]) for key in ("best", "mean", "sd")]
         lost = str(entry["collapsed"] or "-")
         rows.append((entry["name"] + chosen, str(entry["n"]), *numbers, lost, *map(points, without)))
-    best = results["best"]
+    best, over = results["best"], counted(len(results["seeds"]), "seed")
     notes = (
-        f"* chosen by its mean over {len(results['seeds'])} seeds; every figure here was chosen on dev and is a little "
-        "too good",
+        f"* chosen by its mean over {over}; every figure here was chosen on dev and is a little too good",
         f"best run: {best['run']}, {points(best['value'])}{' (collapsed)' if best['collapsed'] else ''}; its model is "
         "in model/",
         *failure_notes(results),

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..files import InputError
 from ..reporting.log import duration
-from ..reporting.tables import ResultTable, points
+from ..reporting.tables import ResultTable, counted, points
 from ..training.machine import facts
 from .config import LayersConfig
 from .controls import control_labels, form_majority, majority
@@ -150,7 +150,7 @@ def sheet(results: dict[str, Any]) -> ResultTable:
         f"model: {results['model']}",
         f"trained on {items['train']:,} {unit} of {items['of'][0]:,}, "
         f"evaluated on {items['dev']:,} of {items['of'][1]:,}",
-        f"{len(results['labels'])} labels; {settings['seeds']} seeds: mean and standard deviation",
+        f"{len(results['labels'])} labels; {counted(settings['seeds'], 'seed')}: mean and standard deviation",
         f"without the encoder: {known}the commonest label {points(results['majority'])} "
         f"(of the control {points(results['control_majority'])})",
         "control: labels drawn at random for " + CONTROLS[unit] + " (Hewitt and Liang 2019)",

@@ -195,6 +195,8 @@ def _draw(axes: Axes, runs: list[Curves], metric: str, x: X) -> None:
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if not metric.endswith("loss"):
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        if axes.get_ylim()[1] > 1:  # matplotlib leaves room above the highest value; no share is above 1
+            axes.set_ylim(top=1.01)
     axes.set_xlim(left=0)
     if not several:
         axes.legend(edgecolor="none", framealpha=0.9)

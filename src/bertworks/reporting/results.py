@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from .run_files import read_log as read_records
-from .tables import TEXT_WIDTH, ResultTable, number
+from .tables import ResultTable, number
 
-SHOWN_ROWS, SHOWN_CHARACTERS = 10, 60  # of a list that is printed
+SHOWN_ROWS, SHOWN_CHARACTERS = 10, 60  # of a list that is printed; characters of a cell, wide ones counted twice
+SHOWN_WIDTH = 80  # columns of its table
 
 
 class Printed:
@@ -118,22 +119,25 @@ class Rows(list[dict[str, Any]]):
     """A list of dictionaries that prints as a table: predictions, or the records of a log."""
 
     def table(self) -> ResultTable:
-        """The first rows, as a table."""
+        """The first rows, as a table of at most 80 columns; a character of Korean, for example, takes two."""
+        from rich.cells import cell_len
+
         shown = self[:SHOWN_ROWS]
         names = [*dict.fromkeys(name for row in shown for name in row)]
         columns = {name: [_cell(row.get(name)) for row in shown] for name in names}
-        widths = itertools.accumulate(3 + max(map(len, (name, *cells))) for name, cells in columns.items())
-        fitting = max(1, sum(width <= TEXT_WIDTH - 8 for width in widths))
+        widths = itertools.accumulate(3 + max(map(cell_len, (name, *cells))) for name, cells in columns.items())
+        numbers = 4 + len(str(max(0, len(shown) - 1)))  # the first column, and the last bar
+        fitting = max(1, sum(width <= SHOWN_WIDTH - numbers for width in widths))
         rows = [(str(i), *(columns[name][i] for name in names[:fitting])) for i in range(len(shown))]
         more = [f"{len(self) - len(shown):,} more rows"] if len(self) > len(shown) else []
         more += [f"more columns: {', '.join(names[fitting:])}"] if names[fitting:] else []
         return ResultTable(f"{len(self):,} rows", ("", *names[:fitting]), rows, tuple(more))
 
     def __repr__(self) -> str:
-        return self.table().text()
+        return self.table().text() if self else "no rows"
 
     def _repr_html_(self) -> str:
-        return self.table().html()
+        return self.table().html() if self else "<p>no rows</p>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (list(self),)
@@ -143,7 +147,9 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     text = number(value) if isinstance(value, float) else _listed(value)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= SHOWN_CHARACTERS else f"{set_cell_size(text, SHOWN_CHARACTERS - 1).rstrip()}…"
 
 
 def _listed(value: Any) -> str:

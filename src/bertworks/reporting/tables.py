@@ -85,6 +85,11 @@ def number(value: Any) -> str:
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e3 or not value else f"{value:,.4g}"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: 1 seed, 1,200 seeds."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def points(value: Any) -> str:
     """Format a fraction as points with two digits, 0.8456 as 84.56; None becomes a dash."""
     return "-" if value is None else f"{100 * value:.2f}"

@@ -360,7 +360,7 @@ class _Build:
         dropped |= {reason: read[reason] for reason in ("no field", "other kind") if read[reason]}
         dropped |= {"no tokens": text["no tokens"], "duplicate": sum(entry.pop("duplicates") for entry in entries)}
         near, libraries = sum(entry.pop("near-duplicates", 0) for entry in entries), ["tokenizers"]
-        if self.identity["splitter"].startswith("sentencex"):  # the splitter names the other libraries itself
+        if str(self.identity["splitter"]).startswith("sentencex"):  # the splitter names the other libraries itself
             libraries.insert(0, "sentencex")
         if self.config.near_duplicates:
             dropped["near-duplicate"] = near

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import html
 import http.server
 import importlib.util
 import json
@@ -130,6 +131,16 @@ def test_the_site_shows_source_files_and_notebooks_that_pages_link_to(site):
     assert "importlib.util" in "".join(code[0]["source"]) and "importlib.util" in page
     assert any("delivery" in "".join(output.get("data", {}).get("text/plain", "")) for output in code[-2]["outputs"])
     assert "delivery         30        4       0" in page
+
+
+@pytest.mark.heavy
+def test_blocks_of_code_keep_their_lines(site):
+    for name, lines in {"scale": "\nspec:\n  replicas: 64\n", "deploy": "\nloss       0.5322\n"}.items():
+        page = (site / f"{name}.html").read_text("utf-8")
+        assert lines in html.unescape(re.sub(r"<[^>]+>", "", page)), name
+        blocks = re.findall(r"<pre>.*?</pre>", page, re.DOTALL)
+        assert blocks and not any('class="whole"' in block for block in blocks), name
+        assert 'class="whole">--' in page, name
 
 
 @pytest.mark.heavy

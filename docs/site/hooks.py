@@ -113,7 +113,8 @@ def with_tokens(line: str) -> str:
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Keep `--flag` in one piece at the end of a line: browsers break behind hyphens."""
-    return re.sub(r"(?<!<pre>)<code>([^<]+)</code>", lambda match: f"<code>{unbroken(match[1])}</code>", html)
+    inline = r"(?<!<pre>)(?<!<span></span>)<code>([^<\n]+)</code>"  # in a block an empty element is before <code>
+    return re.sub(inline, lambda match: f"<code>{unbroken(match[1])}</code>", html)
 
 
 def unbroken(code: str) -> str:

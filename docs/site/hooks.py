@@ -28,7 +28,6 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".conf": "nginx", 
 COMMAND = re.compile(r"^ {4}(?:#|bertworks|curl|dask|docker|kubectl|pip|python3?|salloc|systemctl|torchrun) ")
 WIDTH = 77  # columns of a command on a screen of 1280 pixels, beside the button that copies it
 TOKENS = re.compile(r"\[([A-Z]+)\](?= ?\[)")  # [CLS] before another bracket, which Markdown takes for a reference
-NOT_SEARCHED = "---\nsearch:\n  exclude: true\nhide: [navigation, toc]\n---\n\n"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -58,6 +57,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite the links that leave docs/, and name the language of blocks of commands."""
     home = repository_path(page.file.src_uri)
+    if page.file.src_uri.startswith((f"{COPIES}/", "results/")):  # what pages quote would come before them
+        page.meta["search"] = {"exclude": True}
+    if home.suffix in LANGUAGES:  # room for the lines of a source file
+        page.meta["hide"] = ["navigation", "toc"]
 
     def rewritten(match: re.Match[str]) -> str:
         text, link, heading = match[1], match[2], match[3] or ""
@@ -169,8 +172,8 @@ def shown(path: Path) -> str:
     """Return the page that shows a file of the repository."""
     text = (ROOT / path).read_text("utf-8")
     if path.suffix == ".md":
-        return NOT_SEARCHED + text
-    return f"{NOT_SEARCHED}# {path.as_posix()}\n\n~~~~~~ {{.{LANGUAGES[path.suffix]} linenums=1}}\n{text}~~~~~~\n"
+        return text
+    return f"# {path.as_posix()}\n\n~~~~~~ {{.{LANGUAGES[path.suffix]} linenums=1}}\n{text}~~~~~~\n"
 
 
 def notebook_page(path: Path) -> str:

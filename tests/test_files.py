@@ -107,6 +107,16 @@ def test_no_message_fills_the_screen():
     assert len(message) == 1900 and message.startswith("config.json: x") and message.endswith("; expected less")
 
 
+def test_a_file_is_flushed_before_it_gets_its_name(tmp_path, monkeypatch):
+    """So that after a power cut the old content is there, or the new one. A folder's entries are flushed when asked."""
+    flushed, path = [], tmp_path / "a.txt"
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append((os.fstat(handle).st_ino, path.exists())))
+    write_text(path, "new")
+    assert flushed == [(path.stat().st_ino, False)]
+    flush_folder(tmp_path)
+    assert os.name == "nt" or flushed[1:] == [(tmp_path.stat().st_ino, True)]
+
+
 def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch, capsys):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

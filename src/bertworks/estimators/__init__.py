@@ -2,7 +2,7 @@
 
 A room of its own, because the classifier trains (finetuning) and predicts (inference), which do not know each other.
 
-    texts.py       what estimators take: texts or pairs of texts
+    texts.py       what both share: their texts, their pickles, their errors
     vectorizer.py  texts to vectors of an encoder
     classifier.py  an encoder fine-tuned on texts and their classes
 """

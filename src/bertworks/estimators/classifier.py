@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
@@ -16,10 +16,10 @@ from ..checkpoint.memory import ModelLike, origin_of
 from ..finetuning.functions import finetune
 from ..inference.predictor import Predictor
 from ..tasks.base import Example, Limits
-from .texts import rows_of, value_errors
+from .texts import TextEstimator, rows_of, value_errors
 
 
-class EncoderClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class EncoderClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier of texts, or pairs of texts: `fit` fine-tunes an encoder.
 
         GridSearchCV(EncoderClassifier("runs/base"), {"lr": [2e-5, 1e-4]}).fit(texts, labels)
@@ -88,7 +88,7 @@ class EncoderClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 raise KeyboardInterrupt
             files = (path for path in (run.folder / "model").iterdir() if path.is_file())
             self.files_ = {path.name: path.read_bytes() for path in files}
-        self._predictor = self._load()
+        self._loaded = self._load()
         self._texts = len(rows[0])
         return self
 
@@ -110,10 +110,9 @@ class EncoderClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         rows = rows_of(X)
         if len(rows[0]) != self._texts:
             raise ValueError(f"X has rows of {len(rows[0])} texts; expected {self._texts}, as in fit")
-        predictor = self.__dict__.get("_predictor") or self._load()  # a pickle has none
         pairs = ((row[0], row[1] if len(row) == 2 else None) for row in rows)
         with value_errors():
-            found = [result["scores"] for result in predictor.classify_stream(pairs, all_scores=True)]
+            found = [result["scores"] for result in self._model().classify_stream(pairs, all_scores=True)]
         return np.array([[scores[str(k)] for k in range(len(self.classes_))] for scores in found])
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -128,12 +127,3 @@ class EncoderClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             for name, content in self.files_.items():
                 (Path(folder) / name).write_bytes(content)
             return Predictor(folder)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_predictor"}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
-        return tags

@@ -1,13 +1,35 @@
-"""What the estimators take: texts or pairs of texts; and errors as scikit-learn's callers expect them."""
+"""What the estimators share: texts or pairs of texts as input, pickles without the model, and the errors they raise."""
 
 import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from ..files import InputError
 from ..tasks.rows import text_rows_of
 
 EXPECTED = "expected a list of texts, a column of texts, or a table of one or two columns of texts"
+
+
+class TextEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """An estimator of texts. `fit` keeps what `_load` returns in `_loaded`; a pickle leaves it out."""
+
+    def _load(self) -> Any:
+        raise NotImplementedError
+
+    def _model(self) -> Any:
+        """What `_load` returned in `fit`, or returns now."""
+        return self.__dict__.get("_loaded") or self._load()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_loaded"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
+        return tags
 
 
 @contextlib.contextmanager

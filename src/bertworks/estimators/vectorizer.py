@@ -4,16 +4,16 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..checkpoint.memory import ModelLike
 from ..inference.config import FeatureConfig
 from ..inference.features import Extractor
-from .texts import rows_of, value_errors
+from .texts import TextEstimator, rows_of, value_errors
 
 
-class EncoderVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+class EncoderVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimator):  # type: ignore[misc]  # untyped
     """A vector for each text, or pair of texts, from the layers of an encoder.
 
         make_pipeline(EncoderVectorizer("runs/base"), LogisticRegression()).fit(texts, labels)
@@ -43,8 +43,8 @@ class EncoderVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def fit(self, X: Any, y: Any = None) -> "EncoderVectorizer":
         """Load the encoder. Raises ValueError for X that is no list of texts, or an unfit model."""
         rows_of(X)
-        self._extractor = self._load()
-        self.width_ = self._extractor.width
+        self._loaded = self._load()
+        self.width_ = self._loaded.width
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -52,8 +52,7 @@ class EncoderVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_is_fitted(self, "width_")
         texts = [row[0] if len(row) == 1 else row for row in rows_of(X)]
         with value_errors():
-            extractor = self.__dict__.get("_extractor") or self._load()  # a pickle has none
-            vectors: NDArray[np.float32] = np.stack([found.vectors for found in extractor.stream(texts)])  # type: ignore[arg-type]  # rows of two
+            vectors: NDArray[np.float32] = np.stack([found.vectors for found in self._model().stream(texts)])  # type: ignore[arg-type]  # rows of two
         return vectors
 
     @property
@@ -65,12 +64,7 @@ class EncoderVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             config = FeatureConfig(self.layers, self.pool, precision=self.precision, max_length=self.max_length)
             return Extractor.load(self.model, config, self.device)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_extractor"}
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
         tags.transformer_tags.preserves_dtype = []
         return tags

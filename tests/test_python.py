@@ -23,10 +23,11 @@ import torch
 
 import bertworks
 from bertworks.cli import main
-from bertworks.files import InputError, argument_names
+from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.inference import LoadedModel
-from support.tiny_task import tiny_folder, tiny_table
+from bertworks.reporting.arguments import argument_names
+from support.tiny_task import tiny_place
 
 FIELDS = {"optim": {"lr": 1e-3}, "epochs": 2, "max_seq_length": 24, "quiet": True}
 FLAGS = "--optim.lr 1e-3 --epochs 2 --max-seq-length 24"
@@ -34,11 +35,7 @@ FLAGS = "--optim.lr 1e-3 --epochs 2 --max-seq-length 24"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("python")
-    tiny_folder(folder / "model")
-    for name, rows, seed in (("train", 40, 1), ("dev", 16, 2)):
-        tiny_table(folder / f"{name}.csv", rows, seed)
-    return folder
+    return tiny_place(tmp_path_factory.mktemp("python"), 40, 16, seed=1)
 
 
 @pytest.fixture(scope="module")

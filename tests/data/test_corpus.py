@@ -25,7 +25,7 @@ from bertworks.data.sentences import BLOCK_CHARS, check_documents, split_sentenc
 from bertworks.data.streams import open_streams
 from bertworks.files import InputError
 from bertworks.probing.config import NeighbourConfig
-from bertworks.tasks.table import refuse_kind
+from bertworks.tasks.lines import refuse_kind
 
 WIKI = """<doc id="1" url="x" title="Cats &amp; dogs">
 Cats &amp; dogs

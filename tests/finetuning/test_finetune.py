@@ -34,7 +34,7 @@ from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import learning_rate
 from bertworks.training.run import locked
 from support.loops import killed_at
-from support.tiny_task import TINY, tiny_folder, tiny_table
+from support.tiny_task import TINY, tiny_folder, tiny_place, tiny_rows, tiny_table
 
 CONFIG = FinetuneConfig(
     optim=OptimConfig(lr=3e-3, warmup=0.1),
@@ -48,16 +48,12 @@ CONFIG = FinetuneConfig(
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
     """A folder with model/, train.csv (200 rows) and dev.csv (60 rows)."""
-    place = tmp_path_factory.mktemp("finetune")
-    tiny_folder(place / "model", seed=99)
-    tiny_table(place / "train.csv", 200, seed=1)
-    tiny_table(place / "dev.csv", 60, seed=2)
-    return place
+    return tiny_place(tmp_path_factory.mktemp("finetune"), 200, 60)
 
 
 @pytest.fixture(scope="module")
 def table(place):
-    return own_table(own_task("", ("text",), "label"), place / "train.csv", place / "dev.csv")
+    return tiny_rows(place)
 
 
 @pytest.fixture(scope="module")

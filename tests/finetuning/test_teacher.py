@@ -17,13 +17,12 @@ from bertworks.finetuning.run import finetune
 from bertworks.finetuning.teacher import score_with_teacher
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
-from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.state import TrainerState
 from bertworks.training.task_objectives import TeacherScoresObjective
 from support.loops import ALONE, killed_at
-from support.tiny_task import TINY, tiny_folder, tiny_table
+from support.tiny_task import TINY, tiny_place, tiny_rows
 
 CONFIG = FinetuneConfig(
     max_seq_length=24, optim=OptimConfig(lr=2e-3, warmup=0.1), batch_size=8, epochs=2.0, loop=LoopConfig(log_every=1)
@@ -33,17 +32,9 @@ CONFIG = FinetuneConfig(
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A student's folder, tables, and a teacher fine-tuned on them."""
-    folder = tmp_path_factory.mktemp("taught")
-    tiny_folder(folder / "model")
-    for name, rows, seed in (("train", 48, 1), ("dev", 20, 2)):
-        tiny_table(folder / f"{name}.csv", rows, seed)
-    task, data = table(folder)
-    assert finetune(CONFIG, task, data, folder / "model", folder / "teacher", quiet=True)
+    folder = tiny_place(tmp_path_factory.mktemp("taught"), 48, 20, seed=1)
+    assert finetune(CONFIG, *tiny_rows(folder), folder / "model", folder / "teacher", quiet=True)
     return folder
-
-
-def table(folder):
-    return own_table(own_task("", ("text",), "label"), folder / "train.csv", folder / "dev.csv")
 
 
 def with_teacher(teacher, **more):
@@ -83,7 +74,7 @@ def test_both_terms_by_hand(classes):
 
 def test_the_teacher_is_met_by_the_names_of_its_labels(place, tmp_path):
     """The same head with its rows in another order, and a label more, gives the same scores."""
-    task, data = table(place)
+    task, data = tiny_rows(place)
     job = Job.of(with_teacher(place / "teacher"), task, data, place / "model", ALONE, True)
     model, names = load_model(place / "teacher" / "model"), list(job.task.labels)
     head = model.heads["classifier"]
@@ -120,7 +111,7 @@ def test_the_run_folder(place, tmp_path):
 
 def test_the_teacher_alone_can_teach(place, tmp_path):
     """Without the labels' part the student comes near the teacher's scores."""
-    task, data = table(place)
+    task, data = tiny_rows(place)
     config = with_teacher(place / "teacher", soft_share=1.0, epochs=6.0)
     assert finetune(config, task, data, place / "model", tmp_path / "run", quiet=True)
     log = [record["soft_loss"] for record in read_log(tmp_path / "run") if record["kind"] == "train"]
@@ -128,7 +119,7 @@ def test_the_teacher_alone_can_teach(place, tmp_path):
 
 
 def test_a_stopped_run_goes_on_to_the_same_bytes_and_only_with_its_teacher(place, tmp_path):
-    task, data = table(place)
+    task, data = tiny_rows(place)
     config = with_teacher(place / "teacher")
     config = replace(config, loop=LoopConfig(log_every=1, save_every=2))
     assert finetune(config, task, data, place / "model", tmp_path / "whole", quiet=True)
@@ -150,7 +141,7 @@ def tiny_teacher(place, folder):
 
 
 def test_a_teacher_that_does_not_fit_is_refused(place, tmp_path):
-    task, data = table(place)
+    task, data = tiny_rows(place)
     tokenizer = Tokenizer.load(place / "model")
     save_folder(tmp_path / "names", build_model(TINY, ("classifier",), 2, seed=9), tokenizer, labels=["bad", "fine"])
     save_folder(tmp_path / "number", build_model(TINY, ("classifier",), 1, seed=9), tokenizer, labels=["score"])

@@ -16,11 +16,11 @@ from bertworks.finetuning.run import finetune, joined_job
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
-from bertworks.tasks.kinds import kind_of, own_table, own_task, with_labels
+from bertworks.tasks.kinds import kind_of, own_task, with_labels
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.task_objectives import ClassificationObjective
 from support.loops import killed_at
-from support.tiny_task import TINY, tiny_folder, tiny_table
+from support.tiny_task import TINY, tiny_place, tiny_rows
 
 CONFIG = FinetuneConfig(
     optim=OptimConfig(lr=3e-3, warmup=0.1),
@@ -32,16 +32,12 @@ CONFIG = FinetuneConfig(
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    place = tmp_path_factory.mktemp("fields")
-    tiny_folder(place / "model", seed=99)
-    tiny_table(place / "train.csv", 48, seed=1)
-    tiny_table(place / "dev.csv", 20, seed=2)
-    return place
+    return tiny_place(tmp_path_factory.mktemp("fields"), 48, 20)
 
 
 @pytest.fixture(scope="module")
 def table(place):
-    return own_table(own_task("", ("text",), "label"), place / "train.csv", place / "dev.csv")
+    return tiny_rows(place)
 
 
 def weights_of(config, task, rows, place):

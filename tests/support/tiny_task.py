@@ -7,6 +7,8 @@ from pathlib import Path
 from bertworks.checkpoint.folder import save_folder
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
+from bertworks.tasks.base import Data, Task
+from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -41,3 +43,16 @@ def tiny_table(path: Path, rows: int, seed: int, longest: int = 12) -> Path:
             letters = " ".join(rng.choice("abcdef") for _ in range(rng.randint(1, longest)))
             writer.writerow([label, f"{label} film, {letters}"])
     return path
+
+
+def tiny_place(folder: Path, train: int, dev: int, seed: int = 99) -> Path:
+    """`folder` with model/, whose weights are those of the seed, and train.csv and dev.csv of so many rows."""
+    tiny_folder(folder / "model", seed)
+    for number, (name, rows) in enumerate((("train", train), ("dev", dev)), 1):
+        tiny_table(folder / f"{name}.csv", rows, number)
+    return folder
+
+
+def tiny_rows(place: Path) -> tuple[Task, Data]:
+    """The task and the rows of the tables in a place."""
+    return own_table(own_task("", ("text",), "label"), place / "train.csv", place / "dev.csv")

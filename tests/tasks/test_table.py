@@ -185,7 +185,8 @@ def test_names_of_columns_are_compared_composed(tmp_path):
 
 
 def test_long_lines_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("bertworks.tasks.table.MAX_LINE", 100)
+    for module in ("lines", "table"):
+        monkeypatch.setattr(f"bertworks.tasks.{module}.MAX_LINE", 100)
     for name, content in (
         ("a.csv", "text\n" + "x" * 101),
         ("a.tsv", "text\n" + "x" * 101),

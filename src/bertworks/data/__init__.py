@@ -14,6 +14,7 @@ near.py        sketches -> the near-duplicates that a store leaves out
 shards.py      part files -> shards in hash order, without duplicates
 worker.py      the tasks of a build: what its worker processes do
 build.py       `build`: runs these steps in parallel, and continues after a kill
+identity.py    what a store is built from, compared with what is there
 manifest.py    a store's manifest, checked
 store.py       `Store`: the corpus on disk, every token once
 show.py        a store on the terminal

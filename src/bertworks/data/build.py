@@ -30,12 +30,13 @@ from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
 from .corpus import InputOptions, Reader
-from .languages import KOREAN, borrowing, rules_for
-from .manifest import COUNT, FORMAT, KINDS, LATER, MANIFEST, PARTS, SPLITS, VERSION, differences, flag_of, read_manifest
+from .identity import decides_parts, differences, earlier_splitter, identity_in, identity_of
+from .languages import borrowing
+from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, flag_of, read_manifest
 from .near import NEAR, comparisons
 from .parts import Part, is_written, part_name
 from .pieces import Piece, divide
-from .sentences import Splitter, check_documents, check_splitter, document_batches, splitter_version
+from .sentences import Splitter, check_documents, check_splitter, document_batches
 from .shards import ShardPlan, plan_shards, save_array
 from .sketches import Sketcher, check_threshold
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
@@ -138,34 +139,12 @@ class _Build:
         self.dtype = np.dtype(token_dtype(tokenizer.vocab_size))
         self.reader = Reader(inputs, config.input)
         self.sketcher = Sketcher(config.near_duplicates) if config.near_duplicates else None
-        settings = dataclasses.asdict(config)
-        for key in ("workers", "scheduler", "allow_unknown"):  # the tokens of a store do not depend on these
-            del settings[key]
-        del settings["input"]["max_window"]
-        for key, default in LATER.items():
-            of, name = (settings["input"], key.removeprefix("input.")) if "." in key else (settings, key)
-            if of[name] == default:
-                del of[name]
-        files = [[str(path), path.stat().st_size] for path in self.reader.files]
-        self.identity = {
-            "version": VERSION,
-            "tokenizer": tokenizer.fingerprint,
-            "inputs": files,
-            "settings": settings,
-            "splitter": splitter_version(config.splitter, config.language),
-        }
+        self.identity = identity_of(dataclasses.asdict(config), tokenizer, self.reader.files)
 
     def reuse(self) -> dict[str, Any]:
         """The manifest of the finished store in `out`. Raises InputError if that was built from something else."""
         manifest = read_manifest(self.out)
-        theirs = {
-            "version": manifest["version"],
-            "tokenizer": manifest["tokenizer"]["fingerprint"],
-            "inputs": manifest["source"]["inputs"],
-            "settings": manifest["settings"],
-            "splitter": manifest.get("splitter") or _earlier_splitter(manifest["settings"], manifest["versions"]),
-        }
-        self._refuse(theirs, self.identity, "is a finished store")
+        self._refuse(identity_in(manifest), self.identity, "is a finished store")
         self.clean_up()  # the first build may have been killed between the manifest and this
         self.progress.say(f"{self.out}: this store is already built")
         return manifest
@@ -203,8 +182,8 @@ class _Build:
         if not path.exists():
             return None
         begun: dict[str, Any] = read_note(path, BEGUN)
-        begun.setdefault("splitter", _earlier_splitter(begun["settings"], {}))
-        self._refuse(_decides_parts(begun), _decides_parts(self.identity), "holds an unfinished build")
+        begun.setdefault("splitter", earlier_splitter(begun["settings"], {}))
+        self._refuse(decides_parts(begun), decides_parts(self.identity), "holds an unfinished build")
         return begun
 
     def prepare(self) -> None:
@@ -397,25 +376,6 @@ class _Build:
             "shards": shards,
             "files": dict(sorted(files.items())),
         }
-
-
-def _decides_parts(identity: dict[str, Any]) -> dict[str, Any]:
-    """What decides the content of a part beside its texts. All else may change while a build is unfinished."""
-    settings = identity["settings"]
-    keys = {key: settings[key] for key in ("language", "max_sentence_tokens")}
-    return {
-        "version": identity["version"],
-        "tokenizer": identity["tokenizer"],
-        **keys,
-        "splitter": identity["splitter"],
-    }
-
-
-def _earlier_splitter(settings: dict[str, Any], versions: dict[str, str]) -> str:
-    """The splitter of a build from before manifests named it: sentencex, which gave Korean the English rules."""
-    rules = rules_for(str(settings.get("language", "en")))
-    version = versions.get("sentencex") or metadata.version("sentencex")
-    return f"sentencex {version} (rules: {'en' if rules == KOREAN else rules})"
 
 
 def _names(inputs: Sequence[str | Path]) -> str:

@@ -15,13 +15,6 @@ MANIFEST = "manifest.json"
 PARTS = ".parts"  # the builder's working folder inside a store that is not finished
 SPLITS = ("train", "validation")
 KINDS = ("documents", "sentences", "tokens")
-LATER = {  # settings that stores from before them do not name, nor those that have the default
-    "input.missing": "refuse",
-    "input.other_kinds": "refuse",
-    "input.encoding": "utf-8",
-    "near_duplicates": 0.0,
-    "splitter": "auto",
-}
 REBUILD = (
     "build the store again (bertworks corpus build ... --out a new folder), or copy it again from where it is whole"
 )
@@ -87,36 +80,6 @@ def _contradiction(manifest: dict[str, Any]) -> str:
     return ""
 
 
-def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    """What differs between two builds' identities, in words; "" if they agree in all keys of `ours`.
-
-    Settings are named by their flags, and one that an identity leaves out has its default.
-    """
-    found = []
-    for key in ours:
-        if key == "settings":
-            before, now = ({**LATER, **_flat(one[key])} for one in (theirs, ours))
-            found.append([_difference(flag_of(k), before.get(k), now[k]) for k in now if before.get(k) != now[k]])
-        elif theirs.get(key) != ours[key]:
-            name = flag_of(key) if key in ("language", "max_sentence_tokens") else key
-            found.append([_difference(name, theirs.get(key), ours[key])])
-    return "; ".join(", ".join(one) for one in found if one)
-
-
 def flag_of(key: str) -> str:
     """The flag of `corpus build` that sets a setting of a manifest: input.text_field -> --input.text-field."""
     return "--encoding" if key == "input.encoding" else f"--{key.replace('_', '-')}"
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings, those of the table `input` under dotted keys."""
-    inner = {f"input.{key}": value for key, value in settings.get("input", {}).items()}
-    return {**inner, **{key: value for key, value in settings.items() if key != "input"}}
-
-
-def _difference(name: str, theirs: Any, ours: Any) -> str:
-    """What differs in one setting, in words."""
-    if name == "inputs":
-        return f"inputs of {len(theirs or [])} files, now {len(ours)}, or other names or sizes"
-    before, now = (shorten(value).strip("'\"") for value in (theirs, ours))
-    return f"{name} {before}, now {now}"

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from ..files import with_argument_names
 from ..finetuning.functions import finetune as run_finetuning
 from ..pretraining.functions import pretrain as run_pretraining
+from ..reporting.arguments import with_argument_names
 from ..reporting.results import RunResults
 from .examination import of_finetuning, of_pretraining
 from .findings import Report

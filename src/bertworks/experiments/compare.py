@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..files import InputError, argument_names, check_fields
+from ..files import InputError, check_fields
+from ..reporting.arguments import argument_names
 from ..reporting.results import Printed, RunResults
 from ..reporting.run_files import METRICS, read_json_lines, read_results
 from ..reporting.tables import ResultTable, points

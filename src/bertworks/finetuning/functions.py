@@ -6,7 +6,7 @@ from typing import Any
 
 from ..checkpoint.memory import ModelLike, origin_of, start_folder
 from ..config import flags_of_fields, with_fields
-from ..files import argument_names
+from ..reporting.arguments import argument_names
 from ..reporting.results import RunResults
 from ..tasks.base import KindName
 from ..tasks.catalogue import find_task

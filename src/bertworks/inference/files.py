@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, atomic_write, refuse_input, to_json
 from ..tasks.base import Task
+from ..tasks.lines import decoded
 from ..tasks.questions import read as read_questions
 from ..tasks.records import is_table, source_of
 from ..tasks.rows import check_count, text_rows_of
-from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, decoded, read_table
+from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, read_table
 from .ensemble import Ensemble
 from .predictor import Predictor
 from .result_tables import SEPARATORS, check_file, write_table

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..checkpoint.memory import ModelLike, origin_of
-from ..files import InputError, argument_names, shorten, to_json, write_text
+from ..files import InputError, shorten, to_json, write_text
+from ..reporting.arguments import argument_names
 from ..reporting.results import Evaluated, Rows
 from ..tasks.base import KindName
 from ..tasks.selection import DevRows, comma_separated

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..checkpoint.memory import ModelLike, start_folder
 from ..config import find_recipe, flags_of_fields, load_recipe, with_fields
-from ..files import argument_names
+from ..reporting.arguments import argument_names
 from ..reporting.results import RunResults
 from ..training.config import without_late_snapshots
 from ..training.run import OnStep, out_folder, watch_of

@@ -19,6 +19,7 @@ In reading order:
     answers.py         the n best answers from scores of starts and ends
     squad_scores.py    the official scores of answers
     records.py         DataFrames, datasets and lists of dictionaries, row by row
+    lines.py           lines of text files, decoded and limited
     table.py           CSV, TSV, JSON lines and Parquet, row by row
     selection.py       the rows that a verb or a function is given
     sheets.py          the rows of a sheet of Excel

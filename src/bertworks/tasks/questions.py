@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, shorten
 from .base import Task
+from .lines import MAX_LINE
 from .records import Source
-from .table import MAX_LINE, in_part, location, part_of, read_table
+from .table import in_part, location, part_of, read_table
 
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
 

@@ -23,8 +23,9 @@ from tokenizers import pre_tokenizers
 from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
+from .lines import decoded
 from .records import Records, Source
-from .table import as_list, check_end, decoded, in_part, location, part_of, read_table
+from .table import as_list, check_end, in_part, location, part_of, read_table
 from .tags import check_scheme, check_tag, to_iob2
 
 DOCUMENT = "-DOCSTART-"

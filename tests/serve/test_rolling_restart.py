@@ -15,6 +15,7 @@ pytest.importorskip("fastapi")
 httpx = pytest.importorskip("httpx")
 pytestmark = pytest.mark.heavy
 CLIENTS = 8
+CLOSE, CALM = 0.02, 0.2  # seconds between the requests of a client
 
 
 def free_ports(count):
@@ -45,11 +46,12 @@ async def healthy(port, process):
 
 
 class Stream:
-    """Requests without a pause, and what became of them."""
+    """Requests one after the other, and what became of them."""
 
     def __init__(self, port):
         self.address, self.over = f"http://127.0.0.1:{port}/embed", False
         self.sent, self.good, self.bad = 0, [], []
+        self.pause = CLOSE
 
     async def client(self, number):
         async with httpx.AsyncClient(timeout=60) as client:
@@ -60,22 +62,23 @@ class Stream:
                     (self.good if answer.status_code == 200 else self.bad).append((time.monotonic(), answer.text[:200]))
                 except httpx.TransportError as error:
                     self.bad.append((time.monotonic(), repr(error)))
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(self.pause)
 
 
 async def restart_in_turn(folder, ports, processes):
     async with Proxy(ports) as proxy:
         stream = Stream(proxy.port)
         clients = [asyncio.create_task(stream.client(i)) for i in range(1, CLIENTS + 1)]
-        await asyncio.sleep(0.5)
         away = []
         for i, port in enumerate(ports):
+            await asyncio.sleep(0.5)
             begun = time.monotonic()
             processes[i].terminate()
             assert await asyncio.to_thread(processes[i].wait, 30) == 0, processes[i].stderr.read()
-            processes[i] = start(folder, port)
+            processes[i], stream.pause = start(folder, port), CALM  # so that the start has a processor
             await healthy(port, processes[i])
             away.append((begun, time.monotonic()))
+            stream.pause = CLOSE
         before = dict(proxy.answered)
         await asyncio.sleep(0.5)
         stream.over = True

@@ -117,6 +117,7 @@ def test_an_embedder_and_a_folder_that_is_not_there(place, capsys, tmp_path):
     with pytest.raises(SystemExit):
         main(["predict", str(tmp_path / "run"), "--string", "good film"])
     assert "is an embedder: it gives vectors, and predicts no labels; use `bertworks" in capsys.readouterr().err
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\n")
     for more in (["--dev", str(tmp_path / "pairs.csv")], ["--task", "sst2", "--data", str(tmp_path)]):
         with pytest.raises(SystemExit):
             main(["evaluate", str(tmp_path / "nothere"), *more])

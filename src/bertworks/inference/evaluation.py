@@ -18,6 +18,7 @@ from ..tasks.classification import ClassRows
 from ..tasks.kinds import kind_of
 from ..tasks.rows import checked_rows
 from ..tasks.selection import DevRows
+from ..tasks.table import part_of
 from .engines import FLOAT32, Computing
 from .model import LoadedModel
 
@@ -99,10 +100,13 @@ def evaluate(
 def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRows:
     """The rows with kind and columns of the table that the model was fine-tuned on, except the fields `given`.
 
-    Raises InputError if there is no model.
+    Raises InputError if there is no model, or as `DevRows.find`.
     """
-    task = read_config(origin_of(model))[1].get(TASK) or {}
-    if rows.dev is None or rows.task:  # whoever reads them says what is missing
+    folder = origin_of(model)
+    if not (folder / CONFIG).exists() and not all(map(_is_there, rows.find()[1])):
+        return rows  # whoever reads them says what is missing
+    task = read_config(folder)[1].get(TASK) or {}
+    if rows.dev is None or rows.task:
         return rows
     text = task.get("words") or task.get("text")
     if not text or any("," in name for name in text):
@@ -110,6 +114,11 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
     found = {"kind": task.get("kind"), "text": ",".join(text), "label": task.get("label", "")}
     found["choices"] = ",".join(task.get("choices", ()))
     return replace(rows, **{name: value for name, value in found.items() if name not in given})
+
+
+def _is_there(table: Any) -> bool:
+    """Whether rows are in memory, or in a file that exists."""
+    return not isinstance(table, str | Path) or part_of(table)[0].exists()
 
 
 def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_on: str = "") -> dict[str, Any]:

@@ -86,6 +86,55 @@ def test_runs_of_several_places_do_not_replace_each_other(tmp_path):
         track([tmp_path / "a", tmp_path / "a/seed-1"], "tensorboard", tmp_path / "board")
 
 
+def test_event_files_come_whole_and_then_replace_earlier_ones(tmp_path, monkeypatch):
+    run, board = write_log(tmp_path / "run"), tmp_path / "board"
+    track([run], "tensorboard", board)
+    before = sorted(board.iterdir())
+    (board / f".events.{2**22 + 1}.tmp").mkdir()  # of a killed process
+
+    def stopped(self):
+        self._open([])
+        self.writer.add_scalar("half", 1.0, 1)
+        self.writer.flush()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EventFile, "update", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        track([run], "tensorboard", board)
+    assert sorted(board.iterdir()) == before and read_events(board) == expected(run)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"seconds": "a"}, "field seconds is 'a'; expected a number"),
+        ({"step": 2**63}, "field step is 9223372036854775808; expected 0 to 9,223,372,036,854,775,807"),
+        ({"step": -1}, "field step is -1; expected 0 to"),
+    ],
+)
+def test_a_log_that_no_run_writes_is_refused(tmp_path, record, message):
+    with pytest.raises(InputError, match=message):
+        track([write_log(tmp_path, [{"kind": "train", "step": 1, "loss": 0.5, **record}])], "tensorboard")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="devices")
+def test_a_recipe_without_an_end_is_refused(tmp_path):
+    run = write_log(tmp_path)
+    (run / "recipe.toml").unlink()
+    (run / "recipe.toml").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"recipe\.toml: more than [0-9,]+ bytes; expected a recipe"):
+        track([run], "tensorboard")
+
+
+def test_odd_names_and_damaged_results(tmp_path):
+    run = write_log(tmp_path, [{"kind": "train", "step": 1, "\ud800": 0.5}])
+    track([run], "tensorboard")
+    assert read_events(run / "tensorboard") == {("train/?", 1): 0.5}
+    (run / "results.json").write_text('{"metrics": 5}')
+    with pytest.raises(InputError, match="field metrics is 5; expected a table"):
+        track([run], "tensorboard")
+
+
 def test_dates_are_those_of_the_log(tmp_path):
     run = write_log(tmp_path)
     os.utime(run / "log.jsonl", (2e9, 2e9))

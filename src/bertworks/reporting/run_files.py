@@ -14,7 +14,7 @@ RUN: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "tim
 LOG = "log.jsonl"
 RESULTS = "results.json"
 METRICS = {str: float}
-RECORD = {"kind": str, "step": int}  # of a log; all else in it is a number or null
+RECORD = {"kind": str, "step": range(1 << 63), "seconds?": (float, None)}  # of a log; all else is a number or null
 REPAIR = "restore the file"
 
 

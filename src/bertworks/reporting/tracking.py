@@ -7,6 +7,7 @@ writes TensorBoard's files while a run is under way; it reads the log as it grow
 
 import contextlib
 import os
+import shutil
 import sys
 import threading
 import tomllib
@@ -15,12 +16,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..files import InputError
+from ..config import RECIPE_BYTES
+from ..files import InputError, read_bytes, temporaries
 from .run_files import LOG, RESULTS, read_log, read_results
 
 Tracker = Literal["tensorboard", "mlflow", "wandb"]
 PACKAGES: dict[Tracker, str] = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
 OURS = ".bertworks"  # the end of the names of our event files
+_EVENTS = f"events.out.tfevents.*{OURS}"
 EVERY = 5.0  # seconds between two looks at a log that grows
 PROJECT = "bertworks"  # MLflow's experiment and W&B's project
 
@@ -37,7 +40,12 @@ class Scalar(NamedTuple):
 def scalars(records: Iterable[dict[str, Any]]) -> list[Scalar]:
     """All numbers of records except their steps; what was not finite, null in the log, is left out."""
     return [
-        Scalar(f"{record['kind']}/{name}", float(value), int(record["step"]), float(record.get("seconds") or 0.0))
+        Scalar(
+            f"{record['kind']}/{name}".encode("utf-8", "replace").decode(),  # trackers take no lone surrogate
+            float(value),
+            int(record["step"]),
+            float(record.get("seconds") or 0.0),
+        )
         for record in records
         for name, value in record.items()
         if name != "step" and isinstance(value, int | float) and not isinstance(value, bool)
@@ -98,12 +106,14 @@ def settings_of(run: Path) -> dict[str, Any]:
     """The recipe of a run as dotted keys, and the metrics of its results; {} of what it does not have yet."""
     path = run / "recipe.toml"
     try:
-        recipe = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        data = read_bytes(path, "a recipe", RECIPE_BYTES) if path.exists() else b""
+        recipe = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of an integer of thousands of digits
         raise InputError(f"{path}: not valid TOML: {error}; restore the file") from None
     found = _dotted(recipe)
     if (run / RESULTS).exists():
-        found |= {f"results.{k}": v for k, v in read_results(run / RESULTS, {}).get("metrics", {}).items()}
+        metrics = read_results(run / RESULTS, {"metrics?": {str: (float, None)}}).get("metrics", {})
+        found |= {f"results.{name}": value for name, value in metrics.items()}
     return found
 
 
@@ -142,7 +152,7 @@ class EventFile:
         from torch.utils.tensorboard import SummaryWriter
 
         self.out.mkdir(parents=True, exist_ok=True)
-        for earlier in self.out.glob(f"events.out.tfevents.*{OURS}"):
+        for earlier in self.out.glob(_EVENTS):
             earlier.unlink()
         self.began = began(self.run, records)
         self.writer = SummaryWriter(str(self.out), filename_suffix=OURS)  # type: ignore[no-untyped-call]
@@ -158,9 +168,23 @@ class EventFile:
 
 
 def _tensorboard(run: Path, _: str, out: Path) -> Path:
-    file = EventFile(run, out)
-    file.update()
-    file.close()
+    """The event file comes into `out` when it is whole, and then takes the place of earlier ones."""
+    out.mkdir(parents=True, exist_ok=True)
+    staging = out / f".events.{os.getpid()}.tmp"
+    for left in [*temporaries(out, "events"), staging]:  # of killed processes, and of one that had our number
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        file = EventFile(run, staging)
+        file.update()
+        file.close()
+        earlier, made = [*out.glob(_EVENTS)], [*staging.glob(_EVENTS)]
+        for path in made:
+            os.replace(path, out / path.name)
+        for path in earlier:
+            if path.name not in {new.name for new in made}:
+                path.unlink()
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
     return out
 
 

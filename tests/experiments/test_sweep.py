@@ -99,6 +99,9 @@ def test_a_grid_of_ones_own(place, tmp_path):
     [
         ("glu", "--sweep 'glu': found 'glu'; expected paper, glue, or fields with their values"),
         ("optim.lr=", "found 'optim.lr='; expected"),
+        (" ", "--sweep ' ': no field in it; expected paper, glue, or fields"),  # its runs would be outside --out
+        ("../x=1", r"found '\.\./x=1'; expected"),
+        ("optim..lr=1", r"found 'optim\.\.lr=1'; expected"),
         ("epochs=1 epochs=2", "found 'epochs=2'; expected"),
         ("epochs=1/2", "found 'epochs=1/2'; expected"),
         ("optim.lr=1e-4,0.0001", "'optim.lr=1e-4,0.0001' has equal values; give each value once"),

@@ -89,16 +89,16 @@ def own_grid(text: str) -> tuple[OwnSetting, ...]:
         field, equals, values = part.partition("=")
         field = field.removeprefix("--").replace("-", "_")
         found = values.split(",")
-        if not equals or not field or not all(re.fullmatch(r"[\w.+-]+", value) for value in found) or field in grid:
-            raise InputError(
-                f"--sweep {shorten(text)}: found {shorten(part)}; expected {', '.join(SWEEPS)}, or fields with their "
-                'values, each field once, such as "optim.lr=1e-4,3e-4 epochs=3"'
-            )
+        named = re.fullmatch(r"\w+(\.\w+)*", field) and all(re.fullmatch(r"[\w.+-]+", value) for value in found)
+        if not equals or not named or field in grid:
+            raise InputError(f"--sweep {shorten(text)}: found {shorten(part)}; {_GRID}")
         if field in _SHARED:
             raise InputError(f"--sweep {shorten(text)}: {field} is the same in all runs of a sweep; {_SHARED[field]}")
         if len({*map(_parsed, found)}) < len(found):
             raise InputError(f"--sweep {shorten(text)}: {shorten(part)} has equal values; give each value once")
         grid[field] = found
+    if not grid:  # a setting without a field has no name, and so no folder inside --out
+        raise InputError(f"--sweep {shorten(text)}: no field in it; {_GRID}")
     pairs = [[(field, value) for value in values] for field, values in grid.items()]
     return tuple(map(OwnSetting, itertools.product(*pairs)))
 
@@ -112,6 +112,9 @@ SWEEPS = {
     "paper": tuple(itertools.starmap(Setting, itertools.product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))),  # A.3
     "glue": tuple(Setting(32, rate, 3) for rate in (5e-5, 4e-5, 3e-5, 2e-5)),  # section 4.1
 }
+_GRID = (
+    f'expected {", ".join(SWEEPS)}, or fields with their values, each field once, such as "optim.lr=1e-4,3e-4 epochs=3"'
+)
 
 
 def check_grid(name: str, config: FinetuneConfig) -> None:

@@ -167,6 +167,30 @@ def test_a_damaged_graph_is_one_message(exported):
         Predictor(exported).classify("a")
 
 
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        (
+            "config.json",
+            {"id2label": {"0": "a", "1": "b", "2": "c"}},
+            r"logits has the shape \(2, 2\); expected \(2, 3\)",
+        ),
+        ("config.json", {"type_vocab_size": 1}, r"ONNX Runtime cannot run it .*token_type_ids.*of another export\?"),
+        ("certificate.json", {"parts": ["encoder", "mlm"]}, r"logits has the shape \(1, 2\); expected \(1, 9, "),
+    ],
+)
+def test_a_graph_of_another_model_is_one_message(exported, file, change, message):
+    settings = json.loads((exported / file).read_text())
+    (settings if file == "config.json" else settings["graph"]).update(change)
+    (exported / file).write_text(json.dumps(settings))
+    engine = Predictor(exported).loaded.engine
+    with pytest.raises(InputError, match=message):
+        if "parts" in change:
+            engine.masked(padded((9,)), torch.tensor([1]))
+        else:
+            engine.scores(padded((9, 3)), "classifier")
+
+
 def test_onnx_runtime_prints_nothing_beside_our_message(exported, capfd):
     graph = exported / "onnx/model.onnx"
     whole = graph.read_bytes()
@@ -323,7 +347,9 @@ def test_the_limit_of_float32_grows_with_the_scores():
 def test_a_package_of_unknown_origin_is_not_loaded(exported, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     loaded = []
-    monkeypatch.setattr("torch._inductor.aoti_load_package", lambda path: loaded.append(path) or (lambda *_: (None,)))
+    monkeypatch.setattr(
+        "torch._inductor.aoti_load_package", lambda path: loaded.append(path) or (lambda *_: (torch.ones(3, 2),))
+    )
     file = exported / "certificate.json"
     found = json.loads(file.read_text())
     (exported / "torch").mkdir()
@@ -336,7 +362,7 @@ def test_a_package_of_unknown_origin_is_not_loaded(exported, tmp_path, monkeypat
     assert not loaded
     main(["export", "--trust", str(exported)])
     assert "torch/scores.pt2" in capsys.readouterr().out
-    assert Predictor(exported).loaded.engine.scores(batch, "classifier") is None and len(loaded) == 1
+    assert Predictor(exported).loaded.engine.scores(batch, "classifier").sum() == 6 and len(loaded) == 1
     flip(exported / "torch/scores.pt2")
     with pytest.raises(InputError, match="has not compiled on this machine"):
         Predictor(exported).loaded.engine.scores(batch, "classifier")

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..batch import Batch
 from ..checkpoint.folder import read_config
-from ..checkpoint.locate import CERTIFICATE
+from ..checkpoint.locate import CERTIFICATE, CONFIG
 from ..checkpoint.metadata import labels_of, top_of
 from ..checkpoint.names import heads_in
 from ..files import (
@@ -35,7 +35,7 @@ from ..files import (
     read_lines,
     write_text,
 )
-from ..model.heads import Model, build_model
+from ..model.heads import TOKEN_HEADS, Model, build_model
 from ..model.rectangular import STATES
 
 FORMAT = 1
@@ -132,14 +132,16 @@ class Exported:
 
     def states(self, batch: Batch) -> Tensor:
         """(B, L, D) of the last layer. Raises InputError if the export has none."""
-        return self._run(batch, [STATES])[0]
+        return self._shaped(self._run(batch, [STATES])[0], STATES, *batch["input_ids"].shape, self.model.encoder.width)
 
     def scores(self, batch: Batch, head: str) -> Tensor:
         """Scores of a head before any softmax: (B, K), of a token head (B, L, K)."""
+        shape = batch["input_ids"].shape if head in TOKEN_HEADS else batch["input_ids"].shape[:1]
         if head == "choice":  # its graph takes choices as an axis of their own
             batch = {name: batch[name][:, None] for name in INPUTS}
         found = self._run(batch, _OUTPUTS[head])
-        return torch.stack(found, -1) if head == "span" else found[0]
+        width: int = self.model.heads[head].out_features  # type: ignore[assignment]
+        return self._shaped(torch.stack(found, -1) if head == "span" else found[0], _OUTPUTS[head][0], *shape, width)
 
     def masked(self, batch: Batch, cells: Tensor) -> Tensor:
         """(M, V) scores of the masked-LM head at (M,) flat cells of the batch."""
@@ -147,7 +149,8 @@ class Exported:
         rows, size = cells // L, max(1, _LOGITS // (L * self.model.config.vocab_size))
         out = torch.empty(len(cells), self.model.config.vocab_size)
         for used in rows.unique().split(size):  # sequences with a mask, few at a time
-            logits = self._run({name: batch[name][used] for name in INPUTS}, ["logits"])[0]  # (b, L, V)
+            found = self._run({name: batch[name][used] for name in INPUTS}, ["logits"])[0]
+            logits = self._shaped(found, "logits", len(used), L, self.model.config.vocab_size)  # (b, L, V)
             here = torch.isin(rows, used)
             out[here] = logits[torch.searchsorted(used, rows[here]), cells[here] % L]
         return out
@@ -156,6 +159,15 @@ class Exported:
         """Raises InputError if the export lacks one of these outputs."""
         if missing := [name for name in names if name not in self.files]:
             raise InputError(f"{self.folder} was exported with {', '.join(self.files)}; it has no {missing[0]}")
+
+    def _shaped(self, found: Tensor, name: str, *shape: int) -> Tensor:
+        """An output as it is. Raises InputError if it has another shape than config.json and certificate say."""
+        if found.shape != shape:
+            raise InputError(
+                f"{self.folder}: output {name} has the shape {tuple(found.shape)}; expected {shape} by {CONFIG} and "
+                f"{CERTIFICATE}; one of them is of another export: export again"
+            )
+        return found
 
     def _run(self, batch: Batch, names: Sequence[str]) -> list[Tensor]:
         self.check(names)
@@ -191,14 +203,19 @@ class OnnxFile:
             raise InputError(f"{path}: not readable by ONNX Runtime ({line}); export again") from None
         if absent := {*outputs} - found:
             raise InputError(f"{path}: no output {min(absent)}, which {CERTIFICATE} names; export again")
-        self.how = onnxruntime.RunOptions()
+        self.path, self.how = path, onnxruntime.RunOptions()
         self.how.only_execute_path_to_fetches = True
         self.inputs = [value.name for value in self.session.get_inputs()]
 
     def run(self, inputs: list[Tensor], names: Any) -> list[Tensor]:
         """The outputs of these names."""
         feed = {name: value.numpy() for name, value in zip(INPUTS, inputs, strict=False)}
-        return [torch.from_numpy(value) for value in self.session.run(list(names), feed, self.how)]
+        try:
+            return [torch.from_numpy(value) for value in self.session.run(list(names), feed, self.how)]
+        except Exception as error:  # inputs or sizes that the graph does not have
+            line = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"{self.path}: ONNX Runtime cannot run it ({line}); is {CONFIG} of another export? Export "
+                             "again") from None  # fmt: skip
 
 
 class CompiledPackage:

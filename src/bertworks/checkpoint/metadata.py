@@ -1,6 +1,6 @@
 """What a model folder says beside its encoder and weights: labels, task, top, the longest input."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -92,6 +92,7 @@ def label_settings(labels: list[str], classifier: bool, task: Mapping[str, Any] 
 
 _COUNT = range(1, 1 << 31)
 _TASK_FORM = {  # the settings of a task that are read again
+    "kind?": str,
     "name?": str,
     "text?": [str],  # columns of the user's own table
     "words?": [str],
@@ -132,9 +133,31 @@ def task_of(settings: Mapping[str, Any], head: str, where: str = CONFIG) -> dict
     problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
     one = "regression" if len(settings.get("id2label") or ()) == 1 else "single"
     kind = problems.get(settings.get("problem_type") or "", one) if head == "classifier" else _KINDS[head][0]
-    task = {"kind": kind, **(settings.get(TASK) or {})}
+    task: dict[str, Any] = {"kind": kind, **(settings.get(TASK) or {})}
     if task["kind"] not in _KINDS[head]:
         expected = ", ".join(_KINDS[head])
         raise InputError(f"{where}: {TASK}.kind = {shorten(task['kind'])} of a {head}; expected {expected}")
+    return stored_task(task, where)
+
+
+def stored_task(task: dict[str, Any], where: str = CONFIG) -> dict[str, Any]:
+    """What a config.json says of its task, unchanged. Raises InputError if a value has the wrong type."""
     check_fields(task, _TASK_FORM, f"{where}: {TASK}")
     return task
+
+
+def check_thresholds(task: Mapping[str, Any], labels: Sequence[str], where: str) -> None:
+    """Raises InputError for a threshold of a label that the folder does not have, or that is no probability."""
+    for name, value in task.get("thresholds", {}).items():
+        if name not in labels:
+            found = ", ".join(map(shorten, labels))
+            raise InputError(
+                f"{where}: {TASK}.thresholds has the label {shorten(name)}; expected some of {found}; remove the "
+                "thresholds, which may be those of another model, and choose them with `bertworks evaluate "
+                "--save-thresholds`"
+            )
+        if not 0 <= value <= 1:
+            raise InputError(
+                f"{where}: {TASK}.thresholds of {shorten(name)} is {value}; expected a probability from 0 to 1; remove "
+                "the thresholds, and choose them with `bertworks evaluate --save-thresholds`"
+            )

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CONFIG, refuse_export
 from ..checkpoint.memory import ModelLike, network_of, origin_of
-from ..checkpoint.metadata import TASK, stored_scale
+from ..checkpoint.metadata import TASK, stored_scale, stored_task
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..files import InputError, read_json_object, write_json
 from ..tasks.base import Judged, Prepared, Task
@@ -100,12 +100,12 @@ def evaluate(
 def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRows:
     """The rows with kind and columns of the table that the model was fine-tuned on, except the fields `given`.
 
-    Raises InputError if there is no model, or as `DevRows.find`.
+    Raises InputError if there is no model, or what its folder stores has another form, or as `DevRows.find`.
     """
     folder = origin_of(model)
     if not (folder / CONFIG).exists() and not all(map(_is_there, rows.find()[1])):
         return rows  # whoever reads them says what is missing
-    task = read_config(folder)[1].get(TASK) or {}
+    task = stored_task(read_config(folder)[1].get(TASK) or {}, str(folder / CONFIG))
     if rows.dev is None or rows.task:
         return rows
     text = task.get("words") or task.get("text")

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config
-from ..checkpoint.locate import is_export
-from ..checkpoint.metadata import input_length, labels_of, task_of
+from ..checkpoint.locate import CONFIG, is_export
+from ..checkpoint.metadata import check_thresholds, input_length, labels_of, task_of
 from ..checkpoint.pooling import Pooling
 from ..files import InputError
 from ..model.heads import Model
@@ -88,6 +88,7 @@ class LoadedModel:
                 "and engine out, or export again"
             )
         names = _output_names(folder, model, whole)
+        check_thresholds(settings, names, str(folder / CONFIG))
         model = model if exported else model.to(where)
         return cls(folder, model, tokenizer, names, settings, limits, where, computing)
 

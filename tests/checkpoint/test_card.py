@@ -89,6 +89,20 @@ def test_the_confusion_is_a_table(card, tmp_path):
     assert r"| a\|b | 1 | 2 | 0 |" in (tmp_path / "README.md").read_text()
 
 
+@pytest.mark.parametrize("confusion", [5, {"a": 5}, {"a": ["b"]}, None, []])
+def test_what_is_no_confusion_is_left_out(tmp_path, confusion):
+    facts = {"confusion": confusion, "title": "a\uffffb\x9f"}
+    save_folder(tmp_path, build_model(TINY, ("classifier",), 2, seed=1), None, facts, ["a", "c"])
+    assert "## Confusion" not in (tmp_path / "README.md").read_text()
+
+
+def test_yaml_reads_every_name(tmp_path):
+    facts = {"task": "a\uffffb\x9f\ufffe", "metrics": {"accuracy": 1.0}}
+    save_folder(tmp_path, build_model(TINY, ("classifier",), 2, seed=1), None, facts, ["a", "c"])
+    front = pytest.importorskip("yaml").safe_load((tmp_path / "README.md").read_text().split("---")[1])
+    assert front["model-index"][0]["results"][0]["dataset"]["name"] == "a\ufffdb\ufffd\ufffd"
+
+
 def test_the_snippets_run(card):
     """Ours and that of transformers, on the folder itself."""
     pytest.importorskip("transformers")

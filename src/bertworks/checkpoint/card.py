@@ -75,7 +75,8 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
         rows["labels"] = ", ".join(config["id2label"].values())
     loose = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in facts.items() if isinstance(value, dict)}
-    lines = ["---", *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()), "---", ""]
+    front_lines = (f"{key}: {_printable(json.dumps(value, ensure_ascii=False))}" for key, value in front.items())
+    lines = ["---", *front_lines, "---", ""]
     alone = "**Load it with bertworks: no class of transformers computes this model, and none loads this folder.** "
     known = _class(config, sizes) if transformers else "`model_type` is `bertworks`."
     lines += [f"# {_plain(title)}", "", f"{'' if transformers else alone}An encoder {_plain(made)}; {known}", ""]
@@ -88,8 +89,13 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
 
 
 def _words(text: Any) -> str:
-    """A text that every YAML reader takes: UTF-8 on one line."""
+    """A text in UTF-8 on one line."""
     return re.sub(r"\s+", " ", str(text).encode("utf-8", "replace").decode())
+
+
+def _printable(text: str) -> str:
+    """A text that every YAML reader takes: what YAML calls not printable is replaced."""
+    return re.sub("[^\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]", "\ufffd", text)
 
 
 def _model_index(name: str, pipeline: str, datasets: list[str], facts: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +114,12 @@ def _model_index(name: str, pipeline: str, datasets: list[str], facts: dict[str,
 
 
 def _confusion(table: dict[str, dict[str, int]]) -> list[str]:
-    """How often each true label, a row, was predicted as which; of several labels a row what was found and missed."""
+    """How often each true label, a row, was predicted as which; of several labels a row what was found and missed.
+
+    Nothing of a table of another form, which a damaged results.json may have.
+    """
+    if not isinstance(table, dict) or not all(isinstance(row, dict) for row in table.values()):
+        return []
     columns = list(dict.fromkeys([*table, *(name for row in table.values() for name in row)]))
     several = bool(table) and all({*row} == {"found", "missed", "wrong"} for row in table.values())
     columns = ["found", "missed", "wrong"] if several else columns

@@ -230,6 +230,12 @@ def test_a_planted_fault_of_a_table_is_found(tmp_path, name, change, check, evid
     assert len(hits) == 1 and evidence in hits[0], hits
 
 
+def test_columns_without_a_name_are_not_read(tmp_path):
+    """Spreadsheets write empty columns behind the last one."""
+    lines = [f"{line},," for line in good_lines()]
+    assert examine(table(tmp_path / "a.csv", lines)).findings == []
+
+
 def test_accents_are_no_mojibake(tmp_path):
     """Text that is right, although its letters exist in Windows-1252 too."""
     lines = [line.replace(" ", " é Åé naïve “ça” ", 1) if i else line for i, line in enumerate(good_lines())]

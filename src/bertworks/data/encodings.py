@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from ..files import InputError
+from ..files import InputError, shorten
 
 UTF8 = ("utf-8", "utf-8-sig")
 # codecs of names, literals and mail that Python counts as text encodings: their text is not that of a file
@@ -35,7 +35,7 @@ def codec_of(encoding: str) -> str:
     named = found is not None and found.name.replace("_", "-") in NOT_OF_FILES
     if found is None or named or not found._is_text_encoding or found.incrementaldecoder is None:
         advice = "expected a text encoding of Python, such as utf-8, cp949, euc-kr or utf-16"
-        raise InputError(f"--encoding {encoding!r}: unknown; {advice}")
+        raise InputError(f"--encoding {shorten(encoding)}: unknown; {advice}")
     return found.name
 
 

@@ -88,7 +88,7 @@ class Table:
     @cached_property
     def header(self) -> list[str]:
         """The names of its columns."""
-        return column_names(self.path, self.columns.form)
+        return _header(self.path, self.columns.form)
 
     @cached_property
     def cells(self) -> list[tuple[int, list[str]]]:
@@ -107,6 +107,12 @@ class Table:
         task = _task(self.columns)
         train, dev = ([] if path is None else _rows(task, path, self.columns) for path in (self.path, self.dev))
         return Rows(task, train, dev, self.tokenizer, self.max_seq_length)
+
+
+def _header(path: Path, form: TableForm) -> list[str]:
+    """The names of a table's columns; several without a name, behind commas at the end of a line, are left out."""
+    found = column_names(path, form)
+    return [name for name in found if name or found.count("") == 1]
 
 
 def _read(path: Path, names: Sequence[str], form: TableForm) -> Iterator[TableRow]:
@@ -159,9 +165,9 @@ def is_table(path: Path) -> bool:
 
 def find_columns(path: Path, given: Columns) -> Columns:
     """The columns that were given, and for those that were not the likeliest ones of the table."""
-    header = column_names(path, given.form)
+    header = _header(path, given.form)
     if not header:
-        raise InputError(f"{path}: an empty file; expected a table with the names of its columns")
+        raise InputError(f"{path}: an empty file, or no column has a name; expected a table with names of its columns")
     sample = [row.values for row in itertools.islice(_read(path, list(dict.fromkeys(header)), given.form), 2_000)]
     cells = {name: [row[i] for row in sample] for i, name in enumerate(dict.fromkeys(header))}
     label, text, guessed = given.label, given.text, list[str]()

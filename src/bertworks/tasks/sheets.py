@@ -11,6 +11,8 @@ from ..data.parsers import list_names
 from ..data.streams import FREE, SHARE
 from ..files import InputError, shorten
 
+_OLD = bytes.fromhex("d0cf11e0a1b11ae1")  # the container of .xls files, and of encrypted .xlsx files
+
 
 def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Iterator[tuple[int, list[str]]]:
     """(row, cells) of each row that is not empty, from the first one, which names the columns; all equally long.
@@ -47,6 +49,10 @@ def _check_size(file: IO[bytes], path: Path) -> None:
         with zipfile.ZipFile(file) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile as error:
+        file.seek(0)
+        if file.read(8) == _OLD:
+            raise InputError(f"{path}: a workbook with a password, or an old .xls file; expected an .xlsx file without "
+                             "a password; save it so, or save the sheet as .csv") from None  # fmt: skip
         raise _damaged(path, error) from None
     if size > FREE + SHARE * path.stat().st_size:
         found = f"unpacks to {size:,} bytes, more than {FREE:,} and {SHARE} times its own size"

@@ -73,7 +73,7 @@ def shorten(value: object, limit: int = 80) -> str:
     short.maxlevel, short.maxstring, short.maxlong, short.maxother = 4, limit, limit, limit
     short.maxdict = short.maxlist = short.maxtuple = 8
     try:
-        return clip(short.repr(value), limit)
+        return clip(short.repr(value).replace("\n", " "), limit)  # some tables have a line for each column
     except ValueError:  # an integer of thousands of digits
         return f"a value of type {type(value).__name__}"
 

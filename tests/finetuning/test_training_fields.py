@@ -228,3 +228,29 @@ def test_weights_in_the_forms_of_scikit_learn(place, tmp_path):
 def test_one_wrong_value_is_named_alone():
     with pytest.raises(ValueError, match=r"^patience = -1; expected 0 or more$"):
         FinetuneConfig(patience=-1)
+    with pytest.raises(ValueError, match=r"^batch_size = 10{20}; expected at most 1,048,576 rows per update$"):
+        FinetuneConfig(batch_size=10**20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"text": 5}, "columns 5; expected the name of a column as a text, or a list of names"),
+        ({"text": ["text", None]}, r"columns \['text', None\]; expected the name"),
+        ({"train_rows": "3"}, r"train_rows is a str \('3'\); expected an integer"),
+        ({"split_seed": 1.5}, "split_seed is a float .*; expected an integer"),
+        ({"dev_share": "0.1", "dev": None}, "dev_share '0.1': expected a share"),
+        ({"group": 5, "dev_share": 0.5, "dev": None}, "group 5: expected the name of a column"),
+        ({"restarts": "2"}, "restarts '2': expected a whole number"),
+        (
+            {"train": "text,label\n" * 500},
+            "train is a text of 5,500 characters, which no file's name has; expected a path",
+        ),
+    ],
+)
+def test_arguments_of_another_type_are_named(place, tmp_path, arguments, message):
+    import bertworks
+
+    given = {"train": place / "train.csv", "dev": place / "dev.csv", "quiet": True, **arguments}
+    with pytest.raises(InputError, match=message):
+        bertworks.finetune(place / "model", tmp_path / "out", **given)

@@ -8,6 +8,7 @@ import datasets
 import numpy as np
 import pandas
 import polars
+import pyarrow
 import pytest
 
 from bertworks.files import InputError
@@ -93,6 +94,8 @@ def test_missing_columns_are_named_with_those_that_there_are():
         (polars.LazyFrame({"text": ["a"]}), r"^train is a LazyFrame; .*; give train.collect\(\)$"),
         (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), r"give one of its splits, train\['dev'\]$"),
         (7, "^train is a int; expected a path"),
+        (pyarrow.table({"text": ["a"]}), r"^train is a Table; expected a path, .*; give train.to_pandas\(\)$"),
+        ("a,b\n" * 2_000, "^train is a text of 8,000 characters, which no file's name has; expected a path"),
         (["one text"], r"^train\[0\] is a str \('one text'\); expected a dictionary, such as {'text': ..., 'label'"),
         ([], "^train has no rows; expected one or more"),
         (pandas.DataFrame({"text": [], "label": []}), "^train has no rows"),
@@ -105,6 +108,25 @@ def test_missing_columns_are_named_with_those_that_there_are():
 def test_what_is_no_table_is_refused_by_name(data, message):
     with pytest.raises(InputError, match=message):
         read_rows(PLAIN, data, name="train")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            polars.LazyFrame({"text": ["a"]}),
+            r"^data is a LazyFrame; .* of texts, or of tuples of texts; give data.coll",
+        ),
+        (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), r"give one of its splits, data\['dev'\]$"),
+        ({"text": ["a"]}, "^data is a dict; expected .*; of columns make rows: pandas.DataFrame"),
+        (5, "^data is a int; expected a path"),
+    ],
+)
+def test_data_to_predict_that_has_no_rows_says_what_to_give(data, message):
+    from bertworks.inference.files import Columns, read_inputs
+
+    with pytest.raises(InputError, match=message):
+        list(read_inputs(data, "single", Columns()))
 
 
 def test_rows_of_a_kind_are_taken_as_they_are():

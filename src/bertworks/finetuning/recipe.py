@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import added, check_least, check_seed, find_recipe, from_dict, load_recipe
-from ..files import InputError
+from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import Limits, Task
 from ..training.config import LoopConfig, OptimConfig
@@ -20,6 +20,7 @@ LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that s
 MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_steps` has set
 BALANCED = "balanced"  # class weights from the frequencies of the classes
 MOST_WEIGHT = 1e6  # of a class
+MOST_ROWS = 1 << 20  # of an update: all of them are drawn at once
 
 
 def parse_weight(text: str) -> tuple[str, float]:
@@ -77,6 +78,8 @@ class FinetuneConfig(Limits):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.batch_size > MOST_ROWS:
+            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MOST_ROWS:,} rows per update")
         if self.batch_size < 1 or not 0 < self.epochs < math.inf or self.reinit_layers < 0:
             raise ValueError("expected batch_size of 1 or more, finite epochs above 0, reinit_layers of 0 or more")
         if self.min_steps < 0:
@@ -152,6 +155,8 @@ def starting_recipe(
 
 def with_restarts(config: FinetuneConfig, restarts: int) -> FinetuneConfig:
     """The recipe with as many seeds, from loop.seed on; 0: as it is. Raises InputError if it names seeds itself."""
+    if isinstance(restarts, bool) or not isinstance(restarts, int):
+        raise InputError(f"--restarts {shorten(restarts)}: expected a whole number")
     if not restarts:
         return config
     if restarts < 0 or config.seeds:

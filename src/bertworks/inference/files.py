@@ -15,7 +15,7 @@ from ..files import InputError, atomic_write, refuse_input, to_json
 from ..tasks.base import Task
 from ..tasks.lines import decoded
 from ..tasks.questions import read as read_questions
-from ..tasks.records import is_table, source_of
+from ..tasks.records import EXPECTED, is_table, refuse_no_rows, source_of
 from ..tasks.rows import check_count, text_rows_of
 from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, read_table
 from .ensemble import Ensemble
@@ -268,7 +268,8 @@ def read_inputs(file: Any, kind: str, columns: Columns) -> Iterator[Item]:
 
 def _inputs_in_memory(data: Any, text: tuple[str, ...], choices: tuple[str, ...]) -> Iterator[Item]:
     """The inputs of a DataFrame, a Dataset or dictionaries (tasks/records.py), or texts, or tuples of texts."""
-    data = data if hasattr(data, "__len__") or not isinstance(data, Iterable) else [*data]
+    refuse_no_rows(data, "data", f"{EXPECTED}, of texts, or of tuples of texts")
+    data = data if hasattr(data, "__len__") else [*data]
     if not is_table(data):
         for number, row in enumerate(text_rows_of(data, "data"), 1):
             yield Item({"line": number}, row)

@@ -11,6 +11,7 @@ from ..files import InputError, shorten, to_json, write_text
 from ..reporting.arguments import argument_names
 from ..reporting.results import Evaluated, Rows
 from ..tasks.base import KindName
+from ..tasks.records import could_be_path
 from ..tasks.selection import DevRows, comma_separated
 from .config import FeatureConfig
 from .engines import Computing, EngineName, Precision
@@ -133,6 +134,7 @@ def _file_or(data: Any) -> Any:
     """The path of a file as text, other data as it is. Raises InputError for a text that is no file."""
     if not isinstance(data, str | Path):
         return data
-    if not Path(str(data).partition("#")[0]).is_file():
+    path = Path(str(data).partition("#")[0])
+    if not could_be_path(path) or not path.is_file():
         raise InputError(f"data = {shorten(str(data))}: no such file; expected a path, or texts in a list: [text]")
     return str(data)

@@ -7,11 +7,13 @@ import itertools
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from ..files import InputError
+from ..files import InputError, shorten
+from .rows import check_integer
 
 KEPT_BACK = 0.2  # share of the training rows by which settings are chosen
 LEAST, MOST = 0.1, 1 / 3  # shares between which whole documents are kept back
@@ -28,10 +30,13 @@ class Division:
 
     def __post_init__(self) -> None:
         for flag, value in (("--train-rows", self.train_rows), ("--split-seed", self.seed)):
+            check_integer(value, flag)
             if value < 0:
                 raise InputError(f"{flag} {value}: expected 0 or more")
-        if not 0 <= self.dev_share < 1:
-            raise InputError(f"--dev-share {self.dev_share}: expected a share of at least 0 and less than 1")
+        if not isinstance(self.dev_share, Real) or not 0 <= self.dev_share < 1:
+            raise InputError(f"--dev-share {shorten(self.dev_share)}: expected a share of at least 0 and less than 1")
+        if not isinstance(self.group, str):
+            raise InputError(f"--group {shorten(self.group)}: expected the name of a column")
         if self.group and not self.dev_share:
             raise InputError("--group divides a file into training and development rows: add --dev-share")
 

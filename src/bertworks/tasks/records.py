@@ -72,6 +72,9 @@ def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
     another form.
     """
     if isinstance(data, str | Path):
+        if not could_be_path(data):
+            raise InputError(f"{name} is a text of {len(str(data)):,} characters, which no file's name has; "
+                             f"expected {EXPECTED}")  # fmt: skip
         return Path(data)
     texts = tuple(normalize("NFC", column) for column in texts)
     if _is(data, "pandas", "DataFrame"):
@@ -85,12 +88,26 @@ def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
     if _is(data, "datasets", "Dataset"):
         ours = _composed(data.column_names, name)
         return Records(name, "a datasets.Dataset", name, (*ours,), texts, lambda names: _of_dataset(data, ours, names))
-    if isinstance(data, Mapping | bytes) or not isinstance(data, Iterable) or _is(data, "polars", "LazyFrame"):
-        raise InputError(f"{name} is a {type(data).__name__}; expected {EXPECTED}{_advice(data, name)}")
+    refuse_no_rows(data, name, EXPECTED)
     rows = data if isinstance(data, Sequence) else [*data]
     if rows and hasattr(rows[0], "_fields"):
         return None
     return Records(name, "a list of dictionaries", name, (), texts, lambda names: rows)
+
+
+def could_be_path(text: str | Path) -> bool:
+    """Whether the system would look for a file of this name; a name that is too long is an error of its own."""
+    try:
+        Path(text).exists()
+    except OSError:
+        return False
+    return True
+
+
+def refuse_no_rows(data: Any, name: str, expected: str) -> None:
+    """Raises InputError, with what to give instead, for data whose items are no rows: columns, splits, a lazy frame."""
+    if isinstance(data, Mapping | bytes) or not isinstance(data, Iterable) or _is(data, "polars", "LazyFrame"):
+        raise InputError(f"{name} is a {type(data).__name__}; expected {expected}{_advice(data, name)}")
 
 
 def is_table(data: Any) -> bool:
@@ -121,6 +138,8 @@ def _advice(data: Any, name: str) -> str:
         return f"; give one of its splits, {' or '.join(f'{name}[{split!r}]' for split in data)}"
     if isinstance(data, Mapping):
         return f"; of columns make rows: pandas.DataFrame({name})"
+    if _is(data, "pyarrow", "Table"):
+        return f"; give {name}.to_pandas()"
     return ""
 
 

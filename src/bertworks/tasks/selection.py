@@ -1,20 +1,23 @@
 """The rows that a verb or a function is given: a known task's files, or tables of the user's own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..data.encodings import codec_of
-from ..files import InputError
+from ..files import InputError, shorten
 from .base import Data, KindName, Task
 from .draws import Division
 from .table import TableForm
 
 
 def comma_separated(text: str | Sequence[str]) -> tuple[str, ...]:
-    """The names in a text that separates them by commas, or in a list."""
-    return tuple(word for word in (text.split(",") if isinstance(text, str) else text) if word)
+    """The names in a text that separates them by commas, or in a list. Raises InputError for what is no name."""
+    words = text.split(",") if isinstance(text, str) else [*text] if isinstance(text, Iterable) else [text]
+    if not all(isinstance(word, str) for word in words):
+        raise InputError(f"columns {shorten(text)}; expected the name of a column as a text, or a list of names")
+    return tuple(word for word in words if word)
 
 
 def refuse_beside(what: str, others: Mapping[str, object]) -> None:

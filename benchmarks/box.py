@@ -249,7 +249,7 @@ def _traces(box: Path, work: Path, before: dict[str, str], may_change: bool, kin
         return "escaped", f"work/{beside[0]}"
     if not may_change and (after := digests(work / "in")) != before:
         return "changed", min(name for name, _ in {*before.items()} ^ {*after.items()})
-    left = [path for path in os.listdir(box / "tmp") if not path.startswith("pymp-")]
+    left = [path for path in os.listdir(box / "tmp") if not path.startswith(("pymp-", ".ses"))]  # .ses: ONNX Runtime's
     left += [str(path.relative_to(work)) for path in work.rglob(".*.tmp*")]
     if left:
         return "left", re.sub(r"\d+", "N", left[0])

@@ -33,6 +33,13 @@ IMPORTED = [
     "encodings.latin_1",
     "encodings.utf_16",
     "PIL.PngImagePlugin",
+    "onnx",
+    "onnxscript",
+    "torch.onnx",
+    "torch.utils.tensorboard",
+    "pandas",
+    "openpyxl",
+    "datasets",
 ]
 
 
@@ -73,15 +80,15 @@ def forked(work: Callable[[], None]) -> int:
     return pid
 
 
-def make_base(folder: Path) -> Path:
-    """The valid inputs, made in a child, so that this process stays with one thread."""
+def make_base(folder: Path, part: str = "whole") -> Path:
+    """The valid inputs, or the exported folder, made in a child, so that this process stays with one thread."""
 
     def quietly() -> None:
-        from hostile_base import make
+        from hostile_base import make, make_export
 
         with open(os.devnull, "w") as no, contextlib.redirect_stdout(no), contextlib.redirect_stderr(no):
-            make(folder)
+            (make if part == "whole" else make_export)(folder)
 
-    if not (folder / "whole").exists() and os.waitpid(forked(quietly), 0)[1]:
+    if not (folder / part).exists() and os.waitpid(forked(quietly), 0)[1]:
         raise SystemExit(f"{folder}: the valid inputs could not be made")
     return folder

@@ -20,6 +20,7 @@ Results go to --out. --work has a progress file a reader: a rerun on the same co
 import argparse
 import contextlib
 import functools
+import importlib.util
 import json
 import os
 import random
@@ -35,12 +36,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]  # the inputs are made with helpers of the tests
 
-from bertworks.files import write_json  # noqa: E402
+from bertworks.files import InputError, write_json  # noqa: E402
 from box import OK, Files, Verdict, call, run_case  # noqa: E402
 from common import RESULTS, machine_facts  # noqa: E402
 from forks import forked, make_base, prepare  # noqa: E402
-from hostile_inputs import READERS, Reader, attacked, files_of  # noqa: E402
+from hostile_inputs import READERS as BASIC  # noqa: E402
+from hostile_inputs import Reader, attacked, files_of  # noqa: E402
+from hostile_more import MORE, is_exported  # noqa: E402
 
+READERS = [*BASIC, *MORE]
 EXAMPLES = 5  # reproducible cases that a finding names
 
 
@@ -50,7 +54,15 @@ def run(command: str) -> None:
 
     machine.matmul_peak = lambda *_: 1e12  # type: ignore[assignment]
     os.fsync = lambda fd: None  # type: ignore[assignment]
-    call(command)
+    if not command.startswith("frames "):
+        return call(command)
+    from hostile_frames import call_with_odd_data
+
+    try:
+        call_with_odd_data(int(command.split()[1]))
+    except InputError as error:
+        print(f"bertworks: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 @dataclass(frozen=True)
@@ -104,7 +116,7 @@ class Attack:
         """Run all cases of a reader that are not done yet; returns all, by index."""
         done = read_progress(self.progress(reader))
         left = [index for index in range(self.cases) if index not in done]
-        if left and not done:
+        if left and not done and reader.sound:
             self.check_valid(reader)
         shares = [left[job :: self.jobs] for job in range(self.jobs)]
         children = [
@@ -181,12 +193,17 @@ def main(argv: list[str] | None = None) -> None:
             vars(options).update(cases=1, work=folder, out=folder / "hostile.json")
         facts = machine_facts()
         attack = Attack(options.seed, options.cases, options.jobs, options.work.resolve() / str(facts["commit"]))
+        name, _, index = (options.replay or "").rpartition(":")
+        chosen = [one for one in READERS if not options.readers or one.name.startswith(tuple(options.readers))]
+        chosen = [one for one in READERS if one.name == name] if options.replay else chosen
         make_base(attack.base)
+        if importlib.util.find_spec("onnxscript") is None:  # of the extra `export`
+            chosen = [one for one in chosen if not is_exported(one)]
+        if any(map(is_exported, chosen)):
+            make_base(attack.base, "exported")
         if options.replay:
-            name, _, index = options.replay.rpartition(":")
-            attack.replay(next(reader for reader in READERS if reader.name == name), int(index))
+            attack.replay(chosen[0], int(index))
         else:
-            chosen = [one for one in READERS if not options.readers or one.name.startswith(tuple(options.readers))]
             report(options.out, attack, facts, chosen)
 
 

@@ -104,6 +104,12 @@ def make(base: Path) -> None:
     (base / "whole").write_text("")
 
 
+def make_export(base: Path) -> None:
+    """The ONNX export of a fine-tuned model below `base`. It needs the extra `export`."""
+    os.chdir(base)
+    call("export run-single --out exported")
+
+
 def _tokenizers(base: Path) -> None:
     from support.spiece_files import PIECES, charsmap, model_bytes
     from support.tiny_task import VOCAB

@@ -44,6 +44,7 @@ class Reader:
     special: Special | None = None  # other attacks of this reader, two in five of its cases
     after: Special | None = None  # what keeps the attack from being found too early: checksums
     may_change: bool = False  # the input is a folder that the command goes on with
+    sound: bool = True  # whether every command takes the files as they are
 
 
 # ---- attacks of one reader

@@ -6,17 +6,22 @@
 Every command is run once to its end: its files are the reference, its duration the span of the moments. Then it is run
 again and again in fresh folders: started, killed with its whole process group at a moment drawn from 0 to the duration,
 and the same command again, until it has been killed four times (then nothing stops it) or has ended before its moment.
-At the end these count:
+These count:
 
-    mismatch   a file that differs from the reference (clocks, machine, plots and the model card aside), or is missing
-    leftover   a file that the reference does not have, in the output or beside it
+    mismatch   at the end: a file that differs from the reference (clocks, machine, plots and the model card aside), or
+               is missing
+    leftover   at the end: a file that the reference does not have, in the output or beside it
+    half       after a kill: a file under its final name that is not whole: JSON, TOML or .safetensors that cannot be
+               read; of a command that writes its output once (WHOLE) any file that differs from the reference
+    changed    after a command's kills: a file of its input that is not as it was
     refused    a rerun that ended with another status than 0, and its message; `convert` may refuse to write where its
                own output is whole, since it never writes over a folder
 
 The commands are tiny, and their processes are forked from this one, which has imported everything: so a kill hits the
 command's work and not the import of torch. Two processes are forked in the same way, with the environment that torchrun
 gives its workers (gloo), and killed together. Training does not measure the machine's peak speed here. Apart from that
-the commands run as they do on the command line.
+the commands run as they do on the command line. `doctor --fix` works on a copy of its input in the run's own folder.
+One command is a call in Python with a DataFrame.
 
 Results go to --out; --work has a progress file a command, and a rerun on the same commit continues where it stopped.
 """
@@ -24,7 +29,6 @@ Results go to --out; --work has a progress file a command, and a rerun on the sa
 import argparse
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import random
@@ -45,54 +49,16 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]  # the inputs are made with helpers of the tests
 
 from bertworks.files import write_json  # noqa: E402
-from box import call  # noqa: E402
+from box import UNSOUND, call, digests  # noqa: E402
 from common import RESULTS, machine_facts  # noqa: E402
 from forks import forked, make_base, prepare  # noqa: E402
-from hostile_base import settled  # noqa: E402
+from kills_commands import COMMANDS, COPIED, ONCE, WHOLE, in_python, more_inputs  # noqa: E402
+from kills_files import contents, differences, half_written  # noqa: E402
 
 MOST = 4  # kills of one run
 TRIES = 3  # runs for each kill that is wanted: some end before their moment
 PATIENCE = 120  # seconds that a command may take that nothing stops
-UNCOMPARED = re.compile(r"(\.png|\.svg|README\.md)$")
-LOCKS = re.compile(r"(^|/)\.?[^/]*\.lock$")  # stay behind: removing a lock file is a race
-TABLES = "--train {base}/single.csv --dev {base}/single.csv --model {base}/model --out out --max-seq-length 24"
-COMMANDS = {
-    "tokenizer train": "tokenizer train {base}/text.txt {base}/corpus-text --out out --vocab-size 120",
-    "corpus build": "corpus build {base}/corpus-text --tokenizer {base}/tok --out out --workers 2 --shard-tokens 500 "
-    "--input.documents blank-line",
-    "pretrain": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 --loop.save-every 3",
-    "pretrain, 2 processes": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 "
-    "--loop.save-every 3",
-    "pretrain, always saving": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 "
-    "--loop.save-every 1",
-    "pretrain, batches ahead": "pretrain {base}/recipe.toml --corpus {base}/store --out out --loop.steps 30 "
-    "--loop.save-every 3 --workers 2",
-    "finetune, keep_best": f"finetune {TABLES} --batch-size 4 --epochs 6 --loop.eval-every 3 --loop.save-every 2 "
-    "--loop.keep-best accuracy",
-    "finetune, seeds": f"finetune {TABLES} --batch-size 4 --epochs 2 --loop.save-every 2 --seeds 1 2 3",
-    "sweep": f"finetune {TABLES} --sweep glue",
-    "distill": "distill {base}/distill.toml --teacher {base}/run-pretrain --corpus {base}/store --out out",
-    "study": "study {base}/study/study.toml --corpus {base}/store --data {base}/data --out out",
-    "features": "features {base}/model {base}/long.txt --out out.safetensors",
-    "predict": "predict {base}/run-single {base}/long.txt --out out.jsonl",
-    "convert": "convert {base}/model out",
-}
-ONCE = ("convert",)  # commands that refuse an output that is there
-DISTILL = """
-eval_batches = 2
-[optim]
-lr = 2e-3
-[loop]
-steps = 24
-log_every = 1
-eval_every = 10
-save_every = 3
-precision = "float32"
-compile = "off"
-[[phases]]
-length = 24
-batch_size = 8
-"""
+KEYS = ("mismatches", "leftovers", "half", "changed", "refused")
 
 
 # ---- one process group
@@ -111,10 +77,11 @@ def sit(command: str, folder: Path, environment: dict[str, str]) -> None:
 
     machine.matmul_peak = lambda *_: 1e12  # type: ignore[assignment]
     try:
-        call(command)
+        in_python(command) if command.startswith("bertworks.") else call(command)
     except SystemExit as error:
         sys.stderr.flush()
-        os._exit(error.code if isinstance(error.code, int) else 1)
+        status = error.code if isinstance(error.code, int) else 1
+        os._exit(0 if status == UNSOUND and command.startswith("doctor") else status)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -154,39 +121,6 @@ class Segment:
         return next((status for status in found if status), 0)
 
 
-# ---- what a run leaves
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """A digest of every file, by its path; clocks and the machine are taken out of JSON, what is drawn is not read."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_file() and not LOCKS.search(name):
-            found[name] = "" if UNCOMPARED.search(name) else hashlib.blake2b(_bytes(path), digest_size=16).hexdigest()
-    return found
-
-
-def _bytes(path: Path) -> bytes:
-    if path.suffix == ".json":
-        return json.dumps(settled(json.loads(path.read_text()))).encode()
-    if path.suffix == ".jsonl":
-        return "\n".join(json.dumps(settled(json.loads(line))) for line in path.read_text().splitlines()).encode()
-    data = path.read_bytes()
-    if path.name == "state.safetensors":  # its progress counts seconds
-        size = 8 + int.from_bytes(data[:8], "little")
-        header = json.loads(data[8:size])
-        header["__metadata__"]["progress"] = settled(json.loads(header["__metadata__"]["progress"]))
-        return json.dumps(header, sort_keys=True).encode() + data[size:]
-    return data
-
-
-def differences(reference: dict[str, str], found: dict[str, str]) -> dict[str, list[str]]:
-    """Names of files that differ or are missing, and of those that should not be there."""
-    mismatches = sorted(name for name in reference if found.get(name) != reference[name])
-    return {"mismatches": mismatches, "leftovers": sorted(found.keys() - reference.keys())}
-
-
 # ---- the program
 
 
@@ -208,6 +142,15 @@ class Killing:
         """A line for every run that is done."""
         return self.folder / f"{self.place.name}-{self.seed}.jsonl"
 
+    def fresh(self) -> Path:
+        """Its folder, with nothing in it but the copy that a command works on."""
+        folder = fresh(self.place)
+        if self.name in COPIED:
+            source, name = COPIED[self.name]
+            path = self.folder / "base" / source
+            (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / name)
+        return folder
+
     def start(self, folder: Path) -> Segment:
         """Start the command in a folder."""
         return Segment(COMMANDS[self.name].format(base=self.folder / "base"), folder, 1 + ("2 processes" in self.name))
@@ -216,7 +159,7 @@ class Killing:
         """What an uninterrupted run leaves, and the shorter duration of two."""
         durations, found = list[float](), dict[str, str]()
         for _ in range(2):
-            folder = fresh(self.place)
+            folder = self.fresh()
             begun = time.monotonic()
             segment = self.start(folder)
             whole = segment.wait(PATIENCE)
@@ -236,7 +179,7 @@ class Killing:
     def one_run(self, number: int, reference: dict[str, str], duration: float) -> dict[str, Any]:
         """Kill and rerun in a fresh folder until the command ends by itself."""
         rng = random.Random(f"{self.seed}/{self.name}/{number}")
-        folder, moments, refused = fresh(self.place), list[float](), list[str]()
+        folder, moments, refused, half = self.fresh(), list[float](), list[str](), set[str]()
         for i in range(MOST + 1):
             moment = rng.uniform(0, duration) if i < MOST else PATIENCE
             segment = self.start(folder)
@@ -248,25 +191,30 @@ class Killing:
                 refused.append(f"status {status}: {self.said()[-500:]}")
                 break
             moments.append(round(moment, 4))
+            half |= {*half_written(folder, reference if self.name.startswith(WHOLE) else None)}
         found = differences(reference, contents(folder))
         if self.name in ONCE and not any(found.values()):  # it was killed behind its last step
             refused = []
-        return {"run": number, "kills": len(moments), "moments": moments, "refused": refused, **found}
+        more = {"half": sorted(half), "refused": refused}
+        return {"run": number, "kills": len(moments), "moments": moments, **found, **more}
 
     def results(self, kills: int) -> dict[str, Any]:
         """Run until there are so many kills; what is done already counts."""
         done = list(read_lines(self.progress))
         count, duration = sum(run["kills"] for run in done), 0.0
         if count < kills:
+            before = digests(self.folder / "base")
             reference, duration = self.reference()
             with open(self.progress, "a", encoding="utf-8") as file:
                 while count < kills and len(done) < TRIES * kills:
-                    done.append(self.one_run(len(done), reference, duration))
+                    one = self.one_run(len(done), reference, duration)
+                    after = digests(self.folder / "base")
+                    done.append({**one, "changed": sorted({name for name, _ in {*before.items()} ^ {*after.items()}})})
                     count += done[-1]["kills"]
                     file.write(json.dumps(done[-1]) + "\n")
                     file.flush()
-        bad = [run for run in done if run["mismatches"] or run["leftovers"] or run["refused"]]
-        counts = {key: sum(bool(run[key]) for run in done) for key in ("mismatches", "leftovers", "refused")}
+        bad = [run for run in done if any(run[key] for key in KEYS)]
+        counts = {key: sum(bool(run[key]) for run in done) for key in KEYS}
         return {"command": COMMANDS[self.name].replace("{base}", "BASE"), "seconds": round(duration, 2),
                 "runs": len(done), "kills": count, **counts, "findings": bad[:10]}  # fmt: skip
 
@@ -284,14 +232,6 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):  # the last line of a killed program
             yield json.loads(line)
-
-
-def more_inputs(base: Path) -> None:
-    """What the commands read beside the inputs of hostile.py."""
-    if not (base / "distill.toml").exists():
-        (base / "long.txt").write_text((base / "text.txt").read_text() * 20)
-        shutil.copytree(base / "cola", base / "data/cola", dirs_exist_ok=True)
-        (base / "distill.toml").write_text(DISTILL)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -326,12 +266,11 @@ def report(out: Path, killings: Sequence[Killing], kills: int, facts: dict[str, 
     found = {}
     for killing in killings:
         one = found[killing.name] = killing.results(kills)
-        counts = "  ".join(f"{key} {one[key]}" for key in ("runs", "kills", "mismatches", "leftovers", "refused"))
+        counts = "  ".join(f"{key} {one[key]}" for key in ("runs", "kills", *KEYS))
         print(f"{killing.name:24}{counts}", flush=True)
         for finding in one["findings"][:3]:
             print(f"    {finding}")
-    keys = ("runs", "kills", "mismatches", "leftovers", "refused")
-    totals = {key: sum(one[key] for one in found.values()) for key in keys}
+    totals = {key: sum(one[key] for one in found.values()) for key in ("runs", "kills", *KEYS)}
     out.parent.mkdir(parents=True, exist_ok=True)
     write_json(out, {**totals, "seed": killings[0].seed, "machine": facts, "commands": found})
     print(f"{out}: {totals}")

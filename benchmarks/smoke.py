@@ -26,6 +26,7 @@ SCRIPTS = (
     "local_attention",
     "near_duplicates",
     "plateau",
+    "predictor_soak",
     "relatives",
     "serving",
     "serving_load",

@@ -136,6 +136,34 @@ def test_mutations_are_repeatable_and_change_something(ending: str) -> None:
     assert sum(one != valid for one in changed) > 40
 
 
+def test_workbooks_are_repeatable_and_a_valid_one_is_read(tmp_path: Path) -> None:
+    from bertworks.tasks.table import read_table
+    from hostile_more import odd_workbook, workbook
+
+    for seed in range(20):
+        one, other = (odd_workbook(random.Random(seed), {}) for _ in range(2))
+        assert one == other
+    pytest.importorskip("openpyxl")
+    (tmp_path / "a.xlsx").write_bytes(workbook([["text", "label"], ["a <b>", "x"]], {}))
+    assert [row.values for row in read_table(tmp_path / "a.xlsx", ["label", "text"])] == [["x", "a <b>"]]
+
+
+def test_odd_frames_are_repeatable() -> None:
+    pytest.importorskip("pandas")
+    from hostile_frames import odd_cells, spoiled, untouched
+
+    for seed in range(30):
+        one, other = (repr(spoiled(random.Random(seed))) for _ in range(2))
+        assert [*map(len, one.split(" at 0x"))] == [*map(len, other.split(" at 0x"))]
+    assert len(odd_cells()) > 40 and not [*untouched([{"text": "a"}])]
+
+
+def test_names_of_readers_are_theirs_alone() -> None:
+    from hostile import READERS
+
+    assert len({reader.name for reader in READERS}) == len(READERS)
+
+
 def test_archives_are_repeatable() -> None:
     from archives import hostile_archive
 

@@ -46,6 +46,33 @@ def test_other_bytes_missing_files_and_temporaries_count(kills, tmp_path: Path) 
     assert found["leftovers"] == ["out/.state.safetensors.77.tmp"]
 
 
+def test_files_that_are_not_whole_count(kills, tmp_path: Path) -> None:
+    """Under their final names; temporary files may be anything."""
+    import safetensors.numpy
+
+    folder = write(tmp_path / "run", 1.0, 0.5, ".results.json.77.tmp")
+    safetensors.numpy.save_file({}, folder / "out/a.safetensors")
+    reference = kills.contents(folder)
+    assert kills.half_written(folder, None) == [] == kills.half_written(folder, reference)
+    (folder / "out/log.jsonl").write_text('{"step": 1, "lo')  # a log is appended to, other files are written once
+    assert kills.half_written(folder, None) == [] and kills.half_written(folder, reference) == ["out/log.jsonl"]
+    for name in ("results.json", "a.safetensors"):
+        path = folder / "out" / name
+        path.write_bytes(path.read_bytes()[:9])
+    assert kills.half_written(folder, None) == ["out/a.safetensors", "out/results.json"]
+
+
+def test_names_and_first_events_of_event_files_do_not_count(kills, tmp_path: Path) -> None:
+    writer = pytest.importorskip("torch.utils.tensorboard").SummaryWriter
+    found = []
+    for i, steps in enumerate((2, 2, 1)):
+        with writer(str(tmp_path / str(i))) as file:
+            for step in range(steps):
+                file.add_scalar("loss", 0.5, step, walltime=step)
+        found.append(kills.contents(tmp_path / str(i)))
+    assert found[0].keys() == {"events"} and found[0] == found[1] != found[2]
+
+
 def test_a_group_that_ignores_signals_is_killed(kills, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own children die with it."""
     import signal

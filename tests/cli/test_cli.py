@@ -399,6 +399,8 @@ OLD_AND_NEW = [
         "corpus build t --tokenizer k --out o --encoding cp949",
         "corpus build t --tokenizer k --out o --input.encoding cp949",
     ),
+    ("corpus build t --tokenizer v.txt --out o --cased", "corpus build t --tokenizer v.txt --out o --lowercase=False"),
+    ("corpus build t --tokenizer v.txt --out o --uncased", "corpus build t --tokenizer v.txt --out o --lowercase=True"),
     ("tokenizer train t --out o --encoding cp949", "tokenizer train t --out o --input.encoding cp949"),
     ("tokenizer check v.txt t --encoding cp949", "tokenizer check v.txt t --input.encoding cp949"),
     ("probe neighbours m w --data t --encoding cp949", "probe neighbours m w --data t --input.encoding cp949"),

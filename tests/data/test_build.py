@@ -373,6 +373,31 @@ def test_a_part_that_was_changed(corpus, tokenizer, tmp_path):
             run(corpus, tokenizer, tmp_path / "store")
 
 
+def test_a_bare_vocabulary_is_read_with_its_case(tmp_path, capsys):
+    """Published vocabularies come as a vocab.txt, which the original code reads with --do_lower_case."""
+    (tmp_path / "a.txt").write_text("\n\n".join(document(i) for i in range(30)))
+    with contextlib.chdir(tmp_path):
+        main(["tokenizer", "train", "a.txt", "--out", "tok", "--vocab-size", "120", "--uncased"])
+        line = [
+            "corpus",
+            "build",
+            "a.txt",
+            "--tokenizer",
+            "tok/vocab.txt",
+            "--input.documents",
+            "blank-line",
+            "--workers",
+            "1",
+        ]
+        with pytest.raises(SystemExit):
+            main([*line, "--out", "unknown"])
+        assert "give --cased or --uncased" in capsys.readouterr().err and not Path("unknown").exists()
+        main([*line, "--out", "bare", "--uncased"])
+        line[line.index("tok/vocab.txt")] = "tok"
+        main([*line, "--out", "whole"])
+        assert Path("bare/train-00000.tokens.npy").read_bytes() == Path("whole/train-00000.tokens.npy").read_bytes()
+
+
 NAMES = ["a b", "two\nlines", "\ud55c\uad6d\uc5b4", os.fsdecode(b"tr\xff\xfe")]
 
 

@@ -599,7 +599,7 @@ def test_other_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         Tokenizer.load(tmp_path / "nothing")
     path = write_vocab(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, "a"])
-    with pytest.raises(InputError, match="say lowercase"):
+    with pytest.raises(InputError, match="give --cased or --uncased"):
         Tokenizer.load(path)
     with pytest.raises(InputError, match="no text"):
         Tokenizer.train(["", " \n "])

@@ -47,7 +47,7 @@ CASES = {"--cased": "--lowercase=False", "--uncased": "--lowercase=True"}
 ENCODING = {"--encoding": "--input.encoding"}
 
 ALIASES: dict[str, dict[str, str]] = {
-    "corpus build": ENCODING,
+    "corpus build": {**CASES, **ENCODING},
     "tokenizer train": {"--model": "--algorithm", **CASES, **ENCODING},
     "tokenizer check": {**CASES, **ENCODING},
     "convert": {

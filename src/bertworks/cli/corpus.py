@@ -17,11 +17,14 @@ class BuildArguments:
 
     Example:
         bertworks corpus build texts/ --tokenizer tok --out store
+
+    --cased means --lowercase=False, --uncased means --lowercase=True.
     """
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
-    tokenizer: Path  # tokenizer folder of `bertworks tokenizer train`, or any folder with a tokenizer.json
+    tokenizer: Path  # tokenizer folder of `bertworks tokenizer train`, tokenizer.json, vocab.txt or .model file
     out: Path  # folder to write the store to; it must be new, or hold the unfinished build
+    lowercase: bool | None = None  # whether the tokenizer lower-cases; a vocab.txt alone does not record it
     config: Flat[BuildConfig] = field(default_factory=BuildConfig)
 
 
@@ -31,7 +34,7 @@ def build(argv: list[str]) -> None:
     from ..doctor.examination import of_store
     from ..tokenizer import Tokenizer
 
-    out, tokenizer = arguments.out, Tokenizer.load(arguments.tokenizer)
+    out, tokenizer = arguments.out, Tokenizer.load(arguments.tokenizer, arguments.lowercase)
     manifest = run_to_its_end(lambda: build_store(arguments.data, tokenizer, out, arguments.config), INTERRUPTED)
     counts = manifest["counts"]
     print(

@@ -38,7 +38,10 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path]:
         keep_accents = bool(settings.get("keep_accents"))
         return unigram.pipeline_of_model(read_model(path), str(path), lowercase, keep_accents), path
     if lowercase is None:
-        raise InputError(f"{path}: a vocab.txt does not say whether it is uncased; say lowercase=True or False")
+        raise InputError(
+            f"{path}: a vocab.txt does not record whether it is uncased; give --cased or --uncased (in Python "
+            "lowercase=False or True), or a folder with tokenizer_config.json"
+        )
     tokens = read_vocab(path)
     compose = lowercase and evidently_syllables(tokens)
     return pipeline_of(tokens, BertRules(lowercase, compose, settings.get("strip_accents"))), path

@@ -20,7 +20,8 @@ from bertworks.cli import VERBS, main
 from support.docs_files import TINY, write_data, write_foreign_models, write_runs, write_tables
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "README.ko.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "ko").glob("*.md"))]
 TORCHRUN = {"--nproc-per-node"}
 OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and kubectl, by the page that names them
     "serving.md": {"--json"},
@@ -88,7 +89,7 @@ ELSEWHERE = {  # commands that take long or need a cluster; tests/demo, data, ex
     "deploy.md": ("bertworks advise", "bertworks serve"),
     "scale.md": ("bertworks", "torchrun"),
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks advise"),
-    "serving.md": ("bertworks serve",),
+    "serving.md": ("bertworks serve", "bertworks advise"),
 }
 SERVED = ("serving.md",)  # pages whose Python needs a server; it runs in tests/serve
 BEFORE = {  # what the snippets of a page take as given
@@ -225,7 +226,7 @@ def python(code, folder, **options):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("page", [p for p in PAGES[1:] if any(commands(p)) or snippets(p)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [p for p in PAGES[2:] if any(commands(p)) or snippets(p)], ids=lambda page: page.name)
 def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path):
     folder = shutil.copytree(files, tmp_path / "docs")
     asked = [line for line in commands(page) if not line.startswith(ELSEWHERE.get(page.name, "nowhere"))]

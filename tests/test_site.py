@@ -67,7 +67,11 @@ def test_every_page_is_in_the_navigation():
     entries = [entry for tab in tabs for section in tab.values() for entry in section]
     named = [page for entry in entries for page in (entry.values() if isinstance(entry, dict) else [entry])]
     assert len(set(named)) == len(named)
-    docs = {path.name for path in (ROOT / "docs").glob("*.md")}
+    docs = {
+        path.relative_to(ROOT / "docs").as_posix()
+        for folder in (".", "ko")
+        for path in (ROOT / "docs" / folder).glob("*.md")
+    }
     notebooks = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs/notebooks").glob("*.ipynb")}
     assert set(named) == docs | notebooks | {"reference.md"}
 

@@ -122,6 +122,13 @@ def write_tables(folder: Path) -> None:
         header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
         write(folder / "swag" / {"train": "train.csv", "dev": "val.csv"}[name], [header, *endings])
     shutil.copytree(folder / "data/conll2003", folder / "conll2003")
+    reviews = [[f"{words(rng)}", ("좋음", "나쁨")[i % 2], f"쓴이 {i // 3}"] for i in range(36)]
+    write_sheet(folder / "reviews-ko.xlsx", [["본문", "분류", "작성자"], *reviews])
+    lines = "".join(",".join(row) + "\n" for row in [["본문", "분류", "작성자"], *reviews])
+    (folder / "reviews-cp949.csv").write_bytes(lines.encode("cp949"))
+    films = [f"{i}\t{words(rng)}\t{i % 2}" for i in range(24)]
+    for name in ("train", "test"):
+        write(folder / "nsmc" / f"ratings_{name}.txt", ["id\tdocument\tlabel", *films])
     sets = [f"{words(rng)},{'|'.join('xyz'[: i % 4])}" for i in range(12)]
     write(folder / "letters.csv", ["text,label", *sets])
     write(folder / "rows.csv", ["question,answer", *(f"{words(rng)},{words(rng)}" for _ in range(4))])
@@ -147,6 +154,15 @@ def write_tables(folder: Path) -> None:
         ids = ["1", "2"] * (texts - 1)
         rows = ["\t".join([str(i), *ids, *(words(rng) for _ in range(texts))]) for i in range(6)]
         write(folder / "glue" / task / "test.tsv", [columns, *rows])
+
+
+def write_sheet(path: Path, rows: list[list[str]]) -> None:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(path)
 
 
 def write_runs(folder: Path) -> None:

@@ -40,6 +40,13 @@ def test_other_settings_than_those_of_the_store_are_refused(texts, tmp_path):
     assert build_from_texts(texts, tmp_path / "store", 200, "ko").fingerprint == made.fingerprint
 
 
+def test_a_store_of_other_texts_is_refused_by_the_flag_of_this_verb(texts, tmp_path):
+    build_from_texts(texts, tmp_path / "store", 200, "ko")
+    (tmp_path / "other.txt").write_text(f"{WORDS}\n" * 9, encoding="utf-8")
+    with pytest.raises(InputError, match=r"finished store of something else .*; choose another --corpus, or delete"):
+        build_from_texts([str(tmp_path / "other.txt")], tmp_path / "store", 200, "ko")
+
+
 def test_a_tokenizer_of_somebody_else_is_kept(texts, tmp_path):
     folder = tmp_path / "store-tokenizer"
     Tokenizer.train([WORDS], TokenizerConfig(vocab_size=120)).save(folder)

@@ -30,7 +30,10 @@ def build_from_texts(
     corpus, options = Path(corpus), FixedOptions(encoding=encoding)
     made = {"texts": [os.path.abspath(text) for text in texts], "language": language, "encoding": encoding}
     tokenizer = _tokenizer(texts, corpus, options, {**made, "vocab_size": vocab_size})
-    build(texts, tokenizer, corpus, BuildConfig(options, language))
+    try:
+        build(texts, tokenizer, corpus, BuildConfig(options, language))
+    except InputError as error:  # here the store is --corpus
+        raise InputError(str(error).replace("--out", "--corpus")) from None
     return tokenizer
 
 

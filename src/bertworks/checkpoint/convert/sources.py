@@ -93,13 +93,6 @@ def _tokenizer(folder: Path, config: ModelConfig, do_lower_case: bool | None) ->
     found = [name for name in _VOCABULARIES if next(folder.glob(name), None)]
     if not found:
         return None
-    try:
-        tokenizer = Tokenizer.load(folder, do_lower_case)
-    except InputError as error:
-        if do_lower_case is None and "lowercase=True" in str(error):
-            raise InputError(
-                f"{folder}: its vocab.txt does not say whether it is cased; add --do-lower-case (uncased) or --cased"
-            ) from None
-        raise
+    tokenizer = Tokenizer.load(folder, do_lower_case)
     check_size(tokenizer, config, f"{folder / found[0]}")
     return tokenizer

@@ -54,6 +54,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "masking": lambda: studies.figures("masking"),
     "masking-low-rate": lambda: studies.with_differences("masking-low-rate", "NER, fine-tuning"),
     "mask-rate": lambda: studies.with_differences("mask-rate", "NER"),
+    "examples": lambda: studies.figures("examples"),
     "features": lambda: studies.figures("features"),
     "features-at-equal-updates": studies.features_at_equal_updates,
     "size": lambda: studies.figures("size"),

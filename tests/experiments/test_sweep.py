@@ -370,7 +370,7 @@ def test_findings_of_a_sweep_name_its_runs(swept, tmp_path):
     report = of_finetuning(tmp_path / "sweep")
     assert report.kind == f"folder of {2 * len(GRID)} runs"
     found = {one.check: one.where for one in report.findings}
-    assert found["score"] == f"4 of 6 runs ({GRID[0].name}, {GRID[2].name})"  # a folder stands for all its seeds
+    assert found["score"] == f"4 of 6 runs ({GRID[0].name}, {GRID[2].name})"  # both seeds of each setting
     assert found["seeds"] == f"2 of 3 folders of seeds ({GRID[0].name}, {GRID[2].name})"
 
 

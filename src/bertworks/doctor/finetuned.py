@@ -283,7 +283,7 @@ def merged(findings: Iterable[Finding], everyone: Sequence[str], what: str = "ru
 
 
 def _those(names: Sequence[str], everyone: Sequence[str], what: str) -> str:
-    """Which of all runs, in words; a folder stands for its runs where the finding is in all of them."""
+    """Which of all runs, in words; a setting is named in place of its runs if all of them have the finding."""
     if {*names} == {*everyone}:
         return f"all {len(names)} {what}"
     folders = {name: name.rpartition("/")[0] for name in everyone}

@@ -1,5 +1,6 @@
 """What the estimators share: texts or pairs of texts as input, pickles without the model, and the errors they raise."""
 
+import abc
 import contextlib
 from collections.abc import Iterator
 from typing import Any
@@ -12,11 +13,12 @@ from ..tasks.rows import text_rows_of
 EXPECTED = "expected a list of texts, a column of texts, or a table of one or two columns of texts"
 
 
-class TextEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class TextEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator of texts. `fit` keeps what `_load` returns in `_loaded`; a pickle leaves it out."""
 
+    @abc.abstractmethod
     def _load(self) -> Any:
-        raise NotImplementedError
+        """The model, read from its folder."""
 
     def _model(self) -> Any:
         """What `_load` returned in `fit`, or returns now."""

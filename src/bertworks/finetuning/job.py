@@ -237,8 +237,10 @@ def check_settings(config: FinetuneConfig, task: Task, folder: Path, world: mach
         if not task.label and _together(config, world) == 1:
             found = f"batch_size = {config.batch_size}, micro_batch_size = {config.micro_batch_size}"
             found += f" in {world.size} processes" if world.size > 1 else ""
-            raise InputError(f"{found}: pairs without scores are told apart within a micro-batch, so one row alone has "
-                             "no negatives and nothing is learned; give 2 rows or more")  # fmt: skip
+            raise InputError(
+                f"{found}: the negatives of a pair without a score are the other rows of its micro-batch, so one row "
+                "alone has no negatives and nothing is learned; give 2 rows or more"
+            )
     known = ", ".join((*task.metrics, "loss"))
     if best and best not in (*task.metrics, "loss"):
         raise InputError(f"loop.keep_best = {best!r}; expected one of {known} for {task.name}")

@@ -28,7 +28,7 @@ def write_table(results: Iterable[dict[str, Any]], target: IO[str], separator: s
 
     The first result that is not of an empty input has all the columns. Inputs keep the names of their columns, with
     `input.` in front where a field of the results has the same name. If an input had no text, the last column, `empty`,
-    says so; the other cells of its row are empty.
+    is true there, and the other cells of its row are empty.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8") as rows:  # whether an input is empty is known at the end
         header, some = _write_rows(results, rows)

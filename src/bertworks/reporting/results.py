@@ -3,6 +3,7 @@
 `Rows` is a list of dictionaries, so `pandas.DataFrame(rows)` and `json.dumps(rows)` work. The others are dataclasses.
 """
 
+import abc
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,12 @@ SHOWN_ROWS, SHOWN_CHARACTERS = 10, 60  # of a list that is printed; characters o
 SHOWN_WIDTH = 80  # columns of its table
 
 
-class Printed:
+class Printed(abc.ABC):
     """A result that prints as its table."""
 
+    @abc.abstractmethod
     def table(self) -> ResultTable:
         """The table that is printed."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return self.table().text()

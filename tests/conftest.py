@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["support.served", "support.app_clients"]  # fixtures of a server
+pytest_plugins = ["support.served", "support.app_clients", "support.browser"]  # fixtures of a server and a browser
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests are offline: whoever looks for a model on the net fails at once
 # Models here are so small that several threads mostly wait for each other, five times as long where cores are shared.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

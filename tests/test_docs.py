@@ -11,13 +11,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import tyro
 
 from bertworks.cli import VERBS, main
-from support.docs_files import TINY, write_data, write_foreign_models, write_runs, write_tables
+from support.docs_files import KOREAN_TOKENS, TINY, write_data, write_foreign_models, write_runs, write_tables
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -71,6 +72,7 @@ OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and k
 }
 SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits
     "bertworks tokenizer train": "--overwrite",
+    "bertworks pretrain korean --corpus": f"{TINY} --loop.tokens 1000 --model.vocab-size {KOREAN_TOKENS}",
     "bertworks pretrain": f"{TINY} --loop.tokens 1000",
     "torchrun": f"{TINY} --loop.tokens 1000",
     "bertworks distill": "--loop.tokens 1000 --loop.hours 0",
@@ -146,7 +148,29 @@ def idle(run):
     return nothing
 
 
-@pytest.mark.parametrize("page", pages_with_commands(), ids=lambda page: page.name)
+def examples():
+    """The examples of verbs, whose outputs are recorded; the site shows them."""
+    return tomllib.loads((DOCS / "verbs/examples.toml").read_text(encoding="utf-8"))["examples"]
+
+
+def test_every_verb_has_an_example_with_its_output():
+    outputs = json.loads((DOCS / "verbs/outputs.json").read_text(encoding="utf-8"))
+    assert {one["verb"] for one in examples()} == {*VERBS} == {*outputs} and all(map(any, outputs.values()))
+    for one in examples():
+        assert any(line.startswith(f"bertworks {one['verb']}") for line in one["run"]), one["verb"]
+        assert (DOCS / one["more"]).exists() and one["note"].endswith("."), one["verb"]
+
+
+def lines_of(source):
+    """The commands of a page, or those of an example without what the shell does with their output."""
+    if isinstance(source, Path):
+        return commands(source)
+    return [re.sub(r" (?:\||>).*", "", line) for line in source["run"] if line.startswith("bertworks")]
+
+
+@pytest.mark.parametrize(
+    "page", [*pages_with_commands(), *examples()], ids=lambda p: getattr(p, "name", None) or p["verb"]
+)
 def test_the_commands_of_a_page_parse(page, monkeypatch, capsys, tmp_path):
     parse = tyro.cli
 
@@ -156,7 +180,7 @@ def test_the_commands_of_a_page_parse(page, monkeypatch, capsys, tmp_path):
 
     monkeypatch.setattr(tyro, "cli", parse_alone)
     monkeypatch.chdir(tmp_path)
-    for line in commands(page):
+    for line in lines_of(page):
         try:
             main(shlex.split(line.partition(" -m ")[2] or line)[1:])
         except Parsed:
@@ -230,6 +254,9 @@ def python(code, folder, **options):
 def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path):
     folder = shutil.copytree(files, tmp_path / "docs")
     asked = [line for line in commands(page) if not line.startswith(ELSEWHERE.get(page.name, "nowhere"))]
+    for run in ("runs/korean", "runs/nsmc"):
+        if any(line.endswith(f" --out {run}") for line in asked):
+            shutil.rmtree(folder / run)  # the page makes it itself
     shorter = [f"{line} {shortening(line)}" for line in asked]
     for line in [line for line in shorter if line.startswith("torchrun")]:
         shorter.remove(line)

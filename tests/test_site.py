@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import threading
@@ -19,8 +18,21 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
+from bertworks.cli import VERBS
+
 ROOT = Path(__file__).parents[1]
 LOADS = {"img", "script", "iframe", "source", "video", "audio", "embed"}
+SEEN = (
+    "index",
+    "coming-from",
+    "heart",
+    "results",
+    "reference",
+    "notebooks/own-csv",
+    "serving",
+    "verbs/index",
+    "verbs/serve",
+)
 LINKS = {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "modulepreload", "prefetch", "manifest"}
 
 
@@ -76,8 +88,9 @@ def test_every_page_is_in_the_navigation():
     assert set(named) == docs | notebooks | {"reference.md"}
 
 
-def test_a_wrapped_command_is_the_same_command():
+def test_a_wrapped_command_is_the_same_command(monkeypatch):
     pytest.importorskip("mkdocs")
+    monkeypatch.syspath_prepend(ROOT / "docs/site")  # as mkdocs does
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs/site/hooks.py")
     hooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hooks)
@@ -157,6 +170,20 @@ def test_the_reference_has_every_public_name(site):
     assert headings == names and len(names) > 10
 
 
+@pytest.mark.heavy
+def test_every_verb_has_a_page_with_its_example_and_flags(site):
+    outputs = json.loads((ROOT / "docs/verbs/outputs.json").read_text("utf-8"))
+    for verb, flag in {
+        **dict.fromkeys(VERBS, "--help"),
+        "fill-mask": "--top-k",
+        "pretrain": "--masking.ngrams",
+    }.items():
+        page = (site / "verbs" / f"{verb.replace(' ', '-')}.html").read_text("utf-8")
+        text = html.unescape(re.sub(r"<[^>]+>", "", page))
+        assert f"bertworks {verb}" in text and f" {flag}" in text and "usage: bertworks" in text, verb
+        assert all(line in text for line in outputs[verb]), verb
+
+
 @pytest.fixture(scope="module")
 def address(site):
     """The site behind a server of this machine."""
@@ -172,27 +199,15 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
         """Print nothing."""
 
 
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("needs Chromium")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield running
-        running.close()
-
-
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_the_screen_and_ask_nobody_else(address, browser, width, scheme):
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+def test_pages_fit_the_screen_and_ask_nobody_else(address, chromium, width, scheme):
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page, asked, wrong = context.new_page(), [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    for name in ("index", "coming-from", "heart", "results", "reference", "notebooks/own-csv", "serving"):
+    for name in SEEN:
         page.goto(f"{address}{name}.html")
         wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wider <= 0, f"{name} is {wider} pixels wider than the screen"
@@ -202,8 +217,8 @@ def test_pages_fit_the_screen_and_ask_nobody_else(address, browser, width, schem
 
 
 @pytest.mark.browser
-def test_search_finds_a_page(address, browser):
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
+def test_search_finds_a_page(address, chromium):
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
     page.goto(f"{address}index.html")
     page.locator(".md-search__input").click()
     page.keyboard.type("class weights balanced")

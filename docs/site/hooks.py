@@ -3,7 +3,7 @@
 - A link from a page to a file outside docs/ (source, recipe, results) leads to a page of the site that shows the file.
   A link to a folder becomes plain text.
 - Notebooks become pages, with their outputs.
-- `reference.md` is made from the names that `bertworks` exports.
+- `reference.md` is made from the names that `bertworks` exports, and a page of each verb by verb_pages.py.
 - Headings have the anchors that GitHub gives them.
 
 mkdocs.yml names this file; mkdocs calls the functions that begin with `on_`.
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import verb_pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -31,8 +32,13 @@ TOKENS = re.compile(r"\[([A-Z]+)\](?= ?\[)")  # [CLS] before another bracket, wh
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Set the anchors of headings; YAML cannot name a function without a tag that safe loaders refuse."""
+    """Set the anchors of headings, and add the pages of verbs to the navigation.
+
+    YAML cannot name a function without a tag that safe loaders refuse.
+    """
     config.mdx_configs.setdefault("toc", {})["slugify"] = anchor
+    assert config.nav is not None
+    config.nav.insert(1, {"Commands": verb_pages.navigation()})
     return config
 
 
@@ -44,6 +50,8 @@ def anchor(heading: str, separator: str = "-") -> str:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that have no file in docs/."""
     files.append(File.generated(config, "reference.md", content=reference()))
+    for name, content in verb_pages.pages():
+        files.append(File.generated(config, name, content=content))
     for notebook in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
         files.append(File.generated(config, f"notebooks/{notebook.stem}.md", content=notebook_page(notebook)))
     for path in sorted(linked_files()):

@@ -4,7 +4,7 @@ from typing import Any
 
 from sources import Lines, spread, study, table, values_in
 
-from bertworks.experiments.claims import claim_table, difference, difference_text
+from bertworks.experiments.claims import claim_table, difference, difference_text, holm
 from bertworks.experiments.study_tables import differences, tables
 
 
@@ -52,12 +52,21 @@ def steps() -> Lines:
     return [*claim(found), *table(("step", *(f"{line}, {column}" for line, column in asked)), rows)]
 
 
-def features_at_equal_updates() -> Lines:
-    tuned = values_in("tasks", "BERT, batches of 8", "NER")
-    rows = []
-    entries = {e["row"]: e for e in study("features")["measured"] if e["column"] == "NER dev"}
-    for name, entry in entries.items():
-        if name not in ("fine-tuning", "random weights, last hidden"):
-            paper = f"{entry['paper_difference']:+.1f}"
-            rows.append((name, difference_text(difference(tuned, entry["values"])), paper))
-    return table(("features", "difference on NER dev from fine-tuning in batches of 8", "the paper"), rows)
+def examples_against_others() -> Lines:
+    """The pre-trained encoder against the rows without an encoder, with Holm's correction over all comparisons."""
+    others = ("word2vec + BiLSTM", "logistic regression")
+    finished = [
+        {e["column"] for e in study("examples")["measured"] if e["row"] == row and len(e["values"]) == 5}
+        for row in ("pre-trained", *others)
+    ]
+    columns = [e["column"] for e in study("examples")["measured"] if e["row"] == "pre-trained"]
+    columns = [column for column in columns if all(column in one for one in finished)]
+    found = [
+        difference(values_in("examples", other, column), values_in("examples", "pre-trained", column))
+        for column in columns
+        for other in others
+    ]
+    corrected = holm([one.p for one in found if one is not None and one.p is not None])
+    cells = [difference_text(one) + (" ‡" if p <= 0.05 else "") for one, p in zip(found, corrected, strict=True)]
+    rows = [(column, *cells[2 * i : 2 * i + 2]) for i, column in enumerate(columns)]
+    return table(("data", *(f"pre-trained minus {other}" for other in others)), rows)

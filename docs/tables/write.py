@@ -55,8 +55,8 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "masking-low-rate": lambda: studies.with_differences("masking-low-rate", "NER, fine-tuning"),
     "mask-rate": lambda: studies.with_differences("mask-rate", "NER"),
     "examples": lambda: studies.figures("examples"),
-    "features": lambda: studies.figures("features"),
-    "features-at-equal-updates": studies.features_at_equal_updates,
+    "examples-against-others": studies.examples_against_others,
+    "features": lambda: studies.with_differences("features", "NER dev"),
     "size": lambda: studies.figures("size"),
 }
 

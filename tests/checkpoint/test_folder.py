@@ -21,6 +21,7 @@ from bertworks.checkpoint.folder import (
     save_folder,
 )
 from bertworks.checkpoint.hf import LATEST
+from bertworks.checkpoint.locate import find_model
 from bertworks.checkpoint.metadata import input_length
 from bertworks.checkpoint.start import initial_model
 from bertworks.files import InputError
@@ -589,3 +590,37 @@ def test_load_encoder_gives_the_encoder(saved):
     encoder = load_encoder(saved)
     assert not encoder.training
     assert len(encoder(torch.zeros(1, 3, dtype=torch.long)).hidden_states) == 3
+
+
+def write_scored(run, **metrics):
+    """What is read of a finished run to name it: results.json and the config of its model."""
+    (run / "model").mkdir(parents=True)
+    (run / "model/config.json").write_text("{}")
+    (run / "results.json").write_text(json.dumps({"metrics": {"loss": 9.0, **metrics}}))
+
+
+def test_of_several_seeds_the_best_one_is_named(tmp_path):
+    for seed, accuracy in ((1, 0.5), (2, 0.75), (3, 0.25)):
+        write_scored(tmp_path / f"seed-{seed}", accuracy=accuracy)
+    with pytest.raises(InputError) as found:
+        find_model(tmp_path)
+    runs = ", ".join(map(str, sorted(tmp_path.iterdir())))
+    assert str(found.value).endswith(f"holds several runs; give one of {runs}")
+    (tmp_path / "results.json").write_text('{"seeds": [1, 2, 3]}')
+    with pytest.raises(InputError) as found:
+        find_model(tmp_path)
+    assert f"; {tmp_path / 'seed-2'} has the best development score (accuracy 0.7500); or ask all: " in str(found.value)
+    (tmp_path / "seed-2/results.json").write_text("{")  # damaged: the others are named all the same
+    with pytest.raises(InputError, match="seed-1 has the best development score"):
+        find_model(tmp_path)
+
+
+def test_of_a_demo_the_best_fine_tuned_runs_are_named_too(tmp_path):
+    write_scored(tmp_path / "pretrain")
+    (tmp_path / "results.json").write_text('{"kind": "demo"}')
+    for seed, f1 in ((1, 0.5), (2, 0.75)):
+        write_scored(tmp_path / f"finetune/tags/random/lr-0.1/seed-{seed}", f1=f1)
+    with pytest.raises(InputError) as found:
+        find_model(tmp_path)
+    best = tmp_path / "finetune/tags/random/lr-0.1/seed-2"
+    assert str(found.value) == f"{tmp_path} holds several runs; give one of {tmp_path / 'pretrain'}, {best}"

@@ -1,9 +1,11 @@
 """The command line: its verbs, and what a failure looks like from outside."""
 
+import ast
 import dataclasses
 import errno
 import importlib
 import inspect
+import itertools
 import os
 import re
 import shlex
@@ -107,6 +109,7 @@ def test_the_help_of_a_first_word_lists_its_verbs(first, flag, capsys):
         ),
         ("pretrain cpu --batch-sise 8", {"--batch-sise": "--phases.0.batch-size"}),
         ("convert a b --casde", {"--casde": "--cased"}),
+        ("serve m --key abc", {"--key": "--key-file"}),
         ("finetune m", {}),
         ("pretrain cpu --phases.0.length 64 --corpus c", {}),
     ],
@@ -522,3 +525,15 @@ def test_none_is_no_value_but_a_path_may_be_called_so(monkeypatch):
     found = parsed("finetune m --out o --optim.layer-decay none --data none --train None", monkeypatch)
     assert found.config.optim.layer_decay is None and found.rows.data == Path("none") and found.rows.train is None
     assert parsed("finetune m --out o --optim.layer-decay 0.8 --seeds 1 2", monkeypatch).config.seeds == (1, 2)
+
+
+def test_help_has_no_line_broken_by_the_source():
+    """tyro keeps the line ends of a text below a field that has several lines; those of a comment it joins."""
+    broken = []
+    for path in Path(bertworks.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            body = node.body if isinstance(node, ast.ClassDef) else []
+            for field, text in itertools.pairwise(body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and text.end_lineno > text.lineno:
+                    broken.append(f"{path.name}, line {text.lineno}")
+    assert not broken

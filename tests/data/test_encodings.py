@@ -57,6 +57,22 @@ def test_wrong_bytes_are_refused_by_line_or_repaired(tmp_path):
         list(read_documents([path], InputOptions(encoding="utf-16")))
 
 
+def test_a_wrong_declaration_names_the_encoding_of_the_file(tmp_path):
+    path, korean = tmp_path / "a.csv", "본문,분류\n좋은 영화였다,긍정\n"
+    for written, declared, advice in (
+        ("utf-8", "cp949", "it looks like UTF-8: leave --encoding out"),
+        ("utf-8", "utf-16", "it looks like UTF-8: leave --encoding out"),
+        ("cp949", "utf-16", "give --encoding cp949"),
+    ):
+        path.write_bytes((korean * 40).encode(written))
+        with pytest.raises(InputError, match=f"not valid {declared}.*; .*{advice}$"):
+            list(read_table(path, ["본문"], form=TableForm(declared)))
+    path = path.rename(tmp_path / "a.txt")
+    path.write_bytes("가나.\n".encode("cp949") + b"\xff\xff.\n")
+    with pytest.raises(InputError, match=r"line 2: byte 0xff is not valid cp949; .*, or set --input.invalid repair$"):
+        list(read_documents([path], InputOptions(encoding="cp949")))
+
+
 @pytest.mark.parametrize(
     ("encoding", "named"),
     [("cp949", "cp949"), ("euc-kr", "cp949"), ("utf-16", "utf-16"), ("cp932", None), ("latin-1", None)],

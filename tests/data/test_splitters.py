@@ -6,9 +6,9 @@ import pytest
 import sentencex
 
 from bertworks.data.build import BuildConfig, build
-from bertworks.data.corpus import InputOptions
+from bertworks.data.corpus import Document, InputOptions
 from bertworks.data.languages import BORROWED, ENGLISH_RULES, OWN, borrowing, rules_for
-from bertworks.data.sentences import split_sentences, splitter_version
+from bertworks.data.sentences import check_documents, split_sentences, splitter_version
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 
@@ -82,6 +82,20 @@ def test_every_language_has_rules():
     assert {*BORROWED.values()} <= OWN
     assert rules_for("ko-KP") == "ko" and rules_for("de-AT") == "de" and rules_for("cs") == "sk" == rules_for("sk")
     assert borrowing("de") == borrowing("ko") == "" and "those of 'en' are used" in borrowing("sw")
+
+
+def test_a_country_is_no_language():
+    assert borrowing("kr").endswith("did you mean --language ko?") and "did you mean" not in borrowing("sw")
+    with pytest.raises(InputError, match=r"unknown; expected an ISO code .*; did you mean ko\?"):
+        BuildConfig(language="korean")
+
+
+def test_hangul_with_the_rules_of_another_language_is_reported():
+    korean = [Document("바다는 넓다. 산은 높다.", "a")] * 3
+    expected = "100% of the letters are Hangul, and the language is 'en': its rules miss"
+    assert next(one for one in check_documents(korean) if "Hangul" in one).startswith(expected)
+    assert not [one for one in check_documents(korean, "ko") if "Hangul" in one]
+    assert not [one for one in check_documents([Document("The sea 바다.", "a")] * 3) if "Hangul" in one]
 
 
 def test_rules_of_its_own_differ_from_the_english_ones():

@@ -87,6 +87,8 @@ def test_the_list_fits_80_columns_and_keeps_every_word(capsys, monkeypatch):
     assert text.count("[bold]English[/]") == 24 and text.index("error: one") < text.index("note: ")
     assert text.endswith("nothing found: two not checked: three (no store) fixed: removed a not fixed: b (why)")
     assert brief(report, advise=False) == [f"error: {words}"]
+    show(Report("a", "b"), fix=True)
+    assert capsys.readouterr().out.splitlines()[1].startswith("fixed: nothing; --fix mends leftovers")
 
 
 def test_an_examination_that_fails_costs_a_message_alone(capsys, monkeypatch):
@@ -94,7 +96,11 @@ def test_an_examination_that_fails_costs_a_message_alone(capsys, monkeypatch):
         raise InputError("no such thing")
 
     print_findings(broken)
-    assert capsys.readouterr().err == "not examined (InputError: no such thing); what was made is complete\n"
+    assert capsys.readouterr().err == "not examined (no such thing); what was made is complete\n"
+    print_findings(broken, unharmed="the run starts all the same")
+    assert capsys.readouterr().err == "not examined (no such thing); the run starts all the same\n"
+    print_findings(lambda: 1 / 0)
+    assert capsys.readouterr().err.startswith("not examined (ZeroDivisionError: division by zero); ")
     monkeypatch.setenv("RANK", "1")
     print_findings(broken)
     assert capsys.readouterr().err == ""

@@ -3,22 +3,27 @@
 import json
 import os
 import random
+import unicodedata
+from dataclasses import replace
 
 import pytest
 
+from bertworks.checkpoint.folder import save_folder
 from bertworks.doctor import examine
 from bertworks.doctor.alike import Shingles, find_alike, key_of
 from bertworks.doctor.examination import Given, of_rows
 from bertworks.doctor.tables import Columns, find_columns
 from bertworks.files import InputError
+from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.draws import Division
 from bertworks.tasks.kinds import divided_data, own_task
 from bertworks.tasks.questions import Question
 from bertworks.tasks.table import TableForm
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import WORDS
-from support.tiny_task import tiny_folder
+from support.tiny_task import TINY, tiny_folder
 
 TASK = Task("own", ("text",))
 
@@ -77,12 +82,14 @@ PLANTED = {
     "two labels": ([*TRAIN, TRAIN[0]._replace(label="bad", line=900)], [], "conflicting labels", "note",
                    f"1 text has different labels in different rows: {TRAIN[0].text[:18]!r}"),
     "train in dev": (TRAIN, [*DEV, *TRAIN[:2]], "train and dev", "warning",
-                     "2 of 122 development rows (1.6 %) are also in the training rows (lines 2, 3)"),
+                     "2 of 122 development rows (1.6 %) are also in the training rows (lines 2, 3 of the "
+                     "development rows)"),
     "dev is train": (TRAIN, TRAIN[:120], "train and dev", "error",
-                     "120 of 120 development rows (100 %) are also in the training rows (lines 2, 3, 4, ...)"),
+                     "120 of 120 development rows (100 %) are also in the training rows (lines 2, 3, 4, ... of the "
+                     "development rows)"),
     "nearly train in dev": (TRAIN, [*DEV, TRAIN[0]._replace(text=TRAIN[0].text + " again")], "train and dev", "note",
                             "1 of 121 development rows (0.83 %) share most of their words with rows in the training "
-                            "rows (line 2)"),
+                            "rows (line 2 of the development rows)"),
 }  # fmt: skip
 
 
@@ -102,6 +109,13 @@ def test_cut_texts_and_unknown_words_are_found_by_the_model_that_reads_them(tmp_
     assert ("vocabulary", "warning", "100% of the Hangul words are [UNK]: the vocabulary lacks them") in found(
         korean, model=model, max_seq_length=512
     )
+    tokenizer = Tokenizer.train(["영화 아주 good bad"] * 20, TokenizerConfig(vocab_size=100, lowercase=False))
+    save_folder(tmp_path / "ko", build_model(replace(TINY, vocab_size=tokenizer.vocab_size), seed=1), tokenizer)
+    for more in (" 영화 아주", " ᅲᅲ"):  # decomposed text is composed before it is read; lone vowels never compose
+        apart = [row._replace(text=unicodedata.normalize("NFD", f"good{more}")) for row in TRAIN]
+        assert not [hit for hit in found(apart, model=tmp_path / "ko") if "NFD" in hit[2]], more
+    whole = [row._replace(text=unicodedata.normalize("NFD", "영화 아주")) for row in TRAIN]
+    assert not [hit for hit in found(whole, model=tmp_path / "ko") if hit[0] == "vocabulary"]
 
 
 def test_questions_leak_by_their_contexts_and_choices_have_no_classes():
@@ -111,7 +125,7 @@ def test_questions_leak_by_their_contexts_and_choices_have_no_classes():
     assert found(asked, other, span) == []
     [hit] = found(asked, [*other, asked[3]._replace(question="Where?")], span)
     assert hit == ("train and dev", "note", "1 of 111 development paragraphs (0.9 %) are also in the training "
-                   "paragraphs (line 0)")  # fmt: skip
+                   "paragraphs (line 0 of the development paragraphs)")  # fmt: skip
     choice = Task("c", ("text",), kind="choice", choices=("a", "b"))
     some, many = ([Choice(text, ("one", "two"), 0) for text in texts(n, n)] for n in (110, 220))
     assert found(many, some, choice) == []
@@ -219,6 +233,16 @@ def test_advice_knows_whether_one_file_was_divided(tmp_path):
          "100 % of the texts are in quotes, which are ordinary characters in a .tsv"),
         ("a.csv", lambda i, line: line if i else "0,label", "columns",
          "the first line seems to be a row, not the names of the columns: '0'"),
+        ("a.csv", lambda i, line: line if i else "fine,good", "columns",
+         "the first line may be a row, not the names of the columns: 'good' is also a cell of its column"),
+        ("a.csv", lambda i, line: line.replace(",", ";"), "reading",
+         "one column, 'text;label'; its cells seem to be separated by ';'"),
+        ("a.csv", lambda i, line: '"{}";{}'.format(*line.split(",")) if i else "text;label", "reading",
+         "one column, 'text;label'; its cells seem to be separated by ';'"),
+        ("a.csv", lambda i, line: line.replace(",", "") if i == 7 else line, "reading",
+         "line 8: 1 cell, but the header has 2"),
+        ("a.csv", lambda i, line: '"{}" {}'.format(*line.split(",")) if i == 7 else line, "reading",
+         "save it with commas as .csv, or with tabs as .tsv, and write a quote inside a quoted cell twice"),
         ("a.csv", lambda i, line: line if i < 3 else "", "number of rows", "2 training rows"),
         ("a.csv", lambda i, line: "" if i else line, "reading", "no rows"),
         ("a.csv", lambda i, line: line + ",more" if i == 7 else line, "reading", "line 8: 3 cells"),
@@ -266,7 +290,28 @@ def test_fix_writes_a_copy_without_repeated_and_empty_rows_and_leaves_the_table(
     assert again.findings == report.findings and again.fixed == []
     reason = "a file of this name exists; move it away, so that --fix can write it"
     assert again.not_fixed == [f"{copy} is not written ({reason})"]
-    assert examine(copy, fix=True).fixed == []
+    again = examine(copy, fix=True)
+    assert again.fixed == [] and len(again.not_fixed) == 1
+    assert again.not_fixed[0].endswith(" is not written (no row is empty, and none equals an earlier one cell by cell)")
+
+
+def test_fix_says_of_which_tables_it_writes_no_copy(tmp_path):
+    path = table(tmp_path / "a.csv", [*good_lines(), good_lines()[1]])
+    for given, target, reason in (
+        (Given(), f"{path}#train", "whole .csv, .tsv, .txt and .jsonl files alone"),
+        (Given(columns=Columns(("text",), "label", "multilabel")), path, "these are of the kind multilabel"),
+    ):
+        report = examine(target, given, fix=True)
+        assert report.fixed == [] and len(report.not_fixed) == 1 and reason in report.not_fixed[0]
+
+
+def test_lines_of_one_file_that_was_divided_are_those_of_the_table(tmp_path):
+    rows = [*good_lines(), *(f"{row.text} again,{row.label}" for row in TRAIN)]
+    path = table(tmp_path / "a.csv", rows)
+    report = of_rows(*divided_data(own_task("", ("text",), "label"), [path], Division(dev_share=0.2)))
+    [one] = [one for one in report.findings if one.check == "train and dev"]
+    assert one.evidence.endswith(", ... of the table, which are development rows)")
+    assert one.advice.startswith("keep such rows on one side with --group COLUMN, or remove these lines from the table")
 
 
 def test_two_tables_are_compared(tmp_path):

@@ -91,6 +91,14 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("start", ["normal", "position-heads"])
+def test_a_start_that_the_run_has_is_not_advised(tmp_path, start):
+    config = PretrainConfig(model=replace(PretrainConfig().model, start=start))
+    report = of_pretraining(pretrained(tmp_path / "run", metrics={"mlm_loss": 6.4}, config=config))
+    (finding,) = report.findings
+    assert ("--model.start position-heads --masking.masked-lm-prob 0.4" in finding.advice) == (start == "normal")
+
+
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_fault_is_found(name, tmp_path):
     settings, check, evidence = PLANTED[name]
@@ -241,6 +249,35 @@ def test_rows_of_several_labels_have_no_order(tmp_path):
     assert hits(of_finetuning(run)) == []
 
 
+def test_a_run_on_few_rows_gets_one_advice(tmp_path):
+    losses = [0.5, 0.6, 1.4]
+    log = [*records(200), *({"kind": "eval", "step": 50 * i, "loss": loss} for i, loss in enumerate(losses, 1))]
+    guessing = {"metrics": {"loss": 1.4, "accuracy": 0.52}, "log": log}
+    for rows, advice in (
+        (64, {"label more rows: 64 training rows are few, and no other setting replaces them"}),
+        (1000, {"train for fewer updates, or keep the best weights: --loop.keep-best loss",
+                "try another seed or a lower optim.lr, and label more rows"}),
+    ):  # fmt: skip
+        run = finetuned(tmp_path / f"{rows}", examples={"train": rows, "dev": 90}, **guessing)
+        found = {one.check: one.advice for one in of_finetuning(run).findings}
+        assert {found["score"], found["held-out loss"]} == advice
+        assert all(one in found["certainty"] or rows == 1000 for one in advice)
+
+
+def test_a_demo_names_its_parts(tmp_path):
+    write_text(tmp_path / "demo.toml", "")
+    assert examine(tmp_path).findings[0].advice == "rerun the demo to resume"
+    write_json(tmp_path / "results.json", {"kind": "demo"})
+    for name in ("store", "finetune/tags/pre-trained", "finetune/tags/locks", "pretrain"):
+        (tmp_path / name).mkdir(parents=True)
+    write_text(tmp_path / "pretrain/log.jsonl", "")
+    report = examine(tmp_path)
+    [one] = report.findings
+    assert report.kind == "demo" and one.evidence == "a demo: its parts were not examined"
+    parts = ("pretrain --corpus {}/store", "store", "finetune/tags")
+    assert one.advice == "; ".join(f"bertworks doctor {tmp_path}/{part}".format(tmp_path) for part in parts)
+
+
 def test_early_stopping_may_end_a_run_after_few_updates(tmp_path):
     run = finetuned(tmp_path / "run", steps=30, log=records(30), stopped_early=True)
     assert hits(of_finetuning(run)) == []
@@ -298,6 +335,7 @@ def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how):
     run = bertworks.finetune(tmp_path / "model", tmp_path / "run", train=tmp_path / "a.csv", **given)
     report = examine(run.folder)
     assert "rows" not in report.skipped and {"number of rows", "train and dev"} <= {*report.checked}
+    assert {"length", "vocabulary"} <= {*report.checked}  # by the run's own model
     evidence = [one.evidence for one in report.findings]
     assert f"{run.details['examples']['train']} training rows" in evidence
     (tmp_path / "a.csv").write_text("label,text\nbad,other\ngood,rows\n")

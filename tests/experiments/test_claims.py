@@ -255,9 +255,9 @@ def test_every_study_of_ours_names_its_claim(path):
 
 
 def test_a_late_claim_needs_the_settings_of_that_time(tmp_path):
-    """The recipe of features has another batch size since, that of masking another rate."""
+    """The recipe of masking has another rate since."""
     claims = {name: load_results(STUDIES / name)["claim"] for name in ("features", "masking", "tasks", "steps")}
-    assert [name for name, claim in claims.items() if claim] == ["tasks", "steps"]
+    assert [name for name, claim in claims.items() if claim] == ["features", "tasks", "steps"]
     shutil.copy(SIZE, tmp_path)
     assert load_results(tmp_path)["claim"] is None  # nothing says what was run
     recipe = SIZE.with_name("recipe.toml").read_text("utf-8")

@@ -267,7 +267,7 @@ def test_what_cannot_be_compared(tmp_path):
         save(tmp_path / "a", classes(0.8), metrics, task="other"): "is of the task t, .* of other; expected one task",
         save(tmp_path / "b", moved, metrics): r"line 8: \{'line': 10, .*Only runs on the same",
         save(tmp_path / "c", other, metrics): "Only runs on the same development rows",
-        save(tmp_path / "d", classes(0.8)[:-1], metrics): "has 199 rows, .* 200; only runs on the same development",
+        save(tmp_path / "d", classes(0.8)[:-1], metrics): "has 199 rows, .* 200; only runs on .* --dev-share, --group",
         save(tmp_path / "e", classes(0.8), metrics | {"accuracy": 0.1}): "accuracy .* one of the two files has been",
         save(tmp_path / "f", classes(0.8), metrics, kind="sweep", chosen="b16"): "is a sweep; give one of its .*f/b16",
         save(tmp_path / "g", classes(0.8), metrics, kind="pretrain"): "expected a run folder of `bertworks finetune`",

@@ -24,9 +24,12 @@ from bertworks.experiments import engine, report
 from bertworks.experiments import figures as pictures
 from bertworks.experiments import study as running
 from bertworks.experiments.cells import (
+    Baseline,
+    Finetuning,
     Pretraining,
     check_older,
     describe,
+    older_keys,
     results_of,
     study_cell,
     user_model,
@@ -903,6 +906,7 @@ def test_a_dry_run_begins_nothing(finished, tiny_store, tiny_data, tmp_path, cap
     main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run"))
     said = capsys.readouterr()
     assert "both: pre-training" in said.out and "missing" in said.out and not (tmp_path / "new").exists()
+    assert re.search(r"^left: \d+ runs without an estimate, because", said.err, re.MULTILINE)  # and no "about 0 s"
     main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run", "--cells", str(out / "cells")))
     said = capsys.readouterr()
     assert "missing" not in said.out and "left: about 0 s" in said.err
@@ -947,3 +951,17 @@ def test_the_runner_is_the_configurations_own(tiny_store, tiny_data, tmp_path):
     configs = {row.name: row.tuned["SST-2"][0].work.config for row in plan.rows}
     assert all(isinstance(config, FinetuneConfig) and config.epochs == 4 for config in configs.values())
     assert (configs["both"].batch_size, configs["random"].batch_size, configs["both"].max_seq_length) == (4, 6, 24)
+
+
+def test_the_name_of_a_dataset_on_a_hub_is_no_part_of_a_cells_key(tiny_store, tiny_data, any_vocabulary):
+    plans = [
+        make_plan(sources(STUDIES / name, tiny_store, tiny_data, minute=True))
+        for name in ("examples.toml", "size.toml")
+    ]
+    works = [cell.work for plan in plans for cell in plan.cells if isinstance(cell.work, Finetuning | Baseline)]
+    assert {type(work) for work in works} == {Finetuning, Baseline} and any(map(older_keys, works))
+    for work in works:
+        renamed = replace(work, task=replace(work.task, dataset="somebody/elses"))
+        other = replace(work, task=replace(work.task, metrics=("accuracy", "f1_test")))
+        assert renamed.keys == work.keys != other.keys
+        assert older_keys(renamed) == older_keys(work)

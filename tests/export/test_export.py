@@ -106,7 +106,8 @@ def test_the_certificate_says_what_was_measured(kept, source):
 def test_an_untouched_export_is_verified(kept, capsys):
     assert verify(kept)["largest"] < 1e-4
     main(["export", "--verify", str(kept)])
-    assert "files as certified" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "files as certified" in shown and "logits, before the softmax" in shown
 
 
 def flip(path, at=None):
@@ -220,7 +221,7 @@ def test_an_export_is_no_model_folder(kept, tmp_path):
         Predictor(kept, device="cuda")
 
 
-def test_only_an_earlier_export_is_replaced(source, kept, tmp_path, monkeypatch):
+def test_only_an_earlier_export_is_replaced(source, kept, tmp_path, monkeypatch, capsys):
     (tmp_path / "full").mkdir()
     (tmp_path / "full/notes.txt").write_text("mine")
     with pytest.raises(InputError, match="not empty"):
@@ -228,7 +229,8 @@ def test_only_an_earlier_export_is_replaced(source, kept, tmp_path, monkeypatch)
     earlier = shutil.copytree(kept, tmp_path / "earlier")
     (earlier / "old.txt").write_text("")
     monkeypatch.setattr("bertworks.export.folder.write_onnx", lambda module, path: copied(kept, path))
-    export(source, earlier)
+    main(["export", str(source), "--out", str(earlier)])
+    assert capsys.readouterr().err == f"{earlier}: an earlier export, which is replaced\n"
     assert verify(earlier) and not (earlier / "old.txt").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["earlier", "full"]
 

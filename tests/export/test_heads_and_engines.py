@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from bertworks.checkpoint.pooling import Pooling, write_pooling
 from bertworks.cli import main
-from bertworks.export.advice import Measured, advice, advise, table
+from bertworks.export.advice import Measured, advice, advise, serve_commands, table
 from bertworks.export.certificate import verify
 from bertworks.export.config import AdviceConfig, ExportConfig
 from bertworks.export.folder import export
@@ -190,6 +191,23 @@ def test_advice_follows_from_the_rounds():
     assert "use b: 3.0 times" in advice([slow, measured("b", [30.0, 31.0, 30.0], 0.9)], 0.9, 0)
 
 
+def test_advice_ends_with_the_commands_to_type():
+    assert serve_commands("float32", "runs/a") == ["bertworks serve runs/a --precision float32"]
+    assert serve_commands("compiled bfloat16", Path("my runs")) == [
+        "bertworks serve 'my runs' --precision bfloat16 --engine compiled"
+    ]
+    for engine, how in (
+        ("ONNX float32", ""),
+        ("ONNX int8", " --precision int8"),
+        ("bfloat16 package", " --to torch --precision bfloat16"),
+    ):
+        out = f"runs/a-{engine.replace(' ', '-').lower()}"
+        assert serve_commands(engine, "runs/a") == [
+            f"bertworks export runs/a{how} --out {out}",
+            f"bertworks serve {out}",
+        ]
+
+
 def test_advice_on_labelled_rows_needs_a_score_within_the_interval():
     slow = measured("float32", [10.0, 11.0, 9.0], metrics={"accuracy": 0.9})
     for score, chosen in ((0.89, "int8"), (0.85, "float32")):
@@ -211,6 +229,9 @@ def test_advise_measures_two_engines(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert "bfloat16: loading" in said and "measuring 2 engines: 2 rounds" in said
     assert any("2 interleaved rounds over 24 texts, repeated to 96." in note for note in table(report).notes)
+    assert f"use {report['chosen']}" in report["advice"]
+    assert table(report).notes[-1].strip() == serve_commands(report["chosen"], tmp_path / "m" / "model")[0]
+    assert any("logits, before the softmax" in note for note in table(report).notes)
 
 
 @pytest.mark.slow
@@ -221,7 +242,10 @@ def test_advise_measures_every_engine_and_fits_a_terminal(tmp_path, capsys, monk
     rows = f"--dev {tmp_path / 'dev.csv'} --kind single --json {tmp_path / 'a.json'} --rounds 2 --singles 2"
     main(["advise", str(source), *rows.split()])
     shown = capsys.readouterr().out.splitlines()
-    assert max(map(len, shown[:-4])) <= 80
+    assert (
+        max(map(len, shown[:-7])) <= 80
+        and shown[-1].strip() == json.loads((tmp_path / "a.json").read_text())["commands"][-1]
+    )
     report = json.loads((tmp_path / "a.json").read_text())
     engines = report["engines"]
     assert {"float32", "bfloat16", "ONNX float32", "ONNX int8"} <= engines.keys() and not report["left_out"]

@@ -57,7 +57,7 @@ def test_an_exported_classifier_is_served(classifier, capsys):
         check_refused(client, classifier, route, body, "it is an export, which has no weights")
     check_refused(client, classifier, "/embed", {"inputs": "a"}, "it was exported with logits")
     assert client.get("/info").json()["model_type"].keys() == {"classifier"}
-    show(client.app.state.service, "http://127.0.0.1:8080", False, 1.0)
+    show(client.app.state.service, "http://127.0.0.1:8080", "", 1.0)
     assert "float32, onnx" in capsys.readouterr().out
 
 

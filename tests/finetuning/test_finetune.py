@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -564,6 +565,7 @@ def test_recipes_in_the_repository_load():
 # ---- the command line
 
 NO_EFFECT = ["finetune", "--model", "m", "--out", "o"]
+KEPT = str(Path(__file__).parents[1] / "from_version_0/pretrain")
 
 
 def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
@@ -597,7 +599,7 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
             ["finetune", "--model", "m", "--out", "o", "--task", "mrcp", "--data", "d"],
             "no task 'mrcp'; did you mean mrpc",
         ),
-        (["finetune", "--model", "m", "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
+        (["finetune", "--model", KEPT, "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
         (
             ["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"],
             "none.toml: no such file, and no recipe",
@@ -637,3 +639,20 @@ def test_wrong_lines(line, message, capsys):
     with pytest.raises(SystemExit) as exit:
         main(line)
     assert exit.value.code == 1 and message in capsys.readouterr().err
+
+
+def test_rows_are_counted_before_they_are_divided_into_windows(place, tmp_path, capsys):
+    row = json.dumps({"words": ["a", "b"] * 40, "tags": ["O", "B-X"] * 40})
+    (tmp_path / "tags.jsonl").write_text(f"{row}\n" * 8)
+    task, data = own_table(own_task("tagging", ("words",), "tags"), tmp_path / "tags.jsonl", tmp_path / "tags.jsonl")
+    finetune(changed(steps=1), task, data, place / "model", tmp_path / "run")
+    assert re.search(r"^table: 8 training rows in \d\d windows, 8 development rows;", capsys.readouterr().err, re.M)
+
+
+def test_a_model_that_is_not_there_is_refused_before_rows_are_read(place, capsys):
+    tables = ["--train", str(place / "train.csv"), "--dev", "none.csv"]
+    with pytest.raises(SystemExit):
+        main(["finetune", "--model", "bert-base-uncased", "--out", "o", *tables])
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and told.startswith("bertworks: bert-base-uncased: no such folder; expected a model ")
+    assert "bertworks downloads nothing: give a folder on this machine" in told

@@ -64,16 +64,12 @@ def test_a_table_has_the_results_of_json(place, capsys, tmp_path):
 
 def test_inputs_are_echoed(place, capsys, tmp_path):
     lines = [json.loads(line) for line in predict(place, capsys, "--echo").splitlines()]
-    assert [line["input"] for line in lines] == [{"review": "good film, a"}, {"review": ""}, {"review": "bad film"}]
+    assert [line["input"]["review"] for line in lines] == ["good film, a", "", "bad film"]
+    assert lines[0]["input"] == {"review": "good film, a", "id": "7", "label": "x"}  # columns that are not read too
     predict(place, capsys, "--echo", "--out", str(tmp_path / "out.csv"))
     rows = read(tmp_path / "out.csv")
-    assert (
-        [*rows[0]][:3] == ["line", "review", "label"] and rows[0]["review"] == "good film, a" and rows[1]["label"] == ""
-    )
-    predict(
-        place, capsys, "--echo", "--text", "label", "--out", str(tmp_path / "out.csv")
-    )  # a result has that name too
-    assert [*read(tmp_path / "out.csv")[0]][:3] == ["line", "input.label", "label"]
+    assert [*rows[0]][:5] == ["line", "review", "id", "input.label", "label"]  # a result has the name `label` too
+    assert rows[0]["review"] == "good film, a" and rows[1]["label"] == "" and rows[2]["input.label"] == "z"
     main(["predict", str(place / "run"), str(place / "rows.csv"), "--text", "id", "--out", str(tmp_path / "a.csv")])
     (tmp_path / "empty.txt").write_text("\n\n")
     main(["predict", str(place / "run"), str(tmp_path / "empty.txt"), "--out", str(tmp_path / "e.csv")])
@@ -84,8 +80,34 @@ def test_inputs_are_echoed(place, capsys, tmp_path):
     assert "empty" not in rows[0] and [row["text"] for row in rows] == ['good film, "a"', "bad film"]
 
 
+def test_a_workbook_has_the_table(place, capsys, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    (tmp_path / "in.csv").write_text("review,분류\n=1+1 good film,긍정\nbad\x01film,부정\n", encoding="utf-8")
+    line = ["predict", str(place / "run"), str(tmp_path / "in.csv"), "--echo", "--out"]
+    main([*line, str(tmp_path / "out.csv")])
+    main([*line, str(tmp_path / "out.xlsx")])
+    rows = [*openpyxl.load_workbook(tmp_path / "out.xlsx").active.iter_rows()]
+    expected = read(tmp_path / "out.csv")
+    assert [cell.value for cell in rows[0]] == [*expected[0]] and len(rows) == 3
+    assert [rows[1][1].value, rows[1][1].data_type, rows[1][2].value] == ["=1+1 good film", "s", "긍정"]
+    assert rows[2][1].value == "bad\ufffdfilm" and isinstance(rows[1][4].value, float)
+    again = bertworks.predict(place / "run", ["good film"], out=tmp_path / "python.csv")  # no JSON lines in a .csv
+    assert float(read(tmp_path / "python.csv")[0]["score"]) == again[0]["score"]
+    main([*line[:2], str(tmp_path / "out.xlsx"), "--out", str(tmp_path / "again.csv")])  # what is written can be read
+    with pytest.raises(SystemExit):
+        main([*line[:2], str(tmp_path / "out.xlsx"), "--encoding", "cp949"])
+    assert "a workbook has no encoding; leave --encoding cp949 out" in capsys.readouterr().err
+    (tmp_path / "none.xlsx").write_bytes(b"")
+    with pytest.raises(SystemExit):
+        main([*line[:2], str(tmp_path / "none.xlsx")])
+    assert "none.xlsx: an empty file; expected an .xlsx workbook" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*line[:2], str(tmp_path / "missing.csv"), "--echo"])
+    assert "missing.csv: no such file" in capsys.readouterr().err
+
+
 def test_predictions_are_not_written_as_what_they_are_not(place, capsys, tmp_path):
-    for name in ("out.xlsx", "out.parquet"):
+    for name in ("out.parquet",):
         with pytest.raises(SystemExit):
             predict(place, capsys, "--echo", "--out", str(tmp_path / name))
         assert f"predictions are not written as {name[3:]}; give --out a name that" in capsys.readouterr().err
@@ -153,3 +175,11 @@ def test_evaluate_knows_the_columns(place, capsys):
     assert measured(place / "run", place / "plain.csv", text="text", label="label") == found[0]
     with pytest.raises(InputError, match="no column 'verdict'"):
         bertworks.evaluate(place / "run", place / "plain.csv", text="text")
+
+
+def test_probe_heads_remembers_the_columns(place, capsys):
+    main(["probe", "heads", str(place / "run"), "--dev", str(place / "table.csv")])
+    assert "verdict" not in capsys.readouterr().err
+    with pytest.raises(SystemExit):  # a column that is named is the one that is read
+        main(["probe", "heads", str(place / "run"), "--dev", str(place / "table.csv"), "--text", "text"])
+    assert "text" in capsys.readouterr().err

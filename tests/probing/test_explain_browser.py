@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import shutil
 
 import pytest
 import torch
@@ -39,18 +38,6 @@ CONTRASTS = """() => {
 
 
 @pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("needs Chromium")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield running
-        running.close()
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tiny_folder(tmp_path_factory.mktemp("page") / "model")
 
@@ -70,11 +57,11 @@ def predictor(folder):
     return predictor_of(folder, folder.with_name("uneven"))
 
 
-def opened(browser, data, tmp_path, width=1280, theme="light", locale="en-US"):
+def opened(chromium, data, tmp_path, width=1280, theme="light", locale="en-US"):
     """The page after its script has run. An error of a script or a request fails the test."""
     file = tmp_path / "page.html"
     file.write_text(explain_page(data), encoding="utf-8")
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, locale=locale)
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, locale=locale)
     page, wrong = context.new_page(), []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda message: wrong.append(message.text))
@@ -85,9 +72,9 @@ def opened(browser, data, tmp_path, width=1280, theme="light", locale="en-US"):
     return page
 
 
-def test_the_page_shows_the_models_numbers(browser, predictor, tmp_path):
+def test_the_page_shows_the_models_numbers(chromium, predictor, tmp_path):
     data = explain(predictor, "good film , abc", "bad d")
-    page, encoding = opened(browser, data, tmp_path), predictor.tokenizer.encode("good film , abc", "bad d")
+    page, encoding = opened(chromium, data, tmp_path), predictor.tokenizer.encode("good film , abc", "bad d")
     page.select_option("select >> nth=0", index=1)
     page.select_option("select >> nth=1", index=1)
     page.click(".ex-tokens button >> nth=4")
@@ -108,10 +95,10 @@ def test_the_page_shows_the_models_numbers(browser, predictor, tmp_path):
 
 
 @pytest.mark.parametrize(("width", "theme"), itertools.product((1280, 390), ("light", "dark")))
-def test_width_contrast_and_languages(browser, predictor, tmp_path, width, theme):
+def test_width_contrast_and_languages(chromium, predictor, tmp_path, width, theme):
     data = explain(predictor, "good film , abc " * 4, "bad d " * 4)
     for locale, tokens, switch in (("en-US", "Tokens", "한국어"), ("ko-KR", "토큰", "English")):
-        page = opened(browser, data, tmp_path, width, theme, locale)
+        page = opened(chromium, data, tmp_path, width, theme, locale)
         assert page.evaluate("document.documentElement.lang") == locale[:2]
         assert page.locator("h2").first.inner_text().endswith(tokens) and page.inner_text("#language") == switch
         assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -121,8 +108,8 @@ def test_width_contrast_and_languages(browser, predictor, tmp_path, width, theme
         assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_keys_choose_tokens_and_heads(browser, predictor, tmp_path):
-    page = opened(browser, explain(predictor, "good film , abc"), tmp_path)
+def test_keys_choose_tokens_and_heads(chromium, predictor, tmp_path):
+    page = opened(chromium, explain(predictor, "good film , abc"), tmp_path)
     pressed = ".ex-tokens button[aria-pressed=true] b"
     assert page.inner_text(pressed) == "good"
     page.focus(".ex-tokens button[aria-pressed=true]")
@@ -137,8 +124,8 @@ def test_keys_choose_tokens_and_heads(browser, predictor, tmp_path):
     assert stops == 2  # Tab reaches each group once
 
 
-def test_a_change_of_theme_draws_the_colours_anew(browser, predictor, tmp_path):
-    page = opened(browser, explain(predictor, "good film"), tmp_path)
+def test_a_change_of_theme_draws_the_colours_anew(chromium, predictor, tmp_path):
+    page = opened(chromium, explain(predictor, "good film"), tmp_path)
     pixel = "document.querySelector('.ex-grid canvas').getContext('2d').getImageData(0, 0, 1, 1).data.join()"
     light = page.evaluate(pixel)
     page.click(".ex-tokens button >> nth=2")
@@ -151,10 +138,10 @@ def test_a_change_of_theme_draws_the_colours_anew(browser, predictor, tmp_path):
     assert page.inner_text(".ex-tokens button[aria-pressed=true] b") == "film"  # the choice stays
 
 
-def test_nothing_of_a_text_runs(browser, predictor, tmp_path):
+def test_nothing_of_a_text_runs(chromium, predictor, tmp_path):
     data = explain(predictor, EVIL, EVIL, max_length=32)
     hostile = {**data, "model": EVIL, "tokens": [{**token, "text": EVIL} for token in data["tokens"]]}
-    page = opened(browser, hostile, tmp_path)
+    page = opened(chromium, hostile, tmp_path)
     assert page.evaluate("document.body.dataset.evil") is None and page.locator("img").count() == 0
     assert page.locator(".ex-tokens b").first.inner_text().startswith("</script>")
 
@@ -168,9 +155,9 @@ def test_nothing_of_a_text_runs(browser, predictor, tmp_path):
         ((), (), {"direction": "pair"}, ["tokens", "layers"]),
     ],
 )
-def test_every_kind_of_folder_has_its_panels(browser, folder, tmp_path, heads, labels, changes, panels):
+def test_every_kind_of_folder_has_its_panels(chromium, folder, tmp_path, heads, labels, changes, panels):
     predictor = predictor_of(folder, tmp_path / "m", heads, labels, **changes)
-    page = opened(browser, explain(predictor, "a b", "good film"), tmp_path)
+    page = opened(chromium, explain(predictor, "a b", "good film"), tmp_path)
     found = page.eval_on_selector_all(".ex-part", "all => all.map(one => one.className.match(/ex-part-(\\w+)/)?.[1])")
     assert [name for name in found if name] == panels
     assert page.locator(".ex-left-out li").count() >= 1

@@ -35,6 +35,9 @@ def test_a_body_that_is_no_json_or_has_another_form_is_refused(client):
     refused(client.post("/embed", content=b"[" * 100_000, headers=kind), 400, "Validation")
     assert "secret" not in refused(client.post("/embed", json={"inputs": [["secret"]]}), 422, "Tokenizer")
     refused(client.post("/embed", content=b"inputs=a"), 415, "Validation")
+    for headers in ({}, {"content-type": "application/x-www-form-urlencoded"}):
+        assert "an empty body" in refused(client.post("/embed", content=b"", headers=headers), 400, "Empty")
+    assert "no route GET /predict; use POST; " in refused(client.get("/predict"), 405, "NotFound")
     refused(client.get("/nothing"), 404, "NotFound")
     assert client.get("/embed").headers["allow"] == "POST"
 

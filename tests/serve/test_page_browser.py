@@ -8,14 +8,12 @@ import functools
 import itertools
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi")
 pytest.importorskip("playwright")
-from playwright import sync_api
 
 import bertworks
 from bertworks.checkpoint.folder import save_folder
@@ -27,7 +25,6 @@ from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.served import serving
 
 pytestmark = pytest.mark.browser
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 SHAPE |= {"max_position_embeddings": 128}
 EVIL = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>"
@@ -81,16 +78,6 @@ def address(tmp_path_factory, run):
     models = {name: ServedModel.load(f"{name}={folder / name}") for name in TABS}
     with serving(models, ServeConfig(run=run)) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium; install it to run the tests of the page")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 class Visit:

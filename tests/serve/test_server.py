@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import shlex
 import signal
@@ -10,6 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -23,8 +26,8 @@ from bertworks.model.heads import build_model
 from bertworks.serve import server
 from bertworks.serve.config import ServeConfig
 from bertworks.serve.models import ServedModel, load_models
-from bertworks.serve.screen import command, show
-from bertworks.serve.server import KEY, bind, check_extra, read_key
+from bertworks.serve.screen import command, key_in_shell, routes_of, show
+from bertworks.serve.server import KEY, bind, check_extra, read_key, serve
 from bertworks.serve.service import Service
 from support.tiny_task import TINY
 
@@ -145,7 +148,7 @@ def test_a_missing_extra_is_named(monkeypatch):
 def test_the_screen_names_models_routes_and_a_command_that_works(predictors, capsys, all_client):
     models = {name: ServedModel(name, predictors[name]) for name in ("tags", "tiny", "choice", "span", "pair")}
     service = Service(models, ServeConfig())
-    show(service, "http://0.0.0.0:8080", False, 1.5)
+    show(service, "http://0.0.0.0:8080", "", 1.5)
     service.close()
     shown = capsys.readouterr().out
     for words in (
@@ -161,13 +164,50 @@ def test_the_screen_names_models_routes_and_a_command_that_works(predictors, cap
     ):
         assert words in shown, words
     for model in models.values():
-        words = shlex.split(command([model, *models.values()], "http://127.0.0.1", False))
+        words = shlex.split(command([model, *models.values()], "http://127.0.0.1", ""))
         assert words[0] == "curl" and words[4] == "-d"
         answer = all_client.post(words[1], content=words[5], headers=[words[3].split(": ")])
         assert answer.status_code == 200, (words, answer.text)
 
 
+def test_the_screen_names_rerank_only_where_a_model_ranks(predictors):
+    single, pair = (routes_of(ServedModel(name, predictors[name])) for name in ("reviews", "pair"))
+    assert "/predict" in single and "/rerank" not in single
+    assert {"/predict", "/rerank"} <= {*pair}
+
+
+def test_the_command_reads_the_key_from_where_it_is(predictors):
+    by_file, by_variable = ServeConfig(key_file=Path("my key")), ServeConfig()
+    assert [key_in_shell(by_file, "k"), key_in_shell(by_variable, "k")] == ["$(cat 'my key')", "$BERTWORKS_API_KEY"]
+    assert key_in_shell(by_variable, None) == ""
+    line = command([ServedModel("tiny", predictors["tiny"])], "http://127.0.0.1", key_in_shell(by_file, "k"))
+    assert """-H "Authorization: Bearer $(cat 'my key')" -d""" in line
+
+
 # ---- the end
+
+
+def test_signals_after_the_last_answer_change_nothing(monkeypatch):
+    """uvicorn puts back the handlers that it found; a signal while the process ends must not give another exit code."""
+    service = SimpleNamespace(draining=False)
+    app, seen, ended = SimpleNamespace(state=SimpleNamespace(service=service)), [], []
+    monkeypatch.setattr(os, "_exit", ended.append)
+
+    class Ended:
+        def run(self, sockets):
+            for service.draining in (False, True):
+                signal.raise_signal(signal.SIGTERM)
+                seen.append(list(ended))
+
+    monkeypatch.setattr(server, "server_of", lambda *_: Ended())
+    before = {stop: signal.getsignal(stop) for stop in server.STOPS}
+    try:
+        serve(app, None, ServeConfig())
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        for stop, handler in before.items():
+            signal.signal(stop, handler)
+    assert seen == [[128 + signal.SIGTERM]] * 2 and len(ended) == 1
 
 
 class Running:

@@ -21,6 +21,8 @@ KEPT = Path(__file__).parents[1] / "from_version_0"  # small finished runs
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 16 --model.num-attention-heads 2 --model.intermediate-size 32"
 SHALLOW = TINY.replace("layers 4", "layers 1")  # whose graphs compile in a third of the time
 ROTARY = "--model.position-embedding-type rotary --model.start normal"
+KOREAN_TOKENS = 284  # of the vocabulary of `korean_texts`
+KOREAN = f"pretrain korean --texts korean/ --encoding cp949 --language ko {TINY} --loop.tokens 1000"
 MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
     "tokenizer train texts/ --out tok --vocab-size 8192 --uncased",
     "corpus build texts/ --tokenizer tok --out store",
@@ -32,6 +34,8 @@ MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
     "finetune --task swag --data swag --model runs/base --out runs/swag --epochs 1 --max-seq-length 16",
     "finetune --train letters.csv --dev letters.csv --kind multilabel --model runs/base --out runs/letters "
     "--max-seq-length 16",
+    f"{KOREAN} --corpus ko --out runs/korean",
+    "finetune --task nsmc --data nsmc --model runs/korean --out runs/nsmc --epochs 1 --max-seq-length 16",
 )
 
 
@@ -44,6 +48,32 @@ def write(path: Path, rows: list[str]) -> None:
     path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
 
 
+def korean_texts() -> list[list[str]]:
+    """The lines of twelve texts, whose vocabulary has KOREAN_TOKENS tokens."""
+    return [
+        [
+            f"{'가나다라마바사아자차카타파하'[j]}방{'은을이'[(i + j) % 3]} 좋았다. 그래서 {i}번 더 보았습니다."
+            for j in range(14)
+        ]
+        for i in range(12)
+    ]
+
+
+def write_korean(folder: Path) -> None:
+    """The Korean texts once more, as one file each, and Korean named entities."""
+    texts = korean_texts()
+    write(folder / "articles.txt", [line for lines in texts for line in (*lines, "")])
+    write(folder / "news.jsonl", [json.dumps({"text": "\n".join(lines)}) for lines in texts])
+    sentences = [
+        f"{name}은 {place}에 {i}번 갔다." for i in range(9) for name in ("가방", "나방") for place in ("다방", "라방")
+    ]
+    tags = ["B-PS", "I-PS", "O", "O", "B-LC", "I-LC", *["O"] * 8]
+    write(folder / "names.jsonl", [json.dumps({"character": text, "tags": tags}) for text in sentences])
+    columns = ["\n".join(f"{one}\t{tag}" for one, tag in zip(text, tags, strict=True)) + "\n" for text in sentences]
+    for name in ("train", "dev"):
+        write(folder / "klue" / f"klue-ner-v1.1_{name}.tsv", columns)
+
+
 def write_data(folder: Path) -> None:
     """Every file that README's lines name, as small as it may be."""
     rng = random.Random(1)
@@ -51,17 +81,14 @@ def write_data(folder: Path) -> None:
     for i, text in enumerate(tiny_texts(200)):
         sentences = (" ".join(lexicon[j : j + 8]) for j in range(30 * i, 30 * i + 30, 8) for _ in range(3))
         write(folder / "texts" / f"{i}.txt", [text, *(f"{sentence.capitalize()}." for sentence in sentences)])
-    for i in range(12):  # the vocabulary of these texts has 130 tokens or fewer
-        lines = [
-            f"{'가나다라마바사아자차카타파하'[j]}방{'은을이'[(i + j) % 3]} 좋았다. 그래서 {i}번 더 보았습니다."
-            for j in range(14)
-        ]
+    for i, lines in enumerate(korean_texts()):
         write(folder / "korean" / f"{i}.txt", lines)
         path = folder / "korean" / f"{i}.txt"
         path.write_bytes(path.read_text("utf-8").encode("cp949"))
     write(folder / "questions.csv", ["a,b", *(f"{words(rng)},{words(rng)}" for _ in range(40))])
     write(folder / "pairs.csv", ["a,b,score", *(f"{words(rng)},{words(rng)},{i % 6}" for i in range(40))])
     write(folder / "own.csv", ["text,label,user", *(f"{words(rng)},{i % 2},{i // 4}" for i in range(40))])
+    write(folder / "test.csv", ["text,label", *(f"{words(rng)},{i % 2}" for i in range(20))])
     for name in ("texts.txt", "reviews.txt"):
         write(folder / name, [words(rng), "", words(rng)])
     for name, rows in (("train", 32), ("dev", 12)):
@@ -122,6 +149,7 @@ def write_tables(folder: Path) -> None:
         header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
         write(folder / "swag" / {"train": "train.csv", "dev": "val.csv"}[name], [header, *endings])
     shutil.copytree(folder / "data/conll2003", folder / "conll2003")
+    write_korean(folder)
     reviews = [[f"{words(rng)}", ("좋음", "나쁨")[i % 2], f"쓴이 {i // 3}"] for i in range(36)]
     write_sheet(folder / "reviews-ko.xlsx", [["본문", "분류", "작성자"], *reviews])
     lines = "".join(",".join(row) + "\n" for row in [["본문", "분류", "작성자"], *reviews])
@@ -174,6 +202,8 @@ def write_runs(folder: Path) -> None:
         shutil.copytree(KEPT / kept, folder / "runs" / name)
     for name in ("first", "demo"):
         shutil.copytree(folder / "runs/base", folder / "runs" / name)
+    shutil.copytree(folder / "runs/korean/model", folder / "tok-ko")
+    shutil.copytree(folder / "runs/base", folder / "runs/demo/pretrain")
 
 
 def write_foreign_models(folder: Path) -> None:

@@ -122,3 +122,9 @@ def test_runs_on_a_divided_table(table, tmp_path, capsys):
     assert "32 rows to train on, 40 to evaluate on" in capsys.readouterr().err
     main([*line, "--out", str(tmp_path / "run"), "--loop.steps", "2", "--max-seq-length", "16"])
     assert "is finished" in capsys.readouterr().err
+
+
+def test_a_wrong_column_of_a_table_to_divide_names_the_flags(tmp_path):
+    (tmp_path / "a.csv").write_text("review,stars\ngood,1\n")
+    with pytest.raises(InputError, match=r"no column 'text'; found .*; name the columns with --text and --label$"):
+        divided_data(own_task("", ("text",), "label"), [tmp_path / "a.csv"], Division(dev_share=0.5))

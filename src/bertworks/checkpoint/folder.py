@@ -45,7 +45,10 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     """
     path = find_model(path)
     if not path.is_dir():
-        raise InputError(f"{path}: no such folder; expected a model folder with {CONFIG} and {WEIGHTS}")
+        raise InputError(
+            f"{path}: no such folder; expected a model folder with {CONFIG} and {WEIGHTS}; bertworks "
+            "downloads nothing: give a folder on this machine (docs/bridges.md)"
+        )
     if not (path / CONFIG).exists():
         if (path / "state").is_dir():
             raise InputError(

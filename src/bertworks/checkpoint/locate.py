@@ -2,19 +2,22 @@
 
 import contextlib
 import glob
+import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from ..files import InputError, ended, flush_folder
+from ..files import InputError, ended, flush_folder, read_json_object
+from ..reporting.run_files import RESULTS
 from .weights import CERTIFICATE as CERTIFICATE
 from .weights import WEIGHTS
 from .weights import is_export as is_export
 from .weights import refuse_export as refuse_export
 
 CONFIG = "config.json"
+DEEPEST = 5  # folders between a demo and a run: finetune/TASK/WEIGHTS/RATE/SEED
 
 
 class InFolder(Protocol):
@@ -32,10 +35,51 @@ def find_model(path: Path | str | InFolder) -> Path:
     path = Path(path if isinstance(path, str | Path) else path.folder)
     if (path / CONFIG).exists() or not path.is_dir():
         return path
-    runs = [str(model.parent) for model in sorted(path.glob("*/model")) if (model / CONFIG).exists()]
-    if not (path / "model").exists() and runs:
-        raise InputError(f"{path} holds several runs; give one of {', '.join(runs)}")
-    return path / "model" if (path / "model").exists() else path
+    if (path / "model").exists():
+        return path / "model"
+    if runs := _runs_in(path):
+        raise InputError(f"{path} holds several runs; give one of {', '.join(map(str, runs))}{_best_of(path, runs)}")
+    return path
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """The runs with a model in a folder; of a demo's or a suite's deeper ones the best of each second-level folder."""
+    runs = _with_model(folder.glob("*/model"))
+    deeper: dict[Path, list[Path]] = {}
+    if (folder / RESULTS).is_file() and not _results(folder).get("seeds"):
+        for depth in range(2, DEEPEST + 1):
+            for run in _with_model(folder.glob("*/" * depth + "model")):
+                deeper.setdefault(Path(*run.relative_to(folder).parts[:2]), []).append(run)
+    return [*runs, *(max(group, key=lambda run: _score(run)[1]) for group in deeper.values())]
+
+
+def _with_model(models: Iterable[Path]) -> list[Path]:
+    return [model.parent for model in sorted(models) if (model / CONFIG).exists()]
+
+
+def _best_of(folder: Path, runs: list[Path]) -> str:
+    """The end of a message: which of the runs of several seeds is the best, and how to use all; "" for other runs."""
+    if not _results(folder).get("seeds"):
+        return ""
+    best = max(runs, key=lambda run: _score(run)[1])
+    name, value = _score(best)
+    score = f"; {best} has the best development score ({name} {value:.4f})" if name else ""
+    return f"{score}; or ask all: bertworks predict --model {' '.join(map(str, runs))}" if len(runs) > 1 else score
+
+
+def _score(run: Path) -> tuple[str, float]:
+    """The first metric of a finished run, by name; ("", -inf) where results.json has none."""
+    metrics = _results(run).get("metrics")
+    found = metrics.items() if isinstance(metrics, dict) else ()
+    numbers = ((name, float(value)) for name, value in found if name != "loss" and isinstance(value, int | float))
+    return next(numbers, ("", -math.inf))
+
+
+def _results(run: Path) -> dict[str, Any]:
+    """results.json of a run; {} where it is missing or damaged, which is for others to report."""
+    with contextlib.suppress(InputError):
+        return read_json_object(run / RESULTS)
+    return {}
 
 
 def run_name(folder: Path) -> str:

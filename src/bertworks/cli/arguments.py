@@ -134,6 +134,8 @@ def flag_hints(words: list[str], known: set[str]) -> list[str]:
     lines = []
     for flag in sorted(flags_in(words) - known - {"--"}):
         meant = [name for name in OTHER_NAMES.get(flag, ()) if name in known]
+        longer = [name for name in known if name.startswith(f"{flag}-")]
+        meant = meant or (longer if len(longer) == 1 else [])
         near = meant or sorted(known, key=lambda name: (-likeness(flag, name), name))
         alike = bool(meant) or likeness(flag, near[0]) >= LEAST_LIKENESS
         lines.append(f"unknown flag {flag}" + (f"; did you mean {near[0]}?" if alike else ""))

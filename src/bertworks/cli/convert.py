@@ -23,9 +23,9 @@ class Arguments:
     --normalize and --no-normalize mean --normalize=True and =False.
     """
 
+    # Hugging Face or sentence-transformers folder, run folder, or TensorFlow checkpoint bert_model.ckpt (or: --model
+    # MODEL)
     model: Positional[Path]
-    """Hugging Face or sentence-transformers folder, run folder, or TensorFlow checkpoint bert_model.ckpt (or: --model
-    MODEL)"""
     out: Positional[Path]  # folder to write; it must be new or empty (or: --out OUT)
     options: Flat[ConvertOptions] = field(default_factory=ConvertOptions)
 

@@ -25,9 +25,9 @@ class Arguments:
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[DistillConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
+    # tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
+    # track`
     log: Literal["tensorboard"] | None = None
-    """tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
-    track`"""
 
 
 def distill(argv: list[str]) -> None:

@@ -48,7 +48,7 @@ def doctor(argv: list[str]) -> None:
     if arguments.json:
         print(json_text.dumps(report.as_json(), ensure_ascii=False, indent=1))
     else:
-        show(report)
+        show(report, arguments.fix)
     if report.worst == "error":
         raise SystemExit(UNSOUND)
     if report.worst == "warning" and arguments.strict:
@@ -85,11 +85,14 @@ def _given(arguments: Arguments) -> "Given":
     return Given(arguments.corpus, arguments.model, task, data, rows.dev, columns, length)
 
 
-def print_findings(examine: Callable[[], "Report"], advise: bool = True) -> None:
+def print_findings(
+    examine: Callable[[], "Report"], advise: bool = True, unharmed: str = "what was made is complete"
+) -> None:
     """Print a line on stderr for each warning and error that the examination finds.
 
-    advise: whether the lines have advice; that of a sweep would name flags that it sets itself.
+    advise: whether the lines have advice; that of a sweep would name flags that it sets itself. unharmed: what is as it
+    would be without the examination, for the message if it fails.
     """
     from ..doctor.listing import print_brief
 
-    print_brief(examine, advise)
+    print_brief(examine, advise, unharmed=unharmed)

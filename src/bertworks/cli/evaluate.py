@@ -32,9 +32,9 @@ class Arguments:
     rows: Flat[DevRows] = field(default_factory=DevRows)
     perplexity: str = ""  # instead of rows: file, folder or glob of text; blank lines separate documents
     out: Path | None = None  # JSON file to write the metrics to, besides printing them
+    # choose the probability above which each label is there, by its F1 on these rows, and save them in the model
+    # folder; for models of several labels (multilabel)
     save_thresholds: bool = False
-    """choose the probability above which each label is there, by its F1 on these rows, and save them in the model
-    folder; for models of several labels (multilabel)"""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
 

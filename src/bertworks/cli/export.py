@@ -1,5 +1,6 @@
 """`bertworks export`: a model for other engines, with a certificate of how exact it is."""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,9 +27,9 @@ class Arguments:
     """run folder, model folder or sentence-transformers folder (or: --model MODEL)"""
     out: Path | None = None  # folder to write; it must be new, empty, or an earlier export, which is replaced
     config: Flat[ExportConfig] = field(default_factory=ExportConfig)
+    # file with texts of your own, a text in each line, on which source and export are compared too; English and Korean
+    # texts of ours are always compared
     texts: Path | None = None
-    """file with texts of your own, a text in each line, on which source and export are compared too; English and Korean
-    texts of ours are always compared"""
     rows: Flat[DevRows] = field(default_factory=DevRows)
     verify: Path | None = None
     """check an exported folder instead: its files, and its scores on our texts; exit status 1 if something differs"""
@@ -47,9 +48,13 @@ def export(argv: list[str]) -> None:
         return _check(arguments)
     if arguments.out is None:
         raise InputError("no folder to write; give it with --out DIR")
+    from ..checkpoint.locate import is_export
     from ..export.folder import export as export_folder
+    from ..export.samples import SCORES
 
     dev = arguments.rows.read() if arguments.rows.task or arguments.rows.dev else None
+    if is_export(arguments.out):
+        print(f"{arguments.out}: an earlier export, which is replaced", file=sys.stderr)
     certificate = export_folder(arguments.model, arguments.out, arguments.config, arguments.texts, dev)
     print(f"{arguments.out}: {', '.join(sorted({*certificate['graph']['outputs'].values()}))}")
     _print_difference(f"{certificate['difference']['texts']} texts of ours", certificate["difference"])
@@ -59,6 +64,7 @@ def export(argv: list[str]) -> None:
         scores = certificate["scores"]
         for name, before in scores["before"].items():
             print(f"{name} on {scores['rows']:,} rows: {before:.4f} before, {scores['after'][name]:.4f} after")
+    print(SCORES)
 
 
 def _check(arguments: Arguments) -> None:
@@ -68,11 +74,13 @@ def _check(arguments: Arguments) -> None:
         print(f"trusted: {', '.join(trust(arguments.trust))}")
         return
     from ..export.certificate import verify
+    from ..export.samples import SCORES
 
     assert arguments.verify is not None
     found = verify(arguments.verify)
     print(f"{arguments.verify}: {found['files']} files as certified")
     _print_difference(f"scores, certified to differ by at most {found['limit']:.2g}", found)
+    print(SCORES)
 
 
 def _print_difference(what: str, found: dict[str, float]) -> None:

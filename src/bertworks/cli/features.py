@@ -18,9 +18,9 @@ class Arguments:
     """
 
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
+    # text file with a text in each line; table .csv, .tsv, .jsonl, .parquet or .xlsx; - for standard input (or: --data
+    # DATA)
     data: Positional[str]
-    """text file with a text in each line; table .csv, .tsv, .jsonl, .parquet or .xlsx; - for standard input (or: --data
-    DATA)"""
     out: Path  # file to write: .safetensors, .parquet or .npz
     config: Flat[FeatureConfig] = field(default_factory=FeatureConfig)
     text: str = ""  # text column of a table, or two columns separated by a comma for sentence pairs; empty: text

@@ -53,17 +53,17 @@ class Arguments:
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
     rows: Flat[DividedRows] = field(default_factory=DividedRows)
     restarts: int = 0  # number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
+    # try a grid of settings: paper (batch_size, optim.lr and epochs of appendix A.3), glue (section 4.1), or your own
+    # such as "optim.lr=1e-4,3e-4 epochs=3"; empty: none
     sweep: str = ""
-    """try a grid of settings: paper (batch_size, optim.lr and epochs of appendix A.3), glue (section 4.1), or your own
-    such as "optim.lr=1e-4,3e-4 epochs=3"; empty: none"""
     keep_all: bool = False  # after a sweep, keep the models of all runs instead of the best run's alone
     suite: Literal["paper"] | None = None  # fine-tune on every task of the paper whose files are under --data
+    # tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
+    # track`
     log: Literal["tensorboard"] | None = None
-    """tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
-    track`"""
+    # dask scheduler whose workers do the runs of --sweep or --suite: its address (tcp://host:8786), or "local" for one
+    # on this machine; none: this process does them. Needs the extra `cluster` and a disk that all workers share
     scheduler: str = ""
-    """dask scheduler whose workers do the runs of --sweep or --suite: its address (tcp://host:8786), or "local" for one
-    on this machine; none: this process does them. Needs the extra `cluster` and a disk that all workers share"""
     workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
 
 
@@ -150,12 +150,13 @@ def _check_sweep(command: Arguments, given: set[str]) -> None:
 
 def _one(command: Arguments) -> dict[str, Any] | None:
     """A run, the runs of several seeds, or a sweep."""
+    _check_model(command)
     task, data = command.rows.read_data()
     if command.rows.dev_share and os.environ.get("RANK", "0") == "0":
         counts = f"{len(data.train):,} rows to train on, {len(data.dev):,} to evaluate on"
         print(f"{command.rows.train}: {counts}", file=sys.stderr)
     if not (command.out / "results.json").exists():  # a finished run reads no rows
-        print_findings(lambda: _examined_rows(command, task, data))
+        print_findings(lambda: _examined_rows(command, task, data), unharmed="the run starts all the same")
     if not command.sweep:
         from ..finetuning.run import finetune as run_finetuning
 
@@ -170,6 +171,17 @@ def _one(command: Arguments) -> dict[str, Any] | None:
         elsewhere = Elsewhere(command.scheduler, command.workers, RowFiles(unread, tuple(given), command.rows.division))
     with joined_job(command.config, task, data, command.model) as job:
         return run_sweep(job, command.out, command.sweep, command.keep_all, elsewhere)
+
+
+def _check_model(command: Arguments) -> None:
+    """Raises InputError if the model cannot be trained on, before any row is read; faults of the flags come first."""
+    from ..checkpoint.folder import find_model, read_config
+    from ..checkpoint.locate import refuse_export
+
+    command.rows.find()
+    folder = find_model(command.model)
+    refuse_export(folder)
+    read_config(folder)
 
 
 def _examined_rows(command: Arguments, task: Task, data: Data) -> "Report":

@@ -18,9 +18,8 @@ class Arguments:
 
     folders: Annotated[tuple[Path, ...], Positional, required("FOLDER")]
     """run folders and folders of studies, finished or not"""
+    # file to write, .png or .svg; without an ending: both; none: RUN/curves of the first run, STUDY/study of each study
     out: Path | None = None
-    """file to write, .png or .svg; without an ending: both; none: RUN/curves of the first run, STUDY/study of each
-    study"""
     x: Literal["step", "tokens", "seconds"] = "step"  # horizontal axis of the curves
 
 

@@ -24,27 +24,27 @@ class Arguments:
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
+    # text file with a text in each line (empty lines are not predicted); table .csv, .tsv, .jsonl, .parquet or .xlsx;
+    # SQuAD questions .json; - for standard input (or: --data DATA)
     data: Positional[str] = ""
-    """text file with a text in each line (empty lines are not predicted); table .csv, .tsv, .jsonl, .parquet or .xlsx;
-    SQuAD questions .json; - for standard input (or: --data DATA)"""
+    # texts of a single input, instead of a file: one text, a sentence pair, question and context, or text and choices
     string: tuple[str, ...] = ()
-    """texts of a single input, instead of a file: one text, a sentence pair, question and context, or text and
-    choices"""
+    # text column of a table, or two columns separated by a comma; empty: the columns of the table that the model was
+    # fine-tuned on, or text (question answering: question,context)
     text: str = ""
-    """text column of a table, or two columns separated by a comma; empty: the columns of the table that the model was
-    fine-tuned on, or text (question answering: question,context)"""
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated; empty: as in fine-tuning
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of an .xlsx table; empty: its only one
-    out: Path | None = None  # file to write: JSON lines, or a table if it ends in .csv or .tsv; none: standard output
-    echo: bool = False  # add the input to each result
+    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none: standard output
+    out: Path | None = None
+    echo: bool = False  # add the input to each result; of a .csv, .tsv or .xlsx table all its columns
     all_scores: bool = False  # classification: add the probabilities of all labels
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
+    # how batches are computed. compiled: for this processor, which takes a minute or two and then computes faster; it
+    # needs a C++ compiler; auto: packed
     engine: Literal["auto", "packed", "compiled"] = "auto"
-    """how batches are computed. compiled: for this processor, which takes a minute or two and then computes faster; it
-    needs a C++ compiler; auto: packed"""
 
 
 def predict(argv: list[str]) -> None:

@@ -37,15 +37,15 @@ class Arguments:
     config: Flat[PretrainConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
     init: Path | None = None  # model folder or run folder whose weights the run starts from; none: random weights
+    # text files, folders or archives to build the store from, with a WordPiece vocabulary of the recipe's size (cased
+    # for Korean) in CORPUS-tokenizer; rerun the command to resume. For other settings use `bertworks tokenizer train`
+    # and `bertworks corpus build` instead
     texts: tuple[str, ...] = ()
-    """text files, folders or archives to build the store from, with a WordPiece vocabulary of the recipe's size
-    (cased for Korean) in CORPUS-tokenizer; rerun the command to resume. For other settings use `bertworks tokenizer
-    train` and `bertworks corpus build` instead"""
     language: str = "en"  # language of --texts (ISO code: en, ko, de, ...)
     encoding: str = "utf-8"  # encoding of --texts
+    # tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
+    # track`
     log: Literal["tensorboard"] | None = None
-    """tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
-    track`"""
     estimate: bool = False  # print the expected time and memory of the run, and train nothing
 
 

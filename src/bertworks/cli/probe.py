@@ -10,7 +10,7 @@ from ..data.corpus import InputOptions, read_documents
 from ..data.sentences import split_sentences
 from ..files import write_text
 from ..probing.config import HeadsConfig, LayersConfig, NeighbourConfig, ParticlesConfig, WordConfig
-from .arguments import DevRows, Flat, Positional, TrainRows, parse, required
+from .arguments import DevRows, Flat, Positional, TrainRows, flags_in, parse, required
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,8 @@ class HeadsArguments:
     Example:
         bertworks probe heads runs/mrpc --task mrpc --data glue/MRPC
 
+    Tables have the columns of the table that the model was fine-tuned on.
+
     The command evaluates once for each head.
     """
 
@@ -168,11 +170,13 @@ class HeadsArguments:
 def heads(argv: list[str]) -> None:
     """Print the table of heads, and write or draw it if asked to."""
     arguments = parse(HeadsArguments, argv, "probe heads", "--model")
+    from ..inference.evaluation import remembered
     from ..probing import heads as probe
     from ..probing.pictures import check_out
 
     check_out(arguments.out)
-    results = probe.ablate_heads(arguments.model, *arguments.rows.read(), arguments.config)
+    rows = remembered(arguments.rows, arguments.model, {flag.removeprefix("--") for flag in flags_in(argv)})
+    results = probe.ablate_heads(arguments.model, *rows.read(), arguments.config)
     probe.show(results)
     _write(results, arguments.out, probe.plot)
 

@@ -20,9 +20,9 @@ class Arguments:
         bertworks serve sentiment=runs/sst2 names=runs/conll --port 9000
     """
 
+    # model folders, run folders or sentence-transformers folders; NAME is what clients call the model, by default the
+    # folder's name (or: --models FOLDER ...)
     models: Annotated[tuple[str, ...], Positional, required("[NAME=]FOLDER")]
-    """model folders, run folders or sentence-transformers folders; NAME is what clients call the model, by default the
-    folder's name (or: --models FOLDER ...)"""
     config: Flat[ServeConfig] = field(default_factory=ServeConfig)
 
 

@@ -32,9 +32,9 @@ class Arguments:
     dry_run: bool = False  # list the runs, their state and the estimated time left, and start none
     keep_models: bool = False  # also keep the models of fine-tuning runs
     retry: bool = False  # repeat the runs that diverged or failed before
+    # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:
+    # this process does them. Needs the extra `cluster` and a disk that all workers share
     scheduler: str = ""
-    """dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine;
-    none: this process does them. Needs the extra `cluster` and a disk that all workers share"""
     workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
 
 

@@ -59,9 +59,9 @@ class BuildConfig:
     """how files become documents"""
     language: str = "en"
     """language of the text, for finding sentences (ISO code: en, ko, de, ...)"""
+    # what finds sentences. auto: rules for the language; kiwi: a morphological analyser for Korean (needs the
+    # extra `korean`); line: each line of the text is a sentence
     splitter: Splitter = "auto"
-    """what finds sentences. auto: rules for the language; kiwi: a morphological analyser for Korean (needs the extra
-    `korean`); line: each line of the text is a sentence"""
     validation_share: float = 0.005
     """share of the documents held out, chosen by their hash; 0 holds out none"""
     min_validation_documents: int = 2
@@ -70,14 +70,14 @@ class BuildConfig:
     """cut longer sentences (tables, text without full stops) into parts of this many tokens"""
     shard_tokens: int = 1 << 26
     """about this many tokens in a shard; every worker process has one shard in memory while it writes it"""
+    # leave out one of two documents that are at least so similar (0.8: most of their text; Jaccard similarity of five
+    # tokens in a row, estimated); 0 keeps them. Needs the extra `near-duplicates`
     near_duplicates: float = 0.0
-    """leave out one of two documents that are at least so similar (0.8: most of their text; Jaccard similarity of five
-    tokens in a row, estimated); 0 keeps them. Needs the extra `near-duplicates`"""
     workers: int = 0
     """worker processes; 0 is one for every core that this process may use. The result does not depend on it"""
+    # dask scheduler whose workers build: its address (tcp://host:8786), or "local" for one on this machine; none: no
+    # dask. Needs the extra `cluster` and a disk that all workers share. The result does not depend on it
     scheduler: str = ""
-    """dask scheduler whose workers build: its address (tcp://host:8786), or "local" for one on this machine; none: no
-    dask. Needs the extra `cluster` and a disk that all workers share. The result does not depend on it"""
     allow_unknown: bool = False
     """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
 
@@ -312,6 +312,11 @@ class _Build:
             separate = "give --input.documents blank-line, " if self.config.input.flags else ""
             none = ", or give --validation-share 0" if self.config.input.flags else ""
             advice = f"separate the documents by blank lines ({separate}or a file each), add text{none}"
+            if not self.config.input.flags:
+                advice = (
+                    "give a file for each document, or JSON lines with a field `text`; for blank lines between "
+                    "documents build the store with `bertworks corpus build --input.documents blank-line`"
+                )
             raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
 
     def _compare(self, documents: int, pool: Pool) -> None:

@@ -148,7 +148,8 @@ class Reader:
             self.counts["other kind"] += 1
             return
         if self.options.encoding not in UTF8 and format != "parquet":
-            stream = as_utf8(stream, self.options.encoding, name, self.options.invalid == "repair")
+            remedy = ", or set --input.invalid repair" if self.options.flags else ""
+            stream = as_utf8(stream, self.options.encoding, name, self.options.invalid == "repair", remedy)
             format = self.options.format if self.options.format != "auto" else guess_format(name, stream)
         if format == "parquet":
             found = parse_parquet(name, stream, self.options)

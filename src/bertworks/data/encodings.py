@@ -99,20 +99,38 @@ def _bytes_of(lines: list[str], codec: str) -> Iterator[bytes]:
             yield line.encode(codec)
 
 
-def as_utf8(stream: BinaryIO | Any, encoding: str, name: str, repair: bool = False) -> io.BufferedReader:
+def as_utf8(
+    stream: BinaryIO | Any, encoding: str, name: str, repair: bool = False, remedy: str = ""
+) -> io.BufferedReader:
     """A stream of the same text in UTF-8. Reading raises InputError at bytes that the encoding does not have.
 
-    repair: such bytes become U+FFFD instead. name: the file's, for the message.
+    repair: such bytes become U+FFFD instead. name: the file's, for the message. remedy: what else a user can do.
     """
-    reader: io.BufferedReader = io.BufferedReader(_Recoded(stream, encoding, name, repair), BLOCK)
+    reader: io.BufferedReader = io.BufferedReader(_Recoded(stream, encoding, name, repair, remedy), BLOCK)
     return reader
+
+
+def _advice(raw: bytes) -> str:
+    """What to do about bytes that are not of the encoding that was declared."""
+    if raw[:3] == codecs.BOM_UTF8 or _is_utf8(raw):
+        return "it looks like UTF-8: leave --encoding out"
+    known = raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or _likely(raw)
+    return hint(raw) if known else "give the --encoding that the file has, or mend the file"
+
+
+def _is_utf8(raw: bytes) -> bool:
+    """Whether bytes are text in UTF-8 with more than ASCII in it; the last character may be cut."""
+    try:
+        return not codecs.getincrementaldecoder("utf-8")().decode(raw).isascii()
+    except UnicodeDecodeError:
+        return False
 
 
 class _Recoded(io.RawIOBase):
     """The raw stream of `as_utf8`."""
 
-    def __init__(self, stream: Any, encoding: str, name: str, repair: bool) -> None:
-        self.stream, self.encoding, self.name = stream, codec_of(encoding), name
+    def __init__(self, stream: Any, encoding: str, name: str, repair: bool, remedy: str) -> None:
+        self.stream, self.encoding, self.name, self.remedy = stream, codec_of(encoding), name, remedy
         self.decoder = codecs.getincrementaldecoder(self.encoding)("replace" if repair else "strict")
         self.ready, self.lines, self.ended = memoryview(b""), 1, False
 
@@ -139,6 +157,7 @@ class _Recoded(io.RawIOBase):
                 byte = f"byte 0x{error.object[error.start]:02x} " if error.start < len(error.object) else ""
             where = f"{self.name}, line {self.lines + before.count(chr(10))}"
             found = f"{byte}is not valid {self.encoding}" if byte else f"not valid {self.encoding} ({error})"
-            raise InputError(f"{where}: {found}; give the --encoding that the file has, or mend the file") from None
+            advice = _advice(error.object if isinstance(error, UnicodeDecodeError) else block)
+            raise InputError(f"{where}: {found}; {advice}{self.remedy}") from None
         self.lines += text.count("\n")
         return text

@@ -38,6 +38,10 @@ ig ii ik io is iu jv ka kg ki kj km kr ks ku kw ky la lg lo lt lu lv mh mi mk mn
 ny oj om or pi ps rn ro rw sc sd se sh si sl sm sn so sq sr ss st su sv sw tg th ti tk tl tn to tr ts tw ug ur uz
 ve vi vo xh yi yo za zh zu ceb chr ckb fil hak haw hmn ilo kmr lus mni nan pam pnb sat sco tpi war wuu yue
 """
+MISTAKEN = {  # codes of countries and names that are given for languages
+    "kr": "ko", "kor": "ko", "korean": "ko", "jp": "ja", "jpn": "ja", "japanese": "ja", "cn": "zh", "chinese": "zh",
+    "eng": "en", "english": "en", "ger": "de", "german": "de", "gr": "el", "ua": "uk", "cz": "cs", "dk": "da",
+}  # fmt: skip
 OWN = frozenset(_OWN.split())  # languages with rules of their own in sentencex 1.0
 BORROWED = {language: rules for rules, languages in _BORROWED.items() for language in languages.split()}
 ENGLISH_RULES = frozenset(
@@ -57,6 +61,8 @@ def check_language(language: str) -> None:
     known = base in OWN or base == KOREAN or base in BORROWED or base in ENGLISH_RULES
     if not known or not re.fullmatch("[a-z]+(-[A-Za-z]+)*", language):
         advice = "for a language that is missing give the code of one that ends its sentences alike"
+        if meant := MISTAKEN.get(base.lower()):
+            advice = f"did you mean {meant}?"
         raise InputError(f"--language {language!r}: unknown; expected an ISO code such as en, ko or de; {advice}")
 
 
@@ -65,4 +71,5 @@ def borrowing(language: str) -> str:
     rules, base = rules_for(language), language.partition("-")[0]
     if rules == base:
         return ""
-    return f"there are no sentence rules for {base!r}; those of {rules!r} are used"
+    meant = f"; did you mean --language {MISTAKEN[base]}?" if base in MISTAKEN else ""
+    return f"there are no sentence rules for {base!r}; those of {rules!r} are used{meant}"

@@ -39,12 +39,12 @@ class InputOptions:
     """JSONL and Parquet: the field or column that holds the text"""
     missing: Literal["refuse", "skip"] = "refuse"
     """JSONL: lines without text in that field: stop and name the line, or leave them out and count them"""
+    # files that hold no plain text (images, PDF, spreadsheets, HTML, ...), in archives too: stop and name the file, or
+    # leave them out and count them
     other_kinds: Literal["refuse", "skip"] = "refuse"
-    """files that hold no plain text (images, PDF, spreadsheets, HTML, ...), in archives too: stop and name the file,
-    or leave them out and count them"""
+    # encoding of the files: utf-8, cp949, euc-kr, utf-16 or another one of Python's; Parquet is always UTF-8.
+    # Also --encoding
     encoding: str = "utf-8"
-    """encoding of the files: utf-8, cp949, euc-kr, utf-16 or another one of Python's; Parquet is always UTF-8. Also
-    --encoding"""
     invalid: Literal["refuse", "repair"] = "refuse"
     """invalid bytes and NUL bytes: stop and name file and line, or replace (U+FFFD) and remove (NUL) them"""
     min_document_chars: int = 0

@@ -151,7 +151,20 @@ def check_documents(
         size += len(document.text)
     if not sentences:
         return []
-    return [one for one in (_check_counts(sentences, size, flags), _check_wrapping(lines, flags)) if one]
+    found = (_check_counts(sentences, size, flags), _check_wrapping(lines, flags), _check_script(lines, language))
+    return [one for one in found if one]
+
+
+def _check_script(lines: list[str], language: str) -> str | None:
+    """Korean ends its sentences otherwise than the languages whose rules a forgotten --language chooses."""
+    letters = [char for line in lines for char in line if char.isalpha()]
+    hangul = sum("가" <= char <= "힣" for char in letters)
+    if rules_for(language) != KOREAN and hangul > len(letters) / 2:
+        return (
+            f"{hangul / len(letters):.0%} of the letters are Hangul, and the language is {language!r}: its rules miss "
+            "the ends of Korean sentences; give --language ko"
+        )
+    return None
 
 
 def _check_counts(sentences: list[int], size: int, flags: bool) -> str | None:

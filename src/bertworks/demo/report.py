@@ -177,7 +177,6 @@ def tuned_folder(out: Path, results: dict[str, Any]) -> Path:
 
 def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
     """Commands to try next; all but the last two can be run as they are, and the last one needs the extra `serve`."""
-    best = results["tasks"]["packages"]["sides"]["pre-trained"]["rate"]
     sentence = next(iter(results["masks"]))
 
     def path(name: str) -> str:
@@ -188,8 +187,8 @@ def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
         f'bertworks fill-mask {model} "{sentence}"',
         f"bertworks predict {tagger} {path('documents/heldout.jsonl')}",
         f'bertworks probe attention {model} "The axis along which to sort." --out {path("attention.html")}',
-        f"bertworks finetune --train {path('packages/train.jsonl')} --dev {path('packages/test.jsonl')} "
-        f"--model {model} --out {path('again')} --optim.lr {best:g}",
+        f"bertworks finetune {model} --recipe {tagger}/recipe.toml --train {path('tags/train.jsonl')} "
+        f"--dev {path('tags/test.jsonl')} --kind tagging --text words --label tags --out {path('again')}",
         f"bertworks corpus show {path('store')}",
         "bertworks tokenizer train YOUR_TEXT --out my/tokenizer   (then corpus build, pretrain: your own encoder)",
         f"bertworks serve masks={model} tags={tagger}   (after pip install -e '.[serve]': a page in your browser)",

@@ -4,6 +4,7 @@ The verbs that end a run use the shorter examinations: `of_pretraining`, `of_fin
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from .findings import Finding, Report
 from .fixes import clean, copy_of_table, leftovers, mend_folder
 from .tables import Columns
 
+DEMO = "demo.toml"  # settings in the folder of a demo
 PRETRAINING = {"pretrain", "distill", "static"}  # kinds of results
 
 
@@ -79,6 +81,10 @@ def _refuse_special(path: Path) -> None:
 
 
 def _folder(path: Path, given: Given, fix: bool) -> Report:
+    if (path / DEMO).is_file():
+        report = Report(str(path), "demo")
+        report.examine({"parts": finetuned.parts_of_demo}, path)
+        return report
     if (path / MANIFEST).exists() or (path / PARTS).is_dir():
         return of_store(path, thorough=True)
     if any((path / name).exists() for name in (LOG, RESULTS, RECIPE)) or (path / STATE_FOLDER).is_dir():
@@ -115,10 +121,18 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
             place = files.results.get("data") or "the run names no files"
             report.skipped["rows"] = f"the rows were not found as the run read them: {place}; examine the table itself"
         else:
-            report.examine(rows.CHECKS, known)
+            report.examine(rows.CHECKS, _with_reader(known, given.model or path, given.max_seq_length))
     if (path / "model" / CONFIG).exists():
         _model(path / "model", report, fix)
     return report
+
+
+def _with_reader(known: rows.Rows, model: Path, max_seq_length: int) -> rows.Rows:
+    """The rows with the tokenizer of the model that read them; without one if it is damaged, a finding of its own."""
+    with suppress(InputError):
+        tokenizer, length = _reader(model, max_seq_length)
+        return replace(known, tokenizer=tokenizer, max_seq_length=length)
+    return known
 
 
 def _is_folder_of_runs(files: logs.RunFiles) -> bool:
@@ -233,6 +247,8 @@ def _table(path: Path, given: Given, fix: bool) -> Report:
     def reading(path: Path) -> Iterable[Finding]:
         if not tables.is_table(path):
             raise InputError(f"{path}: expected a table (.csv, .tsv, .jsonl, .parquet) or a folder; look at the name")
+        if separated := [*tables.separated_otherwise(path, given.columns)]:
+            return separated
         columns = tables.find_columns(path, given.columns)
         table = tables.Table(path, columns, given.dev, *_reader(given.model, given.max_seq_length))
         report.kind = f"table, {columns}"

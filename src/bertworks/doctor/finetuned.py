@@ -16,14 +16,14 @@ from ..checkpoint.locate import CONFIG
 from ..checkpoint.metadata import TASK, labels_of
 from ..files import InputError, read_json_object
 from ..finetuning.recipe import OWN_TABLE_STEPS
-from ..reporting.run_files import RESULTS, read_json_lines
+from ..reporting.run_files import LOG, RESULTS, read_json_lines
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.draws import DIVIDED, Division
 from ..tasks.kinds import OWN_TABLE, divided_data, load_data, own_task
 from ..tasks.table import part_of
 from .findings import Finding, NotChecked, Severity, named, percent
-from .logs import RunFiles
+from .logs import RunFiles, held_out_loss, more_rows
 from .rows import CUT, Rows
 
 PREDICTIONS = "predictions.jsonl"
@@ -82,8 +82,12 @@ def collapsed(run: FinetunedRun) -> Iterator[Finding]:
     if not results:
         raise NotChecked("the run is not finished")
     advice = "try another seed, more --epochs, or another optim.lr (large encoders: lower, small ones: higher)"
-    if (steps := run.files.steps) < OWN_TABLE_STEPS:
+    if few := more_rows(run.files):
+        advice = few
+    elif (steps := run.files.steps) < OWN_TABLE_STEPS:
         advice = f"the run had few updates ({steps}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
+    elif any(held_out_loss(run.files)):  # more of the same would make it worse
+        advice = "try another seed or a lower optim.lr, and label more rows"
     name, value = run.metric
     majority, rows = results.get("majority") or 0.0, (results.get("examples") or {}).get("dev") or 0
     numbers = {name: value, "majority": majority, "rows": rows}
@@ -181,12 +185,13 @@ def truncation(run: FinetunedRun) -> Iterator[Finding]:
 def certainty(run: FinetunedRun) -> Iterator[Finding]:
     """Probabilities that are far too sure."""
     classes, loss = len({*(true for true, _ in run.pairs)}), run.files.metrics.get("loss")
+    overfitted = "train for fewer epochs, or --loop.keep-best loss"
     if classes > 1 and loss is not None and loss > SURE * math.log(classes):
         yield Finding(
             "note",
             f"development loss {loss:.2f}, equal probabilities have {math.log(classes):.2f}: the model is sure of its "
             "errors",
-            "do not read its scores as probabilities; train for fewer epochs, or --loop.keep-best loss",
+            f"do not read its scores as probabilities; {more_rows(run.files) or overfitted}",
             {"loss": loss},
         )
 
@@ -258,6 +263,20 @@ def runs_inside(folder: Path) -> list[Path]:
     above = {parent for path in found for parent in path.parents}
     found |= {path.parent for path in folder.glob(f"*/{RESULTS}") if path.parent not in above}
     return sorted(path for path in found if path.name != "model" and path.parent.name != "snapshots")
+
+
+def parts_of_demo(folder: Path) -> Iterator[Finding]:
+    """The folders of a demo, which are examined one by one."""
+    store, pretrained = folder / "store", folder / "pretrain"
+    ways = [f"{pretrained} --corpus {store}"] if (pretrained / LOG).is_file() else []
+    ways += [str(store)] if store.is_dir() else []
+    ways += sorted(str(path.parent) for path in folder.glob("finetune/*/pre-trained"))
+    yield Finding(
+        "note",
+        f"a demo{'' if (folder / RESULTS).is_file() else ', under way or stopped'}: its parts were not examined",
+        "; ".join(f"bertworks doctor {way}" for way in ways) or "rerun the demo to resume",
+        {"parts": len(ways)},
+    )
 
 
 def groups_of(folder: Path, runs: Sequence[Path]) -> list[Path]:

@@ -118,18 +118,20 @@ def copy_of_table(table: Table, report: Report) -> None:
     Unicode composition (NFC). Cells that are not read, such as numbers of rows, are not compared.
     """
     path, part = part_of(table.path)
-    if part or path.suffix in (".parquet", ".xlsx"):
-        return
     out = path.with_name(f"{path.stem}.{COPY}{path.suffix}")
     with report.fixing(f"{out} is not written"):
+        if part or path.suffix in (".parquet", ".xlsx"):
+            raise InputError("copies are written of whole .csv, .tsv, .txt and .jsonl files alone")
         if not table.rows.classes:
-            return
+            raise InputError(
+                f"copies are written of rows with one class each; these are of the kind {table.rows.task.kind}"
+            )
         rows = table.rows.train
         cells = [[normalize("NFC", cell).strip() for cell in (*row.texts, row.label or "")] for row in rows]
         again = {*repeated([*map(tuple, cells)])}
         dropped = {rows[i].line for i in again} | {row.line for row in rows if not "".join(row.texts).strip()}
         if not dropped:
-            return
+            raise InputError("no row is empty, and none equals an earlier one cell by cell")
         if out.exists() or out.is_symlink():
             raise InputError("a file of this name exists; move it away, so that --fix can write it")
         content = _without(path, dropped, table.columns.form.encoding)

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.text import Text
 
+from ..files import InputError
 from .findings import Report
 
 WIDTH = 80
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def show(report: Report) -> None:
-    """Print a report on standard output."""
+def show(report: Report, fix: bool = False) -> None:
+    """Print a report on standard output. fix: whether fixes were asked for, so that the end says if there were none."""
     width = min(WIDTH, Console().width)
     console = Console(highlight=False, markup=False, width=width)
     _print(console, Text(f"{report.target}: {report.kind}", style="bold"))
@@ -26,6 +27,8 @@ def show(report: Report) -> None:
             _print(console, Text(f"-> {one.advice}", style="dim"), "  ")
     for line in _ends(report):
         _print(console, Text(line))
+    if fix and not report.fixed and not report.not_fixed:
+        _print(console, Text("fixed: nothing; --fix mends leftovers, vocab.txt, a missing card, and repeated rows"))
 
 
 def _print(console: Console, text: Text, indent: str = "") -> None:
@@ -62,17 +65,20 @@ def print_brief(
     advise: bool = True,
     quiet: bool = False,
     named: Callable[[str], str] = str,
+    unharmed: str = "what was made is complete",
 ) -> list[str]:
     """Print the lines of `brief` on stderr, unless `quiet`, and return them; `named` rewrites each of them.
 
-    An examination that fails costs a message, never the run. Of the processes of a torchrun, the first one examines.
+    An examination that fails costs a message, which ends in `unharmed`, never the run. Of the processes of a torchrun,
+    the first one examines.
     """
     if os.environ.get("RANK", "0") != "0":
         return []
     try:
         lines = [named(line) for line in brief(examine(), advise)]
     except Exception as error:
-        lines = [f"not examined ({type(error).__name__}: {error}); what was made is complete"]
+        reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        lines = [f"not examined ({reason}); {unharmed}"]
     if not quiet:
         for line in lines:
             print(line, file=sys.stderr)

@@ -17,6 +17,7 @@ from ..training.config import OptimConfig
 from ..training.identity import RECIPE
 from ..training.optim import learning_rate
 from .findings import Finding, NotChecked, percent
+from .rows import FEW
 
 WORD_LOSSES = ("mlm_loss", "ltr_loss", "rtl_loss")  # held-out, of language models
 SPIKE = 1.5  # nats by which a training loss jumps between two records
@@ -250,6 +251,12 @@ def _last_phase(run: RunFiles) -> list[dict[str, Any]]:
     return records[int(start * len(records)) : math.ceil(stop * len(records))]
 
 
+def more_rows(run: RunFiles) -> str:
+    """The advice for a fine-tuned run on few rows, which no setting replaces; "" for other runs."""
+    rows = (run.results.get("examples") or {}).get("train") or FEW
+    return "" if rows >= FEW else f"label more rows: {rows:,} training rows are few, and no other setting replaces them"
+
+
 def held_out_loss(run: RunFiles) -> Iterator[Finding]:
     """A held-out loss that rose again."""
     for name in (*WORD_LOSSES, "loss"):
@@ -261,7 +268,7 @@ def held_out_loss(run: RunFiles) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 f"the held-out loss rose from {least:.3f} at step {step:,} to {last:.3f} ({name})",
-                f"train for fewer updates, or keep the best weights: --loop.keep-best {name}",
+                more_rows(run) or f"train for fewer updates, or keep the best weights: --loop.keep-best {name}",
                 {"least": least, "step": step, "last": last},
             )
 

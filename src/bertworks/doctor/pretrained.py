@@ -31,10 +31,8 @@ OFTEN = 40  # passes over the corpus
 CONSTANT = 0.95  # share of the masked tokens that get the same prediction
 ROWS, BATCHES = 64, 4  # of held-out text that the model is asked about
 NEAR_AT_MASKS = 0.15  # nats; the sample's own error is a third of that
-LONGER = (
-    "train longer: small models need some million tokens to leave it, fewer with model.start = 'position-heads' and "
-    "masking.masked_lm_prob = 0.4 (docs/plateau.md)"
-)
+LONGER = "train longer: small models need some million tokens to leave it"
+START = "position-heads"
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,14 @@ class PretrainingRun:
         if not path.is_file() or "phases" not in self.files.recipe or "objective" not in self.files.recipe:
             raise NotChecked("no recipe of pre-training")
         return load_resolved(path, PretrainConfig)
+
+    @property
+    def longer(self) -> str:
+        """What to do about a plateau."""
+        model = self.files.recipe.get("model")
+        if not isinstance(model, dict) or model.get("start") == START:
+            return LONGER
+        return f"{LONGER}, fewer with --model.start {START} --masking.masked-lm-prob 0.4 (docs/plateau.md)"
 
     @cached_property
     def masked(self) -> Masked:
@@ -116,7 +122,7 @@ def plateau(run: PretrainingRun) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"held-out loss {loss:.2f} nats, unigram entropy {entropy:.2f}: the model knows word frequencies at best",
-            LONGER,
+            run.longer,
             found,
         )
     elif loss >= level - NEAR:
@@ -124,7 +130,7 @@ def plateau(run: PretrainingRun) -> Iterator[Finding]:
             "warning",
             f"held-out loss {loss:.2f} nats is on the plateau: {level:.2f} is word frequencies (entropy {entropy:.2f}) "
             "and copies of the tokens that masking kept",
-            LONGER,
+            run.longer,
             found,
         )
 
@@ -145,7 +151,7 @@ def at_masks(run: PretrainingRun) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"the loss at [MASK] alone is {found.loss:.2f} nats, the unigram entropy {entropy:.2f}; {share}",
-            LONGER,
+            run.longer,
             numbers,
         )
 

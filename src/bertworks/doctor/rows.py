@@ -15,6 +15,7 @@ from ..tasks.classification import NUMERIC, label_parts
 from ..tasks.draws import DIVIDED
 from ..tokenizer import Tokenizer
 from ..tokenizer.check import check as check_vocabulary
+from ..tokenizer.normalization import normalize
 from .alike import CHARACTERS, Shingles, find_alike, key_of
 from .findings import Finding, NotChecked, Severity, named, percent
 
@@ -288,8 +289,11 @@ def leakage(rows: Rows) -> Iterator[Finding]:
         raise NotChecked("no development rows given; give --dev, or divide the table: bertworks finetune --dev-share")
     train, what = set(rows.keys), "paragraphs" if rows.task.kind == "span" else "rows"
     same = {i for i, key in enumerate(rows.dev_keys) if key in train}
-    shingles = rows.shingles
-    near = set() if rows.task.kind == "tagging" else {*find_alike(shingles[1], shingles[0])} - same
+    whose, advice = f"the development {what}", "remove them from train"
+    if rows.divided:
+        whose = "the table, which are development rows"
+        advice = "keep such rows on one side with --group COLUMN, or remove these lines from the table"
+    near = set() if rows.task.kind == "tagging" else {*find_alike(rows.shingles[1], rows.shingles[0])} - same
     for found, how in ((same, "are also"), (near, "share most of their words with rows")):
         if not found:
             continue
@@ -302,8 +306,8 @@ def leakage(rows: Rows) -> Iterator[Finding]:
         yield Finding(
             severity,
             f"{len(found):,} of {len(rows.dev):,} development {what} ({percent(share)}) {how} in the training {what} "
-            f"({lines(rows.dev[i] for i in sorted(found))})",
-            "remove them from train: the scores on them say nothing about new texts",
+            f"({lines(rows.dev[i] for i in sorted(found))} of {whose})",
+            f"{advice}: the scores on them say nothing about new texts",
             {"rows": len(found), "share": round(share, 4)},
         )
 
@@ -373,7 +377,7 @@ def vocabulary(rows: Rows) -> Iterator[Finding]:
     """Texts that the vocabulary does not know, by script."""
     if rows.tokenizer is None:
         raise NotChecked("no model given whose vocabulary is compared")
-    report = check_vocabulary(rows.tokenizer, (row.text for row in _sample(rows.train)), 200_000)
+    report = check_vocabulary(rows.tokenizer, (normalize("NFC", row.text) for row in _sample(rows.train)), 200_000)
     for warning in report.warnings:
         yield Finding("warning", warning.rstrip("."), "start from a model whose vocabulary has this script and case")
 

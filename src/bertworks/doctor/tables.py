@@ -12,7 +12,17 @@ from ..files import InputError
 from ..tasks.base import KindName, Task
 from ..tasks.classification import SEPARATOR
 from ..tasks.kinds import OWN_TABLE, own_task, read_rows
-from ..tasks.table import PLAIN, TABLES, TableForm, column_names, nearest, part_of, read_table
+from ..tasks.table import (
+    PLAIN,
+    SEPARATE,
+    TABLES,
+    TableForm,
+    column_names,
+    nearest,
+    part_of,
+    read_table,
+    separator_in,
+)
 from ..tasks.table import Row as TableRow
 from ..tokenizer import Tokenizer
 from .findings import Finding, named, percent
@@ -163,6 +173,14 @@ def is_table(path: Path) -> bool:
     return part_of(path)[0].suffix in (*TABLES, ".txt")
 
 
+def separated_otherwise(path: Path, given: Columns) -> Iterator[Finding]:
+    """A table whose cells are not separated by what its name promises, so that its header is one name."""
+    header = _header(path, given.form)
+    mark = separator_in(header)
+    if mark and header[0] not in given.text and part_of(path)[0].suffix in (".csv", ".tsv", ".txt"):
+        yield Finding("error", f"one column, {named(header[0])}; its cells seem to be separated by {mark!r}", SEPARATE)
+
+
 def find_columns(path: Path, given: Columns) -> Columns:
     """The columns that were given, and for those that were not the likeliest ones of the table."""
     header = _header(path, given.form)
@@ -235,6 +253,12 @@ def columns(table: Table) -> Iterator[Finding]:
             f"the first line seems to be a row, not the names of the columns: {named(odd[0])}",
             "write a first line with a name for each column",
         )
+    elif likely := _names_among_cells(table):
+        yield Finding(
+            "warning",
+            f"the first line may be a row, not the names of the columns: {named(likely)} is also a cell of its column",
+            "if it is a row, write a line with a name for each column above it",
+        )
     for name in (*table.columns.text, table.columns.label):
         if name in table.header and len(table.cells) > 1 and len({*table.column(name)}) == 1:
             cell = table.column(name)[0]
@@ -243,6 +267,13 @@ def columns(table: Table) -> Iterator[Finding]:
                 f"column {named(name)} has the same cell in every row: {named(cell)}",
                 "choose another column with --text or --label",
             )
+
+
+def _names_among_cells(table: Table) -> str:
+    """The name of a column that is also one of its cells, where no column has a usual name; "" if there is none."""
+    if any({*names} <= {*table.header} for names in (*TEXTS, *((name,) for name in LABELS))):
+        return ""
+    return next((name for name in table.header if name in {*table.column(name)}), "")
 
 
 def encoding(table: Table) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ from ..tasks.tags import chunks
 from . import statistics as resampling
 
 ROWS = "predictions.jsonl"
+SAME_ROWS = "fine-tune both with the same --dev, or with the same --train, --dev-share, --group and --split-seed"
 CONFIDENCE = 0.95
 RunLike = Path | str | RunResults
 
@@ -155,12 +156,12 @@ def _check(first: Outcome, run: Outcome) -> None:
         if _identity(a) != _identity(b):
             raise InputError(
                 f"{run.folder / ROWS}, line {number}: {_identity(b)}; {first.folder / ROWS} has {_identity(a)} "
-                "there. Only runs on the same development rows can be compared"
+                f"there. Only runs on the same development rows can be compared: {SAME_ROWS}"
             )
     if len(run.rows) != len(first.rows):
         raise InputError(
             f"{run.folder / ROWS} has {len(run.rows)} rows, {first.folder / ROWS} {len(first.rows)}; only runs on "
-            "the same development rows can be compared"
+            f"the same development rows can be compared: {SAME_ROWS}"
         )
 
 

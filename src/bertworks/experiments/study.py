@@ -285,8 +285,9 @@ def show_cells(plan: Plan, folder: Path) -> None:
         rows.append((cell.title, state, *times))
     header = ("run", "state", "took", "left, about")
     ResultTable(f"{plan.study.title}: {len(plan.cells)} runs", header, rows).show()
-    without = f", and {unknown} runs without an estimate: no similar run is finished yet" if unknown else ""
-    print(f"left: about {duration(left)} of one process{without}", file=sys.stderr)
+    known = f"about {duration(left)} of one process" if left or not unknown else ""
+    without = f"{unknown} runs without an estimate, because no similar run is finished yet" if unknown else ""
+    print(f"left: {', and '.join(filter(None, (known, without)))}", file=sys.stderr)
 
 
 class Estimate:

@@ -6,6 +6,7 @@ machine that is busy for a while slows all engines alike.
 
 import contextlib
 import math
+import shlex
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from ..tasks.base import Task
 from ..training.machine import facts
 from .config import AdviceConfig, ExportConfig
 from .folder import export
-from .samples import Sample, shipped_texts, texts_in
+from .samples import SCORES, Sample, shipped_texts, texts_in
 from .workers import Choice, Work, Worker
 
 _TEXTS = 96  # ours are repeated to so many, for a batch of usual size
@@ -57,7 +58,7 @@ def advise(
     dev: tuple[Task, Sequence[Any]] | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Measure the engines of this machine on a model folder; returns their figures and a sentence of advice.
+    """Measure the engines of this machine on a model folder; returns figures, a sentence of advice, and `commands`.
 
     texts: file with texts of your own; left out, English and Korean ones of ours. dev: a task and labelled rows, on
     which each engine is scored. Engines that cannot run here are in `left_out`, with the reason. Progress goes to
@@ -86,7 +87,8 @@ def advise(
                 left_out[choice.name] = str(error)
         measured = _rounds(workers, config, Predictor(folder, device="cpu"), work, progress)
     found = {"count": len(used), "distinct": len(own), "file": None if texts is None else texts.name}
-    return _report(measured, left_out, config, work, found)
+    report = _report(measured, left_out, config, work, found)
+    return report | {"commands": serve_commands(report["chosen"], folder)}
 
 
 def _choices(
@@ -157,6 +159,7 @@ def _report(
         "engines": engines,
         "left_out": left_out,
         "advice": advice(measured, config.equal, len(work.rows)),
+        "chosen": _chosen(measured, config.equal, len(work.rows))[0].name,
         "rounds": config.rounds,
         "texts": texts,
         "task": getattr(work.task, "name", None),
@@ -170,7 +173,24 @@ def advice(measured: Sequence[Measured], equal: float, rows: int) -> str:
 
     The first of `measured` is float32.
     """
-    return _chosen(measured, equal, rows) + _refused(measured, equal, rows)
+    return _chosen(measured, equal, rows)[1] + _refused(measured, equal, rows)
+
+
+def serve_commands(engine: str, folder: Path | str) -> list[str]:
+    """The commands that serve a folder with an engine of the report: first the export, where the engine is one."""
+    words = engine.split()
+    if words[0] == "ONNX" or words[-1] == "package":
+        out = f"{folder}-{'-'.join(words).lower()}"
+        precision = words[-1] if words[0] == "ONNX" else words[0]
+        to = "" if words[0] == "ONNX" else " --to torch"
+        how = "" if (to, precision) == ("", "float32") else f"{to} --precision {precision}"
+        return [f"bertworks export {_quoted(folder)}{how} --out {_quoted(out)}", f"bertworks serve {_quoted(out)}"]
+    compiled = " --engine compiled" if words[0] == "compiled" else ""
+    return [f"bertworks serve {_quoted(folder)} --precision {words[-1]}{compiled}"]
+
+
+def _quoted(path: Path | str) -> str:
+    return shlex.quote(str(path))
 
 
 def _refused(measured: Sequence[Measured], equal: float, rows: int) -> str:
@@ -187,21 +207,23 @@ def _refused(measured: Sequence[Measured], equal: float, rows: int) -> str:
     return f" {fastest.name} is faster ({ratio:.1f} times float32), but {why}."
 
 
-def _chosen(measured: Sequence[Measured], equal: float, rows: int) -> str:
+def _chosen(measured: Sequence[Measured], equal: float, rows: int) -> tuple[Measured, str]:
+    """The engine to use, and a sentence that says why."""
     exact = [one for one in measured if _exact_enough(one, measured[0], equal, rows)]
     best = max(exact, key=lambda one: one.rate)
     rivals = [one for one in exact if one is not best and max(one.throughput) >= min(best.throughput)]
     share = best.difference["equal_answers"]
     same = "" if share is None else f", {share:.1%} of the answers equal"
     if best is measured[0] and not rivals:
-        return "On this machine use float32 as it is: no other engine with the same answers is faster."
+        return best, "On this machine use float32 as it is: no other engine with the same answers is faster."
     if rivals:
         names = " and ".join(sorted(one.name for one in (best, *rivals)))
-        simplest = min((best, *rivals), key=measured.index).name
-        return f"No clear winner among {names}: their rounds overlap; use {simplest}, the simplest of them."
+        simplest = min((best, *rivals), key=measured.index)
+        why = f"No clear winner among {names}: their rounds overlap; use {simplest.name}, the simplest of them."
+        return simplest, why
     ratio = best.rate / measured[0].rate
     latency = statistics.median(best.single)
-    return (
+    return best, (
         f"On this machine use {best.name}: {ratio:.1f} times the throughput of float32, {latency:.1f} ms for one "
         f"text{same}{_scored(best, measured[0], rows)}."
     )
@@ -231,7 +253,7 @@ def _scored(best: Measured, first: Measured, rows: int) -> str:
 
 
 def table(report: dict[str, Any]) -> ResultTable:
-    """The report for a terminal of 80 columns."""
+    """The report for a terminal of 80 columns, with the commands to type at its end."""
     scored = bool(report["rows"])
     name = next(iter(next(iter(report["engines"].values()))["metrics"]), "")
     header = (
@@ -257,6 +279,8 @@ def table(report: dict[str, Any]) -> ResultTable:
     notes += [
         f"Medians of {report['rounds']} interleaved rounds over {used['distinct']:,} texts{repeated}.",
         "difference: the largest of a score from float32; equal: answers equal to those of float32.",
+        f"{SCORES}.",
         report["advice"],
+        *(f"    {line}" for line in report["commands"]),
     ]
     return ResultTable("Engines on this machine", header, rows, tuple(notes))

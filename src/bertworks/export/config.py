@@ -30,14 +30,14 @@ class AdviceConfig:
 class ExportConfig:
     """What an export is written as."""
 
+    # onnx: a graph for ONNX Runtime and other software; torch: a compiled package for this machine alone, which needs a
+    # C++ compiler now and none later
     to: Literal["onnx", "torch"] = "onnx"
-    """onnx: a graph for ONNX Runtime and other software; torch: a compiled package for this machine alone, which needs
-    a C++ compiler now and none later"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
     """number type of matrix products: float32; int8 (onnx alone); bfloat16 (torch alone)"""
+    # int8: text file with a text in each line, by which the ranges of activations are fixed; none: each batch measures
+    # its own ranges
     calibrate: Path | None = None
-    """int8: text file with a text in each line, by which the ranges of activations are fixed; none: each batch measures
-    its own ranges"""
 
     def __post_init__(self) -> None:
         if self.to not in PRECISIONS:

@@ -17,6 +17,7 @@ from ..files import InputError, read_lines
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
 
+SCORES = "Scores are logits, before the softmax; of an embedder they are the elements of its vectors"
 _WORDS, _TOKENS = 16, 24  # words of a question, or of a text with a mask; tokens that a word has at most
 
 

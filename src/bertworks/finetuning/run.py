@@ -174,7 +174,9 @@ class Judge:
 def opening(job: Job, config: FinetuneConfig) -> str:
     """What a run is about to do, in one line: rows, labels, updates, and what guessing gives."""
     task, rows, steps, labels = job.task, len(job.train), config.loop.steps, job.task.labels
-    said = [f"{task.name}: {rows:,} training rows, {len(job.data.dev):,} development rows"]
+    given = len(job.data.train)
+    windows = f" in {rows:,} windows" if rows != given else ""  # long ones of texts with tags and of contexts
+    said = [f"{task.name}: {given:,} training rows{windows}, {len(job.data.dev):,} development rows"]
     if task.kind not in ("regression", "choice", "span", "embedding"):
         names = ", ".join(label if len(label) <= 20 else f"{label[:19]}…" for label in labels[:6])
         said.append(f"{len(labels)} labels ({names}{', …' if len(labels) > 6 else ''})")

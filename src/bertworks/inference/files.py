@@ -17,10 +17,10 @@ from ..tasks.lines import decoded
 from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, is_table, refuse_no_rows, source_of
 from ..tasks.rows import check_count, text_rows_of
-from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, read_table
+from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, column_names, read_table
 from .ensemble import Ensemble
 from .predictor import Predictor
-from .result_tables import SEPARATORS, check_file, write_table
+from .result_tables import SEPARATORS, WORKBOOK, check_file, write_table
 
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
 
@@ -76,14 +76,14 @@ def predict_file(
 
     predictor: of one folder, or of several classifiers as one (ensemble.py).
     file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
-    that is replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv or .tsv. echo: each
-    result has its input too. Raises InputError with file and line.
+    that is replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv, .tsv or .xlsx.
+    echo: each result has its input too. Raises InputError with file and line.
     """
     refuse_input(out, file)
     if out is not None:
         check_file(out)
     counts = Counts()
-    _write(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out)
+    write_results(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out)
     return counts
 
 
@@ -99,7 +99,7 @@ def predict_string(
     if out is not None:
         check_file(out)
     items = [Item({}, texts)]
-    _write(_results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo), out)
+    write_results(_results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo), out)
 
 
 def predict_data(
@@ -117,7 +117,7 @@ def predict_data(
     """
     if not isinstance(data, str) or Path(data).suffix in TABLES:
         columns = columns.or_those_of(predictor.loaded.settings)
-    items = read_inputs(data, predictor.kind, columns)
+    items = read_inputs(data, predictor.kind, columns, whole=echo)
     return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts, echo)
 
 
@@ -136,15 +136,16 @@ def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str]
             raise InputError(f"{error}; name the two text columns, separated by a comma, with --text") from None
 
     counts = Counts()
-    _write(_results(pairs(), lambda rows: map(dict, predictor.next_sentence_stream(rows)), counts), out)
+    write_results(_results(pairs(), lambda rows: map(dict, predictor.next_sentence_stream(rows)), counts), out)
     return counts
 
 
-def _write(results: Iterable[dict[str, Any]], out: Path | None) -> None:
-    """Write results as JSON lines, or as a table."""
-    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
-        if out is not None and out.suffix in SEPARATORS:
-            return write_table(results, target, SEPARATORS[out.suffix])
+def write_results(results: Iterable[dict[str, Any]], out: Path | None) -> None:
+    """Write results as JSON lines, or as a table if `out` ends in .csv, .tsv or .xlsx; None: to standard output."""
+    mode = "wb" if out is not None and out.suffix == WORKBOOK else "w"
+    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, mode) as target:
+        if out is not None and out.suffix in (*SEPARATORS, WORKBOOK):
+            return write_table(results, target, out)
         for result in results:
             print(to_json(result), file=target)
 
@@ -240,10 +241,11 @@ def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]
         yield row
 
 
-def read_inputs(file: Any, kind: str, columns: Columns) -> Iterator[Item]:
+def read_inputs(file: Any, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
     """The inputs of a file for a folder of this kind, or of data in memory: texts, tuples of texts, or a table.
 
-    Raises InputError with file and line, or with the row.
+    whole: whether the cells are those of all columns, of a file with a header (.csv, .tsv, .xlsx). Raises InputError
+    with file and line, or with the row.
     """
     text = columns.text or TEXT_COLUMNS.get(kind, ("text",))
     if not isinstance(file, str):
@@ -256,9 +258,13 @@ def read_inputs(file: Any, kind: str, columns: Columns) -> Iterator[Item]:
             yield Item({"id": question.id}, [*cells.values()], cells)
     elif file != "-" and (path.suffix in TABLES or (columns.text and path.suffix == ".txt")):
         try:
-            for row in read_table(path, (*text, *columns.choices), form=columns.form):
-                cells = dict(zip((*text, *columns.choices), row.values, strict=True))
-                yield Item({"line": row.line}, _with_beginning(row.values, len(text), columns.choices), cells)
+            wanted, more = (*text, *columns.choices), list[str]()
+            if whole and path.suffix in (".csv", ".tsv", ".xlsx") and path.is_file():
+                names = column_names(path, columns.form)
+                more = [name for name in names if name and names.count(name) == 1 and name not in wanted]
+            for row in read_table(path, wanted, optional=more, form=columns.form):
+                cells, values = dict(zip((*wanted, *more), row.values, strict=True)), row.values[: len(wanted)]
+                yield Item({"line": row.line}, _with_beginning(values, len(text), columns.choices), cells)
         except MissingColumn as error:
             raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
     else:

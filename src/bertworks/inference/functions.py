@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..checkpoint.memory import ModelLike, origin_of
-from ..files import InputError, shorten, to_json, write_text
+from ..files import InputError, shorten
 from ..reporting.arguments import argument_names
 from ..reporting.results import Evaluated, Rows
 from ..tasks.base import KindName
@@ -19,7 +19,7 @@ from .evaluation import evaluate as evaluate_rows
 from .evaluation import remembered
 from .feature_files import read_texts, write_features, writer_for
 from .features import Extractor
-from .files import Columns, Counts, predict_data
+from .files import Columns, Counts, predict_data, write_results
 from .predictor import Predictor
 from .result_tables import check_file
 
@@ -74,7 +74,8 @@ def predict(
     and context, text and choices); a pandas or polars DataFrame, a datasets.Dataset, a list of dictionaries; or the
     path of a file, as in `bertworks predict`. text, choices: columns of a table; by default those of fine-tuning. A row
     without text is not predicted; it is {"empty": True}. all_scores: add the scores of all labels. n_best: number of
-    answers to each question. out: file to write the predictions to as well, as JSON lines.
+    answers to each question. out: file to write the predictions to as well: a table if it ends in .csv, .tsv or .xlsx,
+    else JSON lines.
     Raises InputError for unfit data, with the row.
     """
     with argument_names():
@@ -87,7 +88,7 @@ def predict(
             for row in rows:
                 del row["line"]
         if out is not None:
-            write_text(Path(out), "".join(to_json(row) + "\n" for row in rows))
+            write_results(rows, Path(out))
         return rows
 
 

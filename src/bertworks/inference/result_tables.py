@@ -1,30 +1,48 @@
-"""Predictions as a table: .csv or .tsv."""
+"""Predictions as a table: .csv, .tsv or .xlsx."""
 
 import csv
 import json
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from ..files import InputError, to_json
+from ..tasks.sheets import require_openpyxl, save_sheet
 from ..tasks.table import TABLES
 
 EMPTY = "empty"  # the field of the result of an input without text
 SEPARATORS = {".csv": ",", ".tsv": "\t"}  # by the end of a file's name
+WORKBOOK = ".xlsx"  # the other table that is written
 
 
 def check_file(out: Path) -> None:
     """Raises InputError for the name of a file that predictions are not written to."""
-    if out.suffix in TABLES and out.suffix not in (*SEPARATORS, ".jsonl"):
+    if out.suffix == WORKBOOK:
+        require_openpyxl(f"{out}: writing")
+    elif out.suffix in TABLES and out.suffix not in (*SEPARATORS, ".jsonl"):
         raise InputError(
             f"{out}: predictions are not written as {out.suffix}; give --out a name that ends in .jsonl (JSON lines), "
-            ".csv or .tsv"
+            ".csv, .tsv or .xlsx"
         )
 
 
-def write_table(results: Iterable[dict[str, Any]], target: IO[str], separator: str) -> None:
-    """A row for each result: a column for each field, of scores one for each label; lists as JSON.
+def write_table(results: Iterable[dict[str, Any]], target: IO[Any], out: Path) -> None:
+    """Write the results to `target` as the table that the name of `out` asks for. Raises InputError as `save_sheet`.
+
+    target: of a .csv or .tsv a file of text, of a workbook one of bytes.
+    """
+    rows = table_rows(results)
+    if out.suffix == WORKBOOK:
+        save_sheet(rows, target, out)
+    else:
+        csv.writer(target, delimiter=SEPARATORS[out.suffix], lineterminator="\n").writerows(rows)
+
+
+def table_rows(results: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
+    """The names of the columns, then a row for each result.
+
+    Each field has a column, scores have one for each label, lists are JSON.
 
     The first result that is not of an empty input has all the columns. Inputs keep the names of their columns, with
     `input.` in front where a field of the results has the same name. If an input had no text, the last column, `empty`,
@@ -35,13 +53,12 @@ def write_table(results: Iterable[dict[str, Any]], target: IO[str], separator: s
         rows.seek(0)
         shown = [name.removeprefix("input.") for name in header]
         names = [name if shown.count(short) > 1 else short for name, short in zip(header, shown, strict=True)]
-        writer = csv.writer(target, delimiter=separator, lineterminator="\n")
         if header:
-            writer.writerow([*names, EMPTY] if some else names)
+            yield [*names, EMPTY] if some else names
         for line in rows:
             cells = json.loads(line)
             values = [cells.get(name, "") for name in header]
-            writer.writerow([*values, "true" if EMPTY in cells else ""] if some else values)
+            yield [*values, "true" if EMPTY in cells else ""] if some else values
 
 
 def _write_rows(results: Iterable[dict[str, Any]], rows: IO[str]) -> tuple[list[str], bool]:

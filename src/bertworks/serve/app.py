@@ -87,7 +87,9 @@ async def _no_route(request: Request, error: Any) -> Response:
     if error.status_code not in (404, 405):
         raise Refusal(error.status_code, str(error.detail))
     shown = f"{request.method} {request.url.path[:80]}"
-    raise Refusal(error.status_code, f"no route {shown}; GET /openapi.json lists them", error.headers)
+    allowed = (error.headers or {}).get("Allow")
+    use = f"use {allowed}; " if allowed else ""
+    raise Refusal(error.status_code, f"no route {shown}; {use}GET /openapi.json lists them", error.headers)
 
 
 async def _left(request: Request, error: Exception) -> Response:

@@ -6,7 +6,7 @@
 | 400 | Validation | a body that is no JSON; a Host header that is not allowed |
 | 401 | Unauthorized | no key, or a wrong one |
 | 404 | NotFound | an unknown route; an unknown model, where several are loaded |
-| 405 | NotFound | a route with another method |
+| 405 | NotFound | a route with another method; the message names the right one |
 | 408 | Timeout | the body did not arrive in time |
 | 413 | Validation | too many bytes, inputs, tokens or results; an input longer than the model's, without `truncate` |
 | 415 | Validation | another content type than application/json |

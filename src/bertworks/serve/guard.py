@@ -10,6 +10,7 @@ import binascii
 import hmac
 import logging
 import traceback
+from collections.abc import Mapping
 
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -129,6 +130,8 @@ class Guard:
             raise Refusal(429, f"{message}; try again", {"Retry-After": "1"})
         if scope["method"] in ("POST", "PUT", "PATCH"):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json" and _is_empty(headers):
+                raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
             if kind != "application/json":
                 raise Refusal(415, f"content type {kind[:80]!r}; expected application/json; set that header")
             length = headers.get("content-length", "")
@@ -185,6 +188,11 @@ class Guard:
     def too_large(self) -> Refusal:
         most = f"{self.config.max_body:,}"
         return Refusal(413, f"a body of more than {most} bytes; send several requests", {"Connection": "close"})
+
+
+def _is_empty(headers: Mapping[str, str]) -> bool:
+    """Whether a request announces no body."""
+    return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

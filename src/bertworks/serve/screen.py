@@ -8,11 +8,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .. import __version__
+from .config import ServeConfig
 from .models import ServedModel
+from .rerank import ranks
 from .service import Service
 
 ROUTES = {  # steps and their own routes; all of them also answer in the forms of Hugging Face and KServe
-    "classify": "/predict /rerank",
+    "classify": "/predict",
     "tag": "/",
     "answer": "/",
     "choose": "/choose",
@@ -21,8 +23,8 @@ ROUTES = {  # steps and their own routes; all of them also answer in the forms o
 }
 
 
-def show(service: Service, address: str, keyed: bool, seconds: float) -> None:
-    """Print the screen."""
+def show(service: Service, address: str, key: str, seconds: float) -> None:
+    """Print the screen. key: what the shell replaces by the API key; "" if there is none."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -41,12 +43,18 @@ def show(service: Service, address: str, keyed: bool, seconds: float) -> None:
         how = engine.precision if engine.name == "packed" else f"{engine.precision}, {engine.name}"
         table.add_row(model.name, ", ".join(model.abilities), reads, how, f"{speed:,.0f} tokens/s")
     console.print(table)
-    routes = dict.fromkeys(route for model in models for step in model.steps for route in ROUTES.get(step, "").split())
+    routes = dict.fromkeys(route for model in models for route in routes_of(model))
     console.print(f"\n[dim]page[/]    {opened}/")
     console.print(f"[dim]routes[/]  {' '.join(routes)}; all of them: {opened}/openapi.json")
-    console.print(f"[dim]try[/]     {escape(command(models, opened, keyed))}")
-    console.print(f"[dim]key[/]     {_key(address, keyed)}")
+    console.print(f"[dim]try[/]     {escape(command(models, opened, key))}")
+    console.print(f"[dim]key[/]     {_key(address, bool(key))}")
     console.print("[dim]stop[/]    Ctrl-C; requests that have come in are still answered")
+
+
+def routes_of(model: ServedModel) -> list[str]:
+    """The routes of what a model can do. Only a classifier of pairs whose labels say "relevant" can rank."""
+    routes = [route for step in model.steps for route in ROUTES.get(step, "").split()]
+    return [*routes, "/rerank"] if "classify" in model.steps and ranks(model) else routes
 
 
 def reachable(address: str) -> str:
@@ -66,15 +74,22 @@ def _key(address: str, keyed: bool) -> str:
     return "[bold]none, and other machines can reach the server[/]; set BERTWORKS_API_KEY or --key-file"
 
 
-def command(models: Sequence[ServedModel], address: str, keyed: bool) -> str:
-    """A curl command that the first model answers."""
+def key_in_shell(config: ServeConfig, key: str | None) -> str:
+    """What the shell replaces by the API key: the variable, or the text of its file; "" if there is none."""
+    if key is None:
+        return ""
+    return "$BERTWORKS_API_KEY" if config.key_file is None else f"$(cat {shlex.quote(str(config.key_file))})"
+
+
+def command(models: Sequence[ServedModel], address: str, key: str) -> str:
+    """A curl command that the first model answers. key: see `show`."""
     path, body = example(models[0])
     if len(models) > 1:
         path = f"/models/{models[0].name}" if path == "/" else path
         body |= {} if path.startswith("/models") else {"model": models[0].name}
-    key = '-H "Authorization: Bearer $BERTWORKS_API_KEY" ' if keyed else ""
+    header = f'-H "Authorization: Bearer {key}" ' if key else ""
     data = shlex.quote(json.dumps(body, ensure_ascii=False))
-    return f"curl {address}{path} -H 'content-type: application/json' {key}-d {data}"
+    return f"curl {address}{path} -H 'content-type: application/json' {header}-d {data}"
 
 
 def example(model: ServedModel) -> tuple[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ The address is taken first, so that a port in use is found at once; connections 
 
 SIGTERM or Ctrl-C: /health answers 503; after `notice` seconds, and as soon as what had arrived has been read, the
 listener is closed; what has come in is answered within `grace` seconds, what then remains is refused with 503; the
-process exits with 0. A second signal ends it at once.
+process exits with 0. A second signal ends it at once with 128 and its number; after the last answer it changes nothing.
 """
 
 import asyncio
@@ -13,7 +13,9 @@ import importlib.util
 import logging
 import os
 import select
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +35,7 @@ KEY = "BERTWORKS_API_KEY"
 EXTRA = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
 CATCH_UP = 0.5  # seconds in which what had arrived is read and answered, before new requests get 503
 KEEP_ALIVE = 75.0  # seconds that an unused connection stays open; proxies close theirs after 60
+STOPS = (signal.SIGINT, signal.SIGTERM)
 LAST_SECONDS = 5.0  # after `grace`, for responses to be written
 
 
@@ -51,7 +54,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         from ..inference.engines import Computing
         from .app import create_app
         from .models import load_models
-        from .screen import show
+        from .screen import key_in_shell, show
 
         computing = Computing(config.precision, config.engine)
         app = in_a_thread(lambda: create_app(load_models(folders, computing), config, key))
@@ -61,7 +64,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         service.measure(tell)
         leave_cores_to_compute()
         accept(listener, config)
-        show(service, address_of(listener), key is not None, time.perf_counter() - begun)
+        show(service, address_of(listener), key_in_shell(config, key), time.perf_counter() - begun)
         serve(app, listener, config)
     service.close()
     tell("stopped")
@@ -156,7 +159,17 @@ def address_of(listener: socket.socket) -> str:
 def serve(app: "FastAPI", listener: socket.socket, config: ServeConfig) -> None:
     """Answer requests until a signal comes, then finish what has come in."""
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
-    server_of(app, config).run(sockets=[listener])
+    server, main = server_of(app, config), threading.current_thread() is threading.main_thread()
+
+    def outside(number: int, frame: FrameType | None) -> None:
+        if not app.state.service.draining:
+            os._exit(128 + number)
+
+    for stop in STOPS if main else ():  # before and behind uvicorn's own handlers
+        signal.signal(stop, outside)
+    server.run(sockets=[listener])
+    for stop in STOPS if main else ():  # all is answered: a second signal must not change the exit code
+        signal.signal(stop, signal.SIG_IGN)
 
 
 def settings_of(config: ServeConfig, metrics: "Metrics") -> dict[str, Any]:

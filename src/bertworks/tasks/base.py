@@ -112,7 +112,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a model's scores on some rows are worth."""
+    """The metrics of a model on some rows, and how often it predicted each label."""
 
     metrics: dict[str, float]
     predicted: dict[str, int] = field(default_factory=dict)  # how often each label was predicted

@@ -11,10 +11,10 @@ from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
 from .draws import Division, divide_rows, draw_rows
 from .embedding import EMBEDDING, metrics_of, scale_of
-from .records import described, source_of
+from .records import Source, described, source_of
 from .rows import checked_rows
 from .span import SPAN
-from .table import part_of, read_table
+from .table import MissingColumn, part_of, read_table
 from .tagging import TAGGING
 
 OWN_TABLE = "table"  # name of the task of a user's own table
@@ -71,8 +71,20 @@ def read_rows(task: Task, data: Any, labelled: bool = True, name: str = "rows") 
     data: a file's path, a pandas or polars DataFrame, a datasets.Dataset, a list of dictionaries (records.py), or rows
     that are made already. name: of the argument, for messages. Raises InputError with file and line, or with the row.
     """
-    source = source_of(data, name, (*task.text, *task.choices))
-    return checked_rows(data, name) if source is None else KINDS[task.kind].read(task, source, labelled)
+    return _rows_of(task, data, source_of(data, name, (*task.text, *task.choices)), labelled, name)
+
+
+def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name: str) -> Sequence[Any]:
+    """The rows of `data`, whose source is known: data that can be read once has been read then."""
+    if source is None:
+        return checked_rows(data, name)
+    try:
+        return KINDS[task.kind].read(task, source, labelled)
+    except MissingColumn as error:
+        if task.name != OWN_TABLE:
+            raise
+        choices = ", --choices" if task.choices else ""
+        raise MissingColumn(f"{error}; name the columns with --text{choices} and --label") from None
 
 
 def own_table(task: Task, train: Any, dev: Any) -> tuple[Task, Data]:
@@ -97,7 +109,7 @@ def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[
     else:
         (table,) = files
         source, name = source_of(table, "train", (*task.text, *task.choices)), described(table)
-        rows = checked_rows(table, "train") if source is None else KINDS[task.kind].read(task, source, True)
+        rows = _rows_of(task, table, source, True, "train")
         task = replace(with_labels(task, rows), train=name, dev=name)
         groups = None
         if division.group:

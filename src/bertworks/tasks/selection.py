@@ -112,9 +112,9 @@ class DividedRows(TrainRows):
     """Rows to train on and to evaluate on, some of which are left out or change sides."""
 
     train_rows: int = 0  # number of training rows to draw at random; 0: all. A smaller draw is part of a larger one
+    # instead of --dev: share of the rows of --train to evaluate on (0.1: a tenth), drawn at random. Rows of one
+    # document or context, or with the same first text, stay on one side
     dev_share: float = 0.0
-    """instead of --dev: share of the rows of --train to evaluate on (0.1: a tenth), drawn at random. Rows of one
-    document or context, or with the same first text, stay on one side"""
     group: str = ""  # for --dev-share: column of --train whose rows with one value stay on one side (a patient, a user)
     split_seed: int = 1  # seed of --train-rows and --dev-share
 

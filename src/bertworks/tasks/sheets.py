@@ -1,9 +1,11 @@
-"""The rows of a sheet of an .xlsx file, as text. It needs openpyxl, of the extra `excel`."""
+"""The rows of a sheet of an .xlsx file as text, and rows as such a file. It needs openpyxl, of the extra `excel`."""
 
 import datetime
 import functools
+import importlib.util
+import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,6 +13,8 @@ from ..data.parsers import list_names
 from ..data.streams import FREE, SHARE
 from ..files import InputError, shorten
 
+MAX_ROWS, MAX_CELL = 1_048_576, 32_767  # of a sheet, and characters of a cell
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # in XML
 _OLD = bytes.fromhex("d0cf11e0a1b11ae1")  # the container of .xls files, and of encrypted .xlsx files
 
 
@@ -20,13 +24,9 @@ def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Iterator[tuple[int
     sheet: its name; "": the file's only one. Raises InputError if there is no such sheet, it has several and none is
     named, the file is damaged, or a cell holds an error of Excel or a formula without a saved value.
     """
-    try:
-        import openpyxl
-    except ImportError:
-        raise InputError(
-            f"{path}: reading .xlsx needs openpyxl, which is not installed: pip install 'bertworks[excel]'; or save "
-            "the sheet as .csv"
-        ) from None
+    require_openpyxl(f"{path}: reading")
+    import openpyxl
+
     _check_size(file, path)
     try:
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
@@ -43,12 +43,49 @@ def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Iterator[tuple[int
         book.close()
 
 
+def require_openpyxl(what: str) -> None:
+    """Raises InputError if the library is missing; `what` begins the message."""
+    if importlib.util.find_spec("openpyxl") is None:
+        raise InputError(
+            f"{what} .xlsx needs openpyxl, which is not installed: pip install 'bertworks[excel]'; or use a .csv"
+        )
+
+
+def save_sheet(rows: Iterable[Sequence[Any]], file: IO[bytes], path: Path) -> None:
+    """Write rows as the one sheet of a workbook; texts stay texts, also those that begin like a formula.
+
+    path: the file's name, for messages. Raises InputError for what a sheet cannot hold: rows beyond 1,048,576, cells
+    beyond 32,767 characters.
+    """
+    import openpyxl
+    from openpyxl.cell import WriteOnlyCell
+
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("predictions")
+    for number, row in enumerate(rows, 1):
+        if number > MAX_ROWS:
+            raise InputError(f"{path}: more than {MAX_ROWS:,} rows, which a sheet cannot hold; write a .csv")
+        cells = []
+        for value in row:
+            if isinstance(value, str) and len(value) > MAX_CELL:
+                found = f"a cell of {len(value):,} characters in row {number}; a sheet holds {MAX_CELL:,}"
+                raise InputError(f"{path}: {found}; write a .csv")
+            cell = WriteOnlyCell(sheet, _FORBIDDEN.sub("\ufffd", value) if isinstance(value, str) else value)
+            if isinstance(value, str):
+                cell.data_type = "s"  # "=1+1" of an input is no formula
+            cells.append(cell)
+        sheet.append(cells)
+    book.save(file)
+
+
 def _check_size(file: IO[bytes], path: Path) -> None:
     """Raises InputError if the file is no zip archive, or unpacks to more than its size allows."""
     try:
         with zipfile.ZipFile(file) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile as error:
+        if not path.stat().st_size:
+            raise InputError(f"{path}: an empty file; expected an .xlsx workbook with a table") from None
         file.seek(0)
         if file.read(8) == _OLD:
             raise InputError(f"{path}: a workbook with a password, or an old .xls file; expected an .xlsx file without "

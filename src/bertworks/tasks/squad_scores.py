@@ -49,7 +49,7 @@ def overlap_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
 
 
 class Grade(NamedTuple):
-    """What a prediction is worth."""
+    """Exact match and F1 of one answer, as the official script computes them."""
 
     exact: float
     f1: float
@@ -80,7 +80,7 @@ def grade_korquad(predicted: str, golds: Sequence[str]) -> Grade:
 
 @dataclass(frozen=True)
 class Scores:
-    """What the predictions for N questions are worth."""
+    """Exact match and F1 of the predictions for N questions."""
 
     exact: Values  # (N,)
     f1: Values  # (N,)

@@ -23,8 +23,9 @@ import math
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
+from ..data.encodings import UTF8
 from ..data.parsers import list_names
 from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
@@ -37,6 +38,7 @@ TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")  # .txt is one too wher
 PARTS = ("train", "dev")
 DEV_SHARE = 5  # one row of so many is in the dev part
 BATCH = 1024  # rows of a Parquet file held at a time
+SEPARATE = "save it with commas as .csv, or with tabs as .tsv"
 _CSV_LIMIT = threading.RLock()  # held while the process has our limit
 
 
@@ -126,11 +128,17 @@ def column_names(path: Path | str, form: TableForm = PLAIN) -> list[str]:
         return [*dict.fromkeys(normalize("NFC", name) for value in objects for name in value)]
     with open(path, "rb") as file:
         if path.suffix == ".xlsx":
-            records = sheet_records(file, path, form.sheet)
+            records = _sheet(file, path, form)
         else:
             lines = decoded(file, str(path), form.encoding)
             records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, 0, False)
         return [normalize("NFC", name) for name in next(records, (0, []))[1]]
+
+
+def _sheet(file: IO[bytes], path: Path, form: TableForm) -> Iterator[tuple[int, list[str]]]:
+    if form.encoding not in UTF8:
+        raise InputError(f"{path}: a workbook has no encoding; leave --encoding {form.encoding} out")
+    return sheet_records(file, path, form.sheet)
 
 
 def location(path: Source | str, line: int) -> str:
@@ -200,7 +208,7 @@ def _from_records(
     """Rows of cells; the first record is the header, if none was given."""
     with open(path, "rb") as file:
         if path.suffix == ".xlsx":
-            records = sheet_records(file, path, form.sheet)
+            records = _sheet(file, path, form)
         else:
             lines = decoded(file, str(path), form.encoding)
             records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
@@ -209,23 +217,29 @@ def _from_records(
         indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:
             if len(cells) != len(header):
+                found = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}"
                 raise InputError(
-                    f"{path}, line {line}: {len(cells)} cells, but the header has {len(header)}; is the line cut off?"
+                    f"{path}, line {line}: {found}, but the header has {len(header)}; is the line cut off?"
                 )
             yield Row(line, [cells[i] if i >= 0 else "" for i in indices])
 
 
 def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[str], where: str) -> None:
     """Raises InputError if a column is missing or not the only one of its name."""
-    found = list_names(header) if header else "nothing"
+    found = list_names(header) if header else "nothing: the file is empty"
     missing = [name for name in columns if name not in header]
     if missing:
-        mark = next((mark for mark in ";\t,|" if len(header) == 1 and mark in header[0]), "")
-        hint = f"; its cells seem to be separated by {mark!r}" if mark else nearest(missing[0], header)
+        mark = separator_in(header)
+        hint = f"; its cells seem to be separated by {mark!r}; {SEPARATE}" if mark else nearest(missing[0], header)
         raise MissingColumn(f"{where}: no column {shorten(missing[0])}; found {found}{hint}")
     double = [name for name in (*columns, *optional) if header.count(name) > 1]
     if double:
         raise InputError(f"{where}: several columns {shorten(double[0])}; found {found}")
+
+
+def separator_in(header: Sequence[str]) -> str:
+    """What seems to separate the cells of a table whose header was read as a single name; "" if nothing does."""
+    return next((mark for mark in ";\t,|" if len(header) == 1 and mark in header[0]), "")
 
 
 def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -238,7 +252,8 @@ def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[s
             line = reader.line_num + 1
     except csv.Error as error:
         raise InputError(
-            f"{path}, the row that begins in line {line}: {error}; a quote may be missing, or the file be cut off"
+            f"{path}, the row that begins in line {line}: {error}; a quote may be missing, or the file be cut off; "
+            f"{SEPARATE}, and write a quote inside a quoted cell twice"
         ) from None
 
 

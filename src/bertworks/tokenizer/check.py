@@ -10,6 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .normalization import normalize
 from .tokenizer import Encoding, Tokenizer
 from .training import ASCII
 from .wordpiece import JAMO, SYLLABLE
@@ -198,7 +199,8 @@ def _text_warnings(tokenizer: Tokenizer, chunks: dict[str, int], scripts: list[S
             f"{cased:,} words of the text have capitals, the vocabulary has none and text is not lower-cased: "
             "this is an uncased vocabulary, load it with lowercase=True."
         )
-    loose = sum(count for chunk, count in chunks.items() if JAMO.search(chunk))
+    apart = {chunk: count for chunk, count in chunks.items() if JAMO.search(chunk)}
+    loose = sum(count for chunk, count in apart.items() if not JAMO.search(normalize("NFC", chunk)))  # lone jamo stay
     whole, parts = (bool(JAMO.search(tokenizer.normalize(text))) for text in ("한", "\u1112\u1161\u11ab"))
     if loose > words / 1000 and parts and not whole and not JAMO.search("".join(tokenizer.vocab)):
         out.append(

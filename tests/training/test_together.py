@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import sys
 import time
 
 import pytest
@@ -111,14 +112,20 @@ def train_until(rank, config, store, out, stop):
         pretrain(config, store, out, quiet=True)
 
 
-def test_two_then_one_then_three_processes_equal_one(tiny_store, tmp_path, monkeypatch):
-    """Batches of 47 and 35 sequences, which none but one process divides evenly; the dropout masks are the same."""
-    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
-    recipe = write_recipe(tmp_path, steps=10, micro=5)
+def uneven_recipe(folder):
+    """Batches of 47 and 35 sequences."""
+    recipe = write_recipe(folder, steps=10, micro=5)
     text = recipe.read_text().replace("batch_size = 48\n", "batch_size = 47\n")
     recipe.write_text(text.replace("\nbatch_size = 36\n", "\nbatch_size = 35\n"))
     config = load_recipe(recipe, PretrainConfig)
     assert [phase.batch_size for phase in config.phases] == [47, 35]
+    return config
+
+
+def test_two_then_one_then_three_processes_equal_one(tiny_store, tmp_path, monkeypatch):
+    """The batches are of a size that none but one process divides evenly; the dropout masks are the same."""
+    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
+    config = uneven_recipe(tmp_path)
     pretrain(config, tiny_store.path, tmp_path / "whole", quiet=True)
     for size, stop in ((2, 4), (1, 7), (3, None)):
         together(train_until, config, tiny_store.path, tmp_path / "parts", stop, size=size)
@@ -126,6 +133,20 @@ def test_two_then_one_then_three_processes_equal_one(tiny_store, tmp_path, monke
     assert (one - other).norm() < 1e-6 * one.norm()
     for a, b in zip(records(tmp_path / "whole"), records(tmp_path / "parts"), strict=True):
         assert a.pop("kind") == b.pop("kind") and a == pytest.approx(b, rel=2e-6)
+
+
+def be_killed_without_other_threads(rank, config, store, out):
+    """No thread of gloo gets the interpreter unless this one waits for something."""
+    sys.setswitchinterval(60)
+    train_until(rank, config, store, out, 4)
+    return "killed"
+
+
+def test_processes_that_are_killed_do_not_wait_for_their_own_threads(tiny_store, tmp_path):
+    config = uneven_recipe(tmp_path)
+    for i in range(5):
+        found = together(be_killed_without_other_threads, config, tiny_store.path, tmp_path / str(i), timeout=30)
+        assert found == ["killed"] * 2
 
 
 def begin_with_own_settings(rank, config, store, folder):

@@ -3,6 +3,7 @@
 `torchrun` sets RANK, WORLD_SIZE and LOCAL_RANK; without it one process runs the same code with a world of one.
 """
 
+import atexit
 import contextlib
 import ctypes
 import hashlib
@@ -50,6 +51,12 @@ DATA_SHEETS = {
 }
 
 THRESHOLDS = 32 << 20, 64 << 20  # bytes: the largest that glibc sets by itself, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
+
+# The group of processes that this one has left last. The destructor of a group waits for its threads, one of which may be
+# waiting for the GIL to let go of a tensor. DistributedDataParallel would run the destructor with the GIL held, this list
+# runs it without.
+_left: list[Any] = []
+atexit.register(_left.clear)
 
 T = TypeVar("T")
 
@@ -158,6 +165,7 @@ def joined_world() -> Iterator[World]:
         yield world
     finally:
         if not joined and dist.is_initialized():
+            _left[:] = [dist.group.WORLD]
             dist.destroy_process_group()
 
 

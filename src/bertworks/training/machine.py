@@ -52,9 +52,9 @@ DATA_SHEETS = {
 
 THRESHOLDS = 32 << 20, 64 << 20  # bytes: the largest that glibc sets by itself, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
 
-# The group of processes that this one has left last. The destructor of a group waits for its threads, and one of them may
-# wait for the GIL to let go of a tensor. DistributedDataParallel would run the destructor with the GIL held; the list runs
-# it without.
+# The group of processes that this one has left last. The destructor of a group waits for its threads, and one of them
+# may wait for the GIL to let go of a tensor. DistributedDataParallel would run the destructor with the GIL held; the
+# list runs it without.
 _left: list[Any] = []
 atexit.register(_left.clear)
 

@@ -32,7 +32,7 @@ def test_verdicts_of_the_page_say_no_more_than_was_found():
     claims = [line for line in text.splitlines() if line.startswith("Claim: ")]
     before = [claim for claim in claims if claim.endswith("The claim was named before its rows were run.")]
     assert len(claims) > 3 and len(before) == 2 and "Verdict: shown, for this encoder." in before[0]
-    assert "Verdict: the opposite is shown." in before[1]
+    assert "Verdict: the opposite is shown, for this encoder." in before[1]
     assert all("Verdict: none (exploratory)." in claim for claim in claims if claim not in before)
     rows = [line.split(" | ") for line in text.split("<!-- end -->")[0].splitlines()]
     for finding in ("features equal", "mix of masks"):

@@ -141,7 +141,8 @@ def test_the_claim_comes_first_and_the_differences_are_corrected(monkeypatch):
     assert (claim.title, figures.title) == ("Made", "Figures")
     assert shown["comparison"] == "B: row against base" and shown["difference"] == "+4.0 (+1.5 to +6.5) points"
     assert shown["p, paired t-test"] == "0.020" and shown["effect size, Hedges's g of paired differences"] == "+2.3"
-    assert shown["verdict"] == "shown" and shown["runs of the study"] == "20, of which 6 have not been run"
+    assert shown["verdict"] == "shown, for this encoder"
+    assert shown["runs of the study"] == "20, of which 6 have not been run"
     found = differences(results)
     assert set(found) == {("row", "A"), ("row", "B")} and math.isclose(found["row", "B"].mean, 0.04)
     assert [row[0] for row in compared.rows] == ["row"]
@@ -161,7 +162,8 @@ def test_a_claim_about_an_interaction_subtracts_a_second_difference():
     shown = dict(tables(results)[0].rows)
     assert shown["comparison"] == "A: row against base, minus late against base"
     found = claimed(results)
-    assert math.isclose(found.mean, (0.060 + 0.051 + 0.049) / 3) and found.n == 3 and shown["verdict"] == "shown"
+    assert math.isclose(found.mean, (0.060 + 0.051 + 0.049) / 3) and found.n == 3
+    assert shown["verdict"] == "shown, for this encoder"
     late["collapsed"] = 1
     assert "collapsed" in dict(tables(results)[0].rows)["verdict"]
 
@@ -193,7 +195,7 @@ def test_seeds_of_fine_tuning_show_nothing_of_other_pre_training():
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        (("a", "a"), "shown"),
+        (("a", "a"), "shown, for this encoder"),
         (("a", "b"), "shown, for these two encoders"),
         (("a", "random"), "shown, for this encoder"),
         (("a", "none"), "shown, for this encoder"),
@@ -222,7 +224,7 @@ def test_a_claim_named_after_the_runs_has_no_verdict():
 def test_a_claim_about_collapsed_runs_has_no_verdict():
     results = made_results()
     results["measured"][1]["collapsed"] = 3  # in the other column
-    assert dict(tables(results)[0].rows)["verdict"] == "shown"
+    assert dict(tables(results)[0].rows)["verdict"] == "shown, for this encoder"
     results["measured"][2]["collapsed"], results["measured"][3]["collapsed"] = 1, 2
     assert dict(tables(results)[0].rows)["verdict"] == "none (3 of the runs collapsed to one answer)"
 
@@ -231,7 +233,7 @@ def test_a_claim_of_equality_has_no_p_of_no_difference():
     results = made_results()
     results["claim"]["expect"] = "equal"
     shown = dict(tables(results)[0].rows)
-    assert (shown["p, paired t-test"], shown["verdict"]) == ("-", "the opposite is shown")
+    assert (shown["p, paired t-test"], shown["verdict"]) == ("-", "the opposite is shown, for this encoder")
 
 
 def test_drawn_rows_and_test_data_are_named():

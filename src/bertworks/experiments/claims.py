@@ -177,10 +177,11 @@ def _claim_verdict(found: Difference | None, results: dict[str, Any]) -> str:
 
 
 def with_reservation(shown: str, results: dict[str, Any], names: Sequence[str]) -> str:
-    """Limit a verdict on two rows to their encoders: where they start from other weights and n counts runs of one."""
+    """Limit a verdict on two rows to the encoders that they start from, unless n counts encoders."""
+    if results.get("unit", UNIT) == UNITS:
+        return shown
     weights = {weights_of(row) for row in results["rows"] if row["name"] in names}
-    several = results.get("unit", UNIT) == UNITS
-    return shown if several or len(weights) < 2 else limited(shown, sum(one not in NO_ENCODER for one in weights))
+    return limited(shown, len(weights.difference(NO_ENCODER)))
 
 
 def limited(shown: str, encoders: int) -> str:

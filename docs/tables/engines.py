@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sources import Lines, result, table
+from sources import Lines, percent, result, table
 
 ENGINES = {  # of benchmarks/inference.py, as the page names them
     "packed, float32": "bertworks, packed, float32",
@@ -17,6 +17,19 @@ ENGINES = {  # of benchmarks/inference.py, as the page names them
     "onnxruntime, int8": "ONNX Runtime, int8",
     "openvino, float32": "OpenVINO, float32",
     "openvino, bfloat16": "OpenVINO, bfloat16",
+}
+
+FORMS = {  # of benchmarks/export_scores.py, as the page names them
+    "bfloat16": "bfloat16",
+    "onnx-float32": "ONNX, float32",
+    "onnx-int8": "ONNX, int8, dynamic",
+    "onnx-int8-static": "ONNX, int8, static",
+}
+EXPORTED = {  # task: its name on the page, the metric and the metric's name there
+    "sst2": ("SST-2", "accuracy", "accuracy"),
+    "mrpc": ("MRPC", "accuracy", "accuracy"),
+    "conll2003": ("CoNLL-2003", "f1", "F1"),
+    "squad1": ("SQuAD 1.1", "f1", "F1"),
 }
 
 
@@ -39,6 +52,23 @@ def _engine(name: str, found: dict[str, Any]) -> tuple[str, ...]:
         f"{found['cosine']['smallest']:.4f}",
         f"{found['stsb_spearman']:.3f}",
     )
+
+
+def exports() -> Lines:
+    """Scores of fine-tuned folders in float32, and what bfloat16 and the exports change."""
+    header = ("task", "metric", "rows", "float32", *FORMS.values())
+    return table(header, [_export(*one) for one in EXPORTED.items()], words=2)
+
+
+def _export(task: str, shown: tuple[str, str, str]) -> tuple[str, ...]:
+    title, metric, label = shown
+    found = [result(f"benchmarks/export_scores/{task}-1-{form}") for form in FORMS]
+    differences = [one["differences"][metric] for one in found]
+    changes = (
+        f"{percent(one['difference'], '+')} ({' to '.join(percent(end, '+') for end in one['interval'])})"
+        for one in differences
+    )
+    return (title, label, f"{found[0]['rows']:,}", percent(differences[0]["first"]), *changes)
 
 
 def servers() -> Lines:

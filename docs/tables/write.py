@@ -31,6 +31,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "memory": speed.memory,
     "fine-tuning-speed": speed.fine_tuning,
     "engines": engines.engines,
+    "exports": engines.exports,
     "servers": engines.servers,
     "load": engines.load,
     "held-out": runs.held_out,

@@ -91,12 +91,16 @@ PLANTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("start", ["normal", "position-heads"])
-def test_a_start_that_the_run_has_is_not_advised(tmp_path, start):
-    config = PretrainConfig(model=replace(PretrainConfig().model, start=start))
+@pytest.mark.parametrize(
+    ("start", "positions"), [("normal", "learned"), ("position-heads", "learned"), ("normal", "rotary")]
+)
+def test_a_start_that_the_run_has_or_cannot_have_is_not_advised(tmp_path, start, positions):
+    model = replace(PretrainConfig().model, start=start, position_embedding_type=positions)
+    config = PretrainConfig(model=model)
     report = of_pretraining(pretrained(tmp_path / "run", metrics={"mlm_loss": 6.4}, config=config))
     (finding,) = report.findings
-    assert ("--model.start position-heads --masking.masked-lm-prob 0.4" in finding.advice) == (start == "normal")
+    advised = "--model.start position-heads --masking.masked-lm-prob 0.4" in finding.advice
+    assert advised == ((start, positions) == ("normal", "learned"))
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -463,5 +463,9 @@ def test_a_wrong_task_literal_is_refused():
 def test_missing_folder_and_file(tmp_path):
     with pytest.raises(InputError, match="no such folder; expected the one with train"):
         load_data(TASKS["sst2"], tmp_path / "none")
-    with pytest.raises(InputError, match=r"train\.tsv: no such file"):
+    with pytest.raises(InputError, match=r"train\.tsv: no such file$"):
+        load_data(TASKS["sst2"], tmp_path)
+    (tmp_path / "SST-2").mkdir()
+    (tmp_path / "SST-2" / "train.tsv").touch()
+    with pytest.raises(InputError, match=r"train\.tsv: no such file; there is one in 'SST-2' of "):
         load_data(TASKS["sst2"], tmp_path)

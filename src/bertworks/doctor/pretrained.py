@@ -74,6 +74,8 @@ class PretrainingRun:
         model = self.files.recipe.get("model")
         if not isinstance(model, dict) or model.get("start") == START:
             return LONGER
+        if model.get("position_embedding_type", "learned") != "learned":  # what the start is made for
+            return LONGER
         return f"{LONGER}, fewer with --model.start {START} --masking.masked-lm-prob 0.4 (docs/plateau.md)"
 
     @cached_property

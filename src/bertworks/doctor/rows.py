@@ -289,7 +289,7 @@ def leakage(rows: Rows) -> Iterator[Finding]:
         raise NotChecked("no development rows given; give --dev, or divide the table: bertworks finetune --dev-share")
     train, what = set(rows.keys), "paragraphs" if rows.task.kind == "span" else "rows"
     same = {i for i, key in enumerate(rows.dev_keys) if key in train}
-    whose, advice = f"the development {what}", "remove them from train"
+    whose, advice = f"the development {what}", "remove them from train, except to compare with published scores"
     if rows.divided:
         whose = "the table, which are development rows"
         advice = "keep such rows on one side with --group COLUMN, or remove these lines from the table"

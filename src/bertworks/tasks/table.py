@@ -16,6 +16,7 @@ rows are divided in the same way, by document (sentences.py, questions.py).
 
 import csv
 import difflib
+import glob
 import hashlib
 import itertools
 import json
@@ -96,7 +97,7 @@ def read_table(
                 refuse_kind(file.read(16), str(path))
         raise InputError(f"{path}: expected a file that ends in {', '.join(TABLES)}")
     if not path.is_file():
-        raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else 'no such file'}")
+        raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else f'no such file{_deeper(path)}'}")
     rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined, form)
     if path.suffix in (".jsonl", ".parquet"):
         objects = (
@@ -108,6 +109,12 @@ def read_table(
     for row in rows:
         if in_part(row.values[divided_by], part):
             yield row
+
+
+def _deeper(path: Path) -> str:
+    """The end of a message about a file that is not there: in which folders beside it there is one of its name."""
+    found = [other.parent.name for other in sorted(path.parent.glob(f"*/{glob.escape(path.name)}"))]
+    return f"; there is one in {list_names(found)} of {path.parent}" if found else ""
 
 
 def column_names(path: Path | str, form: TableForm = PLAIN) -> list[str]:

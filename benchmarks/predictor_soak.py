@@ -88,7 +88,7 @@ def soak(options: Any, named: dict[str, Call]) -> common.Result:
     while (now := time.perf_counter() - begun) < 60 * options.minutes:
         if not times or now - times[-1] >= min(1.0, options.minutes):
             times.append(now)
-            megabytes.append(process.memory_info().rss / 1e6)
+            megabytes.append(own_memory(process) / 1e6)
         large, *small = named
         name = small[counts["calls"] % len(small)] if counts["calls"] % BETWEEN else large
         given = rng.sample(texts, rng.randint(1, min(MOST_TEXTS, len(texts)))) + [long] * (rng.random() < LONG)
@@ -106,6 +106,12 @@ def soak(options: Any, named: dict[str, Call]) -> common.Result:
     result = {"machine": machine, "model": options.model.name, "seconds": seconds, **counts, "memory": memory}
     print({name: result[name] for name in ("seconds", *counts, "memory")}, file=sys.stderr)
     return result
+
+
+def own_memory(process: psutil.Process) -> int:
+    """Bytes of a process that belong to no file: pages of libraries come and go as the system needs memory."""
+    found = process.memory_info()
+    return int(found.rss - getattr(found, "shared", 0))
 
 
 def problems(result: common.Result) -> list[str]:

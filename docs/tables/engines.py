@@ -29,6 +29,7 @@ EXPORTED = {  # task: its name on the page, the metric and the metric's name the
     "sst2": ("SST-2", "accuracy", "accuracy"),
     "mrpc": ("MRPC", "accuracy", "accuracy"),
     "conll2003": ("CoNLL-2003", "f1", "F1"),
+    "squad1": ("SQuAD 1.1", "f1", "F1"),
 }
 
 

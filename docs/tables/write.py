@@ -51,6 +51,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "demo-tasks": runs.demo_tasks,
     "tasks": lambda: studies.figures("tasks"),
     "tasks-longer": lambda: studies.figures("tasks-longer"),
+    "pretraining-seeds": lambda: studies.with_differences("pretraining-seeds", "NER"),
     "steps": studies.steps,
     "masking": lambda: studies.figures("masking"),
     "masking-low-rate": lambda: studies.with_differences("masking-low-rate", "NER, fine-tuning"),

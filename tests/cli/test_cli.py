@@ -20,6 +20,7 @@ import tyro
 import bertworks
 from bertworks import cli
 from bertworks.cli import PRINTERS, VERBS, main
+from bertworks.cli import tokenizer as tokenizer_verb
 from bertworks.cli.arguments import ALIASES, DevRows
 from bertworks.cli.ending import EXIT_STATUSES
 from bertworks.cli.pretrain import print_estimate
@@ -330,6 +331,22 @@ def test_a_vocabulary_smaller_than_asked_is_reported(tmp_path, capsys):
     size = len((tmp_path / "tok" / "vocab.txt").read_text().splitlines())
     said = f"tok: {size} of 500 tokens: the text has no more; give the model --model.vocab-size {size}. Next: "
     assert size < 500 and said in capsys.readouterr().out
+
+
+def test_training_a_vocabulary_says_what_it_reads(tmp_path, capsys, monkeypatch):
+    """On a terminal or not, because it may take minutes; the vocabulary's own line stays alone on stdout."""
+    monkeypatch.setattr(tokenizer_verb, "EVERY", 0.0)
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("One two three four " * 20)
+    main(["tokenizer", "train", str(tmp_path / "*.txt"), "--out", str(tmp_path / "tok"), "--vocab-size", "100"])
+    said = capsys.readouterr()
+    lines = said.err.splitlines()
+    assert [line.split(",")[0] for line in lines[:3]] == [
+        "reading: 0.0 million characters",
+        "reading: 0.0 million characters",
+        "read 758 characters; learning the vocabulary",
+    ]
+    assert said.out.count("\n") == 1
 
 
 def test_an_estimate_has_the_units_of_the_log(capsys):

@@ -156,7 +156,38 @@ def tiny_data(tmp_path_factory) -> Path:
     (folder / "conll2003").mkdir()
     for name in ("eng.train", "eng.testa", "eng.testb"):
         (folder / "conll2003" / name).write_text(conll(random.Random(name)))
+    write_korean(folder / "korean")
     return folder
+
+
+def write_korean(folder: Path) -> None:
+    """The five tasks of the study `korean`; KLUE-NER and KorQuAD as the one file that the study divides."""
+    choices = "\t".join(f"choice{i}" for i in range(1, 5))
+    write_tables(
+        folder,
+        "kobest-hellaswag",
+        f"context\t{choices}\tlabel",
+        lambda r, i: (*(words(r) for _ in range(5)), str(i % 4)),
+    )
+    write_tables(folder, "nsmc", "id\tdocument\tlabel", lambda r, i: (str(i), words(r), str(i % 2)))
+    header = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
+    write_tables(folder, "korsts", header, lambda r, i: ("g", "f", "y", str(i), str(float(i % 6)), words(r), words(r)))
+    for name, old, new in (
+        ("nsmc", "train.tsv", "ratings_train.txt"),
+        ("nsmc", "dev.tsv", "ratings_test.txt"),
+        ("korsts", "train.tsv", "sts-train.tsv"),
+        ("korsts", "dev.tsv", "sts-dev.tsv"),
+    ):
+        (folder / name / old).rename(folder / name / new)
+    for name in ("klue-ner", "korquad"):
+        (folder / name).mkdir()
+    rng, lines = random.Random(name), list[str]()
+    for i in range(20):
+        text = words(rng)
+        lines += [f"## klue-ner-{i}\t{text}", *(f"{c}\t{'B-PS' if c == 'a' else 'O'}" for c in text), ""]
+    (folder / "klue-ner" / "klue-ner-v1.1_dev.tsv").write_text("\n".join(lines))
+    articles = [squad(rng, f"article {i}", 2)["data"][0] for i in range(10)]
+    (folder / "korquad" / "KorQuAD_v1.0_dev.json").write_text(json.dumps({"version": "1.0", "data": articles}))
 
 
 def squad(rng, name, rows):
@@ -906,10 +937,14 @@ def test_a_dry_run_begins_nothing(finished, tiny_store, tiny_data, tmp_path, cap
     main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run"))
     said = capsys.readouterr()
     assert "both: pre-training" in said.out and "missing" in said.out and not (tmp_path / "new").exists()
-    assert re.search(r"^left: \d+ runs without an estimate, because", said.err, re.MULTILINE)  # and no "about 0 s"
+    # the pre-trainings have an estimate from a few updates; the fine-tunings have none, and no "about 0 s"
+    assert "measuring a few updates of: both: pre-training" in said.err
+    pretrained = [row for row in said.out.splitlines() if ": pre-training" in row]
+    assert pretrained and all(re.search(r"missing .*\d m?s\b", row) for row in pretrained), said.out
+    assert re.search(r"^left: about \d.* of one process, and \d+ runs without an estimate:", said.err, re.MULTILINE)
     main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run", "--cells", str(out / "cells")))
     said = capsys.readouterr()
-    assert "missing" not in said.out and "left: about 0 s" in said.err
+    assert "missing" not in said.out and "left: about 0 s" in said.err and "measuring" not in said.err
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from ..data.corpus import InputOptions, read_documents
 from ..data.manifest import flag_of
 from ..files import InputError, remove_temporaries
+from ..reporting.progress import EVERY
 from ..tokenizer import Tokenizer, TokenizerConfig
 from .arguments import Flat, Positional, Texts, parse
 
@@ -40,7 +42,7 @@ def train(argv: list[str]) -> None:
         raise InputError(f"{out}: a file; expected a folder, or a path where there is nothing yet")
     remove_temporaries(out)
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
-    tokenizer = Tokenizer.train(texts, arguments.config)
+    tokenizer = Tokenizer.train(_announced(texts), arguments.config)
     if not arguments.overwrite and tokenizer.differs_from(out):
         raise InputError(f"{out} holds another tokenizer; give another --out, or --overwrite to replace it")
     tokenizer.save(out)
@@ -52,6 +54,19 @@ def train(argv: list[str]) -> None:
     for warning in _doubts(tokenizer, arguments):
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{out}: {made}. Next: {next_command}")
+
+
+def _announced(texts: Iterator[str]) -> Iterator[str]:
+    """The same texts, with lines on stderr: what has been read every ten seconds, and that the learning begins."""
+    chars, begun = 0, time.monotonic()
+    last = begun
+    for text in texts:
+        chars += len(text)
+        if time.monotonic() - last >= EVERY:
+            last = time.monotonic()
+            print(f"reading: {chars / 1e6:,.1f} million characters, {last - begun:,.0f} s", file=sys.stderr, flush=True)
+        yield text
+    print(f"read {chars:,} characters; learning the vocabulary", file=sys.stderr, flush=True)
 
 
 def _flags(options: InputOptions) -> list[str]:

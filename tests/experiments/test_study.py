@@ -182,11 +182,11 @@ def write_korean(folder: Path) -> None:
     for name in ("klue-ner", "korquad"):
         (folder / name).mkdir()
     rng, lines = random.Random(name), list[str]()
-    for i in range(20):
+    for i in range(60):  # about a fifth of them are for development, by their text
         text = words(rng)
         lines += [f"## klue-ner-{i}\t{text}", *(f"{c}\t{'B-PS' if c == 'a' else 'O'}" for c in text), ""]
     (folder / "klue-ner" / "klue-ner-v1.1_dev.tsv").write_text("\n".join(lines))
-    articles = [squad(rng, f"article {i}", 2)["data"][0] for i in range(10)]
+    articles = [squad(rng, f"article {i}", 2)["data"][0] for i in range(30)]
     (folder / "korquad" / "KorQuAD_v1.0_dev.json").write_text(json.dumps({"version": "1.0", "data": articles}))
 
 

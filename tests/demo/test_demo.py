@@ -241,7 +241,16 @@ def test_rows_of_tags_share_no_name_and_no_name_has_many(tmp_path):
     assert not names["train"] & names["dev"] and not (names["train"] | names["dev"]) & names["test"]
     assert all("`" not in row.text and "\ue000" not in row.text for row in found.rows["test"])
     assert found.rows["test"][0].tags.count("B-PARAM") == 1
-    with pytest.raises(InputError, match=r"238 held-out paragraphs that mark a parameter; expected 500 or more"):
+
+
+def test_of_few_paragraphs_dev_and_test_get_half_each(tmp_path):
+    """As in an environment whose packages mark few parameters; the training rows stay as many."""
+    write_tags(functions(), TaskConfig(30, 120, 500, 1.0, (1,)), tmp_path)
+    rows = read_tags(tmp_path).rows
+    names = {side: {row.text.split()[3] for row in rows[side]} for side in SIDES}
+    assert len(rows["train"]) == 30 and len(rows["dev"]) == 105 and 100 <= len(rows["test"]) <= 106
+    assert not names["train"] & names["dev"] and not (names["train"] | names["dev"]) & names["test"]
+    with pytest.raises(InputError, match=r"238 held-out paragraphs that mark a parameter; expected 300 or more"):
         write_tags(functions(), TaskConfig(100, 200, 500, 1.0, (1,)), tmp_path)
 
 

@@ -26,6 +26,7 @@ WORD = re.compile(r"\w+(?:[.'-]\w+)*|\S")
 MARKED = re.compile(f"([{PARAMETER}{CODE}][^{END}]*){END}")
 WORDS = range(6, 46)  # of a paragraph to tag: it fits into 64 tokens nearly always
 MOST_OF_A_NAME = 3  # paragraphs to tag
+LEAST_TAGGED = 100  # paragraphs for dev and for test: with fewer a rate is chosen, and an effect seen, by chance
 # What these packages are called besides by their names.
 ALIASES = ("np", "plt", "mpl", "pd", "nx", "cpython", "scikit", "sklearn", "aten")
 
@@ -51,29 +52,40 @@ def split_by_name(documents: Iterable[Document], held_out: float) -> tuple[list[
 def write_tags(documents: Iterable[Document], wanted: TaskConfig, folder: Path) -> None:
     """Rows of the tagging task from marked documents, as JSON lines of words and tags.
 
-    Raises InputError if there are too few paragraphs whose markup names a parameter.
+    Of too few paragraphs train gets its number, dev and test half of the rest each. Raises InputError if that is less
+    than LEAST_TAGGED, or than `wanted` has.
     """
-    rows: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+    marked = sorted(documents, key=lambda d: (unit_hash(f"task {d.name}"), d.source))
+    rows = _tagged_rows(marked, {side: getattr(wanted, side) for side in SIDES})
+    if len(rows["test"]) < min(wanted.test, wanted.dev):
+        found = sum(map(len, rows.values()))
+        half, least = (found - wanted.train) // 2, min(LEAST_TAGGED, wanted.dev, wanted.test)
+        if half < least:
+            raise InputError(
+                f"{found} held-out paragraphs that mark a parameter; expected {wanted.train + 2 * least} or more: "
+                "install more packages, or lower --tags.train and --tags.dev"
+            )
+        rows = _tagged_rows(marked, {"train": wanted.train, "dev": half, "test": found})
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, found_rows in rows.items():
+        with atomic_write(folder / f"{side}.jsonl", "w") as file:
+            file.writelines(to_json(row) + "\n" for row in found_rows)
+
+
+def _tagged_rows(documents: Iterable[Document], quota: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """Rows for each side until it has its quota, the sides in their order. All rows of one name fall on one side."""
+    rows: dict[str, list[dict[str, Any]]] = {side: [] for side in quota}
     side_of: dict[str, str] = {}
     of_name: Counter[str] = Counter()
-    for document in sorted(documents, key=lambda d: (unit_hash(f"task {d.name}"), d.source)):
+    for document in documents:
         for words, tags in filter(None, map(tagged, document.text.split("\n"))):
-            free = [side for side in SIDES if len(rows[side]) < getattr(wanted, side)]
+            free = [side for side in quota if len(rows[side]) < quota[side]]
             if not free or of_name[document.name] == MOST_OF_A_NAME:
                 break
             if (side := side_of.setdefault(document.name, free[0])) in free:
                 of_name[document.name] += 1
                 rows[side].append({"words": words, "tags": tags, "source": document.source})
-    if len(rows["test"]) < min(wanted.test, wanted.dev):
-        found = sum(map(len, rows.values()))
-        raise InputError(
-            f"{found} held-out paragraphs that mark a parameter; expected {wanted.train + 2 * wanted.dev} or more: "
-            "install more packages, or lower --tags.train and --tags.dev"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    for side, found_rows in rows.items():
-        with atomic_write(folder / f"{side}.jsonl", "w") as file:
-            file.writelines(to_json(row) + "\n" for row in found_rows)
+    return rows
 
 
 def tagged(paragraph: str) -> tuple[list[str], list[str]] | None:

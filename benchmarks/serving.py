@@ -5,14 +5,16 @@
 
 The same model (all-MiniLM-L6-v2), the same texts (3 to 180 words), one text a request, the same OpenAI request and JSON
 answer. Every server is tried in several settings (precision, threads, batch) with 1 to 16 clients that ask one after
-the other. Ours stays loaded as it comes. A rival stays loaded in its best setting, which answers most with a p99 below
-100 ms. Then rounds: at each of RATES every server in its turn gets open-loop load (open_loop.py), while the others are
-paused; a server whose p99 was beyond three times the limit gets no higher rate in this round. Latencies count from the
-intended time of sending, without the first second. A rate is held if every request of every round was answered and the
-median p99 of the rounds is within the limit. `requests_per_second` is where that median crosses the limit, between the
-highest rate held and the next one, in the logarithm of p99; null if no rate was held, or none was not. Machines that
-are shared have bursts, which the median leaves out. --minutes bounds the run: a round that would not end in time does
-not begin. The result is written after every server and every round. Nothing else should run.
+the other; `capacity` is the most that it answers with a p99 below 100 ms. Ours stays loaded as it comes. A rival stays
+loaded in its best setting: of those within NEAR of its largest capacity, the one with the lowest p99 in open-loop load
+(the median of TRIES) at the rate LOADED of that capacity. Then rounds: at each of RATES every server in its turn gets
+open-loop load (open_loop.py), while the others are paused; a server whose p99 was beyond three times the limit gets no
+higher rate in this round. Latencies count from the intended time of sending, without the first second. A rate is held
+if every request of every round was answered and the median p99 of the rounds is within the limit. `requests_per_second`
+is where that median crosses the limit, between the highest rate held and the next one, in the logarithm of p99; null if
+no rate was held, or none was not. Machines that are shared have bursts, which the median leaves out. --minutes bounds
+the run: a round that would not end in time does not begin. The result is written after every server and every round.
+Nothing else should run.
 
 infinity-emb needs an environment of its own (`pip install infinity-emb[server,torch]`); without --infinity it is left
 out. It runs with its engine torch, which that command installs. Its engine optimum reads an ONNX file, which the model
@@ -47,6 +49,7 @@ CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
 SETTLE = 1.0  # seconds of a trial that do not count
 RATES = (25, 38, 47, 58, 72, 90, 110, 135, 165, 200, 245)  # requests a second
 HOPELESS = 3 * P99
+NEAR, LOADED, TRIES = 0.7, 0.7, 3
 ENGINE = "torch"  # of infinity-emb
 INFINITY = f"engine {ENGINE}; its engine optimum was not tried: the model folder has no ONNX file, which that reads"
 SMOKE = {"rounds": 1, "trial": 0.3, "probe": 0.5, "texts": 20, "minutes": 2.0, "infinity": None}
@@ -65,7 +68,7 @@ class Setting:
 
 @dataclass
 class Side:
-    """A server in its best setting, and what it was seen to do."""
+    """A server in its setting, and what it was seen to do."""
 
     setting: Setting
     process: Process
@@ -234,11 +237,9 @@ async def measure(options: Any, texts: Sequence[str], folder: Path, running: Exi
     for name, settings in settings_of(options).items():
         found = [await probe(setting, texts, folder, options.probe) for setting in settings]
         run.probes += found
-        working = [one for one in found if "capacity" in one]
-        if working:
-            best = working[0] if name == OURS else max(working, key=lambda one: float(one["capacity"]))
-            setting = settings[found.index(best)]
-            run.sides.append(Side(setting, running.enter_context(start(setting, folder))))
+        if "capacity" in found[0] if name == OURS else any("capacity" in one for one in found):
+            best = 0 if name == OURS else await best_under_load(settings, found, texts, folder, options.trial)
+            run.sides.append(Side(settings[best], running.enter_context(start(settings[best], folder))))
         else:
             print(f"{name} is left out: {found[0]['error']}", file=sys.stderr, flush=True)
         run.keep()
@@ -307,6 +308,23 @@ async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: f
     }
     print(found, file=sys.stderr, flush=True)
     return found
+
+
+async def best_under_load(
+    settings: Sequence[Setting], probes: Sequence[dict[str, Any]], texts: Sequence[str], folder: Path, seconds: float
+) -> int:
+    """The number of the best setting. What was measured is added to the probes (`open_loop`)."""
+    most = max(float(one.get("capacity", 0)) for one in probes)
+    near = [i for i, one in enumerate(probes) if float(one.get("capacity", 0)) >= NEAR * most]
+    for i in near:
+        with start(settings[i], folder) as process:
+            client, requests = Client(process.address), requests_for(process, settings[i].path, texts)
+            await closed_loop(client, requests, 8, seconds / 2)
+            loads = [await open_loop(client, requests, LOADED * most, seconds, number) for number in range(TRIES)]
+            client.close()
+        probes[i]["open_loop"] = {"rate": round(LOADED * most, 1), "p99_ms": [load.result["p99_ms"] for load in loads]}
+        print(settings[i].name, probes[i]["open_loop"], file=sys.stderr, flush=True)
+    return min(near, key=lambda i: float(statistics.median(probes[i]["open_loop"]["p99_ms"])))
 
 
 async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, seed: int) -> Load:

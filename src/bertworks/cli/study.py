@@ -29,7 +29,8 @@ class Arguments:
     cells: Path | None = None  # folder of the runs; studies with the same folder share equal runs; none: OUT/cells
     only: Literal["pretrain", "finetune"] | None = None  # do only the pre-training or only the fine-tuning runs
     minute: bool = False  # tiny models and a dozen steps, to check that the study works; the figures mean nothing
-    dry_run: bool = False  # list the runs, their state and the estimated time left, and start none
+    # list the runs, their state and the estimated time left, from a few updates if need be; start none
+    dry_run: bool = False
     keep_models: bool = False  # also keep the models of fine-tuning runs
     retry: bool = False  # repeat the runs that diverged or failed before
     # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:

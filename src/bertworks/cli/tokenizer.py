@@ -66,7 +66,8 @@ def _announced(texts: Iterator[str]) -> Iterator[str]:
             last = time.monotonic()
             print(f"reading: {chars / 1e6:,.1f} million characters, {last - begun:,.0f} s", file=sys.stderr, flush=True)
         yield text
-    print(f"read {chars:,} characters; learning the vocabulary", file=sys.stderr, flush=True)
+    if chars:
+        print(f"read {chars:,} characters; learning the vocabulary", file=sys.stderr, flush=True)
 
 
 def _flags(options: InputOptions) -> list[str]:

@@ -52,20 +52,20 @@ def split_by_name(documents: Iterable[Document], held_out: float) -> tuple[list[
 def write_tags(documents: Iterable[Document], wanted: TaskConfig, folder: Path) -> None:
     """Rows of the tagging task from marked documents, as JSON lines of words and tags.
 
-    Of too few paragraphs train gets its number, dev and test half of the rest each. Raises InputError if that is less
-    than LEAST_TAGGED, or than `wanted` has.
+    Of too few paragraphs train gets its number, dev and test half of the rest each, and at most theirs. Raises
+    InputError if one of them has less than LEAST_TAGGED, or than `wanted` says.
     """
     marked = sorted(documents, key=lambda d: (unit_hash(f"task {d.name}"), d.source))
-    rows = _tagged_rows(marked, {side: getattr(wanted, side) for side in SIDES})
+    quota = {side: getattr(wanted, side) for side in SIDES}
+    rows = _tagged_rows(marked, quota)
     if len(rows["test"]) < min(wanted.test, wanted.dev):
-        found = sum(map(len, rows.values()))
-        half, least = (found - wanted.train) // 2, min(LEAST_TAGGED, wanted.dev, wanted.test)
-        if half < least:
+        found, least = sum(map(len, rows.values())), min(LEAST_TAGGED, wanted.dev, wanted.test)
+        rows = _tagged_rows(marked, quota | {"dev": max(least, min(wanted.dev, (found - wanted.train) // 2))})
+        if len(rows["test"]) < least:
             raise InputError(
                 f"{found} held-out paragraphs that mark a parameter; expected {wanted.train + 2 * least} or more: "
                 "install more packages, or lower --tags.train and --tags.dev"
             )
-        rows = _tagged_rows(marked, {"train": wanted.train, "dev": half, "test": found})
     folder.mkdir(parents=True, exist_ok=True)
     for side, found_rows in rows.items():
         with atomic_write(folder / f"{side}.jsonl", "w") as file:

@@ -279,7 +279,10 @@ def show_cells(plan: Plan, folder: Path) -> None:
     estimate = Estimate(plan, grid)
     if to_measure := estimate.first_unknown():
         print(f"measuring a few updates of: {to_measure.title}", file=sys.stderr, flush=True)
-        estimate.measure(to_measure)
+        try:
+            estimate.measure(to_measure)
+        except InputError as error:  # such as a rate with which it diverges: the list is worth printing all the same
+            print(f"not measured: {error}", file=sys.stderr)
     rows, left, unknown = [], 0.0, 0
     for cell in plan.cells:
         state = "busy" if grid.busy(cell) else grid.state(cell)
@@ -291,7 +294,7 @@ def show_cells(plan: Plan, folder: Path) -> None:
     header = ("run", "state", "took", "left, about")
     ResultTable(f"{plan.study.title}: {len(plan.cells)} runs", header, rows).show()
     known = f"about {duration(left)} of one process" if left or not unknown else ""
-    without = f"{unknown} runs without an estimate: none on the same task is finished yet" if unknown else ""
+    without = f"{unknown} runs without an estimate: no similar run is finished yet" if unknown else ""
     print(f"left: {', and '.join(filter(None, (known, without)))}", file=sys.stderr)
 
 
@@ -313,8 +316,12 @@ class Estimate:
                 self.columns.setdefault(cell.work.column.name, []).append(results["seconds"])
 
     def first_unknown(self) -> StudyCell | None:
-        """The first pre-training without an estimate; none: every one has one, or there is nothing to pre-train."""
-        cells = (cell for cell in self.plan.cells if isinstance(cell.work, Pretraining))
+        """The first pre-training without an estimate; none: every one has one, or another process is at work on it."""
+        cells = [cell for cell in self.plan.cells if isinstance(cell.work, Pretraining)]
+        if any(
+            self.grid.busy(cell) for cell in cells
+        ):  # its log soon has an estimate, and measuring would slow it down
+            return None
         return next((cell for cell in cells if self.left(cell) is None), None)
 
     def measure(self, cell: StudyCell) -> None:

@@ -37,7 +37,7 @@ const TEXTS = {
     server: "Server", serverWhy: "Load and times, each second. Percentiles are those of the last 1,000 requests.", queue: "Queue", tokensWait: "tokens", rate: "Requests", perSecond: "per s",
     tokenRate: "Tokens", p50: "Median time", p99: "99th percentile", refusedCount: "Refused or failed", requestsChart: "Requests per second",
     latencyChart: "Time of a request: median and 99th percentile (ms)", queueChart: "Tokens in the queue", tokensChart: "Tokens per second", models: "Models", name: "Name", can: "Can",
-    kind: "Task", width: "Width", layers: "Layers", limit: "Tokens", live: "live", finished: "finished", seconds: "s",
+    kind: "Task", width: "Width", layers: "Layers", limit: "Tokens", live: "live", finished: "finished", seconds: "seconds",
     windows: "Texts of more than {0} tokens are read in overlapping windows.",
     metric_lr: "learning rate", metric_grad_norm: "gradient norm", metric_mlm_loss: "masked-LM loss", metric_mlm_accuracy: "masked-LM accuracy",
     metric_nsp_loss: "next-sentence loss", metric_nsp_accuracy: "next-sentence accuracy", metric_tokens_per_second: "tokens per second",

@@ -318,9 +318,8 @@ class Estimate:
     def first_unknown(self) -> StudyCell | None:
         """The first pre-training without an estimate; none: every one has one, or another process is at work on it."""
         cells = [cell for cell in self.plan.cells if isinstance(cell.work, Pretraining)]
-        if any(
-            self.grid.busy(cell) for cell in cells
-        ):  # its log soon has an estimate, and measuring would slow it down
+        # The log of one that another process is at work on soon has an estimate, and measuring would slow it down.
+        if any(self.grid.busy(cell) for cell in cells):
             return None
         return next((cell for cell in cells if self.left(cell) is None), None)
 

@@ -86,6 +86,15 @@ def korean() -> Lines:
     return table(("task", "this encoder (%)", "random weights (%)", "effect in points (95 % over seeds)"), rows)
 
 
+def korean_held_out() -> Lines:
+    sides = {"position heads, 40 % masked": "position-heads", "usual start, 15 % masked": "usual-start"}
+    found = [result(f"korean/pretrain-{side}/results")["metrics"] for side in sides.values()]
+    rows = [("masked-LM loss (nats)", *(f"{one['mlm_loss']:.2f}" for one in found))]
+    for name, metric in (("masked-LM accuracy (%)", "mlm_accuracy"), ("next-sentence accuracy (%)", "nsp_accuracy")):
+        rows.append((name, *(percent(one[metric]) for one in found)))
+    return table(("held-out documents, 20 M tokens", *sides), rows)
+
+
 def korean_sentences() -> Lines:
     rows = []
     for name, found in result("benchmarks/korean-sentences")["splitters"].items():

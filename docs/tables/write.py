@@ -38,6 +38,8 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "fine-tuned": runs.fine_tuned,
     "parity": runs.parity,
     "korean": runs.korean,
+    "korean-held-out": runs.korean_held_out,
+    "korean-tasks": studies.korean_tasks,
     "korean-sentences": runs.korean_sentences,
     "plateau": runs.plateau,
     "race": starts.race,

@@ -214,6 +214,7 @@ def test_states_do_not_depend_on_their_neighbours(inside):
     [
         ("film", ["a film", "a b"], "the word 'film' is not in 'a b'"),
         ("ab", ["ab", "c abc"], "only as the beginning of 'abc'; give that word, or --beginning"),
+        ("fil", ["a film", "film"], "only inside 'film', where no subword ends with it; give that word"),
         ("film", ["a film"], "1 sentence; expected two or more"),
         ("한", ["한", "한"], r"\[UNK\]"),
         (" ", ["a", "b"], "no word to this tokenizer"),

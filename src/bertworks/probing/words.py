@@ -52,11 +52,15 @@ class WordFinder:
         forms = self.subwords(word)
         if found := self.find(ids, forms, beginning):
             return found[0]
-        longer = [(a, b) for a, b in self.words(ids) if self.find(ids[a:b], forms, beginning=True)[:1]]
+        spans = self.words(ids)
+        names = [self.tokenizer.decode(ids[a:b]) for a, b in spans]
+        longer = [name for name, (a, b) in zip(names, spans, strict=True) if self.find(ids[a:b], forms, beginning=True)]
+        inside = [name for name in names if name.startswith(word) and name != word]
         hint = "; give sentences that have it"
         if longer:
-            whole = self.tokenizer.decode(ids[longer[0][0] : longer[0][1]])
-            hint = f", only as the beginning of {whole!r}; give that word, or --beginning"
+            hint = f", only as the beginning of {longer[0]!r}; give that word, or --beginning"
+        elif inside:
+            hint = f", only inside {inside[0]!r}, where no subword ends with it; give that word"
         raise InputError(f"the word {word!r} is not in {text[:80]!r}{hint}")
 
     def words(self, ids: Sequence[int]) -> list[Span]:

@@ -28,6 +28,7 @@ SCRIPTS = (
     "plateau",
     "predictor_soak",
     "relatives",
+    "saving",
     "serving",
     "serving_load",
 )

@@ -93,3 +93,34 @@ def fine_tuning() -> Lines:
         rows.append((name, f"{one[dynamic]:.2f}", rounds, f"{one['times_as_fast_as_padded_to_128']:.1f}"))
     header = ("times as fast, training only", "than dynamic padding", "each round", "than padding to 128")
     return table(header, rows)
+
+
+def feeding() -> Lines:
+    """How fast batches are made, by the training process alone and ahead of it."""
+    found = result("benchmarks/feeding")
+    cases = {(c["length"], c["whole_word"], c["workers"]): c for c in found["cases"]}
+    rows = []
+    for length, whole in dict.fromkeys((length, whole) for length, whole, _ in cases):
+        each = [cases[length, whole, workers] for workers in (0, 1, 2)]
+        rates = (f"{one['tokens_per_second'] / 1e6:.1f}" for one in each)
+        name = f"length {length}, {'whole words' if whole else 'single tokens'}"
+        rows.append((name, *rates, f"{each[2]['consumer']:.0%}"))
+    header = ("million tokens/s, updates of 256 instances", "no worker", "one", "two", "of the step's process, two")
+    return table(header, rows)
+
+
+def corpus_growth() -> Lines:
+    """Time and memory of building a store as the text grows."""
+    found, rows = result("benchmarks/corpus-growth"), []
+    names = {
+        "pool": "two processes",
+        "scheduler": "dask, two workers",
+        "near-duplicates": "two processes, `--near-duplicates 0.8`",
+    }
+    for side, name in names.items():
+        for one in (size for size in found["sizes"] if side in size):
+            cost = one[side]
+            rate = f"{1000 * one['gigabytes'] / cost['seconds']:.1f}"
+            memory = (f"{cost[key] / 1000:.2f}" for key in ("parent_mb", "worker_mb"))
+            rows.append((name, f"{one['gigabytes']:g}", f"{cost['seconds']:,.0f}", rate, *memory))
+    return table(("built by", "GB of text", "seconds", "MB/s", "GB, the command", "GB, a worker"), rows)

@@ -29,6 +29,8 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "findings": findings,
     "speed": speed.speed,
     "memory": speed.memory,
+    "feeding": speed.feeding,
+    "corpus-growth": speed.corpus_growth,
     "fine-tuning-speed": speed.fine_tuning,
     "engines": engines.engines,
     "exports": engines.exports,

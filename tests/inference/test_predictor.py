@@ -532,6 +532,22 @@ def test_predict_looks_in_the_columns_of_fine_tuning(classifier, pretrained, tmp
         assert json.loads(capsys.readouterr().out)["score"] == Predictor(classifier).classify(text)["score"]
 
 
+def test_predict_knows_the_columns_of_the_official_files_of_its_task(classifier, pretrained, tmp_path, capsys):
+    """Where a table has them; of another table, the usual column, and a column that is given."""
+    model = load_model(classifier)
+    task = {"kind": "pair", "name": "mrpc"}
+    save_folder(tmp_path / "m", model, pretrained, labels=["one", "two", "three"], max_length=16, task=task)
+    (tmp_path / "dev.tsv").write_text("Quality\t#1 String\t#2 String\n1\tc d e\ta b\n")
+    (tmp_path / "own.tsv").write_text("text\tmore\nc d e\ta b\n")
+    pair = Predictor(classifier).classify("c d e", "a b")["score"]
+    for line in (["dev.tsv"], ["dev.tsv", "--text", "#1 String,#2 String"], ["own.tsv", "--text", "text,more"]):
+        main(["predict", str(tmp_path / "m"), str(tmp_path / line[0]), *line[1:]])
+        assert json.loads(capsys.readouterr().out)["score"] == pair
+    with pytest.raises(SystemExit):
+        main(["predict", str(tmp_path / "m"), str(tmp_path / "none.tsv")])
+    assert "none.tsv" in capsys.readouterr().err
+
+
 def test_a_predictor_shows_its_folder_and_kind(classifier, pretrained):
     assert (
         repr(Predictor(classifier))

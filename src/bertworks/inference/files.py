@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, atomic_write, refuse_input, to_json
 from ..tasks.base import Task
+from ..tasks.catalogue import TASKS
 from ..tasks.lines import decoded
 from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, is_table, refuse_no_rows, source_of
 from ..tasks.rows import check_count, text_rows_of
-from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, column_names, read_table
+from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, column_names, part_of, read_table
 from .ensemble import Ensemble
 from .predictor import Predictor
 from .result_tables import SEPARATORS, WORKBOOK, check_file, write_table
@@ -116,7 +117,8 @@ def predict_data(
     counts: updated. Raises InputError with file and line, or with the row.
     """
     if not isinstance(data, str) or Path(data).suffix in TABLES:
-        columns = columns.or_those_of(predictor.loaded.settings)
+        settings = predictor.loaded.settings
+        columns = _official(columns.or_those_of(settings), settings, data)
     items = read_inputs(data, predictor.kind, columns, whole=echo)
     return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts, echo)
 
@@ -220,6 +222,15 @@ def _classified(
     return map(
         dict, predictor.classify_stream(((row[0], row[1] if len(row) == 2 else None) for row in rows), all_scores)
     )
+
+
+def _official(columns: Columns, settings: Mapping[str, Any], file: Any) -> Columns:
+    """The columns of the official files of the known task that a model was fine-tuned on, if this table has them."""
+    task = TASKS.get(settings.get("name", ""))
+    if columns.text or task is None or not isinstance(file, str) or not part_of(file)[0].is_file():
+        return columns
+    there = {*task.text, *task.choices} <= {*column_names(file, columns.form)}
+    return columns._replace(text=task.text, choices=task.choices) if there else columns
 
 
 def _tagged(predictor: Predictor, texts: Iterator[str]) -> Iterator[dict[str, Any]]:

@@ -73,6 +73,7 @@ def test_holms_correction():
         (Difference(0.02, 3, (0.01, 0.03), 0.01), "higher", "shown"),
         (Difference(0.02, 3, (-0.01, 0.05), 0.1), "higher", "direction only"),
         (Difference(0.02, 1), "higher", "direction only"),
+        (Difference(0.0004, 3, (-0.006, 0.007), 0.8), "higher", "not shown"),  # prints as +0.0 points
         (Difference(0.02, 3, (-0.01, 0.05), 0.1), "lower", "not shown"),
         (Difference(0.0, 3, (-0.01, 0.01), 1.0), "lower", "not shown"),
         (Difference(0.02, 3, (0.01, 0.03), 0.01), "lower", "the opposite is shown"),
@@ -88,6 +89,11 @@ def test_verdicts(found, expect, said):
     assert verdict(found, expect, margin=0.01) == said
     if said == "shown" and expect != "equal":
         assert verdict(found, expect, p=0.2) == "direction only"  # where other comparisons were made too
+
+
+def test_a_small_difference_has_a_direction_if_it_is_sure():
+    found = Difference(0.0004, 3, (0.0003, 0.0005), 0.01)
+    assert verdict(found, "higher") == "shown" and verdict(found, "lower") == "the opposite is shown"
 
 
 def made_results():

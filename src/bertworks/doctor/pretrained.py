@@ -140,7 +140,7 @@ def plateau(run: PretrainingRun) -> Iterator[Finding]:
 def at_masks(run: PretrainingRun) -> Iterator[Finding]:
     """The loss at [MASK] alone, where nothing can be copied, and constant predictions."""
     found, entropy = run.masked, run.entropy
-    share = f"{percent(found.commonest)} of {found.count:,} masked tokens are predicted as {found.token!r}"
+    share = f"{percent(found.commonest)} of {found.count:,} [MASK] tokens are predicted as {found.token!r}"
     numbers = {"mask_loss": found.loss, "unigram_entropy": entropy, "commonest": found.commonest}
     if found.commonest >= CONSTANT:
         yield Finding(

@@ -25,6 +25,7 @@ UNITS = "pre-training seeds"  # what n counts where a study names several
 DRAWS = "draws of training rows, each with its fine-tuning seed, for one encoder"  # what n counts in a column with draw
 NO_ENCODER = ("random", "none")  # weights of rows whose fine-tuning starts from random weights, or without a model
 EQUAL = 1e-12  # differences whose standard deviation is below this do not vary but by rounding
+PRINTED = 0.0005  # below half of the last digit that tables print, 0.1 points, a difference has no direction
 LEVEL = 0.05  # the two-sided level of a test; intervals hold 95 %
 CLAIM = {  # of a study's results.json
     **dict.fromkeys(("row", "column", "expect", "finding", "against"), str),
@@ -91,8 +92,8 @@ def verdict(found: Difference | None, expect: str, margin: float = 0.0, p: float
             return "the opposite is shown" if p is None or p <= LEVEL else "not shown"
         return "shown" if -margin <= low and high <= margin else "not shown"
     p = found.p if p is None else p
-    right, sure = (found.mean > 0) == (expect == "higher") and found.mean != 0, p is not None and p <= LEVEL
-    if right:
+    right, sure = (found.mean > 0) == (expect == "higher"), p is not None and p <= LEVEL
+    if right and (sure or abs(found.mean) >= PRINTED):
         return "shown" if sure else "direction only"
     return "the opposite is shown" if sure else "not shown"
 

@@ -11,6 +11,7 @@ SCRIPTS = (
     "hostile",  # these first: they fork, and no other benchmark has started threads yet
     "kills",
     "pretraining",
+    "continued",
     "corpus",
     "corpus_growth",
     "derived_tasks",

@@ -122,3 +122,7 @@ def main(argv: list[str] | None = None) -> None:
         if not options.encoders or options.corpus is None:
             parser.error("give --encoders and --corpus")
         common.finish(options, measure(options))
+
+
+if __name__ == "__main__":
+    main()

@@ -294,3 +294,28 @@ def test_a_file_system_without_locks_warns_nobody(tmp_path, monkeypatch, recwarn
         with try_lock(tmp_path / "a.lock") as first, try_lock(tmp_path / "a.lock") as second:
             assert (first, second) == (True, False)
     assert not recwarn.list
+
+
+def test_a_pipe_is_written_and_stays_a_pipe(tmp_path):
+    pipe, found = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
+    reader.start()
+    write_text(pipe, "as it stands\n")
+    reader.join(timeout=20)
+    assert found == ["as it stands\n"] and pipe.is_fifo() and os.listdir(tmp_path) == ["pipe"]
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+def test_an_open_file_is_written_by_its_descriptor(tmp_path, name):
+    if not os.path.exists("/proc/self/fd/1"):
+        pytest.skip("needs /proc")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "link").symlink_to("/dev/fd/1")
+    name = name if name.startswith("/") else str(folder / name)
+    code = f"import os; from bertworks.files import write_text; os.write(1, b'before '); write_text({name!r}, 'now ')"
+    with open(tmp_path / "out", "w") as out:
+        subprocess.run([sys.executable, "-c", f"{code}; os.write(1, b'after')"], stdout=out, check=True, timeout=60)
+    assert (tmp_path / "out").read_text() == "before now after"
+    assert os.listdir(folder) == ["link"] and (folder / "link").is_symlink()

@@ -1,5 +1,7 @@
 """The tables of docs/results.md that show single runs: pre-training, fine-tuning, the plateau, the relatives."""
 
+import statistics
+
 from sources import RESULTS, Lines, percent, result, seeds_of, spread, table
 
 from bertworks.experiments.claims import difference, difference_text
@@ -72,6 +74,54 @@ def parity() -> Lines:
         gap = percent(sides[0]["mean"] - sides[1]["mean"], "+")
         rows.append((task, names.get(metric, metric), *shown, gap, str(n)))
     return table(("task", "metric", "ours", "transformers", "difference", "seeds"), rows, words=2)
+
+
+def other_tasks() -> Lines:
+    """Kinds of tasks that the paper's tables lack, or whose data are not here, with all-MiniLM-L6-v2."""
+    asked = [
+        ("CODAH, four choices", "codah", ("accuracy",)),
+        ("types of names in a sentence, several labels", "entity-types", ("micro_f1", "exact_match")),
+        ("which of 20 books a passage is from, first 128 tokens", "books-128", ("accuracy", "macro_f1")),
+    ]
+    rows = []
+    for task, run, metrics in asked:
+        found = result(f"minilm/{run}/results")
+        sizes = " / ".join(f"{found['examples'][part]:,}" for part in ("train", "dev"))
+        for metric in metrics:
+            shown = spread(found["metrics"][metric], found["std"][metric])
+            guess = percent(found["majority"]) if metric == metrics[0] else "-"
+            rows.append((task, metric.replace("_", " "), shown, guess, sizes))
+    return table(("task", "metric", "three seeds", "guessing", "train / dev rows"), rows, words=2)
+
+
+def continued() -> Lines:
+    """Continued pre-training on the texts of a task, beside none and beside as much on the encoder's own corpus."""
+    found, rows = result("benchmarks/continued"), []
+    for count, each in found["values"].items():
+        shown = []
+        for name in ("as it is", "its own corpus", "texts of the task"):
+            values = [*each[name].values()]
+            shown.append(spread(statistics.fmean(values), statistics.stdev(values)))
+        gains = [
+            difference_text(difference(each[other], each["texts of the task"]))
+            for other in ("as it is", "its own corpus")
+        ]
+        rows.append((f"SST-2, {int(count):,} rows", *shown, *gains))
+    header = ("accuracy", "as it is", "more of its own corpus", "texts of the task", "gain", "against its own corpus")
+    return table(header, rows)
+
+
+def embedders() -> Lines:
+    """Spearman of embedders, ours beside sentence-transformers."""
+    rows = []
+    for task, file in (("STS-B", "embedding-scores-stsb"), ("KorSTS", "embedding-scores-korsts")):
+        found = result(f"benchmarks/{file}")
+        sides = [[run["spearman"] for run in found["sides"][side]] for side in ("ours", "sentence-transformers")]
+        shown = [spread(statistics.fmean(side), statistics.stdev(side)) for side in sides]
+        values = [{str(i): value for i, value in enumerate(side)} for side in sides]
+        gap = difference_text(difference(values[1], values[0]))
+        rows.append((task, percent(found["before"]), *shown, gap))
+    return table(("Spearman on dev", "before", "ours", "sentence-transformers", "difference (95 %)"), rows)
 
 
 def korean() -> Lines:

@@ -1,7 +1,8 @@
 """Read and write files safely: atomic writing, JSON with limits, locks, and the one error class for bad input.
 
 Every file of a store, a run or a model folder goes through `atomic_write`: temporary name in the same folder, flushed
-to disk, renamed. A reader therefore sees the old file or the new one, even if the writer is killed.
+to disk, renamed. A reader therefore sees the old file or the new one, even if the writer is killed. A device or a pipe
+is written as it stands: a rename would put a file in its place.
 
 Files are not trusted: readers limit size, nesting and numbers, and `shorten` the values that a message shows.
 """
@@ -85,10 +86,15 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
     Temporary files of the same `path` that killed processes left are removed first.
     shared: a folder for the temporary file instead, where several machines may write the same file at once. Nothing is
     removed there, which would take long among thousands of files: whoever made the folder removes it.
+    A device, a pipe or a name of an open file (/dev/null, /dev/stdout) is opened and written: nothing is renamed.
     An OSError names `path`: that of a full disk names no file of its own. Raises InputError for text that UTF-8 cannot
     hold.
     """
     path = Path(path)
+    if (stream := _stream(path)) is not None:
+        with open(stream, mode, **({} if "b" in mode else {"encoding": "utf-8", "newline": "\n"})) as file:
+            yield file
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     if shared:  # processes of two machines may have the same number, and two threads of one process the same task
@@ -111,6 +117,21 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
+
+
+def _stream(path: Path) -> Path | int | None:
+    """What `path` is if it is no ordinary file: itself for a device or a pipe, a descriptor for /dev/stdout and its like.
+
+    The descriptor is a copy: opening /dev/stdout anew would empty the file that the output was redirected to.
+    """
+    with contextlib.suppress(OSError):
+        for name in (path, path.parent / os.readlink(path)) if path.is_symlink() else (path,):
+            opened = f"{os.path.realpath(name.parent)}/{name.name}"
+            if found := re.fullmatch(rf"(?:/proc/{os.getpid()}/fd|/dev/fd)/([0-9]+)", opened):
+                return os.dup(int(found[1]))
+        mode = path.stat().st_mode
+        return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else path
+    return None
 
 
 def refuse_input(out: Path | str | None, *inputs: Path | str | None) -> None:

@@ -4,8 +4,8 @@
     python benchmarks/embedding_scores.py --smoke
 
 Both sides train mean-pooled vectors on the scores of STS-B or KorSTS (divided by 5) with the cosine loss: AdamW, the
-same rate, warm-up over the first tenth, linear decay, batches, epochs, and the dropout of the folder's config. They
-draw different batches and dropout masks. Each side runs in a fresh process. `before` is the folder as it is. --model: a
+same rate, warm-up over the first tenth, linear decay, batches, epochs, float32, and the dropout of the folder's config.
+They draw different batches and dropout masks. Each side runs in a fresh process. `before` is the folder as it is. --model: a
 BERT folder in Hugging Face's layout; all-MiniLM-L6-v2 if left out, which was trained on sentence pairs already, so give
 an encoder that was only pre-trained for a fair question. Needs `pip install -e '.[test,bench]'`.
 """
@@ -52,8 +52,8 @@ def ours(given: dict[str, Any], seed: int) -> common.Result:
     train, dev = rows_of(given["data"], given["task"], given["rows"])
     config = FinetuneConfig(
         max_seq_length=given["length"],
-        optim=OptimConfig(lr=given["lr"], rule="adamw", weight_decay=0.0, warmup=0.1, schedule="hf"),
-        loop=LoopConfig(seed=seed, eval_every=10**9, save_every=10**9),
+        optim=OptimConfig(lr=given["lr"], eps=1e-8, rule="adamw", weight_decay=0.0, warmup=0.1, schedule="hf"),
+        loop=LoopConfig(seed=seed, eval_every=10**9, save_every=10**9, precision="float32"),
         epochs=given["epochs"],
         batch_size=given["batch_size"],
         dropout=read_json(Path(given["model"]) / "config.json")["hidden_dropout_prob"],

@@ -109,6 +109,18 @@ def feeding() -> Lines:
     return table(header, rows)
 
 
+def saving() -> Lines:
+    """What saving a state costs training."""
+    found = result("benchmarks/saving")
+    cases = (("the loop waits for the copy", "stall"), ("training loses altogether", "lost"))
+    rows = []
+    for name, key in cases:
+        low, high = min(found[key]), max(found[key])
+        rows.append((name, f"{found[f'median_{key}']:.2f}", f"{low:.2f} to {high:.2f}", f"{found['share'][key]:.2%}"))
+    header = (f"a state of {found['state_gb']:.1f} GB", "seconds a save, median", "range", "of ten minutes")
+    return table(header, rows)
+
+
 def corpus_growth() -> Lines:
     """Time and memory of building a store as the text grows."""
     found, rows = result("benchmarks/corpus-growth"), []

@@ -30,6 +30,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "speed": speed.speed,
     "memory": speed.memory,
     "feeding": speed.feeding,
+    "saving": speed.saving,
     "corpus-growth": speed.corpus_growth,
     "fine-tuning-speed": speed.fine_tuning,
     "engines": engines.engines,

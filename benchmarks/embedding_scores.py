@@ -5,9 +5,9 @@
 
 Both sides train mean-pooled vectors on the scores of STS-B or KorSTS (divided by 5) with the cosine loss: AdamW, the
 same rate, warm-up over the first tenth, linear decay, batches, epochs, float32, and the dropout of the folder's config.
-They draw different batches and dropout masks. Each side runs in a fresh process. `before` is the folder as it is. --model: a
-BERT folder in Hugging Face's layout; all-MiniLM-L6-v2 if left out, which was trained on sentence pairs already, so give
-an encoder that was only pre-trained for a fair question. Needs `pip install -e '.[test,bench]'`.
+They draw different batches and dropout masks. Each side runs in a fresh process. `before` is the folder as it is.
+--model: a BERT folder in Hugging Face's layout; all-MiniLM-L6-v2 if left out, which was trained on sentence pairs
+already, so give an encoder that was only pre-trained for a fair question. Needs `pip install -e '.[test,bench]'`.
 """
 
 import statistics

@@ -50,7 +50,15 @@ def test_a_changed_figure_changes_the_page(tmp_path):
         copy = shutil.copytree if (ROOT / "docs" / name).is_dir() else shutil.copy
         (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / "docs" / name, tmp_path / "docs" / name)
-    for name in ("pretrain-cpu", "pretrain-cpu-rotary", "finetune", "finetune-cpu-rotary", "position-heads", "demo"):
+    for name in (
+        "pretrain-cpu",
+        "pretrain-cpu-rotary",
+        "finetune",
+        "finetune-cpu-rotary",
+        "position-heads",
+        "demo",
+        "minilm",
+    ):
         shutil.copytree(ROOT / "docs/results" / name, tmp_path / "docs/results" / name)
     shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
     page, file = tmp_path / "docs/results.md", tmp_path / "docs/results/studies/tasks-longer/results.json"

@@ -91,22 +91,21 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
     hold.
     """
     path = Path(path)
-    if (stream := _stream(path)) is not None:
-        with open(stream, mode, **({} if "b" in mode else {"encoding": "utf-8", "newline": "\n"})) as file:
-            yield file
-        return
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    stream = _stream(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     if shared:  # processes of two machines may have the same number, and two threads of one process the same task
         temporary = shared / f".{path.name}.{platform.node()}.{threading.get_native_id()}.{os.getpid()}.tmp"
-    else:
+    elif stream is None:
         remove_temporaries(path.parent, path.name)
     try:
-        with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
+        with open(temporary if stream is None else stream, mode, **text) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+            if stream is None:
+                file.flush()
+                os.fsync(file.fileno())
+        if stream is None:
+            os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, UnicodeEncodeError):
@@ -120,7 +119,7 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
 
 
 def _stream(path: Path) -> Path | int | None:
-    """What `path` is if it is no ordinary file: itself for a device or a pipe, a descriptor for /dev/stdout and its like.
+    """What `path` is if it is no ordinary file: itself for a device or a pipe, a descriptor for an open file.
 
     The descriptor is a copy: opening /dev/stdout anew would empty the file that the output was redirected to.
     """

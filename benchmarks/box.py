@@ -261,11 +261,13 @@ def _traces(box: Path, work: Path, before: dict[str, str], may_change: bool, kin
 
 def _has_nan(text: str) -> bool:
     """Whether JSON, or lines of it, has a NaN or Infinity, which no other reader of JSON takes."""
-    found: list[str] = []
     for part in (text, *text.splitlines()) if "NaN" in text or "Infinity" in text else ():
+        found: list[str] = []
         with contextlib.suppress(ValueError, RecursionError):
             json.loads(part, parse_constant=found.append)
-    return bool(found)
+            if found:  # and the rest is JSON too, not a sentence that names them
+                return True
+    return False
 
 
 def call(command: str) -> None:

@@ -195,3 +195,10 @@ def test_the_program_runs_and_goes_on(tmp_path: Path) -> None:
     assert [*first["readers"]] == readers and first["cases"] == 2 * len(readers) and "escaped" not in first["ends"]
     subprocess.run(command, check=True, capture_output=True)
     assert read_json(out)["readers"] == first["readers"]
+
+
+def test_a_sentence_that_names_infinity_is_no_number():
+    import box
+
+    assert box._has_nan('{"a": NaN}') and box._has_nan('text\n{"a": -Infinity}\n')
+    assert not box._has_nan("not finite (NaN,\n  Infinity, or too large); expected a number\n")

@@ -42,6 +42,7 @@ def test_vectors_of_a_file(vocabulary, tmp_path):
     ("text", "said"),
     [
         ("good 1 2\nfilm 1\n", "v.txt:2: 1 numbers behind the word; expected 2"),
+        ("good 1 2\n" + "x" * (1 << 20), "v.txt:2: 1,048,576 characters or more; expected a word and its numbers"),
         ("good 1 x\n", "v.txt:1: not all of it are finite numbers behind the word"),
         ("good 1 2\nfilm nan 1\n", "v.txt:2: not all of it are finite numbers"),
         ("unknown 1 2\n", "none of its words is in the vocabulary"),

@@ -23,6 +23,8 @@ from .recipe import StaticConfig
 
 Vectors = NDArray[np.float32]
 
+_LINE = 1 << 20  # characters of a line of vectors: a thousand numbers take some 12,000
+
 
 def train_static(corpus: Path | str, out: Path | str, config: StaticConfig | None = None) -> dict[str, Any]:
     """Train word2vec on a store; returns what the model card lists. Raises InputError if there is no store."""
@@ -74,7 +76,12 @@ def _vector(values: list[str], where: str) -> Vectors:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with open(path, encoding="utf-8") as file:
-            yield from enumerate(file, 1)
+            for number, line in enumerate(iter(lambda: file.readline(_LINE), ""), 1):
+                if len(line) == _LINE:
+                    raise InputError(
+                        f"{path}:{number}: {_LINE:,} characters or more; expected a word and its numbers on each line"
+                    )
+                yield number, line
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a text of vectors ({error})") from None
 

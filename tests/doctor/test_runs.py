@@ -235,6 +235,13 @@ def test_a_planted_fault_of_a_fine_tuned_run_is_found(name, tmp_path):
     assert len(found) == 1 and found[0][1] == severity and found[0][2].startswith(evidence), found
 
 
+def test_few_updates_are_named_once(tmp_path):
+    few = {"steps": 30, "log": records(30), "examples": {"train": 240, "dev": 90}}
+    report = of_finetuning(finetuned(tmp_path / "run", metrics={"loss": 0.7, "accuracy": 0.52}, **few))
+    assert [one[0] for one in hits(report)] == ["score"]
+    assert [finding.advice for finding in report.findings if "few updates (30)" in finding.advice]
+
+
 def test_labels_that_config_does_not_name_are_an_error(tmp_path):
     run = finetuned(tmp_path / "run")
     (run / "model").mkdir()

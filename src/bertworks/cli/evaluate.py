@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..files import InputError, refuse_input
-from .arguments import DevRows, Flat, Positional, flags_in, parse, refuse_beside, several_models
+from .arguments import DevRows, Flat, Positional, flags_in, is_flag, parse, refuse_beside, several_models
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class Arguments:
 
     Example:
         bertworks evaluate runs/mrpc --task mrpc --data glue/MRPC
+        bertworks evaluate runs/topics dev.csv
         bertworks evaluate runs/topics --dev dev.csv --text question --label topic
         bertworks evaluate --model runs/a runs/b --task mrpc --data glue/MRPC
         bertworks evaluate runs/base --perplexity notes.txt
@@ -41,7 +42,7 @@ class Arguments:
 
 def evaluate(argv: list[str]) -> None:
     """Print the metrics, and write them if asked to."""
-    argv, others = several_models(argv)
+    argv, others = several_models(_named(argv))
     arguments = parse(Arguments, argv, "evaluate", "--model")
     from ..inference.engines import Computing
     from ..inference.ensemble import evaluate_ensemble
@@ -75,6 +76,14 @@ def evaluate(argv: list[str]) -> None:
     else:
         results = evaluate_model(arguments.model, *rows.read(), computing=computing)
     _show(results, arguments.out)
+
+
+def _named(argv: list[str]) -> list[str]:
+    """The words with --dev (--data if it is a folder) before the rows, where these come right after the model."""
+    if len(argv) < 2 or is_flag(argv[0]) or is_flag(argv[1]):
+        return argv
+    model, rows, *rest = argv
+    return [model, "--data" if Path(rows).is_dir() else "--dev", rows, *rest]
 
 
 def _show(results: dict[str, Any], out: Path | None) -> None:

@@ -76,6 +76,9 @@ class FinetunedRun:
         return [(row["label"], row["predicted"]) for row in rows]
 
 
+_FEW = f"the run had few updates ({{}}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
+
+
 def collapsed(run: FinetunedRun) -> Iterator[Finding]:
     """The same answer for every row, or a score that guessing has."""
     results = run.results
@@ -85,7 +88,7 @@ def collapsed(run: FinetunedRun) -> Iterator[Finding]:
     if few := more_rows(run.files):
         advice = few
     elif (steps := run.files.steps) < OWN_TABLE_STEPS:
-        advice = f"the run had few updates ({steps}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
+        advice = _FEW.format(steps)
     elif any(held_out_loss(run.files)):  # more of the same would make it worse
         advice = "try another seed or a lower optim.lr, and label more rows"
     name, value = run.metric
@@ -152,7 +155,7 @@ def updates(run: FinetunedRun) -> Iterator[Finding]:
     steps = run.files.steps
     if results.get("stopped_early"):
         raise NotChecked("early stopping ended the run")
-    if steps < OWN_TABLE_STEPS:
+    if steps < OWN_TABLE_STEPS and not any(finding.advice == _FEW.format(steps) for finding in collapsed(run)):
         yield Finding(
             "warning",
             f"{steps} updates",

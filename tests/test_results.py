@@ -46,7 +46,7 @@ def test_verdicts_of_the_page_say_no_more_than_was_found():
 
 def test_a_changed_figure_changes_the_page(tmp_path):
     """In a file of a study, whose figure is in three tables, and on the page itself."""
-    for name in ("results.md", "plateau.md", "tables", "results/studies", "results/plateau.json", "results/korean"):
+    for name in ("results.md", "plateau.md", "reliability.md", "tables", "results/studies", "results/plateau.json", "results/korean"):
         copy = shutil.copytree if (ROOT / "docs" / name).is_dir() else shutil.copy
         (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / "docs" / name, tmp_path / "docs" / name)
@@ -81,7 +81,7 @@ def test_a_changed_figure_changes_the_page(tmp_path):
 
 
 def test_every_table_of_the_script_is_on_a_page():
-    text = "".join((ROOT / "docs" / page).read_text("utf-8") for page in ("results.md", "plateau.md"))
+    text = "".join((ROOT / "docs" / page).read_text("utf-8") for page in ("results.md", "plateau.md", "reliability.md"))
     names = re.findall(r'^    "([a-z0-9-]+)": ', WRITE.read_text("utf-8"), re.MULTILINE)
     assert sorted(re.findall(r"^<!-- table: (\S+) -->$", text, re.MULTILINE)) == sorted(names) and len(names) > 10
     assert text.count("<!-- table: ") == text.count("<!-- end -->")

@@ -1,5 +1,4 @@
-"""Write the tables of docs/results.md and docs/plateau.md from the JSON files of results, so that prose and figures
-cannot part.
+"""Write the tables of docs/ (PAGES) from the JSON files of results, so that prose and figures cannot part.
 
     python docs/tables/write.py            # rewrites the pages; --check only says whether they are up to date
 
@@ -12,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable
 
+import attacks
 import engines
 import runs
 import speed
@@ -22,7 +22,7 @@ from sources import DOCS, Lines
 
 from bertworks.files import write_text
 
-PAGES = (DOCS / "results.md", DOCS / "plateau.md")
+PAGES = tuple(DOCS / f"{name}.md" for name in ("results", "plateau", "reliability"))
 BLOCK = re.compile(r"^(<!-- table: (\S+) -->)\n.*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
 
 TABLES: dict[str, Callable[[], Lines]] = {
@@ -68,6 +68,8 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "examples-against-others": studies.examples_against_others,
     "features": lambda: studies.with_differences("features", "NER dev"),
     "size": lambda: studies.figures("size"),
+    "hostile": attacks.hostile,
+    "kills": attacks.kills,
 }
 
 

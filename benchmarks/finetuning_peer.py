@@ -51,8 +51,11 @@ def save_start(task: str, seed: int, settings: Settings, folder: Path) -> Path:
     return folder
 
 
-def peer(task: str, seed: int, settings: Settings) -> dict[str, Any]:
-    """Fine-tune and judge: metrics, seconds of training, rows, steps, versions."""
+def peer(task: str, seed: int, settings: Settings, grouped: bool = True) -> dict[str, Any]:
+    """Fine-tune and judge: metrics, seconds of training, rows, steps, versions.
+
+    grouped: whether rows of similar length come together, which saves padding.
+    """
     job, tokenizer, model = start(task, seed, settings)
     steps = int(len(job.features) * settings.epochs / settings.batch_size)
     with tempfile.TemporaryDirectory() as out:
@@ -70,7 +73,7 @@ def peer(task: str, seed: int, settings: Settings) -> dict[str, Any]:
             warmup_steps=int(settings.warmup * steps),
             optim="adamw_torch_fused",
             bf16=settings.precision == "bfloat16 autocast",
-            train_sampling_strategy="random" if settings.padding else "group_by_length",
+            train_sampling_strategy="group_by_length" if grouped and not settings.padding else "random",
             seed=seed,
             use_cpu=True,
             save_strategy="no",

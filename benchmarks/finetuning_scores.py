@@ -8,7 +8,8 @@
 Both sides start from all-MiniLM-L6-v2 (BERT, 6 layers of width 384, uncased) and share the settings of
 finetuning_settings.py. A run writes `<task>-<side>-<seed>.json` into --out and is skipped if it has its file, so rerun
 the command to resume. The tasks that are run with several seeds come first, seed by seed; then the others, with the
-first of the seeds. With `--side ours-same-head` each seed begins with the head that transformers has drawn.
+first of the seeds. With `--side ours-same-head` each seed begins with the head that transformers has drawn, with
+`--side transformers-any-order` its Trainer draws rows in any order instead of grouping them by length.
 `--summarise` writes means, sample standard deviations and differences. Needs `pip install -e '.[test,bench]'`.
 """
 
@@ -34,7 +35,8 @@ from bertworks.tasks.kinds import load_data
 from bertworks.training.config import LoopConfig, OptimConfig
 from finetuning_settings import FILES, FOLDERS, TASKS, Settings
 
-SIDES = ("ours", "transformers", "ours-same-head")  # the last begins with the head that transformers has drawn
+# ours-same-head begins with the head that transformers has drawn; transformers-any-order does not group rows by length
+SIDES = ("ours", "transformers", "ours-same-head", "transformers-any-order")
 SMOKE = {"tasks": ["mrpc", "stsb", "conll2003", "squad1", "squad2"], "seeds": [1], "threads": 1}
 
 NAMES = {  # ours: the other side's
@@ -113,6 +115,13 @@ def transformers(task: str, seed: int, settings: Settings) -> dict[str, Any]:
     return peer(task, seed, settings)
 
 
+def transformers_any_order(task: str, seed: int, settings: Settings) -> dict[str, Any]:
+    """transformers with rows in any order, which its Trainer does by default."""
+    from finetuning_peer import peer
+
+    return peer(task, seed, settings, grouped=False)
+
+
 def plan(tasks: Iterable[str], seeds: list[int]) -> list[tuple[str, int]]:
     """The runs in their order: every task of several seeds for the first seed, then for the second; the rest last."""
     tasks = list(tasks)
@@ -124,7 +133,7 @@ def run(side: str, options: Any) -> None:
     """Every run that has no file yet."""
     torch.set_num_threads(options.threads)
     options.out.mkdir(parents=True, exist_ok=True)
-    train = dict(zip(SIDES, (ours, transformers, ours_same_head), strict=True))[side]
+    train = dict(zip(SIDES, (ours, transformers, ours_same_head, transformers_any_order), strict=True))[side]
     for task, seed in plan(options.tasks, options.seeds):
         path = options.out / f"{task}-{side}-{seed}.json"
         if path.exists():

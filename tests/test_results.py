@@ -46,7 +46,15 @@ def test_verdicts_of_the_page_say_no_more_than_was_found():
 
 def test_a_changed_figure_changes_the_page(tmp_path):
     """In a file of a study, whose figure is in three tables, and on the page itself."""
-    for name in ("results.md", "plateau.md", "reliability.md", "tables", "results/studies", "results/plateau.json", "results/korean"):
+    for name in (
+        "results.md",
+        "plateau.md",
+        "reliability.md",
+        "tables",
+        "results/studies",
+        "results/plateau.json",
+        "results/korean",
+    ):
         copy = shutil.copytree if (ROOT / "docs" / name).is_dir() else shutil.copy
         (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / "docs" / name, tmp_path / "docs" / name)

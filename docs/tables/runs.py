@@ -51,12 +51,16 @@ def parity() -> Lines:
         ("MRPC", "mrpc", "accuracy"),
         ("MRPC, ours from transformers' head", "mrpc", "f1"),
         ("MRPC, ours from transformers' head", "mrpc", "accuracy"),
+        ("MRPC, the same, its rows in any order", "mrpc", "f1"),
+        ("MRPC, the same, its rows in any order", "mrpc", "accuracy"),
         ("RTE", "rte", "accuracy"),
         ("CoLA", "cola", "matthews"),
         ("STS-B", "stsb", "spearman"),
         ("STS-B", "stsb", "pearson"),
         ("STS-B, ours from transformers' head", "stsb", "spearman"),
         ("STS-B, ours from transformers' head", "stsb", "pearson"),
+        ("STS-B, the same, its rows in any order", "stsb", "spearman"),
+        ("STS-B, the same, its rows in any order", "stsb", "pearson"),
         ("SST-2, first 10,000 rows, 2 epochs", "sst2", "accuracy"),
         ("QNLI, 2 epochs", "qnli", "accuracy"),
         ("CoNLL-2003", "conll2003", "f1"),
@@ -72,10 +76,11 @@ def parity() -> Lines:
     rows = []
     for task, key, metric in asked:
         found = result("benchmarks/finetuning_scores")["tasks"][key]
-        side = "ours-same-head" if "head" in task else "ours"
-        seeds = [seed for seed in found["seeds"][side] if seed in found["seeds"]["transformers"]]
+        side = "ours-same-head" if "head" in task or "the same" in task else "ours"
+        other = "transformers-any-order" if "any order" in task else "transformers"
+        seeds = [seed for seed in found["seeds"][side] if seed in found["seeds"][other]]
         sides = []
-        for one in (side, "transformers"):
+        for one in (side, other):
             values = dict(zip(found["seeds"][one], found["metrics"][metric][one]["every_seed"], strict=True))
             sides.append([values[seed] for seed in seeds])
         means = [statistics.fmean(values) for values in sides]
@@ -107,17 +112,18 @@ def other_tasks() -> Lines:
 
 def continued() -> Lines:
     """Continued pre-training on the texts of a task, beside none and beside as much on the encoder's own corpus."""
-    found, rows = result("benchmarks/continued"), []
-    for count, each in found["values"].items():
-        shown = []
-        for name in ("as it is", "its own corpus", "texts of the task"):
-            values = [*each[name].values()]
-            shown.append(spread(statistics.fmean(values), statistics.stdev(values)))
-        gains = [
-            difference_text(difference(each[other], each["texts of the task"]))
-            for other in ("as it is", "its own corpus")
-        ]
-        rows.append((f"SST-2, {int(count):,} rows", *shown, *gains))
+    rows = []
+    for task, file in (("SST-2", "continued"), ("NSMC", "continued-nsmc")):
+        for count, each in result(f"benchmarks/{file}")["values"].items():
+            shown = []
+            for name in ("as it is", "its own corpus", "texts of the task"):
+                values = [*each[name].values()]
+                shown.append(spread(statistics.fmean(values), statistics.stdev(values)))
+            gains = [
+                difference_text(difference(each[other], each["texts of the task"]))
+                for other in ("as it is", "its own corpus")
+            ]
+            rows.append((f"{task}, {int(count):,} rows", *shown, *gains))
     header = ("accuracy", "as it is", "more of its own corpus", "texts of the task", "gain", "against its own corpus")
     return table(header, rows)
 

@@ -146,7 +146,7 @@ class _Build:
         manifest = read_manifest(self.out)
         self._refuse(identity_in(manifest), self.identity, "is a finished store")
         self.clean_up()  # the first build may have been killed between the manifest and this
-        self.progress.say(f"{self.out}: this store is already built")
+        self.progress.say(f"{self.out}: this store is already built and is used as it is")
         return manifest
 
     def clean_up(self) -> None:

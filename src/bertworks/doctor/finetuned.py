@@ -76,7 +76,8 @@ class FinetunedRun:
         return [(row["label"], row["predicted"]) for row in rows]
 
 
-_FEW = f"the run had few updates ({{}}); give more --epochs, or --min-steps {OWN_TABLE_STEPS}"
+_MORE = f"give more --epochs or --loop.steps, for at least {OWN_TABLE_STEPS} updates"
+_FEW = f"the run had few updates ({{}}); {_MORE}"
 
 
 def collapsed(run: FinetunedRun) -> Iterator[Finding]:
@@ -159,7 +160,7 @@ def updates(run: FinetunedRun) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{steps} updates",
-            f"give more --epochs, or --min-steps {OWN_TABLE_STEPS}",
+            _MORE,
             {"steps": steps},
         )
     if batch and steps * batch < rows:

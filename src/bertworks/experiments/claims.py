@@ -226,7 +226,7 @@ def difference_text(found: Difference | None, percent: bool = True, sign: str = 
     if found is None:
         return "-"
     scale, digits = (100, 1) if percent else (1, 2)
-    mean, *ends = (f"{scale * end:{sign}.{digits}f}" for end in (found.mean, *(found.interval or ())))
+    mean, *ends = (f"{scale * end:{sign}z.{digits}f}" for end in (found.mean, *(found.interval or ())))
     return f"{mean} ({ends[0]} to {ends[1]})" if ends else mean
 
 

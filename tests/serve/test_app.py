@@ -31,9 +31,15 @@ def test_a_body_that_is_no_json_or_has_another_form_is_refused(client):
     kind = {"content-type": "application/json"}
     refused(client.post("/embed", content=b'{"inputs": ', headers=kind), 400, "Validation")
     refused(client.post("/embed", content=b'{"inputs": "\xff"}', headers=kind), 400, "Validation")
+    korean = client.post("/embed", content='{"inputs": "영화가 정말 좋았다"}'.encode("cp949"), headers=kind)
+    assert "byte 12 of the body (0xBF) is not UTF-8; it looks like CP949" in refused(korean, 400, "Validation")
+    misspelt = client.post("/embed", json={"input": "secret", "secret": 1})
+    said = refused(misspelt, 422, "Validation")
+    assert said.startswith("inputs is missing; the body has input: did you mean inputs?")
+    assert "secret" not in refused(client.post("/embed", json={"secret": 1}), 422, "Validation")
     refused(client.post("/embed", content=b'{"inputs": "\\ud800"}', headers=kind), 400, "Validation")
     refused(client.post("/embed", content=b"[" * 100_000, headers=kind), 400, "Validation")
-    assert "secret" not in refused(client.post("/embed", json={"inputs": [["secret"]]}), 422, "Tokenizer")
+    assert "secret" not in refused(client.post("/embed", json={"inputs": [["secret"]]}), 422, "Validation")
     refused(client.post("/embed", content=b"inputs=a"), 415, "Validation")
     for headers in ({}, {"content-type": "application/x-www-form-urlencoded"}):
         assert "an empty body" in refused(client.post("/embed", content=b"", headers=headers), 400, "Empty")

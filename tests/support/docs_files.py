@@ -160,6 +160,7 @@ def write_tables(folder: Path) -> None:
     sets = [f"{words(rng)},{'|'.join('xyz'[: i % 4])}" for i in range(12)]
     write(folder / "letters.csv", ["text,label", *sets])
     write(folder / "rows.csv", ["question,answer", *(f"{words(rng)},{words(rng)}" for _ in range(4))])
+    write(folder / "pairs.tsv", ["first\tsecond", *(f"{words(rng)}\t{words(rng)}" for _ in range(4))])
     for name in ("lines.txt", "x.txt"):
         write(folder / name, [words(rng), words(rng)])
     write(folder / "conll.txt", ["The DT B-NP O\nbank NN I-NP O\n", "of IN B-PP O\nSeoul NNP B-NP B-LOC\n"])

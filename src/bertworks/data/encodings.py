@@ -45,11 +45,11 @@ def hint(raw: bytes) -> str:
         return "it looks like UTF-32: give --encoding utf-32"
     if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "it looks like UTF-16: give --encoding utf-16"
-    found = _likely(raw)
+    found = likely(raw)
     return f"it looks like {found[1]}: give --encoding {found[0]}" if found else "give its --encoding if you know it"
 
 
-def _likely(raw: bytes) -> tuple[str, str] | None:
+def likely(raw: bytes) -> tuple[str, str] | None:
     """The codec and description of the encoding that bytes look like, by decoding them on trial."""
     sample = raw[:SAMPLE]
     for codec, name, scripts in CANDIDATES:
@@ -81,10 +81,10 @@ def misread(text: str, encoding: str = "utf-8") -> str:
             raw.decode("utf-8")
             found = ("utf-8", "UTF-8")
         except UnicodeDecodeError:
-            likely = _likely(raw)
-            if likely is None:
+            guess = likely(raw)
+            if guess is None:
                 continue
-            found = likely
+            found = guess
         if codec_of(found[0]) == codec_of(codec):
             return ""
         advice = "save it again from its source" if encoding in UTF8 else f"give --encoding {found[0]}"
@@ -114,7 +114,7 @@ def _advice(raw: bytes) -> str:
     """What to do about bytes that are not of the encoding that was declared."""
     if raw[:3] == codecs.BOM_UTF8 or _is_utf8(raw):
         return "it looks like UTF-8: leave --encoding out"
-    known = raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or _likely(raw)
+    known = raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or likely(raw)
     return hint(raw) if known else "give the --encoding that the file has, or mend the file"
 
 

@@ -4,6 +4,7 @@ A union notes an error for every kind of element, and a list is as long as the c
 of a list ends its reading (`Many`).
 """
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar, cast
 
@@ -35,6 +36,10 @@ def fault_of(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str, str]:
     path, value = max(places, key=lambda place: len(place[0]))
     here = [error for error, place in zip(errors, places, strict=True) if place[0] == path]
     where = ".".join(map(str, path))[:200]
+    if here[0]["type"] == "missing" and path:
+        keys = [key for key in value if isinstance(key, str)] if isinstance(value, dict) else []
+        close = difflib.get_close_matches(path[-1], keys, n=1)
+        return where, f"{where} is missing" + (f"; the body has {close[0]}: did you mean {path[-1]}?" if close else "")
     kinds = [KINDS.get(error["type"].partition("_")[0]) for error in here]
     wanted = list(dict.fromkeys(kind for kind in kinds if kind))
     if len(wanted) < len({error["msg"] for error in here}) or any(error["type"] == "missing" for error in here):

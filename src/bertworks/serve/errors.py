@@ -10,7 +10,8 @@
 | 408 | Timeout | the body did not arrive in time |
 | 413 | Validation | too many bytes, inputs, tokens or results; an input longer than the model's, without `truncate` |
 | 415 | Validation | another content type than application/json |
-| 422 | Tokenizer | a field of another form; a text that cannot be read |
+| 422 | Validation | a field that is missing or has another form |
+| 422 | Tokenizer | a text that cannot be read |
 | 424 | Backend | the model has no head for it; the forward pass failed |
 | 429 | Overloaded | more queued than can be computed in time; `Retry-After` gives the seconds |
 | 431 | Validation | a header that is too large (protocol.py) |

@@ -10,7 +10,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from .errors import TYPES, shutting_down
+from ..data.encodings import likely
+from .errors import TYPES, Refusal, shutting_down
 from .limits import check_lists
 from .service import Answers, Service
 
@@ -22,7 +23,12 @@ class JsonRequest(Request):
 
     async def json(self) -> Any:
         if self.parsed is None:
-            self.parsed = orjson.loads(await self.body())
+            body = await self.body()
+            try:
+                self.parsed = orjson.loads(body)
+            except orjson.JSONDecodeError:
+                _check_utf8(body)
+                raise
         return self.parsed
 
     async def check(self) -> None:
@@ -30,6 +36,17 @@ class JsonRequest(Request):
         config = self.app.state.service.config
         with contextlib.suppress(orjson.JSONDecodeError):
             check_lists(await self.json(), max(config.max_inputs, config.max_tokens))  # of texts, of token ids
+
+
+def _check_utf8(body: bytes) -> None:
+    """Raises Refusal (400) for bytes of another encoding: orjson says the place of a fault in JSON only."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        found = likely(body)
+        looks = f"; it looks like {found[1]}" if found else ""
+        message = f"byte {error.start} of the body (0x{body[error.start]:02X}) is not UTF-8{looks}; send JSON in UTF-8"
+        raise Refusal(400, message) from None
 
 
 class JsonRoute(APIRoute):

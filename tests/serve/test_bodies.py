@@ -45,7 +45,7 @@ def test_a_list_of_wrong_elements_costs_no_more_than_reading_it(client, route, m
         ("/embed", {"inputs": [{}]}, "inputs.0 is an object; expected a whole number, a text or a list"),
         ("/embed", {"inputs": 5}, "inputs is a number; expected a text or a list"),
         ("/embed", {"inputs": [[1, "a"]]}, "inputs.0.1 is a text; expected a whole number"),
-        ("/embed", {}, "inputs: Field required"),
+        ("/embed", {}, "inputs is missing"),
         ("/embed", [], "the body is a list; expected an object"),
         ("/", {"inputs": None}, "inputs is null; expected a text, an object or a list"),
         ("/", {"inputs": ["a", 1]}, "inputs.1 is a number; expected a text or an object"),

@@ -170,6 +170,16 @@ def test_the_screen_names_models_routes_and_a_command_that_works(predictors, cap
         assert answer.status_code == 200, (words, answer.text)
 
 
+def test_the_command_is_korean_for_a_korean_vocabulary(predictors, all_client, monkeypatch):
+    monkeypatch.setattr("bertworks.serve.screen.languages_of", lambda tokenizer: ["ko"])
+    for name in ("tags", "tiny", "choice", "span", "pair"):
+        words = shlex.split(command([ServedModel(name, predictors[name])], "http://127.0.0.1", ""))
+        assert re.search("[가-힣]", words[5]), words
+        body = json.loads(words[5]) | ({} if words[1].endswith("/") else {"model": name})
+        path = f"http://127.0.0.1/models/{name}" if words[1].endswith("/") else words[1]
+        assert all_client.post(path, json=body).status_code == 200, body
+
+
 def test_the_screen_names_rerank_only_where_a_model_ranks(predictors):
     single, pair = (routes_of(ServedModel(name, predictors[name])) for name in ("reviews", "pair"))
     assert "/predict" in single and "/rerank" not in single

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from .. import __version__
 from .config import ServeConfig
 from .models import ServedModel
+from .page import languages_of
 from .rerank import ranks
 from .service import Service
 
@@ -93,15 +94,20 @@ def command(models: Sequence[ServedModel], address: str, key: str) -> str:
 
 
 def example(model: ServedModel) -> tuple[str, dict[str, Any]]:
-    """A route and a body for what the model is best at."""
+    """A route and a body for what the model is best at, in Korean if its vocabulary was made for Korean only."""
     mask = model.predictor.tokenizer.roles["mask"]
-    pair = model.predictor.kind == "pair"
+    korean = languages_of(model.predictor.tokenizer) == ["ko"]
+    film, good = ("정말 좋은 영화였다.", "볼만한 영화다.") if korean else ("A fine film.", "A good one.")
+    place = "세종대왕은 한양에서 태어났다." if korean else "Jane Austen lived in Bath."
+    question = "세종대왕은 어디에서 태어났는가?" if korean else "Who lived in Bath?"
+    opened = "그는 편지를" if korean else "She opened the"
+    endings = ["썼다.", "먹었다."] if korean else ["letter.", "river."]
     examples: dict[str, tuple[str, dict[str, Any]]] = {
-        "classify": ("/predict", {"inputs": ["A fine film.", "A good one."] if pair else "A fine film."}),
-        "tag": ("/", {"inputs": "Jane Austen lived in Bath."}),
-        "answer": ("/", {"inputs": {"question": "Who lived in Bath?", "context": "Jane Austen lived in Bath."}}),
-        "choose": ("/choose", {"text": "She opened the", "choices": ["letter.", "river."]}),
-        "fill_mask": ("/", {"inputs": f"She opened the {mask}."}),
-        "embed": ("/embed", {"inputs": "A fine film."}),
+        "classify": ("/predict", {"inputs": [film, good] if model.predictor.kind == "pair" else film}),
+        "tag": ("/", {"inputs": place}),
+        "answer": ("/", {"inputs": {"question": question, "context": place}}),
+        "choose": ("/choose", {"text": opened, "choices": endings}),
+        "fill_mask": ("/", {"inputs": f"나는 어제 친구와 {mask}를 보았다." if korean else f"She opened the {mask}."}),
+        "embed": ("/embed", {"inputs": film}),
     }
     return next(examples[step] for step in examples if step in model.steps)

@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import bertworks
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.cli import main
 from bertworks.cli.finetune import _parse
@@ -582,7 +583,16 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
     assert accuracy == json.loads((tmp_path / "e").read_text())["metrics"]["accuracy"] > 0.9
     main(["evaluate", str(tmp_path / "run"), str(place / "dev.csv"), "--out", str(tmp_path / "short")])  # as in predict
     assert (tmp_path / "short").read_bytes() == (tmp_path / "e").read_bytes()
-    capsys.readouterr()
+    assert "collapsed" not in "".join(capsys.readouterr())
+    shutil.copytree(tmp_path / "run/model", tmp_path / "one")
+    heads = load_file(tmp_path / "one/model.safetensors")
+    heads["classifier.weight"].zero_()
+    heads["classifier.bias"][0] += 9
+    save_file(heads, tmp_path / "one/model.safetensors", {"format": "pt"})
+    main(["evaluate", str(tmp_path / "one"), str(place / "dev.csv")])
+    out = capsys.readouterr()
+    assert json.loads(out.out)["collapsed"] is True and "the same answer for every development row" in out.err
+    assert "the same answer" in str(bertworks.evaluate(tmp_path / "one", place / "dev.csv"))
     main(["predict", str(tmp_path / "run"), str(place / "dev.csv")])
     out = capsys.readouterr()
     predicted = [json.loads(line) for line in out.out.splitlines()]

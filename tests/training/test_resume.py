@@ -60,7 +60,8 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bytes(tiny_store, undistu
     sitting = Segment(recipe, tiny_store.path, out)
     assert sitting.end() == 0, sitting.said.read_text()
     assert len({step for step in steps if 0 < step < 40}) >= min(most, 3), steps  # most kills came in the middle
-    assert "resuming at step" in sitting.said.read_text()
+    said = sitting.said.read_text()
+    assert "resuming at step" in said and "budget: 40 updates; " in said
     same(expected, out)
     assert [record["step"] for record in records(out)] == list(range(1, 41))
     results = [json.loads((run / "results.json").read_text()) for run in (expected, out)]

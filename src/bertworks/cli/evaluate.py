@@ -95,5 +95,9 @@ def _show(results: dict[str, Any], out: Path | None) -> None:
 
         print(reliability_table(results["reliability"]).text(), file=sys.stderr)
     print(to_json({key: value for key, value in results.items() if key != "reliability"}, indent=1))
+    if results.get("collapsed"):
+        from ..reporting.results import COLLAPSED
+
+        print(COLLAPSED, file=sys.stderr)
     if out is not None:
         write_json(out, results)

@@ -16,6 +16,7 @@ from ..checkpoint.locate import CONFIG
 from ..checkpoint.metadata import TASK, labels_of
 from ..files import InputError, read_json_object
 from ..finetuning.recipe import OWN_TABLE_STEPS
+from ..reporting.results import COLLAPSED
 from ..reporting.run_files import LOG, RESULTS, read_json_lines
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
@@ -98,7 +99,7 @@ def collapsed(run: FinetunedRun) -> Iterator[Finding]:
     if results.get("collapsed") is True:
         answer = Counter(results.get("predicted") or {}).most_common(1)
         what = f", {named(answer[0][0])}" if answer and answer[0][1] else ""
-        yield Finding("error", f"collapsed: the same answer for every development row{what}", advice, numbers)
+        yield Finding("error", f"{COLLAPSED}{what}", advice, numbers)
     elif results.get("flat") is True:
         yield Finding(
             "error", "the predicted values hardly vary: under 1 % of the true ones' deviation", advice, numbers

@@ -22,6 +22,7 @@ from ..config import to_toml
 from ..files import InputError, check_version, to_json, write_json, write_text
 from ..model.heads import Model
 from ..reporting.log import duration
+from ..reporting.results import COLLAPSED
 from ..reporting.run_files import RESULTS, read_results
 from ..tasks.base import Data, Judged, Limits, Task
 from ..tasks.kinds import OWN_TABLE
@@ -219,7 +220,7 @@ def _failure(judged: Judged) -> str:
     """What went wrong with a run that learned nothing."""
     if judged.flat:
         return "the predicted values hardly vary: their standard deviation is below 1 % of that of the true ones"
-    return "collapsed: the same answer for every development row"
+    return COLLAPSED
 
 
 def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:

@@ -159,6 +159,7 @@ def evaluate_ensemble(
         "metrics": judged.metrics,
         "members": {str(model): one.judge(found).metrics for model, one, found in members},
         "predicted": judged.predicted,
+        **({"collapsed": True} if judged.collapsed else {}),
         **judged.details,
         "examples": first.rows,
         "truncation": max(cut, key=lambda found: (found["examples"], found["tokens"])),

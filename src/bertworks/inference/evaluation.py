@@ -76,6 +76,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """The task's metrics of a fine-tuned model on labelled rows, `predicted` counts and `truncation`.
 
+    `collapsed`, where it is so: the model gives every row the same answer, although the true ones differ.
+
     model: folder, or a loaded model, which keeps its own `max_seq_length` and `computing`.
 
     Of a classifier also `ece`, the table behind it (`reliability`) and `confusion` (tasks/calibration.py).
@@ -91,6 +93,7 @@ def evaluate(
         "task": task.name,
         "metrics": judged.metrics,
         "predicted": judged.predicted,
+        **({"collapsed": True} if judged.collapsed else {}),
         **judged.details,
         "examples": evaluation.rows,
         "truncation": evaluation.prepared.inputs.truncation(),

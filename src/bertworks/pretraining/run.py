@@ -163,6 +163,7 @@ class StoreTraining:
             f"device {loop.world.device}, {loop.world.size} process(es), "
             f"matrix products at {loop.matmul_peak / 1e9:,.0f} GFLOP/s at best",
             plateau(self.store.unigram_entropy(), kept),
+            f"budget: {config.loop.budget()}; the lines of training say the time left",
         ]
         if loop.progress.step:
             lines.append(f"resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")

@@ -24,8 +24,10 @@ class Progress:
 
     @contextlib.contextmanager
     def stage(self, name: str, total: float, unit: str) -> Iterator[None]:
-        """A stage of `total` units; "B" is shown in MB."""
-        scale, unit = (1e6, "MB") if unit == "B" else (1.0, unit)
+        """A stage of `total` units; "B" is shown in MB, or in kB below ten of them."""
+        scale = 1.0
+        if unit == "B":
+            scale, unit = (1e6, "MB") if total >= 1e7 else (1e3, "kB")
         if not self.show:
             yield
         elif self.bar:

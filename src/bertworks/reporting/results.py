@@ -15,6 +15,7 @@ from .tables import ResultTable, number
 
 SHOWN_ROWS, SHOWN_CHARACTERS = 10, 60  # of a list that is printed; characters of a cell, wide ones counted twice
 SHOWN_WIDTH = 80  # columns of its table
+COLLAPSED = "collapsed: the same answer for every development row"
 
 
 class Printed(abc.ABC):
@@ -71,7 +72,7 @@ class RunResults(Printed):
         ]
         notes = [str(note) for note in self.details.get("notes", [])]
         if self.details.get("collapsed") is True:
-            notes.append("collapsed: the same answer for every development row")
+            notes.append(COLLAPSED)
         return ResultTable(f"{self.folder}: {self._title()}", header, rows, tuple(notes))
 
     def _title(self) -> str:
@@ -113,7 +114,8 @@ class Evaluated(Printed):
     def table(self) -> ResultTable:
         beside = {name: value for name, value in self.details.items() if isinstance(value, float)}
         rows = [(name, number(value)) for name, value in (self.metrics | beside).items()]
-        return ResultTable(f"{self.task}: {self.examples:,} rows", ("metric", "value"), rows)
+        notes = (COLLAPSED,) if self.details.get("collapsed") else ()
+        return ResultTable(f"{self.task}: {self.examples:,} rows", ("metric", "value"), rows, notes)
 
 
 class Rows(list[dict[str, Any]]):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..config import added, check_least, check_seed
 from ..files import InputError
+from ..reporting.log import duration
 
 if TYPE_CHECKING:
     from .state import TrainerState
@@ -49,6 +50,15 @@ class LoopConfig:
             progress.seconds / (3600 * self.hours) if self.hours else 0.0,
         ]
         return min(1.0, max(shares))
+
+    def budget(self) -> str:
+        """The budget in words; what is reached first ends the run."""
+        limits = [
+            f"{self.steps:,} updates" if self.steps else "",
+            f"{self.tokens:,} tokens" if self.tokens else "",
+            f"{duration(3600 * self.hours)} of training" if self.hours else "",
+        ]
+        return " or ".join(filter(None, limits))
 
     def decisive(self) -> "LoopConfig":
         """The settings without those that never change the outcome: how often a run logs and saves."""

@@ -110,6 +110,18 @@ def other_tasks() -> Lines:
     return table(("task", "metric", "score", "seeds", "guessing", "train / dev rows"), rows, words=2)
 
 
+def mrpc_sweep() -> Lines:
+    """F1 on MRPC's development rows for every setting that the paper searched, with all-MiniLM-L6-v2."""
+    settings = result("minilm/mrpc-sweep/results")["settings"]
+    epochs = sorted({one["epochs"] for one in settings})
+    rows: dict[tuple[int, float], list[str]] = {}
+    for one in settings:
+        rows.setdefault((one["batch_size"], one["lr"]), []).append(percent(one["metrics"]["f1"]))
+    header = ("batch", "rate", *(f"{count:g} epochs" for count in epochs))
+    named = [(str(batch), f"{rate:.0e}".replace("e-0", "e-"), *cells) for (batch, rate), cells in rows.items()]
+    return table(header, named)
+
+
 def continued() -> Lines:
     """Continued pre-training on the texts of a task, beside none and beside as much on the encoder's own corpus."""
     rows = []

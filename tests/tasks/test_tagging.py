@@ -137,6 +137,15 @@ def test_a_piece_across_the_border_of_an_entity_has_the_tag_of_its_first_charact
     assert judged.metrics["f1"] == 0 and judged.metrics["accuracy"] == 4 / 6
 
 
+def test_what_the_vocabulary_cannot_tell_apart_is_said(tokenizer: Tokenizer):
+    fitting, across = letters("한국은", "B-LOC I-LOC O"), letters("한국은", "B-LOC O O")
+    assert made(tokenizer, [fitting], CHARACTERS).notes() == []
+    (note,) = made(tokenizer, [fitting, across], CHARACTERS).notes()
+    assert note == "entities begin or end inside a token of this vocabulary: F1 is at most about 0.500"
+    assert made(tokenizer, [words("a.b. c", "B-LOC O")]).notes() == []
+    assert made(tokenizer, [fitting, letters("한국은")], CHARACTERS).notes() == []  # a row without tags
+
+
 @pytest.mark.parametrize(
     ("left", "right", "expected"),
     [

@@ -245,8 +245,8 @@ def table(results: dict[str, Any]) -> ResultTable:
     for row in results["rows"]:
         paper = "-" if row["paper"] is None else f"{row['paper']:.1f} {row['where']}"
         metric = row["metric"].replace("_test", " (test)").replace("_mm", "")
-        lost = str(row["collapsed"] or "-")
-        rows.append((row["name"], metric, str(row["n"]), points(row["mean"]), points(row["sd"]), lost, paper))
+        lost, spread = str(row["collapsed"] or "-"), points(row["sd"] if row["n"] > 1 else None)
+        rows.append((row["name"], metric, str(row["n"]), points(row["mean"]), spread, lost, paper))
     average = results["average"]
     if average["of"]:
         of = f"{len(average['of'])} of {AVERAGED}"

@@ -275,15 +275,20 @@ def _results(
 
 
 def table(results: dict[str, Any]) -> ResultTable:
-    """The settings side by side; `sound` runs are those that did not collapse."""
-    header = ("setting", "n", "best", "mean", "sd", "collapsed", "sound: mean", "sd")
+    """The settings side by side; where runs collapsed, also without these."""
+    header: tuple[str, ...] = ("setting", "n", "best", "mean", "sd")
+    lost = any(entry["collapsed"] for entry in results["settings"])
+    header += ("collapsed", "mean of the others", "sd") if lost else ()
     rows = []
     for entry in results["settings"]:
-        chosen = " *" if entry["name"] == results["chosen"] else ""
-        without = [entry[f"{key}_without_collapsed"] if entry["collapsed"] else None for key in ("mean", "sd")]
-        numbers = [points(entry[key]) for key in ("best", "mean", "sd")]
-        lost = str(entry["collapsed"] or "-")
-        rows.append((entry["name"] + chosen, str(entry["n"]), *numbers, lost, *map(points, without)))
+        chosen, n, fallen = " *" if entry["name"] == results["chosen"] else "", entry["n"], entry["collapsed"]
+        numbers = [entry["best"], entry["mean"], entry["sd"] if n > 1 else None]
+        row: tuple[str, ...] = (entry["name"] + chosen, str(n), *map(points, numbers))
+        if lost:
+            others = entry["mean_without_collapsed"] if fallen else None
+            spread = entry["sd_without_collapsed"] if fallen and n - fallen > 1 else None
+            row += (str(fallen or "-"), points(others), points(spread))
+        rows.append(row)
     best, over = results["best"], counted(len(results["seeds"]), "seed")
     notes = (
         f"* chosen by its mean over {over}; every figure here was chosen on dev and is a little too good",

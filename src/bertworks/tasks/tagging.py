@@ -175,6 +175,20 @@ class TagRows:
         """(N,) zeros: long texts have windows."""
         return np.zeros_like(self.tokens)
 
+    def notes(self) -> list[str]:
+        """What a user should hear about the rows: whether the vocabulary lets a model tag them as they are tagged.
+
+        Of a token, one tag is learned. Where entities begin or end inside tokens, the learned tags miss them.
+        """
+        gold = [row.tags for row in self.rows if row.tags is not None]
+        if not by_character(self.task) or len(gold) < len(self.rows):
+            return []
+        learned = F.one_hot(torch.from_numpy(self.inputs.labels).clamp_min(0), len(self.task.labels))
+        f1 = score_tags(gold, [tags for tags, _ in self.tags(learned)]).entities.f1
+        if f1 >= 0.995:
+            return []
+        return [f"entities begin or end inside a token of this vocabulary: F1 is at most about {f1:.3f}"]
+
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[list[Entity]]:
         """The entities of each row from (T, K) scores."""
         return [_entities(row, *tagged) for row, tagged in zip(self.rows, self.tags(scores), strict=True)]

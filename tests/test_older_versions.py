@@ -65,7 +65,7 @@ PAIRS = {  # runs on the same rows
     "runs": ("finetune", "finetune-taught"),
     "seeds": ("sweep/b32-lr5e-05-e3", "sweep/b32-lr2e-05-e3"),
 }
-KEPT_COLUMNS = ("variant", "perplexity", "SST-2", "setting", "task", "metric", "n", "best", "mean", "BERT-BASE")  # of pages
+KEPT_COLUMNS = ("variant", "perplexity", "SST-2", "setting", "task", "metric", "n", "best", "mean", "BERT-BASE")
 MASKED = "the [MASK] river opens the garden slowly"
 
 

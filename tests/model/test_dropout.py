@@ -30,6 +30,18 @@ def used_rate(rate: float) -> float:
     return dropped / values
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_masks_of_many_sites_are_those_of_each(threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    key, sites = (
+        DropoutKey(9, 4, row=2),
+        [(site, rate, (3, 5 + site)) for site, rate in enumerate((0.1, 0.0, 0.5, 0.001))],
+    )
+    masks = key.masks(sites)
+    assert masks[1] is None
+    assert all(torch.equal(masks[i], key.mask(*sites[i])) for i in (0, 2, 3))
+
+
 @pytest.mark.parametrize("row", [(1,), (31,), (33,), (3, 4, 4), (1000,)])
 def test_masks_do_not_depend_on_how_rows_are_divided(row):
     key = DropoutKey(seed=7, step=3)
@@ -127,7 +139,7 @@ def test_every_dropout_of_the_paper_is_there_and_only_in_training():
         assert torch.equal(states[0], plain[0]) == (hidden == 0)  # attention dropout does not touch the embeddings
         assert not torch.allclose(states[1], plain[1])
     encoder, packing = fresh(), fresh()(ids, mask).packing
-    layers = [encoder._masks(i, DropoutKey(9, 4), packing) for i in range(CONFIG.num_hidden_layers)]
+    layers = encoder._masks(range(CONFIG.num_hidden_layers), DropoutKey(9, 4), packing)
     drawn = [t for m in layers for t in (m.weights, m.attention_output, m.output)]
     drawn.append(DropoutKey(9, 4).packed_mask(0, CONFIG.hidden_dropout_prob, packing, CONFIG.hidden_size))
     assert len({tuple(t.flatten()[:200].tolist()) for t in drawn}) == 1 + 3 * CONFIG.num_hidden_layers

@@ -17,7 +17,8 @@ from torch import Tensor
 from ..batch import Batch
 from ..files import InputError
 from ..model.heads import Model
-from ..model.prepare import for_inference, has_bfloat16, in_bfloat16
+from ..model.prepare import for_inference, in_bfloat16
+from ..model.products import has_bfloat16
 from ..model.rectangular import STATES, Rectangular, recurrent_part
 from ..tasks.inputs import batch_scores
 

@@ -16,11 +16,14 @@ Shapes: B rows (sequences), L positions, T rows of a packed batch, D hidden widt
 """
 
 import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -41,6 +44,18 @@ class DropoutKey:
 
     def mask(self, site: int, rate: float, shape: tuple[int, ...]) -> Tensor:
         """(B, ...) = `shape`, bfloat16: 0 where dropped, else 1. `site`: the number of a dropout in the network."""
+        return _in_bfloat16(self._draw(site, rate, shape), shape)
+
+    def masks(self, sites: Sequence[tuple[int, float, tuple[int, ...]]]) -> list[Tensor | None]:
+        """The `mask` of each site, rate and shape, drawn by as many threads as torch uses; None where the rate is 0."""
+        wanted = [site for site in sites if site[1]]
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # NumPy releases the interpreter's lock
+            drawn = iter([*pool.map(lambda site: self._draw(*site), wanted)])
+        # torch is called in this thread alone: in another one it would start a second team of OpenMP threads
+        return [_in_bfloat16(next(drawn), shape) if rate else None for _, rate, shape in sites]
+
+    def _draw(self, site: int, rate: float, shape: tuple[int, ...]) -> NDArray[np.uint16]:
+        """(B, elements of a row): the bits of 0.0 or 1.0 in bfloat16."""
         size, kind = math.prod(shape[1:]), _drawn(rate)
         blocks = -(-size * kind.itemsize // (8 * _WORDS))  # every row starts on a counter of its own
         key = np.array([self.seed, (self.step << 16) + site], np.uint64)
@@ -49,12 +64,15 @@ class DropoutKey:
         # all 64 bits: the raw words as they come, in less time than `random_raw` takes
         words = generator.integers(0, _LAST, shape[0] * blocks * _WORDS, np.uint64, endpoint=True)
         kept = words.view(kind).reshape(shape[0], -1)[:, :size] >= _dropped(rate)[0]
-        # NumPy multiplies bits several times faster than torch selects by a condition
-        return torch.from_numpy(kept * _ONE).view(torch.bfloat16).view(shape)
+        return kept * _ONE  # NumPy multiplies bits several times faster than torch selects by a condition
 
     def packed_mask(self, site: int, rate: float, packing: Packing, width: int) -> Tensor:
         """(T, width): the mask of a packed batch. A token's mask does not depend on the padding around it."""
         return packing.pack(self.mask(site, rate, (packing.B, packing.L, width)).flatten(0, 1))
+
+
+def _in_bfloat16(bits: NDArray[np.uint16], shape: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(bits).view(torch.bfloat16).view(shape)
 
 
 def _drawn(rate: float) -> np.dtype[Any]:

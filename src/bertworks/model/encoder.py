@@ -9,6 +9,7 @@ Shapes: B sequences, L positions, T rows of a packed batch, E embedding width, D
 """
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -163,10 +164,11 @@ class Encoder(nn.Module):
             own = self._by_sequence(everywhere, x.device)
             everywhere, local = own, own if local is everywhere else local
         layers = range(self.config.num_hidden_layers)[:depth]
+        masks = self._masks(layers, key, packing)
         for i in layers:
             context = everywhere if i % self.config.global_every == 0 else local
             context = context if head_mask is None else dataclasses.replace(context, head_mask=head_mask[i])
-            x, w = self._layer(run, i, x, context, self._masks(i, key, packing))  # (T, D), (B, N, L, L)
+            x, w = self._layer(run, i, x, context, masks[i])  # (T, D), (B, N, L, L)
             if hidden_states:
                 states.append(x)
             if w is not None:
@@ -240,20 +242,21 @@ class Encoder(nn.Module):
         halves = (self.layers[0 if shared in ("all", half) else i] for half in ("attention", "ffn"))
         return run(*halves, x, context, masks)  # type: ignore[no-any-return]
 
-    def _masks(self, layer: int, key: DropoutKey | None, packing: Packing) -> LayerMasks | None:
-        """The keyed masks of a layer; None leaves dropout to torch."""
+    def _masks(self, layers: range, key: DropoutKey | None, packing: Packing) -> Sequence[LayerMasks | None]:
+        """The keyed masks of each layer; None leaves dropout to torch."""
         if key is None:
-            return None
-        c, site = self.config, 3 * layer + 1  # three dropouts a layer; site 0 is that of the embeddings
-        weights = attention_output = output = None
-        if c.attention_probs_dropout_prob and c.layer_type == "attention":
-            shape = (packing.B, c.num_attention_heads, packing.L, packing.L)
-            weights = key.mask(site, c.attention_probs_dropout_prob, shape)
-        if c.hidden_dropout_prob and c.layer_type == "attention":
-            attention_output = key.packed_mask(site + 1, c.hidden_dropout_prob, packing, c.hidden_size)
-        if c.hidden_dropout_prob:
-            output = key.packed_mask(site + 2, c.hidden_dropout_prob, packing, c.hidden_size)
-        return LayerMasks(weights, attention_output, output)
+            return [None] * len(layers)
+        c, attends, B, L = self.config, self.config.layer_type == "attention", packing.B, packing.L
+        hidden, square, rows = c.hidden_dropout_prob, (B, c.num_attention_heads, L, L), (B, L, c.hidden_size)
+        kinds = (
+            (c.attention_probs_dropout_prob if attends else 0.0, square),
+            (hidden if attends else 0.0, rows),
+            (hidden, rows),
+        )
+        # three dropouts a layer; site 0 is that of the embeddings
+        masks = key.masks([(3 * i + j, *kind) for i in layers for j, kind in enumerate(kinds, 1)])
+        packed = [mask if mask is None or mask.shape == square else packing.pack(mask.flatten(0, 1)) for mask in masks]
+        return [LayerMasks(*packed[3 * i : 3 * i + 3]) for i in layers]
 
     def _pool(self, x: Tensor, packing: Packing, key: DropoutKey | None) -> Tensor | None:
         """(T, D) to (B, D)."""

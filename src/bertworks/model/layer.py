@@ -14,6 +14,7 @@ from .attention import Blocks, attention_by_sequence, fused_attention, keyed_att
 from .config import ModelConfig
 from .dropout import LayerMasks, add_dropped
 from .packing import Packing
+from .products import linear
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Layer(nn.Module):
         super().__init__()
         D, wide, bias = config.hidden_size, config.intermediate_size, config.bias
         self.config, self.pre = config, config.norm == "pre"
+        self._head_size = D // config.num_attention_heads
         self.joined: nn.Linear | None = None  # query, key and value in one product, for inference (prepare.py)
         if attention:
             self.query, self.key, self.value = (nn.Linear(D, D, bias) for _ in range(3))
@@ -54,39 +56,37 @@ class Layer(nn.Module):
         """The first sub-layer, (T, D) to (T, D), and the weights (B, N, L, L) if `context` asks for them."""
         given = self.attention_norm(x) if self.pre else x
         update, weights = self._attend(compute(given), context, masks)
-        x = self._add(x, self.attention_output(update), masks.attention_output if masks else None)
+        (update,) = linear(update, self.attention_output)
+        x = self._add(x, update, masks.attention_output if masks else None)
         return x if self.pre else self.attention_norm(x), weights
 
     def feed_forward(self, x: Tensor, masks: LayerMasks | None) -> Tensor:
         """The second sub-layer, (T, D) to (T, D)."""
         activation = FUNCTIONS[self.config.hidden_act]
-        hidden = self.intermediate(compute(self.output_norm(x) if self.pre else x))  # (T, I), or (T, 2 I)
+        (hidden,) = linear(compute(self.output_norm(x) if self.pre else x), self.intermediate)  # (T, I), or (T, 2 I)
         if self.config.feed_forward == "geglu":
             hidden, gate = hidden.chunk(2, -1)
             hidden = activation(hidden) * gate  # (T, I)
         else:
             hidden = activation(hidden)
-        x = self._add(x, self.output(hidden), masks.output if masks else None)
+        (update,) = linear(hidden, self.output)
+        x = self._add(x, update, masks.output if masks else None)
         return x if self.pre else self.output_norm(x)
 
     def _add(self, x: Tensor, update: Tensor, mask: Tensor | None) -> Tensor:
         return add_dropped(x, update, mask, self.config.hidden_dropout_prob, self.training)
 
     def _project(self, x: Tensor) -> Sequence[Tensor]:
-        """Queries, keys and values, (T, D) each."""
-        if self.joined is not None:
-            return self.joined(x).chunk(3, -1)  # type: ignore[no-any-return]
-        return self.query(x), self.key(x), self.value(x)
+        """Queries, keys and values of (T, D): as one (T, 3 D), or (T, D) each."""
+        return [self.joined(x)] if self.joined is not None else linear(x, self.query, self.key, self.value)
 
     def _attend(self, x: Tensor, context: LayerContext, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:
         """Multi-head self-attention, (T, D) to (T, D); padding keys are hidden from every query."""
         packing, visible, blocks = context.packing, context.visible, context.blocks
-        B, L, N = packing.B, packing.L, self.config.num_attention_heads
+        B, L = packing.B, packing.L
         if context.lengths is not None:
             return self._attend_by_sequence(x, context, context.lengths), None
-        q, k, v = (  # (B, N, L, H) each
-            packing.unpack(rows).view(B, L, N, -1).transpose(1, 2) for rows in self._project(x)
-        )
+        q, k, v = heads([packing.unpack(rows).view(B, L, -1) for rows in self._project(x)], self._head_size)
         if context.rotations is not None:
             q, k = rotate(q, context.rotations), rotate(k, context.rotations)
         if blocks is not None:
@@ -104,11 +104,17 @@ class Layer(nn.Module):
 
     def _attend_by_sequence(self, x: Tensor, context: LayerContext, lengths: Sequence[int]) -> Tensor:
         """The same for inference on a CPU, without a rectangle."""
-        N = self.config.num_attention_heads
-        q, k, v = (rows.view(1, len(x), N, -1).transpose(1, 2) for rows in self._project(x))  # (1, N, T, H) each
+        q, k, v = heads([rows[None] for rows in self._project(x)], self._head_size)  # (1, N, T, H) each
         if context.rotations is not None:
             q, k = rotate(q, context.rotations), rotate(k, context.rotations)
         return attention_by_sequence(q, k, v, lengths, context.causal).transpose(1, 2).flatten(2)[0]
+
+
+def heads(parts: Sequence[Tensor], H: int) -> list[Tensor]:
+    """Queries, keys and values, (B, N, L, H) each, of one (B, L, 3 D) or three (B, L, D)."""
+    B, L, _ = parts[0].shape
+    n = 3 // len(parts)
+    return [one for part in parts for one in part.view(B, L, n, -1, H).permute(2, 0, 3, 1, 4)]
 
 
 def layer_norm(config: ModelConfig, width: int) -> nn.LayerNorm:

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from .encoder import Embeddings, Encoder
 from .layer import Layer, run_layer
+from .products import has_bfloat16
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -126,11 +127,6 @@ def in_bfloat16(network: Network) -> Network:
     """A copy whose weights are bfloat16, made without a copy in float32; what shares a weight still does."""
     copied = {id(p): nn.Parameter(p.detach().to(torch.bfloat16), p.requires_grad) for p in network.parameters()}
     return copy.deepcopy(network, copied).to(torch.bfloat16)
-
-
-def has_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 at least as fast as float32 (AMX, or AVX-512 with bfloat16)."""
-    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 class OneDnnLinear(nn.Linear):

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..model.heads import MaskedLMHead, Model
+from ..model.products import is_supported, product
 
 ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
 FILL = 64  # their number is a multiple of this, for the reason given in model/packing.py
@@ -42,8 +43,9 @@ class Scorer(NamedTuple):
 
     def scores(self, rows: slice) -> Tensor:
         """(m, V) of some rows."""
-        # addmm would first copy the bias to every row
-        return torch.mm(self.hidden[rows], self.weight.T).add_(self.bias)
+        if is_supported(self.hidden):
+            return product(self.hidden[rows], self.weight, self.bias)
+        return torch.mm(self.hidden[rows], self.weight.T).add_(self.bias)  # addmm would copy the bias to every row
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: Sequence[float] = ()) -> Term:
@@ -125,20 +127,28 @@ def _chunks(length: int) -> Iterator[slice]:
 
 
 def _one_hot_rule(labels: Tensor) -> Rule:
-    """Cross entropy with labels (M,); those of -100 count for nothing."""
+    """Cross entropy with labels (M,); those of -100 count for nothing. Only the last `FILL` may be -100."""
 
     def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
         y = labels[rows]
         used, cell = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
-        top, at_target = scores.amax(-1).float(), scores[cell].float()
         slope = torch.softmax(scores, -1)
-        # log Z from the largest probability, which is never below 1 / V and so never underflows
-        loss = ((top - slope.amax(-1).float().log() - at_target) * used).sum()
+        loss = -(_log_chances(scores, slope, cell) * used).sum()
         slope[cell] -= 1  # softmax minus one-hot
-        slope.masked_fill_(~used[:, None], 0)
+        slope[-FILL:].masked_fill_(~used[-FILL:, None], 0)
         return loss, slope
 
     return rule
+
+
+def _log_chances(scores: Tensor, chances: Tensor, cell: tuple[Tensor, Tensor]) -> Tensor:
+    """(m,) float32 logarithms of `chances`, the softmax of `scores`, at a `cell` of each row."""
+    found = chances[cell].float()
+    # on a GPU the question would have to be waited for; on a CPU the two searches below cost as much as the softmax
+    if scores.device.type == "cpu" and bool((found >= torch.finfo(torch.float32).tiny).all()):
+        return found.log()
+    # from the largest chance, which is never below 1 / V and so never underflows
+    return scores[cell].float() - scores.amax(-1).float() + chances.amax(-1).float().log()
 
 
 def _soft_rule(theirs: Scorer, used: Tensor, temperature: float) -> Rule:

@@ -1,0 +1,63 @@
+"""Linear layers in training on a CPU: several of one input as one product, whose bias oneDNN adds while it is cached.
+
+torch's own linear layer copies the bias to every row first, and the products of query, key and value each read the
+same input, forward and backward.
+
+Shapes: T rows, D width of the input, O widths of the outputs together.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
+    """The outputs of one or several linear layers for (T, D): all side by side as one (T, O), or each by itself."""
+    if not (torch.is_grad_enabled() and is_supported(x) and all(type(layer) is nn.Linear for layer in layers)):
+        return [layer(x) for layer in layers]
+    biases = [layer.bias for layer in layers if layer.bias is not None]
+    joined: Tensor = _JoinedLinear.apply(x, len(layers), *(layer.weight for layer in layers), *biases)
+    return [joined]
+
+
+def is_supported(x: Tensor) -> bool:
+    """Whether `product` takes it: on a CPU, in a type that the processor multiplies, outside of torch.compile."""
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    return x.dtype is torch.float32 or (x.dtype is torch.bfloat16 and has_bfloat16())
+
+
+def has_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 at least as fast as float32 (AMX, or AVX-512 with bfloat16)."""
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """(T, O): x (T, D) times weight (O, D) transposed, plus bias (O,), by an operator that has no gradient."""
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return result
+
+
+class _JoinedLinear(torch.autograd.Function):
+    """Layers side by side, in the type of `x`; gradients of the parameters are in their own type."""
+
+    @staticmethod
+    def forward(ctx, x, layers, *parameters):  # type: ignore[no-untyped-def]
+        weights, biases = parameters[:layers], parameters[layers:]
+        weight = torch.cat([part.to(x.dtype) for part in weights])
+        bias = torch.cat([part.to(x.dtype) for part in biases]) if biases else None
+        ctx.save_for_backward(x, weight)
+        ctx.widths = [len(part) for part in weights]
+        ctx.kinds = [part.dtype for part in parameters]
+        return product(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        x, weight = ctx.saved_tensors
+        d_x = dy @ weight if ctx.needs_input_grad[0] else None
+        asked, count = ctx.needs_input_grad[2:], len(ctx.widths)
+        d_weights = (dy.T @ x).split(ctx.widths) if any(asked[:count]) else [None] * count
+        d_biases = dy.sum(0).split(ctx.widths) if any(asked[count:]) else [None] * (len(asked) - count)
+        slopes = zip([*d_weights, *d_biases], asked, ctx.kinds, strict=True)
+        return d_x, None, *(slope.to(kind) if wanted else None for slope, wanted, kind in slopes)

@@ -15,10 +15,10 @@ from bertworks.cli import main
 from bertworks.cli.finetune import _parse
 from bertworks.doctor.examination import of_finetuning
 from bertworks.experiments import sweep as module
-from bertworks.experiments.engine import ONE_PROCESS
+from bertworks.experiments.engine import ONE_PROCESS, Grid
 from bertworks.experiments.grids import SWEEPS, Setting, own_grid
 from bertworks.experiments.suite import PAPER, find_folders, run_suite, table
-from bertworks.experiments.sweep import Elsewhere, RowFiles, run_sweep
+from bertworks.experiments.sweep import Elsewhere, RowFiles, Search, run_sweep
 from bertworks.files import Diverged, InputError, OtherRun, read_json
 from bertworks.finetuning import run as finetuning
 from bertworks.finetuning.job import ExampleFeed
@@ -160,6 +160,23 @@ def test_collapsed_runs_are_marked(swept):
     assert sum(row[0].endswith(" *") for row in rows) == 1
     written = (out / "sweep.md").read_text()
     assert f"| {results['chosen']} * | 2 |" in written and results["best"]["run"] in written
+
+
+def test_a_collapsed_run_is_the_best_one_only_among_its_like(swept, monkeypatch):
+    """The paper's restarts choose by the score alone; a model with one answer for everything is of no use to anyone."""
+    out, results, _ = swept
+    search = Search("table", "", METRIC, FinetuneConfig(seeds=(1, 2)), Grid(out))
+    monkeypatch.setattr(Search, "cells", property(lambda self: range(3)))
+    monkeypatch.setattr(Grid, "path", lambda self, cell: out / f"run-{cell}")
+    scores = {0: (0.9, True), 1: (0.6, False), 2: (0.7, False)}
+    found = {cell: {"metrics": {METRIC: value}, "collapsed": lost} for cell, (value, lost) in scores.items()}
+    monkeypatch.setattr(Grid, "results", lambda self, cell, form: found[cell])
+    assert search.best()["run"] == "run-2"
+    note = module.table({**results, "chosen": "another"}).notes[1]
+    assert note.endswith(", of another setting than the chosen one; its model is in model/")
+    assert "another setting" not in module.table({**results, "chosen": results["best"]["run"].split("/")[0]}).notes[1]
+    found[1]["collapsed"] = found[2]["collapsed"] = True
+    assert search.best()["run"] == "run-0"
 
 
 def test_means_with_and_without_collapsed_runs(tmp_path):

@@ -207,6 +207,19 @@ def test_seeds_differ_and_are_summed_up(place, table, tmp_path):
         evaluate(tmp_path / "run", table[0], table[1].dev)
 
 
+def test_other_seeds_with_other_settings_do_not_join_a_folder(place, table, tmp_path):
+    """`compare` would take the mean over seeds of two settings."""
+    config = dataclasses.replace(CONFIG, seeds=(1,), epochs=1)
+    finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    before = (tmp_path / "run/results.json").read_bytes()
+    other = dataclasses.replace(config, seeds=(2,), batch_size=8)
+    with pytest.raises(InputError, match=r"seed-1 is a finished run with other settings.*batch_size"):
+        finetune(other, *table, place / "model", tmp_path / "run", quiet=True)
+    assert (tmp_path / "run/results.json").read_bytes() == before and not (tmp_path / "run/seed-2").exists()
+    more = dataclasses.replace(config, seeds=(1, 2))
+    assert finetune(more, *table, place / "model", tmp_path / "run", quiet=True)["seeds"] == [1, 2]
+
+
 def test_micro_batches_give_the_same_gradients(place, table, tmp_path):
     for micro in (0, 4):
         config = dataclasses.replace(changed(steps=6), micro_batch_size=micro)

@@ -337,17 +337,19 @@ def empty(rows: Rows) -> Iterator[Finding]:
 
 
 def spelling(rows: Rows) -> Iterator[Finding]:
-    """Labels that differ by case or white space alone."""
+    """Labels that differ by case, white space or Unicode form alone."""
     if not rows.classes or rows.task.labels:
         raise NotChecked("the labels are given")
     forms: defaultdict[str, list[str]] = defaultdict(list)
     for name in rows.labels([*rows.train, *rows.dev]):
-        forms[" ".join(name.casefold().split())].append(name)
+        forms[" ".join(normalize("NFC", name).casefold().split())].append(name)
     for names in forms.values():
         if len(names) > 1:
+            alike = len({normalize("NFC", name) for name in names}) < len(names)  # on a screen the same
             yield Finding(
                 "warning",
-                f"labels that differ in case or blanks only: {', '.join(map(named, sorted(names)))}",
+                f"labels that differ in {'Unicode form' if alike else 'case or blanks'} only: "
+                f"{', '.join(map(ascii if alike else named, sorted(names)))}",
                 "write them in one way; they are trained as different labels",
             )
 

@@ -161,11 +161,11 @@ class Search:
         check_folder(self.out, mine)
 
     def best(self) -> dict[str, Any] | None:
-        """The best run that is finished, as best.json has it; of equal ones the first."""
+        """The best run that is finished, as best.json has it; of equal ones the first. Collapsed runs come last."""
         found = [(cell, results) for cell in self.cells if (results := self.grid.results(cell, RUN))]
         if not found:
             return None
-        cell, results = max(found, key=lambda pair: pair[1]["metrics"][self.metric])
+        cell, results = max(found, key=lambda pair: (not pair[1]["collapsed"], pair[1]["metrics"][self.metric]))
         run = self.grid.path(cell).relative_to(self.out).as_posix()
         value, collapsed = results["metrics"][self.metric], results["collapsed"]
         return {"run": run, "metric": self.metric, "value": value, "collapsed": collapsed}
@@ -290,10 +290,11 @@ def table(results: dict[str, Any]) -> ResultTable:
             row += (str(fallen or "-"), points(others), points(spread))
         rows.append(row)
     best, over = results["best"], counted(len(results["seeds"]), "seed")
+    said = f"{best['run']}, {points(best['value'])}{' (collapsed)' if best['collapsed'] else ''}"
+    said += "" if best["run"].startswith(f"{results['chosen']}/") else ", of another setting than the chosen one"
     notes = (
         f"* chosen by its mean over {over}; every figure here was chosen on dev and is a little too good",
-        f"best run: {best['run']}, {points(best['value'])}{' (collapsed)' if best['collapsed'] else ''}; its model is "
-        "in model/",
+        f"best run: {said}; its model is in model/",
         *failure_notes(results),
     )
     rows_of_dev = results["examples"]["dev"]

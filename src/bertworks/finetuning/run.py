@@ -30,7 +30,7 @@ from ..training import machine
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop, Watch
 from ..training.optim import Optimizer
-from ..training.run import ANEW, Run, run_facts, train_in_folder, write_results
+from ..training.run import ANEW, Run, finished, run_facts, train_in_folder, write_results
 from ..training.state import TrainerState
 from .job import ExampleFeed, Job
 from .recipe import FinetuneConfig
@@ -78,8 +78,12 @@ def finetune(
 
 
 def run_seeds(job: Job, out: Path) -> dict[str, Any] | None:
-    """A run for each seed, and their mean and standard deviation; None if one was stopped."""
+    """A run for each seed, and their mean and standard deviation; None if one was stopped.
+
+    Raises InputError if `out` has a finished run of any seed with other settings.
+    """
     check_folder(out, {"kind": "finetune", "recipe": None})
+    job.world.ask_first(lambda: _check_seeds(job, out))
     runs = []
     for seed in job.config.seeds:
         folder = out / f"seed-{seed}"
@@ -90,6 +94,14 @@ def run_seeds(job: Job, out: Path) -> dict[str, Any] | None:
             return None
         runs.append(results)
     return summarise(job.config, runs, out, job.world)
+
+
+def _check_seeds(job: Job, out: Path) -> None:
+    """`compare` and `doctor` take all seeds of a folder as one, also those that this command does not name."""
+    for folder in sorted(out.glob("seed-*")):
+        seed = folder.name.removeprefix("seed-")
+        if seed.isdecimal():
+            finished(folder, job.identity(job.config.resolved(len(job.train), int(seed))))
 
 
 def check_folder(out: Path, mine: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..files import InputError, shorten
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, normalize
 from ..training.task_objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
 from .calibration import HALF, best_thresholds, confusion, expected_calibration_error, reliability
@@ -84,8 +84,19 @@ def _label(cell: str, names: Mapping[str, str], where: str) -> str:
     if not cell:
         raise InputError(f"{where}: no label; remove the row or give it one")
     if names and cell not in names:
-        raise InputError(f"{where}: label {shorten(cell)}; expected one of {', '.join(map(shorten, names))}")
+        raise InputError(f"{where}: {_unknown(cell, [*names])}")
     return names.get(cell, cell)
+
+
+def _unknown(label: str, names: Sequence[str]) -> str:
+    """What is wrong with a label that is none of `names`."""
+    alike = next((name for name in names if normalize("NFC", name) == normalize("NFC", label)), None)
+    if alike is not None:
+        return (
+            f"label {ascii(label)} is {ascii(alike)} in another Unicode form; expected the form of training. Compose "
+            "the label column, in pandas with `.str.normalize('NFC')`"
+        )
+    return f"label {shorten(label)}; expected one of {', '.join(map(shorten, names))}"
 
 
 def _several(cell: str, names: Mapping[str, str], where: str) -> str:
@@ -190,7 +201,7 @@ def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
     for line, names in cells:
         unknown = [name for name in names if name not in numbers]
         if unknown:
-            raise InputError(f"line {line}: label {shorten(unknown[0])}; expected one of {', '.join(task.labels)}")
+            raise InputError(f"line {line}: {_unknown(unknown[0], task.labels)}")
     if task.kind != "multilabel":
         return np.array([numbers[names[0]] if names else IGNORED for _, names in cells], np.int64)
     marked = np.zeros((len(cells), len(numbers)), np.float32)

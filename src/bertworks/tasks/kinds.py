@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import InputError
+from ..tokenizer import normalize
 from .base import Data, Kind, KindName, Task
 from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
@@ -43,16 +44,28 @@ def kind_of(task: Task) -> Kind:
 def with_labels(task: Task, rows: Sequence[Any]) -> Task:
     """The task with the names of its labels and the scale of its scores, its own or those of training rows.
 
-    Raises InputError if there is nothing to tell apart.
+    Raises InputError if there is nothing to tell apart, or if two labels are the same but for their Unicode form.
     """
     kind = KINDS[task.kind]
     labels = kind.labels(task, rows)
+    _check_forms(task.name, labels)
     least = {"regression": 1, "multilabel": 1}.get(task.kind, 2)
     if kind.head in ("classifier", "tagger") and len(labels) < least:
         found = ", ".join(map(repr, labels)) or "none"
         raise InputError(f"{task.name}: labels of the training rows: {found}; expected {least} or more")
     scale = scale_of(task, rows) if task.kind == "embedding" and task.label else task.scale
     return replace(task, labels=labels, scale=scale)
+
+
+def _check_forms(name: str, labels: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for label in labels:
+        if (other := seen.setdefault(normalize("NFC", label), label)) != label:
+            raise InputError(
+                f"{name}: two labels look alike: {ascii(other)} and {ascii(label)} differ only in their Unicode form "
+                "(macOS may write the decomposed one); expected one form. Compose the label column, in pandas with "
+                "`.str.normalize('NFC')`"
+            )
 
 
 def load_data(task: Task, folder: Path | str) -> Data:

@@ -127,6 +127,7 @@ def test_finished_runs_bring_what_doctor_finds_in_them(place, frames, run, tiny_
     [
         ({"lr": 1e-3}, "^arguments: unknown key lr; did you mean optim.lr"),
         ({"epoch": 2}, "^arguments: unknown key epoch; did you mean epochs"),
+        ({"lable": "topic"}, "^arguments: unknown argument lable; did you mean label"),
         ({"optim": {"lr": "fast"}}, "^arguments: optim.lr = 'fast' is of type str; expected float"),
         ({"task": "mrpc"}, "^task cannot be combined with train, dev; leave one of them out"),
         (

@@ -14,13 +14,14 @@ and SCHEMA becomes 5. `identities` then gives the same run the same name in all 
 import dataclasses
 import difflib
 import functools
+import inspect
 import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import tomli_w
 
@@ -113,12 +114,19 @@ def from_dict(cls: type[T], table: dict[str, Any], where: str = "recipe", start:
     return value
 
 
-def with_fields(recipe: T, fields: Mapping[str, Any]) -> T:
+def with_fields(recipe: T, fields: Mapping[str, Any], function: Callable[..., Any]) -> T:
     """The recipe with other values of some fields: `epochs=2`, `optim={"lr": 1e-4}`, or a dotted key, "optim.lr".
 
-    Raises InputError with the key for an unknown field or a wrong value.
+    function: whose further arguments the fields are. Raises InputError with the key for an unknown field, which may be
+    an argument of the function misspelt, or a wrong value.
     """
-    return from_dict(type(recipe), _as_table(fields), "arguments", recipe)
+    table, known = _as_table(fields), [field.name for field in dataclasses.fields(cast(Any, recipe))]
+    arguments = [*inspect.signature(function).parameters]
+    for name in table:
+        near = [] if name in known else difflib.get_close_matches(name, [*arguments, *known], 1)
+        if near and near[0] in arguments:
+            raise InputError(f"arguments: unknown argument {name}; did you mean {near[0]}?")
+    return from_dict(type(recipe), table, "arguments", recipe)
 
 
 def flags_of_fields(fields: Mapping[str, Any]) -> set[str]:

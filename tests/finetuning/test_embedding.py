@@ -251,6 +251,10 @@ def test_rows_of_a_table(tmp_path):
                 InputError, match=f"the column {name} holds numbers, .*; give --label {name}, or remove"
             ):
                 read_rows(PAIRED, given)
+    for missing in ("", "n/a"):  # one cell without a score does not make the other scores meaningless
+        (tmp_path / "d.csv").write_text(f"a,b,score\nba,be,{missing}\nbi,bo,0.5\nbu,bo,0.7\n", encoding="utf-8")
+        with pytest.raises(InputError, match="the column score holds numbers"):
+            read_rows(PAIRED, tmp_path / "d.csv")
     for column, cell in (("score", "1"), ("score", "good"), ("score", ""), ("other", "0.5")):
         (tmp_path / "c.csv").write_text(f"a,b,{column}\nba,be,{cell}\n", encoding="utf-8")
         assert read_rows(PAIRED, tmp_path / "c.csv")[0].label is None

@@ -57,6 +57,29 @@ def test_the_mean_of_probabilities_by_name(make):
     assert [row["label"] for row in found] not in single
 
 
+def test_one_text_is_one_result_as_of_a_predictor(make):
+    both = Ensemble([Predictor(make("a1", ["x", "y"])), Predictor(make("b1", ["x", "y"], seed=2))])
+    one = both.classify(TEXTS[3], all_scores=True)
+    assert one["scores"] == pytest.approx(both.classify([TEXTS[3]], all_scores=True)[0]["scores"])
+    with pytest.raises(InputError, match="2 texts and 1 pairs; expected as many of both"):
+        both.classify(["a", "b"], ["c"])
+
+
+@pytest.mark.parametrize("columns", [{}, {"text": ["first"]}])
+def test_a_number_of_texts_that_the_model_does_not_read(make, columns):
+    """Its answer would mean nothing; a folder of other software, which names no task, takes both."""
+    alone, paired = Predictor(make("alone", ["x", "y"])), Predictor(make("paired", ["x", "y"], "pair"))
+    assert {alone.classify("a", "b")["label"], paired.classify("a")["label"]} <= {"x", "y"}
+    alone.loaded.settings.update(name="known", **columns)
+    paired.loaded.settings.update(name="known", **{key: ["first", "second"] for key in columns})
+    with pytest.raises(InputError, match=r"rows\[0\]\[1\] is a second text; the model was fine-tuned on single texts"):
+        alone.classify("a", "b")
+    with pytest.raises(InputError, match=r"rows\[1\]\[1\] is None; the model was fine-tuned on pairs: give `pairs`"):
+        list(paired.classify_stream([("a", "b"), ("a", None)]))
+    with pytest.raises(InputError, match="fine-tuned on pairs"):
+        Ensemble([paired, Predictor(make("third", ["x", "y"], "pair", seed=2))]).classify(["a"])
+
+
 def test_evaluation_judges_the_same_labels(make):
     folders = [make("a", ["x", "y", "z"]), make("b", ["z", "x", "y"], seed=2)]
     labels = [row["label"] for row in Ensemble([Predictor(f) for f in folders]).classify(TEXTS)]

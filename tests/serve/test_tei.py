@@ -178,6 +178,18 @@ def test_predict_refuses_a_flat_list_where_a_pair_makes_no_sense(post):
         assert len(post("/predict", inputs=[["a b"], ["good film"]], model=name)) == 2
 
 
+def test_a_model_of_pairs_takes_no_single_text(make_client, monkeypatch):
+    client = make_client("reviews", "single")
+    found = client.app.state.service.models["reviews"].predictor.loaded
+    monkeypatch.setitem(found.settings, "text", ["premise", "hypothesis"])
+    for body in ({"inputs": "a b"}, {"inputs": [["a b", "good film"], ["a b"]]}):
+        answer = client.post("/predict", json=body | {"model": "reviews"})
+        assert answer.status_code == 422, answer.text
+        assert "is a single text, but the model 'reviews' was fine-tuned on pairs" in answer.text
+    pair = {"inputs": [["a b", "good film"]], "model": "reviews"}
+    assert client.post("/predict", json=pair).status_code == 200
+
+
 def test_a_model_of_single_texts_takes_no_pair(make_client):
     client = make_client("reviews", "single")
     bodies = {

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import unicodedata
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from bertworks.inference.evaluation import evaluate
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Limits, Task
 from bertworks.tasks.classification import prepare, prepare_windows
-from bertworks.tasks.kinds import KINDS, load_data, read_rows
+from bertworks.tasks.kinds import KINDS, load_data, own_table, own_task, read_rows
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
 from support.tiny_task import TINY, tiny_folder
@@ -219,3 +220,16 @@ def test_long_texts_beside_pairs_are_decoded_row_by_row(tmp_path):
         assert list(one["scores"].values()) == pytest.approx(row.tolist()) and one["score"] == pytest.approx(row.max())
     assert rows.decode(scores, {}, raw=True)[1]["scores"] == {"no": 1.0, "yes": 0.5}
     assert prepare(tokenizer, [Example("a b c d e f g h")], task, limits).cut.tolist() == [2]
+
+
+def test_labels_that_differ_in_their_unicode_form_alone_are_refused():
+    """A file of macOS beside one of another system: on the screen they are the same label."""
+    task = own_task("single", ("text",), "label")
+    composed, decomposed = "긍정", unicodedata.normalize("NFD", "긍정")
+    rows = [{"text": f"{i}", "label": label} for i, label in enumerate([composed, "부정", decomposed])]
+    with pytest.raises(
+        InputError, match=r"two labels look alike: .* and '\\uae0d\\uc815' differ only in their Unicode"
+    ):
+        own_table(task, rows, rows)
+    with pytest.raises(InputError, match=r"^dev\[1\]: label .* is '\\uae0d\\uc815' in another Unicode form"):
+        own_table(task, rows[:2], rows[1:])

@@ -59,7 +59,7 @@ def test_what_is_cut_is_counted(tokenizer):
 def test_no_examples_no_labels_and_an_unknown_one(tokenizer):
     assert len(featurise(tokenizer, [], ("x",), 8)) == 0
     assert featurise(tokenizer, [Example("a")], ("x",), 8).labels.tolist() == [-100]
-    with pytest.raises(InputError, match="line 7: label 'y'; expected one of x"):
+    with pytest.raises(InputError, match="line 7: label 'y'; expected one of 'x'"):
         featurise(tokenizer, [Example("a", None, "y", 7)], ("x",), 8)
 
 

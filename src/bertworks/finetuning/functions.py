@@ -92,6 +92,6 @@ def _recipe(
         fields = {**fields, "teacher": str(origin_of(fields["teacher"]))}
     names = {name for name, default in OWN.items() if columns[name] != default}
     given = flags_of_fields(fields) | {f"--{name}" for name in names}
-    config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields), restarts)
+    config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields, finetune), restarts)
     refuse_idle(idle_fields(config, bool(known), restarts), given)
     return config

@@ -20,7 +20,7 @@ from ..files import InputError
 from ..tasks.base import Task
 from ..tasks.calibration import HALF
 from ..tasks.classification import SEPARATOR, Classified
-from ..tasks.rows import in_chunks
+from ..tasks.rows import in_chunks, rows_of
 from .engines import FLOAT32, Computing
 from .evaluation import Evaluation
 from .model import LoadedModel
@@ -76,12 +76,14 @@ class Ensemble:
         """Inputs cut since the predictors were made, by the one that cut most."""
         return max((one.truncated for one in self.predictors), key=lambda cut: cut["examples"])
 
-    def classify(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, all_scores: bool = False
-    ) -> list[Classified]:
-        """The label of each text, or pair of texts, by the mean over the models."""
-        seconds: Sequence[str | None] = [None] * len(texts) if pairs is None else pairs
-        return list(self.classify_stream(zip(texts, seconds, strict=True), all_scores))
+    def classify(self, texts: Any, pairs: Any = None, all_scores: bool = False) -> Any:
+        """The label of a text, or of a pair of texts, by the mean over the models; lists give lists.
+
+        Raises InputError if `pairs` and `texts` differ in length, or the models read another number of texts.
+        """
+        if isinstance(texts, str):
+            return next(self.classify_stream([(texts, pairs)], all_scores))
+        return list(self.classify_stream(rows_of(texts, pairs), all_scores))
 
     def classify_stream(self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""

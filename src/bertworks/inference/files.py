@@ -199,7 +199,7 @@ def predict_texts(
     if isinstance(predictor, Predictor) and predictor.pooling and not kind:
         raise InputError(
             f"{predictor.folder} is an embedder: it gives vectors, and predicts no labels; use `bertworks features "
-            f"{predictor.folder} FILE --pool mean --out vectors.npz`, or Predictor.embed in Python"
+            f"{predictor.folder} FILE --pool mean --specials --out vectors.npz`, or Predictor.embed in Python"
         )
     rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
     if isinstance(predictor, Ensemble):

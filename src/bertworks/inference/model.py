@@ -48,6 +48,13 @@ class LoadedModel:
     device: torch.device
     computing: Computing = FLOAT32
 
+    @property
+    def texts_a_row(self) -> int:
+        """How many texts a classifier was fine-tuned on in each row, 1 or 2; 0 where the folder does not say it."""
+        if self.settings.get("text"):
+            return len(self.settings["text"])
+        return {"single": 1, "pair": 2}.get(self.kind, 0) if "name" in self.settings else 0
+
     @classmethod
     def load(
         cls,

@@ -22,10 +22,11 @@ from torch import Tensor
 from ..checkpoint.folder import check_size, read_config
 from ..checkpoint.memory import ModelLike, network_of, origin_of
 from ..checkpoint.pooling import Pooling, read_pooling
+from ..files import InputError
 from ..tasks.base import PreparedRows
 from ..tasks.choice import ChoiceRows, Chosen
 from ..tasks.classification import Classified, ClassRows
-from ..tasks.rows import check_count, in_chunks, pairs_of, text_of, text_pairs_of, texts_of
+from ..tasks.rows import check_count, in_chunks, pairs_of, rows_of, text_of, text_pairs_of, texts_of
 from ..tasks.span import Answered, SpanRows
 from ..tasks.tagging import Entity, TagRows, Unit
 from .engines import Computing, EngineName, Precision, note_of
@@ -165,26 +166,34 @@ class Predictor:
 
         A single text that is too long is read in overlapping windows, whose probabilities are averaged. all_scores: add
         the scores of all labels. raw: scores before softmax or sigmoid instead of probabilities. Raises InputError if
-        the folder has no classifier, or `pairs` and `texts` differ in length.
+        the folder has no classifier, if it was fine-tuned on pairs and gets single texts or the other way round, or if
+        `pairs` and `texts` differ in length.
         """
         if isinstance(texts, str):
             row = (texts, None if pairs is None else text_of(pairs, "pairs"))
             return next(self.classify_stream([row], all_scores, raw))
-        if pairs is None:
-            return list(self.classify_stream(((text, None) for text in texts_of(texts)), all_scores, raw))
-        return list(self.classify_stream(text_pairs_of(texts, pairs, ("texts", "pairs")), all_scores, raw))
+        return list(self.classify_stream(rows_of(texts, pairs), all_scores, raw))
 
     def classify_stream(
         self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False, raw: bool = False
     ) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
         classifier = self.classifier
-        checked = pairs_of(rows, "(text, pair or None)", lambda pair, at: None if pair is None else text_of(pair, at))
+        checked = pairs_of(rows, "(text, pair or None)", self._second)
         for prepared, scores in self.scored(classifier, checked):
             for result in prepared.decode(scores, self.loaded.settings, raw):
                 if not all_scores:
                     del result["scores"]
                 yield result
+
+    def _second(self, pair: Any, where: str) -> str | None:
+        """The second text of a row of `classify`. Raises InputError if the model expects none, or lacks one."""
+        count = self.loaded.texts_a_row
+        if pair is None and count == 2:
+            raise InputError(f"{where} is None; the model was fine-tuned on pairs: give `pairs` too, a text for each")
+        if pair is not None and count == 1:
+            raise InputError(f"{where} is a second text; the model was fine-tuned on single texts: leave `pairs` out")
+        return None if pair is None else text_of(pair, where)
 
     # ---- tags
 

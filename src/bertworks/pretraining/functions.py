@@ -48,7 +48,7 @@ def pretrain(
             base, left_out = without_late_snapshots(base, int(steps))
             if left_out and not quiet:
                 print(left_out, file=sys.stderr)
-        config = with_fields(base, fields)
+        config = with_fields(base, fields, pretrain)
         start = None if init is None else start_folder(init, folder)
         results = run_pretraining(config, Path(corpus), folder, start, quiet, watch)
         return RunResults(folder, results or {})

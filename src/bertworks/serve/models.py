@@ -113,8 +113,7 @@ class ServedModel:
     @property
     def reads_single(self) -> bool:
         """Whether it was fine-tuned on single texts; False where the folder, of other software, does not say it."""
-        settings = self.predictor.loaded.settings
-        return len(settings.get("text", "ab")) == 1 or (self.predictor.kind == "single" and "name" in settings)
+        return self.predictor.loaded.texts_a_row == 1
 
     def output(self, *beginnings: str) -> int | None:
         """The number of the first label that begins with one of these, in lower case."""

@@ -361,11 +361,20 @@ def _numbers(scores: Any) -> int:
 
 
 def check_pairs(model: ServedModel, rows: Sequence[tuple[str, str | None]]) -> None:
-    """Raises Refusal (422) for a pair, if the model was fine-tuned on single texts: its answer would mean nothing."""
-    pairs = [i for i, (_, second) in enumerate(rows) if second] if model.reads_single else []
-    if pairs:
-        message = f"input {pairs[0]} is a pair, but the model {model.name!r} was fine-tuned on single texts"
-        raise Refusal(422, f"{message}; send each text as an input of its own", param="inputs", error_type="Validation")
+    """Raises Refusal (422) for a pair, if the model was fine-tuned on single texts, or the other way round.
+
+    Its answer would mean nothing.
+    """
+    count = model.predictor.loaded.texts_a_row
+    unfit = [i for i, (_, second) in enumerate(rows) if {1: bool(second), 2: second is None}.get(count)]
+    if unfit:
+        found, trained, advice = (
+            ("a pair", "single texts", "send each text as an input of its own")
+            if count == 1
+            else ("a single text", "pairs", "send two texts in every input")
+        )
+        message = f"input {unfit[0]} is {found}, but the model {model.name!r} was fine-tuned on {trained}; {advice}"
+        raise Refusal(422, message, param="inputs", error_type="Validation")
 
 
 def check_values(lane: Lane, inputs: Inputs) -> None:

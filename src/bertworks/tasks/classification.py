@@ -93,7 +93,7 @@ def _unknown(label: str, names: Sequence[str]) -> str:
     alike = next((name for name in names if normalize("NFC", name) == normalize("NFC", label)), None)
     if alike is not None:
         return (
-            f"label {ascii(label)} is {ascii(alike)} in another Unicode form; expected the form of training. Compose "
+            f"label {label!a} is {alike!a} in another Unicode form; expected the form of training. Compose "
             "the label column, in pandas with `.str.normalize('NFC')`"
         )
     return f"label {shorten(label)}; expected one of {', '.join(map(shorten, names))}"

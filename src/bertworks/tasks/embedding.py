@@ -8,6 +8,7 @@ divided by it, as STS-B's from 0 to 5: by the largest one of the training rows, 
 Shapes: N rows, two sequences each (S = 2 N: first text, second text, first, ...), D width, B rows of a batch.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,19 +73,16 @@ def check_scores(rows: Sequence[Example], scale: float, where: Callable[[Example
 
 
 def _ignored_scores(path: Source, task: Task) -> str:
-    """The column that looks like one of scores: numbers everywhere, not only ones. "" if there is none."""
-    unlike = {name: False for name in SCORE_COLUMNS if name not in task.text}  # whether a number is not 1
-    names = (*unlike,)
+    """The column that looks like one of scores: mostly numbers, and not only ones. "" if there is none."""
+    names = [name for name in SCORE_COLUMNS if name not in task.text]
+    rows, numbers, unlike = 0, dict.fromkeys(names, 0), dict.fromkeys(names, False)  # whether a number is not 1
     for row in read_table(path, task.text, (), names, names, form=task.form):
+        rows += 1
         for name, cell in zip(names, row.values[len(task.text) :], strict=True):
-            if name in unlike:
-                try:
-                    unlike[name] |= float(cell) != 1
-                except ValueError:
-                    del unlike[name]
-        if not unlike:
-            break
-    return next((name for name, found in unlike.items() if found), "")
+            with contextlib.suppress(ValueError):
+                unlike[name] |= float(cell) != 1
+                numbers[name] += 1
+    return next((name for name in names if unlike[name] and 2 * numbers[name] > rows), "")
 
 
 def scale_of(task: Task, rows: Sequence[Example]) -> float:

@@ -62,7 +62,7 @@ def _check_forms(name: str, labels: Sequence[str]) -> None:
     for label in labels:
         if (other := seen.setdefault(normalize("NFC", label), label)) != label:
             raise InputError(
-                f"{name}: two labels look alike: {ascii(other)} and {ascii(label)} differ only in their Unicode form "
+                f"{name}: two labels look alike: {other!a} and {label!a} differ only in their Unicode form "
                 "(macOS may write the decomposed one); expected one form. Compose the label column, in pandas with "
                 "`.str.normalize('NFC')`"
             )

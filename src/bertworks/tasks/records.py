@@ -53,9 +53,10 @@ class Records:
             cells = {normalize("NFC", str(name)): _cell(cell) for name, cell in row.items()}
             missing = [name for name in self.texts if name in cells and cells[name] is None]
             if missing:
+                name = shorten(missing[0])
                 raise InputError(
-                    f"{self.location(line)}: {shorten(missing[0])} is missing; expected a text; leave the row out, or "
-                    "give it a text"
+                    f"{self.location(line)}: {name} is missing; expected a text; leave the row out (pandas: "
+                    f".dropna(subset=[{name}])), or give it an empty one (.fillna({{{name}: ''}}))"
                 )
             yield line, cells
         if not line:

@@ -87,6 +87,13 @@ def pairs_of(rows: Any, expected: str, second: Callable[[Any, str], S]) -> Itera
         yield text_of(row[0], f"rows[{i}][0]"), second(row[1], f"rows[{i}][1]")
 
 
+def rows_of(texts: Any, pairs: Any) -> Iterable[tuple[str, str | None]]:
+    """(text, pair or None) of each text. Raises InputError if there are pairs, but not one for each text."""
+    return (
+        ((text, None) for text in texts_of(texts)) if pairs is None else text_pairs_of(texts, pairs, ("texts", "pairs"))
+    )
+
+
 def checked_rows(rows: Any, name: str) -> Sequence[Any]:
     """Rows to train or judge on; a number as the label of an Example becomes its text.
 

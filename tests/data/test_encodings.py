@@ -60,8 +60,8 @@ def test_wrong_bytes_are_refused_by_line_or_repaired(tmp_path):
 def test_a_wrong_declaration_names_the_encoding_of_the_file(tmp_path):
     path, korean = tmp_path / "a.csv", "본문,분류\n좋은 영화였다,긍정\n"
     for written, declared, advice in (
-        ("utf-8", "cp949", "it looks like UTF-8: leave --encoding out"),
-        ("utf-8", "utf-16", "it looks like UTF-8: leave --encoding out"),
+        ("utf-8", "cp949", "it looks like UTF-8: leave --encoding out, or convert .* if they have several"),
+        ("utf-8", "utf-16", "it looks like UTF-8: leave --encoding out, or convert .* if they have several"),
         ("cp949", "utf-16", "give --encoding cp949"),
     ):
         path.write_bytes((korean * 40).encode(written))
@@ -71,6 +71,13 @@ def test_a_wrong_declaration_names_the_encoding_of_the_file(tmp_path):
     path.write_bytes("가나.\n".encode("cp949") + b"\xff\xff.\n")
     with pytest.raises(InputError, match=r"line 2: byte 0xff is not valid cp949; .*, or set --input.invalid repair$"):
         list(read_documents([path], InputOptions(encoding="cp949")))
+
+
+def test_no_repair_is_advised_for_a_file_of_another_encoding(tmp_path):
+    """It would drop the letters of a sound file."""
+    (tmp_path / "a.txt").write_bytes("가나다라마바사.\n".encode("cp949"))
+    with pytest.raises(InputError, match=r"give --encoding cp949 if all files are, or convert this one to UTF-8$"):
+        list(read_documents([tmp_path / "a.txt"], InputOptions()))
 
 
 @pytest.mark.parametrize(

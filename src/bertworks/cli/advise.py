@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..export.config import AdviceConfig
-from .arguments import DevRows, Flat, Positional, parse
+from .arguments import DevRows, Flat, Positional, dev_rows, parse
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def advise(argv: list[str]) -> None:
     from ..export.advice import table
     from ..files import write_json
 
-    dev = arguments.rows.read() if arguments.rows.task or arguments.rows.dev else None
+    dev = dev_rows(arguments.rows, arguments.model, argv)
     report = measure(arguments.model, arguments.config, arguments.texts, dev)
     if arguments.json is not None:
         write_json(arguments.json, report)

@@ -281,6 +281,15 @@ def flags_in(argv: list[str]) -> set[str]:
     return {word.partition("=")[0].replace("_", "-") for word in argv if word.startswith("--")}
 
 
+def dev_rows(rows: DevRows, model: Path, argv: list[str]) -> Any:
+    """A task and its rows, as the flags say, else as the model's folder remembers them; None without any rows."""
+    from ..inference.evaluation import remembered
+
+    if not (rows.task or rows.dev):
+        return None
+    return remembered(rows, model, {flag.removeprefix("--") for flag in flags_in(argv)}).read()
+
+
 def _readable_types() -> ConstructorRegistry:
     """Types as --help shows them: `PATH` for an optional path, `INT ...` for several numbers, `none`, `empty`."""
     registry = ConstructorRegistry()

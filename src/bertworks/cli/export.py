@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..export.config import ExportConfig
 from ..files import InputError
-from .arguments import DevRows, Flat, Positional, parse, refuse_beside
+from .arguments import DevRows, Flat, Positional, dev_rows, parse, refuse_beside
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Arguments:
     out: Path | None = None  # folder to write; it must be new, empty, or an earlier export, which is replaced
     config: Flat[ExportConfig] = field(default_factory=ExportConfig)
     # file with texts of your own, a text in each line, on which source and export are compared too; English and Korean
-    # texts of ours are always compared
+    # built-in texts are always compared
     texts: Path | None = None
     rows: Flat[DevRows] = field(default_factory=DevRows)
     verify: Path | None = None
@@ -52,12 +52,12 @@ def export(argv: list[str]) -> None:
     from ..export.folder import export as export_folder
     from ..export.samples import SCORES
 
-    dev = arguments.rows.read() if arguments.rows.task or arguments.rows.dev else None
+    dev = dev_rows(arguments.rows, arguments.model, argv)
     if is_export(arguments.out):
         print(f"{arguments.out}: an earlier export, which is replaced", file=sys.stderr)
     certificate = export_folder(arguments.model, arguments.out, arguments.config, arguments.texts, dev)
     print(f"{arguments.out}: {', '.join(sorted({*certificate['graph']['outputs'].values()}))}")
-    _print_difference(f"{certificate['difference']['texts']} texts of ours", certificate["difference"])
+    _print_difference(f"{certificate['difference']['texts']} built-in texts", certificate["difference"])
     if "own_texts" in certificate:
         _print_difference(f"{certificate['own_texts']['texts']:,} texts of {arguments.texts}", certificate["own_texts"])
     if "scores" in certificate:

@@ -110,12 +110,13 @@ def as_utf8(
     return reader
 
 
-def _advice(raw: bytes) -> str:
-    """What to do about bytes that are not of the encoding that was declared."""
+def _advice(raw: bytes, remedy: str) -> str:
+    """What to do about bytes that are not of the encoding that was declared. remedy: where they are just damaged."""
     if raw[:3] == codecs.BOM_UTF8 or _is_utf8(raw):
-        return "it looks like UTF-8: leave --encoding out"
-    known = raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or likely(raw)
-    return hint(raw) if known else "give the --encoding that the file has, or mend the file"
+        return "it looks like UTF-8: leave --encoding out, or convert all files to one encoding if they have several"
+    if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or likely(raw):
+        return hint(raw)
+    return f"give the --encoding that the file has, or mend the file{remedy}"
 
 
 def _is_utf8(raw: bytes) -> bool:
@@ -157,7 +158,7 @@ class _Recoded(io.RawIOBase):
                 byte = f"byte 0x{error.object[error.start]:02x} " if error.start < len(error.object) else ""
             where = f"{self.name}, line {self.lines + before.count(chr(10))}"
             found = f"{byte}is not valid {self.encoding}" if byte else f"not valid {self.encoding} ({error})"
-            advice = _advice(error.object if isinstance(error, UnicodeDecodeError) else block)
-            raise InputError(f"{where}: {found}; {advice}{self.remedy}") from None
+            raw = error.object if isinstance(error, UnicodeDecodeError) else block
+            raise InputError(f"{where}: {found}; {_advice(raw, self.remedy)}") from None
         self.lines += text.count("\n")
         return text

@@ -18,7 +18,7 @@ from functools import partial
 from typing import BinaryIO, ClassVar, Literal
 
 from ..files import InputError, parse_json, shorten
-from .encodings import codec_of, hint
+from .encodings import codec_of, hint, likely
 from .streams import MAX_WINDOW
 
 MAX_BLANK = 1 << 20  # bytes of blank lines in a row; a small compressed file can hold 50 GB of them
@@ -162,6 +162,8 @@ def _decoded(raw: bytes, options: InputOptions, error: Callable[[str, str], Inpu
         if options.invalid == "repair":
             return raw.decode(errors="replace")
         found = f"byte {fault.start + 1} (0x{raw[fault.start]:02x}) is not valid UTF-8"
+        if likely(raw):  # a repair would drop every letter of it
+            raise error(found, f"{hint(raw)} if all files are, or convert this one to UTF-8") from None
         advice = options.advised(f"{hint(raw)}, or convert it to UTF-8", "set --input.invalid repair")
         raise error(found, advice) from None
 

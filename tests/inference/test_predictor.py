@@ -16,6 +16,7 @@ import torch
 
 from bertworks.checkpoint.folder import load_model, load_tokenizer, save_folder
 from bertworks.cli import main
+from bertworks.cli.arguments import DevRows, dev_rows
 from bertworks.files import InputError
 from bertworks.inference.predictor import ROWS, Predictor
 from bertworks.model.heads import build_model
@@ -530,6 +531,19 @@ def test_predict_looks_in_the_columns_of_fine_tuning(classifier, pretrained, tmp
     for line, text in ((["a.csv"], "c d e"), (["a.txt"], "c d e"), (["a.csv", "--text", "text"], "x")):
         main(["predict", str(tmp_path / "m"), str(tmp_path / line[0]), *line[1:]])
         assert json.loads(capsys.readouterr().out)["score"] == Predictor(classifier).classify(text)["score"]
+
+
+def test_export_and_advise_look_in_the_columns_of_fine_tuning(classifier, pretrained, tmp_path):
+    model, columns = load_model(classifier), {"kind": "single", "name": "table", "text": ["review"], "label": "stars"}
+    save_folder(tmp_path / "m", model, pretrained, labels=["one", "two", "three"], max_length=16, task=columns)
+    (tmp_path / "a.csv").write_text("text,review,stars,label\nx,c d e,one,two\n")
+    rows = DevRows(dev=tmp_path / "a.csv")
+    _, (found,) = dev_rows(rows, tmp_path / "m", ["m", "--dev", "a.csv"])
+    assert (found.text, found.label) == ("c d e", "one")
+    named = dataclasses.replace(rows, text="text", label="label")
+    _, (found,) = dev_rows(named, tmp_path / "m", ["m", "--text", "text", "--label=label"])
+    assert (found.text, found.label) == ("x", "two")
+    assert dev_rows(DevRows(), tmp_path / "m", ["m"]) is None
 
 
 def test_predict_knows_the_columns_of_the_official_files_of_its_task(classifier, pretrained, tmp_path, capsys):

@@ -48,6 +48,26 @@ def test_a_body_that_is_no_json_or_has_another_form_is_refused(client):
     assert client.get("/embed").headers["allow"] == "POST"
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/embed", {"inputs": "a", "mdoel": "other"}, "the body: unknown field mdoel; did you mean model?"),
+        ("/embed", {"inputs": "a", "normalise": False}, "the body: unknown field normalise; did you mean normalize?"),
+        ("/", {"inputs": "a", "parameters": {"topk": 1}}, "parameters: unknown field topk; did you mean top_k?"),
+        (
+            "/v1/embeddings",
+            {"input": "a", "dimension": 2},
+            "the body: unknown field dimension; did you mean dimensions?",
+        ),
+    ],
+)
+def test_a_misspelt_optional_field_is_not_ignored(client, path, body, message):
+    answer = client.post(path, json=body)
+    assert answer.status_code == 422 and message in answer.text, answer.text
+    unknown = {"inputs": "a", "options": {"wait_for_model": True}, "model_name": "x", "secret": 1}
+    assert client.post("/embed", json=unknown).status_code == 200
+
+
 def test_limits(client):
     refused(client.post("/embed", json={"inputs": []}), 400, "Empty")
     refused(client.post("/embed", json={"inputs": ["a", " \n"]}), 400, "Empty")

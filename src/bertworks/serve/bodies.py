@@ -8,12 +8,14 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import Field
+from pydantic import BaseModel, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
 Many = Annotated[list[T], Field(fail_fast=True)]
 Count = Annotated[int, Field(strict=True, ge=1)]  # neither true nor "3"
 
+MISSPELT = 0.8  # likeness, from 0 to 1, from which a name is a known one misspelt
 KINDS = {  # what a field may be, by the beginning of pydantic's name of the error
     "string": "a text",
     "list": "a list",
@@ -25,6 +27,24 @@ KINDS = {  # what a field may be, by the beginning of pydantic's name of the err
     "none": "null",
 }
 FOUND = {str: "a text", list: "a list", bool: "true or false", int: "a number", float: "a number", dict: "an object"}
+
+
+class Body(BaseModel):
+    """A body, or an object in it. Fields that it does not know are ignored, since clients of the dialects send many.
+
+    But one that differs from an optional field in a letter or two is refused: another model would answer for `mdoel`.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_misspelt_field(cls, value: Any) -> Any:
+        known = cls.model_fields
+        names = [name for name in value if isinstance(name, str)] if isinstance(value, dict) else []
+        absent = [name for name, field in known.items() if name not in names and not field.is_required()]
+        for name in names:
+            if name not in known and (near := difflib.get_close_matches(name[:50], absent, 1, MISSPELT)):
+                raise PydanticCustomError("misspelt", f"unknown field {name[:50]}; did you mean {near[0]}?")
+        return value
 
 
 def fault_of(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str, str]:

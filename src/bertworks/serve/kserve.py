@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 from torch import Tensor as Scores
 
 from .. import __version__
-from .bodies import Many
+from .bodies import Body, Many
 from .errors import Refusal
 from .limits import check_masks, check_once
 from .models import ServedModel
@@ -53,13 +53,13 @@ class OutputName(BaseModel):
     name: str
 
 
-class InferParameters(BaseModel):
+class InferParameters(Body):
     """Of a request; others are not looked at."""
 
     truncate: bool | None = None  # null: as the server was started
 
 
-class InferRequest(BaseModel):
+class InferRequest(Body):
     """Tensors to compute with."""
 
     inputs: Many[Tensor]

@@ -14,7 +14,7 @@ import numpy as np
 from fastapi import Request, Response
 from pydantic import BaseModel, StrictInt, StrictStr
 
-from .bodies import Count, Many
+from .bodies import Body, Count, Many
 from .embedding import EmbeddingInput, rows_of
 from .errors import Refusal
 from .routes import RefusedOpenai, dialect, reply, service_of
@@ -26,7 +26,7 @@ router = dialect("OpenAI", refused=RefusedOpenai)
 Ids = Many[StrictInt]
 
 
-class EmbeddingsRequest(BaseModel):
+class EmbeddingsRequest(Body):
     """Texts, or rows of token ids, to embed."""
 
     input: StrictStr | Many[StrictStr] | Ids | Many[Ids]

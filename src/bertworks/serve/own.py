@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
-from .bodies import Many
+from .bodies import Body, Many
 from .limits import check_rows
 from .routes import check_ready, dialect, reply, service_of
 from .service import Options
@@ -13,7 +13,7 @@ from .service import Options
 router = dialect("bertworks")
 
 
-class ChooseRequest(BaseModel):
+class ChooseRequest(Body):
     """A text, and what may follow it."""
 
     text: str

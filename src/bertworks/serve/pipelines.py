@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import torch
-from pydantic import BaseModel
 from torch import Tensor
 
 from ..inference.steps import HeadSteps
 from ..tasks.tagging import Entity, Unit
 from ..tasks.tags import OUTSIDE
-from .bodies import Count, Many
+from .bodies import Body, Count, Many
 from .embedding import EmbeddingInput
 from .errors import Refusal
 from .limits import check_masks, check_template
@@ -30,7 +29,7 @@ DENIES = ("contradict", "not_entail")  # how labels against entailment begin
 TOP_K = 5  # tokens for each mask, unless the request says how many
 
 
-class Parameters(BaseModel):
+class Parameters(Body):
     """Parameters of all tasks; a task looks at its own."""
 
     top_k: Count | None = None  # classes, tokens or answers to return
@@ -54,7 +53,7 @@ class Parameters(BaseModel):
 BESIDE = ("normalize", "truncate", "truncation_direction", "prompt_name", "dimensions")
 
 
-class PipelineRequest(BaseModel):
+class PipelineRequest(Body):
     """A payload of any task. Clients send the parameters of feature-extraction beside `inputs`."""
 
     inputs: str | dict[str, Any] | Many[str | dict[str, Any]]

@@ -11,7 +11,7 @@ from ..inference.steps import TextRows
 from ..probing.config import WordConfig
 from ..probing.model import StateSteps
 from ..probing.similarity import compare_word
-from .bodies import Many
+from .bodies import Body, Many
 from .routes import dialect, reply, service_of
 from .service import Options
 
@@ -19,7 +19,7 @@ router = dialect("bertworks")
 SHOWN = ("word", "pieces", "layers", "similarity", "baseline", "baseline_pairs")
 
 
-class WordRequest(BaseModel):
+class WordRequest(Body):
     """A word, and sentences that have it."""
 
     word: str = Field(min_length=1, max_length=200)
@@ -56,7 +56,7 @@ async def compare(body: WordRequest, request: Request) -> Response:
     return reply({name: found[name] for name in SHOWN} | {"tokens": answers.tokens}, answers)
 
 
-class PairRequest(BaseModel):
+class PairRequest(Body):
     """Two sentences."""
 
     a: str
@@ -82,7 +82,7 @@ async def next_sentence(body: PairRequest, request: Request) -> Response:
     return reply(answers.results[0], answers)
 
 
-class ExplainRequest(BaseModel):
+class ExplainRequest(Body):
     """A sentence, and maybe a second one."""
 
     a: str

@@ -7,7 +7,7 @@ of 2 or more are grades: the score is their expectation, divided by n.
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from fastapi import Request, Response
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from .bodies import Count, Many
+from .bodies import Body, Count, Many
 from .errors import Refusal
 from .limits import check_once, check_rows
 from .models import ServedModel
@@ -31,7 +31,7 @@ RELEVANT = ("true", "yes", "relevant", "entailment", "equivalent", "duplicate")
 SECOND = ("1", "label_1")
 
 
-class RerankRequest(BaseModel):
+class RerankRequest(Body):
     """A query, and the documents to rank."""
 
     query: str
@@ -39,7 +39,7 @@ class RerankRequest(BaseModel):
     model: str | None = None
     top_n: Count | None = None
     return_documents: bool = False
-    rank_fields: Annotated[Many[str], Field(max_length=FIELDS)] = ["text"]
+    rank_fields: Many[str] = Field(default_factory=lambda: ["text"], max_length=FIELDS)
     truncate: bool | None = None  # not of Cohere or Jina: cut what is too long
 
 

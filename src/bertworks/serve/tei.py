@@ -16,7 +16,7 @@ from torch import Tensor
 from .. import __version__
 from ..inference.steps import HeadSteps
 from ..tokenizer import Composed, Encoding, compose
-from .bodies import Many
+from .bodies import Body, Many
 from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
 from .limits import check_rows, check_size, least_tokens
@@ -34,7 +34,7 @@ Input = str | TokenIds | Many[str | TokenIds]
 Direction = Annotated[Literal["Left", "Right"], BeforeValidator(lambda v: v.title() if isinstance(v, str) else v)]
 
 
-class Truncation(BaseModel):
+class Truncation(Body):
     """What happens to inputs that are too long."""
 
     truncate: bool | None = None
@@ -56,7 +56,7 @@ class EmbedRequest(EmbedAllRequest):
     dimensions: StrictInt | None = None
 
 
-class SimilarityInput(BaseModel):
+class SimilarityInput(Body):
     """A sentence, and those it is compared with."""
 
     source_sentence: str
@@ -69,7 +69,7 @@ class SimilarityParameters(Truncation):
     prompt_name: str | None = None
 
 
-class SimilarityRequest(BaseModel):
+class SimilarityRequest(Body):
     """Sentences to compare."""
 
     inputs: SimilarityInput
@@ -98,7 +98,7 @@ class RerankRequest(Truncation):
     model: str | None = None
 
 
-class TokenizeRequest(BaseModel):
+class TokenizeRequest(Body):
     """Texts to tokenize."""
 
     inputs: str | Many[str]
@@ -107,7 +107,7 @@ class TokenizeRequest(BaseModel):
     model: str | None = None
 
 
-class DecodeRequest(BaseModel):
+class DecodeRequest(Body):
     """Token ids to turn into text."""
 
     ids: TokenIds | Many[TokenIds]

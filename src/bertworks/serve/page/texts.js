@@ -67,7 +67,7 @@ const TEXTS = {
     answerNone: "이 텍스트에는 질문의 답이 없습니다.", best: "답 후보", answerHint: "답을 누르면 텍스트에서 그 자리를 보여 줍니다.",
     choose: "고르기", chooseWhy: "텍스트에 이어질 내용을 고릅니다.", chooseRun: "고르기", choices: "이어질 내용(한 줄에 하나씩)",
     next: "다음 문장", nextWhy: "B가 A 다음에 오는 문장일까요? BERT 사전학습의 둘째 과제입니다.", nextRun: "비교", first: "문장 A", follows: "문장 B",
-    nextSwap: "A와 B 바꾸기", nextYes: "B는 A의 다음 문장입니다", nextNo: "B는 다른 글의 문장입니다", nextSure: "B가 A 다음일 확률 {0}", nextBack: "순서를 바꾸면 {0}",
+    nextSwap: "A와 B 바꾸기", nextYes: "B는 A의 다음 문장입니다", nextNo: "B는 다른 문서의 문장입니다", nextSure: "B가 A 다음일 확률 {0}", nextBack: "순서를 바꾸면 {0}",
     similar: "유사도", similarWhy: "텍스트를 두 개씩 짝지어 구한 벡터의 코사인입니다.", similarRun: "비교", closest: "가장 가까운 짝",
     similarFew: "텍스트를 한 줄에 하나씩, 두 개 이상 쓰세요.", rowOf: "{0} · {1}",
     word: "한 단어, 두 문장", wordWhy: "문장에 따라 단어의 벡터가 층마다 얼마나 달라지는지 봅니다.", wordRun: "비교", wordField: "단어",

@@ -59,8 +59,10 @@ def predict(argv: list[str]) -> None:
     from ..inference.ensemble import Ensemble
     from ..inference.files import Columns, predict_file, predict_string
     from ..inference.predictor import Predictor
+    from ..inference.result_tables import check_file
     from ..tasks.table import TableForm
 
+    check_file(arguments.out, [arguments.data], [arguments.model, *others])
     each = [
         Predictor(one, precision=arguments.precision, engine=arguments.engine) for one in (arguments.model, *others)
     ]

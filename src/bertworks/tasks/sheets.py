@@ -4,6 +4,7 @@ import datetime
 import functools
 import importlib.util
 import re
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import IO, Any
 from ..data.parsers import list_names
 from ..data.streams import FREE, SHARE
 from ..files import InputError, shorten
+from ..outputs import naming
 
 MAX_ROWS, MAX_CELL = 1_048_576, 32_767  # of a sheet, and characters of a cell
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # in XML
@@ -59,6 +61,7 @@ def save_sheet(rows: Iterable[Sequence[Any]], file: IO[bytes], path: Path) -> No
     """
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
+    from openpyxl.writer.excel import ExcelWriter
 
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("predictions")
@@ -74,8 +77,10 @@ def save_sheet(rows: Iterable[Sequence[Any]], file: IO[bytes], path: Path) -> No
             if isinstance(value, str):
                 cell.data_type = "s"  # "=1+1" of an input is no formula
             cells.append(cell)
-        sheet.append(cells)
-    book.save(file)
+        with naming(tempfile.gettempdir()):  # where the library keeps the rows until the end
+            sheet.append(cells)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:  # `book.save` leaves its own open on a full disk
+        ExcelWriter(book, archive).save()
 
 
 def _check_size(file: IO[bytes], path: Path) -> None:

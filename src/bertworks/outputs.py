@@ -15,10 +15,11 @@ from typing import Any
 from .files import InputError
 
 KEPT = (  # files of run folders, model folders and exports that are read again
-    *("recipe.toml", "demo.toml", "results.json", "log.jsonl", "predictions.jsonl", "types.json", "*.lock", "*.md"),
-    *("config.json", "*_config.json", "certificate.json", "modules.json", "made.json", "*.index.json"),
+    *("recipe.toml", "demo.toml", "results.json", "log.jsonl", "predictions.jsonl", "*predictions.json"),
+    *("types.json", "cell.json", "*.lock", "*.md"),
+    *("config.json", "*_config.json", "config_*.json", "certificate.json", "modules.json", "made.json", "*.index.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
-    *("*model*.safetensors", "state.safetensors", "best.safetensors", "reference.safetensors", "start.safetensors"),
+    *("*model*.safetensors", "state.*", "best.*", "reference.safetensors", "start.safetensors"),
     *("*.bin", "*.onnx", "*.onnx.data", "*.pt", "*.pt2"),
 )
 RUN_MODEL = "model"  # the model folder in a run folder
@@ -50,8 +51,8 @@ def check_output(
                 raise InputError(f"{out} is a file of {folder}, which is read; name another file to write")
 
 
-def check_output_folder(out: Path | str, folders: Iterable[Any]) -> None:
-    """Raises InputError if the model folder `out` is a file, or one of the folders that are read."""
+def check_output_folder(out: Path | str, folders: Iterable[Any] = ()) -> None:
+    """Raises InputError if the folder `out` is a file, or one of the folders that are read."""
     if os.path.exists(out) and not os.path.isdir(out):
         raise InputError(f"{out}: a file; expected a folder to write; name a folder")
     for folder in _paths(folders):

@@ -37,7 +37,9 @@ class Arguments:
     sheet: str = ""  # sheet of an .xlsx table; empty: its only one
     # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none: standard output
     out: Path | None = None
-    echo: bool = False  # add the input to each result; of a .csv, .tsv or .xlsx table all its columns
+    # add the input to each result; of a .csv, .tsv or .xlsx table all its columns. In a table they keep their names,
+    # with `input.` in front where a result has the name
+    echo: bool = False
     all_scores: bool = False  # classification: add the probabilities of all labels
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"

@@ -62,8 +62,9 @@ def submit(
     the zip its `rows`, how many were `cut`, what they are `from`) and `missing` (for each that is not, why). Raises
     InputError for a run on no task of GLUE, two runs on one, a damaged test file, or if there is nothing to write.
     """
-    data, folders = Path(data), find_runs(runs)
+    data = Path(data)
     check_output(out, [data / name for entry in ENTRIES for name in entry.test], runs)
+    folders = find_runs(runs)
     if not data.is_dir():
         raise InputError(f"{data}: no such folder; expected the one with CoLA, SST-2, MRPC, ...")
     loaded: dict[str, LoadedModel] = {}

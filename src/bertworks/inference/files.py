@@ -315,10 +315,9 @@ def _further_columns(path: Path, wanted: Sequence[str], form: TableForm) -> dict
 
     A name that is there again gets a number, as in note.2; a column without a name is called column.3.
     """
-    file = part_of(path)[0]
-    if file.suffix not in (*SEPARATORS, WORKBOOK) or not file.is_file():
+    if path.suffix not in (*SEPARATORS, WORKBOOK) or not path.is_file():
         return {}
-    names, found = column_names(file, form), dict[str, int]()
+    names, found = column_names(path, form), dict[str, int]()
     for position, name in enumerate(names):
         if name in wanted:
             continue

@@ -133,13 +133,6 @@ def _stream(path: Path) -> Path | int | None:
     return None
 
 
-def refuse_input(out: Path | str | None, *inputs: Path | str | None) -> None:
-    """Raises InputError if `out` is one of the files that are read: its content would be lost."""
-    for path in inputs:
-        if out and path and os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path):
-            raise InputError(f"--out {out} is a file that is read; name another file to write")
-
-
 def remove_temporaries(folder: Path | str, name: str = "") -> None:
     """Remove the temporary files in `folder` whose `atomic_write` was killed: all, or those of one file `name`.
 

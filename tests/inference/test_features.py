@@ -1,9 +1,11 @@
 """Features against one forward pass a text: windows, words, pooling, order, files, bounded memory, bad input."""
 
 import dataclasses
+import errno
 import io
 import itertools
 import sys
+import tempfile
 import tracemalloc
 import unicodedata
 from pathlib import Path
@@ -382,6 +384,20 @@ def test_a_failure_leaves_the_old_file(folder, tmp_path, ending, monkeypatch, ca
         main(["features", str(folder), str(source), "--out", str(out)])
     assert "line 10: byte 0xFF is not UTF-8" in capsys.readouterr().err
     assert out.read_text() == "old" and {p.name for p in tmp_path.iterdir()} == {"in.txt", out.name}
+
+
+@pytest.mark.parametrize("ending", [".safetensors", ".npz"])
+def test_a_full_disk_names_the_file(folder, tmp_path, ending, monkeypatch, capsys):
+    class Full(io.BytesIO):
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda *_, **__: Full())
+    source, out = tmp_path / "in.txt", tmp_path / f"out{ending}"
+    source.write_text("good\n")
+    with pytest.raises(SystemExit):
+        main(["features", str(folder), str(source), "--out", str(out)])
+    assert f"bertworks: {out}: No space left on device" in capsys.readouterr().err
 
 
 # ---- refusals

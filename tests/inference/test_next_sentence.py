@@ -89,6 +89,13 @@ def test_the_verb_prints_the_probability(folder, tmp_path, capsys):
     assert first == {"line": 2, **expected} | {"score": pytest.approx(expected["score"], abs=1e-6)}
     assert second == {"line": 3, "empty": True} and third["line"] == 4 and third["tokens"] == 5
     assert "3 pairs, 1 of them with an empty text and not predicted" in shown.err
+    out = tmp_path / "out.csv"  # a table, as predict writes it
+    main(["next-sentence", str(folder), "--data", str(tmp_path / "pairs.csv"), "--text", "one,two", "--out", str(out)])
+    columns = "line,follows,score,tokens,cut"
+    assert out.read_text().startswith(f"{columns},empty\n2,") and len(out.read_text().splitlines()) == 4
+    (tmp_path / "pairs.csv").write_text("a,b\n")
+    main(["next-sentence", str(folder), "--data", str(tmp_path / "pairs.csv"), "--out", str(out)])
+    assert out.read_text() == f"{columns}\n"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +105,8 @@ def test_the_verb_prints_the_probability(folder, tmp_path, capsys):
         (["a", "b", "--data", "x.csv"], "give two texts, or --data"),
         (["--data", "x.csv", "--text", "a"], "--text 'a'; expected two columns"),
         (["--data", "none.csv"], "none.csv: no such file"),
+        (["--data", "none.csv", "--out", "x.parquet"], "x.parquet: predictions are not written as .parquet"),
+        (["a", "b", "--out", "x.csv"], "two texts cannot be combined with --out"),
     ],
 )
 def test_wrong_arguments_of_the_verb(folder, capsys, rest, said):

@@ -538,10 +538,10 @@ def test_export_and_advise_look_in_the_columns_of_fine_tuning(classifier, pretra
     save_folder(tmp_path / "m", model, pretrained, labels=["one", "two", "three"], max_length=16, task=columns)
     (tmp_path / "a.csv").write_text("text,review,stars,label\nx,c d e,one,two\n")
     rows = DevRows(dev=tmp_path / "a.csv")
-    _, (found,) = dev_rows(rows, tmp_path / "m", ["m", "--dev", "a.csv"])
+    _, (found,) = dev_rows(rows, tmp_path / "m", ["m", "--dev", "a.csv"]).read()
     assert (found.text, found.label) == ("c d e", "one")
     named = dataclasses.replace(rows, text="text", label="label")
-    _, (found,) = dev_rows(named, tmp_path / "m", ["m", "--text", "text", "--label=label"])
+    _, (found,) = dev_rows(named, tmp_path / "m", ["m", "--text", "text", "--label=label"]).read()
     assert (found.text, found.label) == ("x", "two")
     assert dev_rows(DevRows(), tmp_path / "m", ["m"]) is None
 

@@ -1,13 +1,20 @@
 """Predictions as tables and with their inputs; the columns of the fine-tuning table are remembered."""
 
 import csv
+import errno
+import gc
+import io
 import json
+import sys
+import tempfile
 
 import pytest
 
 import bertworks
 from bertworks.cli import main
 from bertworks.files import InputError
+from bertworks.inference.result_tables import table_rows
+from bertworks.tasks.sheets import save_sheet
 from support.tiny_task import tiny_folder, tiny_table
 
 
@@ -78,6 +85,80 @@ def test_inputs_are_echoed(place, capsys, tmp_path):
     main(["predict", str(place / "run"), str(tmp_path / "some.txt"), "--echo", "--out", str(tmp_path / "s.csv")])
     rows = read(tmp_path / "s.csv")
     assert "empty" not in rows[0] and [row["text"] for row in rows] == ['good film, "a"', "bad film"]
+
+
+def header(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return next(csv.reader(file))
+
+
+def test_every_column_has_a_name_of_its_own(place, capsys, tmp_path):
+    """Also of tables that --echo wrote, and of columns that are named as results are, or twice, or not at all."""
+    before = place / "rows.csv"
+    for number in range(3):
+        after = tmp_path / f"{number}.csv"
+        main(["predict", str(place / "run"), str(before), "--echo", "--out", str(after)])
+        columns, earlier = header(after), header(before)
+        assert len({*columns}) == len(columns) == len(earlier) + 7
+        rows, given = read(after), read(before)
+        for name in earlier:
+            assert any([row[new] for row in rows] == [row[name] for row in given] for new in columns)
+        assert [row["input.label"] for row in rows] == ["x", "y", "z"]  # a column keeps the name that it has
+        before = after
+    (tmp_path / "odd.csv").write_text("review,empty,note,note,,note.2\ngood,1,2,3,4,5\n,6,7,8,9,0\n")
+    main(["predict", str(place / "run"), str(tmp_path / "odd.csv"), "--echo", "--out", str(tmp_path / "o.csv")])
+    names = ["line", "review", "input.empty", "note", "note.3", "column.5", "note.2"]
+    rows = read(tmp_path / "o.csv")
+    assert header(tmp_path / "o.csv")[:7] == names and [rows[0][name] for name in names[2:]] == [*"12345"]
+    assert [row["empty"] for row in rows] == ["", "true"]
+    capsys.readouterr()
+    main(["predict", str(place / "run"), str(tmp_path / "odd.csv"), "--echo"])
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["input"]["note.3"] == "3"
+    both = {"line": 1, "input": {"label": "a", "input.label": "b"}, "label": "c"}
+    assert next(table_rows([both])) == ["line", "input.input.label", "input.label", "label"]
+
+
+def test_a_table_of_no_rows_has_a_header(place, tmp_path):
+    (tmp_path / "none.csv").write_text("id,review,label\n")
+    (tmp_path / "none.txt").write_text("")
+    full = tmp_path / "full.csv"
+    for more in ([], ["--echo"], ["--echo", "--all-scores"]):
+        main(["predict", str(place / "run"), str(place / "rows.csv"), *more, "--out", str(full)])
+        main(["predict", str(place / "run"), str(tmp_path / "none.csv"), *more, "--out", str(tmp_path / "out.csv")])
+        assert header(tmp_path / "out.csv") == header(full)[:-1] and read(tmp_path / "out.csv") == []  # no `empty`
+    main(["predict", str(place / "run"), str(tmp_path / "none.txt"), "--out", str(tmp_path / "out.csv")])
+    assert header(tmp_path / "out.csv") == ["line", "label", "score", "windows", "tokens", "cut"]
+    assert bertworks.predict(place / "run", tmp_path / "none.csv", out=tmp_path / "python.csv") == []
+    assert header(tmp_path / "python.csv") == header(tmp_path / "out.csv")
+    main(["predict", str(place / "run"), str(tmp_path / "none.csv"), "--out", str(tmp_path / "out.jsonl")])
+    assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+class Full(io.BytesIO):
+    """A file on a full disk."""
+
+    def write(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_of_temporary_files_is_named(place, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda *_, **__: io.TextIOWrapper(Full(), write_through=True))
+    with pytest.raises(SystemExit):
+        predict(place, capsys, "--out", str(tmp_path / "out.csv"))
+    assert capsys.readouterr().err.startswith(f"bertworks: {tempfile.gettempdir()}: No space left on device")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_workbook_on_a_full_disk_leaves_nothing_open(tmp_path, monkeypatch):
+    pytest.importorskip("openpyxl")
+    later = []
+    monkeypatch.setattr(sys, "unraisablehook", later.append)
+    with pytest.raises(OSError, match="No space left on device"):
+        save_sheet([["a"], ["b"]], Full(), tmp_path / "out.xlsx")
+    with pytest.raises(InputError, match="a cell of 40,000 characters in row 2"):
+        save_sheet([["a"], ["b" * 40_000]], io.BytesIO(), tmp_path / "out.xlsx")
+    gc.collect()
+    assert not later
 
 
 def test_a_workbook_has_the_table(place, capsys, tmp_path):

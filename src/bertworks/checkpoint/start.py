@@ -14,6 +14,7 @@ from ..model.heads import Model, build_head, build_model
 from ..model.pair import SIDES, Pair
 from ..model.prepare import initialise, shapes_only
 from ..model.top import Top
+from ..reporting.outputs import check_output_folder
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
 from .locate import CONFIG, find_model
 from .metadata import LABELLED, top_of
@@ -104,6 +105,7 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
     Raises InputError if directions, shapes or vocabularies do not fit together, or if either folder is unfit.
     """
     folders = [find_model(left), find_model(right)]
+    check_output_folder(out, [left, right])
     encoders = [load_encoder(folder) for folder in folders]
     for folder, encoder, side in zip(folders, encoders, SIDES, strict=True):
         if encoder.config.direction != side:

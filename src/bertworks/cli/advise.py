@@ -31,8 +31,11 @@ def advise(argv: list[str]) -> None:
     from ..export.advice import advise as measure
     from ..export.advice import table
     from ..files import write_json
+    from ..reporting.outputs import check_output
 
-    dev = dev_rows(arguments.rows, arguments.model, argv)
+    rows = dev_rows(arguments.rows, arguments.model, argv)
+    check_output(arguments.json, [arguments.texts, *(rows.find()[1] if rows else [])], [arguments.model])
+    dev = rows.read() if rows else None
     report = measure(arguments.model, arguments.config, arguments.texts, dev)
     if arguments.json is not None:
         write_json(arguments.json, report)

@@ -281,13 +281,13 @@ def flags_in(argv: list[str]) -> set[str]:
     return {word.partition("=")[0].replace("_", "-") for word in argv if word.startswith("--")}
 
 
-def dev_rows(rows: DevRows, model: Path, argv: list[str]) -> Any:
-    """A task and its rows, as the flags say, else as the model's folder remembers them; None without any rows."""
+def dev_rows(rows: DevRows, model: Path, argv: list[str]) -> DevRows | None:
+    """Rows as the flags say, else with the columns that the model's folder remembers; None if no rows are named."""
     from ..inference.evaluation import remembered
 
     if not (rows.task or rows.dev):
         return None
-    return remembered(rows, model, {flag.removeprefix("--") for flag in flags_in(argv)}).read()
+    return remembered(rows, model, {flag.removeprefix("--") for flag in flags_in(argv)})
 
 
 def _readable_types() -> ConstructorRegistry:

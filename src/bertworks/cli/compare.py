@@ -28,7 +28,9 @@ def compare(argv: list[str]) -> None:
     arguments = parse(Arguments, argv, "compare")
     from ..experiments.compare import compare_runs, table
     from ..files import write_json
+    from ..reporting.outputs import check_output
 
+    check_output(arguments.out, folders=[arguments.first, arguments.second])
     results = compare_runs(arguments.first, arguments.second, arguments.samples, arguments.seed)
     if arguments.out is not None:
         write_json(arguments.out, results)

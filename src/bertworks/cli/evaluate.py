@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..files import InputError, refuse_input
+from ..files import InputError
+from ..reporting.outputs import check_output
 from .arguments import DevRows, Flat, Positional, flags_in, is_flag, parse, refuse_beside, several_models
 
 
@@ -52,7 +53,7 @@ def evaluate(argv: list[str]) -> None:
 
     computing = Computing(arguments.precision)
     given, rows = flags_in(argv), arguments.rows
-    refuse_input(arguments.out, rows.dev, arguments.perplexity)
+    check_output(arguments.out, [arguments.perplexity], [arguments.model, *others])
     if arguments.perplexity:
         idle = given & {"--task", "--data", "--dev", "--kind", "--text", "--label", "--choices", "--sheet"}
         idle |= given & {"--save-thresholds"} | ({"a second --model"} if others else set())
@@ -64,6 +65,7 @@ def evaluate(argv: list[str]) -> None:
             "--perplexity FILE in place of --text"
         )
     rows = remembered(rows, arguments.model, {flag.removeprefix("--") for flag in given})
+    check_output(arguments.out, rows.find()[1])
     if arguments.save_thresholds:
         refuse_beside("--save-thresholds", {"a second --model": others})
         chosen_on = Path(rows.find()[1][-1]).name

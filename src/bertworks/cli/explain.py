@@ -36,7 +36,7 @@ def explain(argv: list[str]) -> None:
     from ..probing.pictures import check_out
 
     out = arguments.out
-    check_out(out, (".html", ".json"))
+    check_out(out, (".html", ".json"), folders=[arguments.model])
     predictor = Predictor(arguments.model)
     if predictor.note:
         print(predictor.note, file=sys.stderr)

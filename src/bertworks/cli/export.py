@@ -52,7 +52,8 @@ def export(argv: list[str]) -> None:
     from ..export.folder import export as export_folder
     from ..export.samples import SCORES
 
-    dev = dev_rows(arguments.rows, arguments.model, argv)
+    rows = dev_rows(arguments.rows, arguments.model, argv)
+    dev = rows.read() if rows else None
     if is_export(arguments.out):
         print(f"{arguments.out}: an earlier export, which is replaced", file=sys.stderr)
     certificate = export_folder(arguments.model, arguments.out, arguments.config, arguments.texts, dev)

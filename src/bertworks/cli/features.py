@@ -32,15 +32,13 @@ class Arguments:
 def features(argv: list[str]) -> None:
     """Write the vectors, and print how many there are."""
     arguments = parse(Arguments, argv, "features", "--model", "--data")
-    from ..files import refuse_input
     from ..inference.feature_files import write_features, writer_for
     from ..inference.features import Extractor
     from ..inference.files import Columns
     from ..tasks.table import TableForm
 
     out = arguments.out
-    writer_for(out)  # a wrong file ending is refused before minutes of computing
-    refuse_input(out, arguments.data)
+    writer_for(out, [arguments.data], [arguments.model])  # a wrong name is refused before minutes of computing
     columns = Columns(comma_separated(arguments.text), form=TableForm(arguments.encoding, arguments.sheet))
     extractor = Extractor.load(arguments.model, arguments.config, arguments.device)
     done = write_features(extractor, arguments.data, columns, out, {"model": str(arguments.model)})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..files import InputError
-from .arguments import Positional, comma_separated, parse
+from .arguments import Positional, comma_separated, parse, refuse_beside
 
 if TYPE_CHECKING:
     from ..inference.predictor import Predictor
@@ -28,10 +28,11 @@ class Arguments:
     a: Positional[str] = ""  # first text
     b: Positional[str] = ""  # second text
     data: Path | None = (
-        None  # table of pairs, instead of A and B: .csv, .tsv, .jsonl or .parquet; each row gives a JSON object
+        None  # table of pairs, instead of A and B: .csv, .tsv, .jsonl, .parquet or .xlsx; each row gives a result
     )
     text: str = "a,b"  # the two text columns of the table, separated by a comma
-    out: Path | None = None  # file to write the JSON objects to; none: standard output
+    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none: standard output
+    out: Path | None = None
 
 
 def next_sentence(argv: list[str]) -> None:
@@ -43,8 +44,12 @@ def next_sentence(argv: list[str]) -> None:
         raise InputError("give two texts, or --data with a table of pairs")
     if arguments.data and len(columns) != 2:
         raise InputError(f"--text {arguments.text!r}; expected two columns, separated by a comma")
+    if not arguments.data:
+        refuse_beside("two texts", {"--out": arguments.out})
     from ..inference.predictor import Predictor
+    from ..inference.result_tables import check_file
 
+    check_file(arguments.out, [arguments.data], [arguments.model])
     predictor = Predictor(arguments.model)
     if predictor.note:
         print(predictor.note, file=sys.stderr)

@@ -37,7 +37,9 @@ class Arguments:
     sheet: str = ""  # sheet of an .xlsx table; empty: its only one
     # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none: standard output
     out: Path | None = None
-    echo: bool = False  # add the input to each result; of a .csv, .tsv or .xlsx table all its columns
+    # add the input to each result; of a .csv, .tsv or .xlsx table all its columns. In a table they keep their names,
+    # with `input.` in front where a result has the name
+    echo: bool = False
     all_scores: bool = False  # classification: add the probabilities of all labels
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
@@ -59,8 +61,10 @@ def predict(argv: list[str]) -> None:
     from ..inference.ensemble import Ensemble
     from ..inference.files import Columns, predict_file, predict_string
     from ..inference.predictor import Predictor
+    from ..inference.result_tables import check_file
     from ..tasks.table import TableForm
 
+    check_file(arguments.out, [arguments.data], [arguments.model, *others])
     each = [
         Predictor(one, precision=arguments.precision, engine=arguments.engine) for one in (arguments.model, *others)
     ]

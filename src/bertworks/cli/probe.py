@@ -41,7 +41,7 @@ def word(argv: list[str]) -> None:
     from ..probing.model import ProbedModel
     from ..probing.pictures import check_out
 
-    check_out(arguments.out)
+    check_out(arguments.out, data=arguments.baseline, folders=[arguments.model])
     texts = (document.text for document in read_documents(arguments.baseline)) if arguments.baseline else ()
     sentences = (sentence for text in texts for sentence in split_sentences(text))
     others = list(itertools.islice(sentences, similarity.MOST))
@@ -76,7 +76,7 @@ def neighbours(argv: list[str]) -> None:
     from ..probing.neighbours import find_neighbours, show
     from ..probing.pictures import check_out
 
-    check_out(arguments.out, (".json",))
+    check_out(arguments.out, (".json",), arguments.data, [arguments.model])
     model = ProbedModel(arguments.model)
     results = find_neighbours(model, arguments.word, arguments.data, arguments.config, arguments.input)
     show(results)
@@ -107,7 +107,7 @@ def particles(argv: list[str]) -> None:
     from ..probing.model import ProbedModel
     from ..probing.pictures import check_out
 
-    check_out(arguments.out)
+    check_out(arguments.out, data=arguments.data, folders=[arguments.model])
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
     sentences = (sentence for text in texts for sentence in split_sentences(text, "ko"))
     results = probe.probe_particles(ProbedModel(arguments.model), sentences, arguments.config)
@@ -140,7 +140,7 @@ def attention(argv: list[str]) -> None:
     from ..probing.model import ProbedModel
     from ..probing.pictures import check_out
 
-    check_out(arguments.out, (".html",))
+    check_out(arguments.out, (".html",), folders=[arguments.model])
     shown = attend(ProbedModel(arguments.model), arguments.text, arguments.pair, arguments.max_length)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     write_text(arguments.out, page(shown))
@@ -174,8 +174,8 @@ def heads(argv: list[str]) -> None:
     from ..probing import heads as probe
     from ..probing.pictures import check_out
 
-    check_out(arguments.out)
     rows = remembered(arguments.rows, arguments.model, {flag.removeprefix("--") for flag in flags_in(argv)})
+    check_out(arguments.out, data=rows.find()[1], folders=[arguments.model])
     results = probe.ablate_heads(arguments.model, *rows.read(), arguments.config)
     probe.show(results)
     _write(results, arguments.out, probe.plot)
@@ -206,8 +206,8 @@ def layers(argv: list[str]) -> None:
     from ..probing.pictures import check_out
     from ..tasks.base import Limits
 
-    check_out(arguments.out)
     task, (train, dev) = arguments.rows.find()
+    check_out(arguments.out, data=(train, dev), folders=[arguments.model])
     if arguments.rows.task and arguments.rows.label not in ("", task.label):  # part_of_speech of conll2003, for example
         task = replace(task, label=arguments.rows.label, labels=(), written=())
     config, model = arguments.config, ProbedModel(arguments.model)

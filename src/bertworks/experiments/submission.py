@@ -20,6 +20,7 @@ from ..checkpoint.folder import find_model, read_config
 from ..checkpoint.metadata import TASK
 from ..files import InputError, atomic_write
 from ..inference.model import LoadedModel
+from ..reporting.outputs import check_output
 from ..tasks.base import Example, Task
 from ..tasks.catalogue import TASKS
 from ..tasks.classification import named_labels, predictions, prepare
@@ -61,7 +62,9 @@ def submit(
     the zip its `rows`, how many were `cut`, what they are `from`) and `missing` (for each that is not, why). Raises
     InputError for a run on no task of GLUE, two runs on one, a damaged test file, or if there is nothing to write.
     """
-    data, folders = Path(data), find_runs(runs)
+    data = Path(data)
+    check_output(out, [data / name for entry in ENTRIES for name in entry.test], runs)
+    folders = find_runs(runs)
     if not data.is_dir():
         raise InputError(f"{data}: no such folder; expected the one with CoLA, SST-2, MRPC, ...")
     loaded: dict[str, LoadedModel] = {}

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import zipfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, atomic_write, safetensors_header
+from ..reporting.outputs import check_output, naming
 from ..tasks.table import TABLES
 from .features import Chunk, Extractor, Text
 from .files import Columns, read_inputs
@@ -45,7 +46,7 @@ def write_features(extractor: Extractor, file: Any, columns: Columns, out: Path,
     decides, see WRITERS. facts: kept in the file beside the extractor's settings (an npz has no place for them).
     Raises InputError with file and line if an input is damaged, or if there is no writer for the ending.
     """
-    writer = writer_for(out)
+    writer = writer_for(out, [file])
     if len(columns.text) > 2:
         raise InputError(f"{len(columns.text)} text columns; expected one, or two for pairs")
     if isinstance(file, str) and file != "-" and Path(file).suffix not in TABLES and not Path(file).is_file():
@@ -75,12 +76,13 @@ def read_texts(data: Any, columns: Columns) -> Iterator[tuple[int, Text]]:
         yield given.name["line"], given.texts[0] if len(given.texts) == 1 else (given.texts[0], given.texts[1])
 
 
-def writer_for(out: Path) -> Callable[[Path, Extractor, bool, Facts], AbstractContextManager[Write]]:
-    """What writes files of this ending. Raises InputError if nothing does, or there is no such folder."""
+def writer_for(
+    out: Path, data: Iterable[Any] = (), folders: Iterable[Any] = ()
+) -> Callable[[Path, Extractor, bool, Facts], AbstractContextManager[Write]]:
+    """What writes files of this ending. Raises InputError if nothing does, or as `check_output`."""
     if out.suffix not in WRITERS:
         raise InputError(f"{out}: no known ending; expected one of {', '.join(WRITERS)}")
-    if not out.parent.is_dir():
-        raise InputError(f"{out}: there is no folder {out.parent}; make it first")
+    check_output(out, data, folders)
     return WRITERS[out.suffix]
 
 
@@ -153,7 +155,7 @@ def _arrays(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Itera
     if not config.pool:
         rows |= {"edges": ("int64", ()), "offsets": ("int32", (2,)), "words": ("int32", ())}
         rows |= ({} if config.words else {"ids": ("int32", ())}) | ({"segments": ("uint8", ())} if pairs else {})
-    with contextlib.ExitStack() as stack:
+    with naming(out), contextlib.ExitStack() as stack:
         arrays = {
             name: _Growing(stack.enter_context(tempfile.TemporaryFile(dir=out.parent)), np.dtype(dtype), row)
             for name, (dtype, row) in rows.items()

@@ -4,6 +4,7 @@ An input without text is not predicted; its object is `{"line": 3, "empty": true
 """
 
 import contextlib
+import functools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError, atomic_write, refuse_input, to_json
+from ..files import InputError, atomic_write, to_json
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
 from ..tasks.lines import decoded
@@ -21,9 +22,10 @@ from ..tasks.rows import check_count, text_rows_of
 from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, column_names, part_of, read_table
 from .ensemble import Ensemble
 from .predictor import Predictor
-from .result_tables import SEPARATORS, WORKBOOK, check_file, write_table
+from .result_tables import SEPARATORS, WORKBOOK, Blank, check_file, write_table
 
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
+_BLANK = ("a",)  # the text of an input that is in no file
 
 
 class Item(NamedTuple):
@@ -80,11 +82,10 @@ def predict_file(
     that is replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv, .tsv or .xlsx.
     echo: each result has its input too. Raises InputError with file and line.
     """
-    refuse_input(out, file)
-    if out is not None:
-        check_file(out)
+    check_file(out, [file])
     counts = Counts()
-    write_results(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out)
+    blank = functools.partial(blank_result, predictor, file, columns, all_scores, n_best, echo)
+    write_results(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out, blank)
     return counts
 
 
@@ -97,8 +98,7 @@ def predict_string(
     echo: bool = False,
 ) -> None:
     """Predict for the texts of a single input, and write the result as `predict_file` does."""
-    if out is not None:
-        check_file(out)
+    check_file(out)
     items = [Item({}, texts)]
     write_results(_results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo), out)
 
@@ -116,19 +116,27 @@ def predict_data(
 
     counts: updated. Raises InputError with file and line, or with the row.
     """
-    if not isinstance(data, str) or Path(data).suffix in TABLES:
-        settings = predictor.loaded.settings
-        columns = _official(columns.or_those_of(settings), settings, data)
-    items = read_inputs(data, predictor.kind, columns, whole=echo)
+    items = read_inputs(data, predictor.kind, _columns_for(predictor, data, columns), whole=echo)
     return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts, echo)
 
 
-def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str], out: Path | None) -> Counts:
-    """Write whether the second text follows the first for every row of a table, as JSON lines. Returns the counts.
+def blank_result(
+    predictor: Predictor | Ensemble, file: Any, columns: Columns, all_scores: bool, n_best: int, echo: bool = False
+) -> dict[str, Any]:
+    """A result with the fields that the predictions of a file have, for the header of a table of none.
 
-    A row with an empty text is not predicted. out: file that is replaced at the end; None: standard output. Raises
-    InputError with file and line.
+    It is that of an input of made-up texts: which fields there are depends on model and columns.
     """
+    item = _blank_input(file, predictor.kind, _columns_for(predictor, file, columns), echo)
+    return next(_results([item], lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo))
+
+
+def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str], out: Path | None) -> Counts:
+    """Write whether the second text follows the first for every row of a table, and return the counts.
+
+    A row with an empty text is not predicted. out: as in `predict_file`. Raises InputError with file and line.
+    """
+    check_file(out, [file])
 
     def pairs() -> Iterator[Item]:
         try:
@@ -138,16 +146,21 @@ def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str]
             raise InputError(f"{error}; name the two text columns, separated by a comma, with --text") from None
 
     counts = Counts()
-    write_results(_results(pairs(), lambda rows: map(dict, predictor.next_sentence_stream(rows)), counts), out)
+    predict = lambda rows: map(dict, predictor.next_sentence_stream(rows))  # noqa: E731
+    blank = lambda: next(_results([Item({"line": 1}, _BLANK * 2)], predict, Counts()))  # noqa: E731
+    write_results(_results(pairs(), predict, counts), out, blank)
     return counts
 
 
-def write_results(results: Iterable[dict[str, Any]], out: Path | None) -> None:
-    """Write results as JSON lines, or as a table if `out` ends in .csv, .tsv or .xlsx; None: to standard output."""
+def write_results(results: Iterable[dict[str, Any]], out: Path | None, blank: Blank | None = None) -> None:
+    """Write results as JSON lines, or as a table if `out` ends in .csv, .tsv or .xlsx; None: to standard output.
+
+    blank: returns a result whose fields are the columns of a table without rows.
+    """
     mode = "wb" if out is not None and out.suffix == WORKBOOK else "w"
     with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, mode) as target:
         if out is not None and out.suffix in (*SEPARATORS, WORKBOOK):
-            return write_table(results, target, out)
+            return write_table(results, target, out, blank)
         for result in results:
             print(to_json(result), file=target)
 
@@ -224,6 +237,14 @@ def _classified(
     )
 
 
+def _columns_for(predictor: Predictor | Ensemble, data: Any, columns: Columns) -> Columns:
+    """The columns of a table that are read: those given, or those of fine-tuning, or of the official files."""
+    if isinstance(data, str) and Path(data).suffix not in TABLES:
+        return columns
+    settings = predictor.loaded.settings
+    return _official(columns.or_those_of(settings), settings, data)
+
+
 def _official(columns: Columns, settings: Mapping[str, Any], file: Any) -> Columns:
     """The columns of the official files of the known task that a model was fine-tuned on, if this table has them."""
     task = TASKS.get(settings.get("name", ""))
@@ -263,17 +284,15 @@ def read_inputs(file: Any, kind: str, columns: Columns, whole: bool = False) -> 
         yield from _inputs_in_memory(file, text, columns.choices)
         return
     path = Path(file)
-    if kind == "span" and path.suffix == ".json":
+    if _is_questions(path, kind):
         for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
             cells = {"question": question.question, "context": question.context}
             yield Item({"id": question.id}, [*cells.values()], cells)
-    elif file != "-" and (path.suffix in TABLES or (columns.text and path.suffix == ".txt")):
+    elif _is_table(path, columns):
         try:
-            wanted, more = (*text, *columns.choices), list[str]()
-            if whole and path.suffix in (".csv", ".tsv", ".xlsx") and path.is_file():
-                names = column_names(path, columns.form)
-                more = [name for name in names if name and names.count(name) == 1 and name not in wanted]
-            for row in read_table(path, wanted, optional=more, form=columns.form):
+            wanted = (*text, *columns.choices)
+            more = _further_columns(path, wanted, columns.form) if whole else {}
+            for row in read_table(path, wanted, optional=[*more.values()], form=columns.form):
                 cells, values = dict(zip((*wanted, *more), row.values, strict=True)), row.values[: len(wanted)]
                 yield Item({"line": row.line}, _with_beginning(values, len(text), columns.choices), cells)
         except MissingColumn as error:
@@ -281,6 +300,45 @@ def read_inputs(file: Any, kind: str, columns: Columns, whole: bool = False) -> 
     else:
         for number, line in read_lines(file, columns.form.encoding):
             yield Item({"line": number}, (line,))
+
+
+def _is_questions(path: Path, kind: str) -> bool:
+    return kind == "span" and path.suffix == ".json"
+
+
+def _is_table(path: Path, columns: Columns) -> bool:
+    return path.suffix in TABLES or bool(columns.text and path.suffix == ".txt")
+
+
+def _further_columns(path: Path, wanted: Sequence[str], form: TableForm) -> dict[str, int]:
+    """The positions of the columns that are not `wanted`, by a name for each, of a file with a header.
+
+    A name that is there again gets a number, as in note.2; a column without a name is called column.3.
+    """
+    if path.suffix not in (*SEPARATORS, WORKBOOK) or not path.is_file():
+        return {}
+    names, found = column_names(path, form), dict[str, int]()
+    for position, name in enumerate(names):
+        if name in wanted:
+            continue
+        shown, number = name or f"column.{position + 1}", 1
+        while shown in found or (shown != name and shown in names):
+            shown, number = f"{name or 'column'}.{number + 1}", number + 1
+        found[shown] = position
+    return found
+
+
+def _blank_input(file: str, kind: str, columns: Columns, whole: bool) -> Item:
+    """An input as those of the file, of a made-up text."""
+    path, text = Path(file), columns.text or TEXT_COLUMNS.get(kind, ("text",))
+    if _is_questions(path, kind):
+        return Item({"id": ""}, _BLANK * 2, dict.fromkeys(TEXT_COLUMNS["span"], ""))
+    if not _is_table(path, columns):
+        return Item({"line": 1}, _BLANK)
+    wanted = (*text, *columns.choices)
+    more = _further_columns(path, wanted, columns.form) if whole else {}
+    texts = _with_beginning(_BLANK * len(wanted), len(text), columns.choices)
+    return Item({"line": 1}, texts, dict.fromkeys((*wanted, *more), ""))
 
 
 def _inputs_in_memory(data: Any, text: tuple[str, ...], choices: tuple[str, ...]) -> Iterator[Item]:

@@ -1,6 +1,7 @@
 """Using a model from Python: `bertworks.evaluate`, `predict` and `features`, as the verbs of these names."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from .evaluation import evaluate as evaluate_rows
 from .evaluation import remembered
 from .feature_files import read_texts, write_features, writer_for
 from .features import Extractor
-from .files import Columns, Counts, predict_data, write_results
+from .files import Columns, Counts, blank_result, predict_data, write_results
 from .predictor import Predictor
 from .result_tables import check_file
 
@@ -79,16 +80,16 @@ def predict(
     Raises InputError for unfit data, with the row.
     """
     with argument_names():
-        if out is not None:
-            check_file(Path(out))
+        file, source = None if out is None else Path(out), _file_or(data)
+        check_file(file, [source], [origin_of(model)])
         predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision, engine=engine)
         columns = Columns(comma_separated(text), comma_separated(choices))
-        rows = Rows(predict_data(predictor, _file_or(data), columns, Counts(), all_scores, n_best))
+        rows = Rows(predict_data(predictor, source, columns, Counts(), all_scores, n_best))
         if not isinstance(data, str | Path):
             for row in rows:
                 del row["line"]
-        if out is not None:
-            write_results(rows, Path(out))
+        if file is not None:
+            write_results(rows, file, partial(blank_result, predictor, source, columns, all_scores, n_best))
         return rows
 
 
@@ -121,7 +122,7 @@ def features(
         config = FeatureConfig(layers, pool, words, specials, dtype, precision, max_length)
         columns, source = Columns(comma_separated(text)), _file_or(data)
         if out is not None:
-            writer_for(Path(out))  # a wrong file ending is refused before minutes of computing
+            writer_for(Path(out), [source], [origin_of(model)])  # refused before minutes of computing
         extractor = Extractor.load(model, config, device)
         if out is not None:
             return write_features(extractor, source, columns, Path(out), {"model": str(origin_of(model))})

@@ -7,6 +7,7 @@ In reading order:
     presets.py       published sizes by name
     packing.py       a batch without its padding
     dropout.py       masks that depend on (seed, step, site, row) alone
+    products.py      matrix products of training on a CPU
     attention.py     the scaled dot product, rotary positions, local attention
     layer.py         one Transformer layer
     recurrent.py     LSTM and GRU layers, to compare

@@ -18,6 +18,7 @@ from ..data.store import Store
 from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import build_model
+from ..reporting.outputs import check_output_folder
 from ..tokenizer import Tokenizer
 from .recipe import StaticConfig
 
@@ -29,6 +30,7 @@ _LINE = 1 << 20  # characters of a line of vectors: a thousand numbers take some
 def train_static(corpus: Path | str, out: Path | str, config: StaticConfig | None = None) -> dict[str, Any]:
     """Train word2vec on a store; returns what the model card lists. Raises InputError if there is no store."""
     config, store = config or StaticConfig(), Store.open(corpus)
+    check_output_folder(out, [corpus])
     tokenizer = store.load_tokenizer()
     store.check_unknown(tokenizer)
     found = _word2vec(_Sentences(store), config)
@@ -43,6 +45,7 @@ def read_static(vectors: Path | str, tokenizer: Path | str, out: Path | str) -> 
     A subword that is a whole word takes that word's vector. Raises InputError if a line is broken or no word is known.
     """
     known = Tokenizer.load(tokenizer)
+    check_output_folder(out, [tokenizer])
     numbers = {known.readable(i): i for i in np.flatnonzero(~known.continuation).tolist()}
     rows: dict[int, Vectors] = {}
     width = 0

@@ -1,6 +1,6 @@
 """The pictures of the probes: lines over layers, and heat maps. Colours as in reporting/figures.py."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..files import InputError, write_json
 from ..reporting.figures import COLOURS, GREY, legend_columns, new_figure, save_figure
 from ..reporting.fonts import text_width
+from ..reporting.outputs import check_output
 
 
 def lines(
@@ -73,10 +74,16 @@ def draw_heat_map(heat_map: HeatMap, out: Path) -> list[Path]:
     return save_figure(figure, out, open_axes=False)
 
 
-def check_out(out: Path | None, endings: Sequence[str] = (".json", ".png", ".svg")) -> None:
-    """Raises InputError if the ending of the name is not one of `endings`. Call it before the work."""
+def check_out(
+    out: Path | None,
+    endings: Sequence[str] = (".json", ".png", ".svg"),
+    data: Iterable[Any] = (),
+    folders: Iterable[Any] = (),
+) -> None:
+    """Raises InputError if the ending of the name is not one of `endings`, or as `check_output`. Call it first."""
     if out is not None and out.suffix not in endings:
         raise InputError(f"--out {out}: expected a name that ends in {' or '.join(endings)}")
+    check_output(out, data, folders, makes_folder=True)
 
 
 def write_or_plot(results: dict[str, Any], out: Path, plot: Callable[[dict[str, Any], Path], list[Path]]) -> list[Path]:

@@ -20,6 +20,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from ..files import InputError, atomic_write
 from .fonts import plain_texts, text_width
+from .outputs import check_output
 from .run_files import LOG, METRICS, RESULTS, read_log, read_results
 
 X = Literal["step", "tokens", "seconds"]
@@ -275,6 +276,8 @@ def save_figure(figure: Figure, out: Path, open_axes: bool = True) -> list[Path]
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
     files = [out] if out.suffix in (".png", ".svg") else [out.with_name(out.name + end) for end in (".png", ".svg")]
+    for file in files:
+        check_output(file, makes_folder=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     for file in files:
         with plain_texts(figure), atomic_write(file) as target:

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..config import RECIPE_BYTES
 from ..files import InputError, read_bytes, temporaries
+from .outputs import check_output_folder
 from .run_files import LOG, RESULTS, read_log, read_results
 
 Tracker = Literal["tensorboard", "mlflow", "wandb"]
@@ -67,6 +68,7 @@ def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None =
         if not (folder / LOG).is_file():
             raise InputError(f"{folder}: no {LOG} in this folder; expected a run folder, or a folder of runs")
     target = Path(out) if out else Path(runs[0]) / tracker
+    check_output_folder(target)
     write = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}[tracker]
     names, several = _names(folders), len(folders) > 1
     return [

@@ -1,9 +1,11 @@
 """The rows of a sheet of an .xlsx file as text, and rows as such a file. It needs openpyxl, of the extra `excel`."""
 
+import contextlib
 import datetime
 import functools
 import importlib.util
 import re
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import IO, Any
 from ..data.parsers import list_names
 from ..data.streams import FREE, SHARE
 from ..files import InputError, shorten
+from ..reporting.outputs import naming
 
 MAX_ROWS, MAX_CELL = 1_048_576, 32_767  # of a sheet, and characters of a cell
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # in XML
@@ -59,23 +62,38 @@ def save_sheet(rows: Iterable[Sequence[Any]], file: IO[bytes], path: Path) -> No
     """
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
+    from openpyxl.writer.excel import ExcelWriter
 
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("predictions")
-    for number, row in enumerate(rows, 1):
-        if number > MAX_ROWS:
-            raise InputError(f"{path}: more than {MAX_ROWS:,} rows, which a sheet cannot hold; write a .csv")
-        cells = []
-        for value in row:
-            if isinstance(value, str) and len(value) > MAX_CELL:
-                found = f"a cell of {len(value):,} characters in row {number}; a sheet holds {MAX_CELL:,}"
-                raise InputError(f"{path}: {found}; write a .csv")
-            cell = WriteOnlyCell(sheet, _FORBIDDEN.sub("\ufffd", value) if isinstance(value, str) else value)
-            if isinstance(value, str):
-                cell.data_type = "s"  # "=1+1" of an input is no formula
-            cells.append(cell)
-        sheet.append(cells)
-    book.save(file)
+    with naming(tempfile.gettempdir()), _closing(sheet):  # the library keeps the rows there until the end
+        for number, row in enumerate(rows, 1):
+            if number > MAX_ROWS:
+                raise InputError(f"{path}: more than {MAX_ROWS:,} rows, which a sheet cannot hold; write a .csv")
+            cells = []
+            for value in row:
+                if isinstance(value, str) and len(value) > MAX_CELL:
+                    found = f"a cell of {len(value):,} characters in row {number}; a sheet holds {MAX_CELL:,}"
+                    raise InputError(f"{path}: {found}; write a .csv")
+                cell = WriteOnlyCell(sheet, _FORBIDDEN.sub("\ufffd", value) if isinstance(value, str) else value)
+                if isinstance(value, str):
+                    cell.data_type = "s"  # "=1+1" of an input is no formula
+                cells.append(cell)
+            sheet.append(cells)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:  # `book.save` leaves its own open on a full disk
+        ExcelWriter(book, archive).save()
+
+
+@contextlib.contextmanager
+def _closing(sheet: Any) -> Iterator[None]:
+    """Close the sheet at the end; one that is left open after an error prints a traceback when it is collected."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            sheet.close()
+        raise
+    sheet.close()
 
 
 def _check_size(file: IO[bytes], path: Path) -> None:

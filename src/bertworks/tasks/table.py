@@ -68,7 +68,7 @@ def read_table(
     path: Source | str,
     columns: Sequence[str],
     header: Sequence[str] = (),
-    optional: Sequence[str] = (),
+    optional: Sequence[str | int] = (),
     lists: Sequence[str] = (),
     joined: bool = False,
     divided_by: int = 0,
@@ -80,15 +80,18 @@ def read_table(
     `as_list` reads. joined: whether a .tsv row that is broken by line ends within its cells is put together (QQP's
     official train.tsv has such); labels should be known, or two damaged lines could pass for one row. divided_by:
     which of the columns decides whether a row is in the part #train or #dev. form: encoding and sheet of the file.
+    An optional column of a .csv, .tsv or .xlsx file may be given by its position, from 0: a name may be there twice.
 
     Raises InputError with file and line, while iterating. Rows in memory (records.py) are read as a file's are.
     """
-    columns, optional, lists = ([normalize("NFC", name) for name in names] for names in (columns, optional, lists))
+    optional = [name if isinstance(name, int) else normalize("NFC", name) for name in optional]
+    named = [name for name in optional if isinstance(name, str)]
+    columns, lists = ([normalize("NFC", name) for name in names] for names in (columns, lists))
     if isinstance(path, Records):
         if path.columns:
-            _check_header([*path.columns], columns, optional, str(path))
-        for line, cells in path.rows((*columns, *optional)):
-            yield _from_object(line, cells, columns, optional, lists, path)
+            _check_header([*path.columns], columns, named, str(path))
+        for line, cells in path.rows((*columns, *named)):
+            yield _from_object(line, cells, columns, named, lists, path)
         return
     path, part = part_of(path)
     if path.suffix not in (*TABLES, ".txt"):
@@ -103,9 +106,9 @@ def read_table(
         objects = (
             _json_objects(path, form.encoding)
             if path.suffix == ".jsonl"
-            else _parquet_objects(path, (*columns, *optional))
+            else _parquet_objects(path, (*columns, *named))
         )
-        rows = (_from_object(line, value, columns, optional, lists, path) for line, value in objects)
+        rows = (_from_object(line, value, columns, named, lists, path) for line, value in objects)
     for row in rows:
         if in_part(row.values[divided_by], part):
             yield row
@@ -210,7 +213,7 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 
 def _from_records(
-    path: Path, columns: Sequence[str], header: list[str], optional: Sequence[str], joined: bool, form: TableForm
+    path: Path, columns: Sequence[str], header: list[str], optional: Sequence[str | int], joined: bool, form: TableForm
 ) -> Iterator[Row]:
     """Rows of cells; the first record is the header, if none was given."""
     with open(path, "rb") as file:
@@ -220,8 +223,11 @@ def _from_records(
             lines = decoded(file, str(path), form.encoding)
             records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
         header = header or [normalize("NFC", name) for name in next(records, (0, []))[1]]
-        _check_header(header, columns, optional, f"{path}, line 1")
-        indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
+        _check_header(header, columns, [name for name in optional if isinstance(name, str)], f"{path}, line 1")
+        indices = [
+            name if isinstance(name, int) else header.index(name) if name in header else -1
+            for name in (*columns, *optional)
+        ]
         for line, cells in records:
             if len(cells) != len(header):
                 found = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}"

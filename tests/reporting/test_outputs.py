@@ -1,0 +1,150 @@
+"""Names of outputs are checked before anything is computed: no input is written over, and the place is there."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import bertworks
+from bertworks.cli import main
+from bertworks.files import InputError
+from bertworks.reporting.outputs import check_output, check_output_folder
+from support.tiny_task import tiny_folder
+
+KEPT = Path(__file__).parents[1] / "from_version_0"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """run/, a fine-tuned run of version 0; base/, a model folder; tables and texts. The working folder."""
+    shutil.copytree(KEPT / "finetune", tmp_path / "run")
+    tiny_folder(tmp_path / "base")
+    shutil.copytree(KEPT / "glue", tmp_path / "glue")
+    (tmp_path / "rows.csv").write_text("text,label\ngood film,a\nbad film,b\n")
+    (tmp_path / "rows.npz").write_text("text\ngood film\n")
+    (tmp_path / "pairs.jsonl").write_text('{"a": "good", "b": "bad"}\n')
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "one.txt").write_text("good film\n")
+    (tmp_path / "texts" / "one.json").write_text("good film\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def content(place):
+    return {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+FILE, FOLDER = "is a file that is read; name another file to write", "which is read; name another file to write"
+RUN = f"run/results.json is a file of run, {FOLDER}"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("predict run rows.csv --out rows.csv", FILE),
+        ("predict run rows.csv#dev --out rows.csv", FILE),
+        ("predict run rows.csv --out run/results.json", RUN),
+        ("predict run --string good --out run/recipe.toml", FOLDER),
+        ("predict --model run base --data rows.csv --out base/model.safetensors", f"is a file of base, {FOLDER}"),
+        ("evaluate run rows.csv#dev --out rows.csv", FILE),
+        ("evaluate run/model rows.csv --out run/results.json", f"run/results.json is a file of run/model, {FOLDER}"),
+        ("evaluate run rows.csv --out run/model/config.json", FOLDER),
+        ("evaluate run --task mrpc --data glue/MRPC --out glue/MRPC/dev.tsv", FILE),
+        ("evaluate base --perplexity texts --out texts/one.txt", f"texts/one.txt is a file of texts, {FOLDER}"),
+        ("evaluate base --perplexity texts/*.txt --out texts/one.txt", FILE),
+        ("next-sentence base --data pairs.jsonl --out pairs.jsonl", FILE),
+        ("features base rows.npz --out rows.npz", FILE),
+        ("compare run run --out run/results.json", RUN),
+        ("explain base good --out base/config.json", f"base/config.json is a file of base, {FOLDER}"),
+        ("advise run --json run/results.json", RUN),
+        ("advise run --texts texts/one.txt --json texts/one.txt", FILE),
+        ("probe word run good good good --out run/results.json", RUN),
+        ("probe word run good good good --baseline texts/one.json --out texts/one.json", FILE),
+        ("probe neighbours run good --data texts --sentence good --out texts/one.json", FOLDER),
+        ("probe heads run --out run/results.json --dev rows.csv", RUN),
+        ("probe layers run --out run/results.json --train rows.csv --dev rows.csv", RUN),
+        ("submit run --data glue --out run/results.json", RUN),
+        ("concat base base --out base", "base is a folder that is read; name another folder to write"),
+        ("concat run run --out run/model", "run/model is a folder that is read"),
+        ("static --vectors texts/one.txt --tokenizer base --out base", "base is a folder that is read"),
+        ("track run --out rows.csv", "rows.csv: a file; expected a folder to write; name a folder"),
+    ],
+)
+def test_no_verb_writes_over_what_it_reads(place, capsys, line, says):
+    if line.startswith("track"):
+        pytest.importorskip("tensorboard")
+    before = content(place)
+    with pytest.raises(SystemExit) as error:
+        main(line.split())
+    assert error.value.code == 1 and says in capsys.readouterr().err
+    assert content(place) == before
+
+
+@pytest.mark.parametrize("out", ["texts", "nowhere/x.json", "rows.csv/x.json"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "predict none rows.csv",
+        "evaluate none rows.csv",
+        "next-sentence none --data rows.csv",
+        "compare none none",
+    ],
+)
+def test_the_place_is_checked_before_the_model_is_read(place, capsys, line, out):
+    says = {
+        "texts": f"texts: a folder; expected a file to write; name a file in it, such as {Path('texts', 'out.jsonl')}",
+        "nowhere/x.json": f"{Path('nowhere/x.json')}: there is no folder nowhere; make it first",
+        "rows.csv/x.json": "rows.csv is no folder; expected one to write to; name a file in a folder",
+    }
+    with pytest.raises(SystemExit):
+        main([*line.split(), "--out", out])
+    assert says[out] in capsys.readouterr().err
+
+
+def test_functions_write_over_nothing_that_they_read(place):
+    before = content(place)
+    model = bertworks.Predictor("run")
+    for one in ("run", model):
+        for data, out in (("rows.csv", "rows.csv"), ("rows.csv#dev", "rows.csv"), (["good"], "run/results.json")):
+            with pytest.raises(InputError, match="is read; name another file to write"):
+                bertworks.predict(one, data, out=out)
+    with pytest.raises(InputError, match=r"rows\.npz is a file that is read"):
+        bertworks.features("base", "rows.npz", out="rows.npz", pool="mean")
+    for out in ("texts", "nowhere/x.csv"):
+        with pytest.raises(InputError, match=r"a folder; expected a file|there is no folder"):
+            bertworks.predict("run", ["good"], out=out)
+    with pytest.raises(InputError, match="there is no folder"):
+        bertworks.features("base", ["good"], out="nowhere/x.npz")
+    assert content(place) == before
+
+
+def test_other_files_of_a_run_folder_are_replaced(place):
+    """A command that wrote into a run folder can be typed again."""
+    for out in ("run/mine.jsonl", "run/labels.csv"):
+        for _ in range(2):
+            main(["predict", "run", "rows.csv", "--out", out])
+    check_output("texts/new.txt", ["texts", "-", "", None, [1]])  # nothing is there yet
+    check_output("texts/one.txt", ["rows.csv", "none.csv#dev", "none*.csv"], ["run"])
+    check_output("new/deep/x.html", makes_folder=True)
+    check_output(os.devnull, [os.devnull])
+    check_output(None, ["rows.csv"])
+    check_output_folder("run", ["base"])
+
+
+def test_every_file_of_runs_and_models_is_kept():
+    """The tiny runs and models of version 0 have no file that a verb may replace, beside pictures and tables."""
+    runs = ("finetune", "finetune-span", "finetune-tagging", "finetune-taught", "pretrain", "pretrain-unfinished")
+    for folder in (*runs, "static", "distill", "sweep", "suite", "study"):
+        files = [path for path in (KEPT / folder).rglob("*") if path.is_file() and path.suffix not in (".png", ".svg")]
+        assert files
+        for path in files:
+            with pytest.raises(InputError, match="which is read"):
+                check_output(path, folders=[KEPT / folder])
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions do not bind this user")
+def test_a_folder_that_may_not_be_written_to_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="no permission to write in"):
+        check_output(tmp_path / "x.csv")

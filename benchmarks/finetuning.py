@@ -142,7 +142,7 @@ def compare(task: str, options: Any) -> common.Result:
         for side in SIDES:
             if side != SIDES[2] or number < options.padded_rounds:
                 runs[side].append(part(options, task=task, side=side))
-    seconds = {side: statistics.median(r["seconds"] for r in done) for side, done in runs.items()}
+    seconds = {side: statistics.median(r["seconds"] for r in done) for side, done in runs.items() if done}
     pairs = zip(runs["ours"], runs["dynamic padding"], strict=True)
     return {
         "steps": runs["ours"][0]["steps"],

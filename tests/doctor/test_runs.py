@@ -7,56 +7,15 @@ from dataclasses import replace
 import pytest
 
 import bertworks
-from bertworks.config import to_toml
 from bertworks.data.store import Store
 from bertworks.doctor import examine
 from bertworks.doctor.examination import Given, of_finetuning, of_pretraining
 from bertworks.files import write_json, write_text
-from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import pretrain
-from bertworks.tasks.base import Task
 from bertworks.training.config import LoopConfig, OptimConfig
+from support.planted import MACHINE, changed, finetuned, hits, pretrained, records
 from support.tiny_task import tiny_folder, tiny_table
-
-STEPS = 2_000
-MACHINE = {"cores": 2, "threads": 2, "gpu": None}
-GOOD = {"mlm_loss": 4.0, "mlm_accuracy": 0.3, "nsp_loss": 0.5, "nsp_accuracy": 0.75, "unigram_entropy": 7.0}
-
-
-def records(steps=STEPS, change=lambda i, record: record):
-    """A log whose loss falls; `change` edits its records."""
-    logged = []
-    for i in range(1, 21):
-        train = {"kind": "train", "step": i * steps // 20, "mlm_loss": 8 - i / 5, "lr": 1e-4, "grad_norm": 1.0}
-        logged.append(change(i, train | {"tokens": 10_000 * i, "tokens_per_second": 1000.0}))
-        held_out = {"kind": "eval", "step": i * steps // 20, "mlm_loss": 8 - i / 5, "nsp_loss": 0.5}
-        logged.append(change(i, held_out))
-    return logged
-
-
-def write_run(folder, recipe, results, log=None):
-    folder.mkdir(parents=True)
-    write_text(folder / "recipe.toml", to_toml(recipe))
-    write_text(folder / "log.jsonl", "".join(json.dumps(one) + "\n" for one in log or records()))
-    if results is not None:
-        write_json(folder / "results.json", {"format": 2, "processes": 1, "machine": MACHINE, **results})
-    return folder
-
-
-def pretrained(folder, metrics=GOOD, log=None, config=None, steps=STEPS, **results):
-    config = config or PretrainConfig(loop=LoopConfig(steps=steps), optim=OptimConfig(warmup=0.01))
-    found = {"kind": "pretrain", "metrics": {**GOOD, **metrics}, "steps": steps, "tokens": 200_000, **results}
-    return write_run(folder, config, found, log)
-
-
-def hits(report):
-    return [(one.check, one.severity, one.evidence) for one in report.sorted()]
-
-
-def changed(kind, at, **values):
-    """Records with other values in those of one kind from number `at` on."""
-    return records(change=lambda i, one: one | values if one["kind"] == kind and i >= at else one)
 
 
 def test_a_good_run_is_left_alone(tmp_path):
@@ -180,29 +139,6 @@ def test_another_store_is_named(tiny_run, tiny_store, tmp_path):
 
 # ---- fine-tuned runs
 
-PAIRS = [("good", "good"), ("bad", "bad")] * 40 + [("good", "bad"), ("bad", "good")] * 5
-
-
-def finetuned(folder, pairs=PAIRS, log=None, **results):
-    config = replace(FinetuneConfig.for_task(Task("own")), batch_size=8, loop=LoopConfig(steps=200, eval_every=0))
-    right = sum(a == b for a, b in pairs) / len(pairs)
-    found = {
-        "kind": "finetune",
-        "task": "table",
-        "metrics": {"loss": 0.4, "accuracy": right},
-        "majority": 0.5,
-        "predicted": {"good": 45, "bad": 45},
-        "collapsed": False,
-        "flat": False,
-        "examples": {"train": 1000, "dev": len(pairs)},
-        "truncation": {"train": {"examples": 3, "tokens": 9}, "dev": {"examples": 0, "tokens": 0}},
-        "steps": 200,
-    }
-    run = write_run(folder, config, found | results, log or records(200))
-    lines = [json.dumps({"line": i, "label": a, "predicted": b}) for i, (a, b) in enumerate(pairs)]
-    write_text(run / "predictions.jsonl", "".join(f"{line}\n" for line in lines))
-    return run
-
 
 def test_a_good_fine_tuned_run_is_left_alone(tmp_path):
     report = of_finetuning(finetuned(tmp_path / "run"))
@@ -294,36 +230,6 @@ def test_early_stopping_may_end_a_run_after_few_updates(tmp_path):
     assert hits(of_finetuning(run)) == []
 
 
-def test_seeds_and_folders_of_runs_are_examined_together(tmp_path):
-    for seed in (1, 2, 3):
-        finetuned(tmp_path / f"run/seed-{seed}", collapsed=seed > 1)
-    metrics = [{"loss": 0.4, "accuracy": value} for value in (0.9, 0.7, 0.5)]
-    seeds = {"kind": "finetune", "seeds": [1, 2, 3], "runs": metrics, "collapsed": [False, True, True]}
-    write_json(tmp_path / "run/results.json", {"format": 2, "metrics": {"accuracy": 0.7}, **seeds})
-    report = examine(tmp_path / "run")
-    assert report.kind == "folder of 3 runs"
-    found = {(one.check, one.where): one.evidence for one in report.findings}
-    assert found == {
-        ("seeds", ""): "2 of 3 seeds collapsed: 2, 3",
-        ("score", "2 of 3 runs (seed-2, seed-3)"): "collapsed: the same answer for every development row, 'good'",
-    }
-    apart = {**seeds, "collapsed": [False] * 3}
-    write_json(tmp_path / "run/results.json", {"format": 2, "metrics": {"accuracy": 0.7}, **apart})
-    evidence = [one.evidence for one in examine(tmp_path / "run").findings if one.check == "seeds"]
-    assert evidence == ["accuracy differs by a standard deviation of 20.0 points over 3 seeds (50.0 to 90.0)"]
-
-
-def test_findings_in_every_run_and_in_some_of_a_folder_say_which(tmp_path):
-    for name in ("a/seed-1", "a/seed-2", "b/seed-1", "b/seed-2", "b/seed-3"):
-        finetuned(tmp_path / "runs" / name, collapsed=name != "b/seed-1")
-    [one] = examine(tmp_path / "runs").findings
-    assert one.where == "4 of 5 runs (a, b/seed-2, b/seed-3)"
-    shutil.rmtree(tmp_path / "runs/b/seed-1")
-    finetuned(tmp_path / "runs/b/seed-1", collapsed=True)
-    [one] = examine(tmp_path / "runs").findings
-    assert one.where == "all 5 runs"
-
-
 def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
     files = tmp_path / "SST-2"
     files.mkdir()
@@ -378,17 +284,6 @@ def test_a_run_that_is_in_use_is_left_alone(tmp_path):
     with try_lock(run / ".lock") as mine:
         assert mine and examine(run, fix=True).fixed == []
     assert (run / ".results.json.999999999.tmp").exists()
-
-
-def test_a_run_that_cannot_be_read_is_an_error_among_the_others(tmp_path):
-    finetuned(tmp_path / "runs/a", collapsed=True)
-    (finetuned(tmp_path / "runs/b") / "results.json").write_text("{")
-    found = {(one.check, one.where): one for one in examine(tmp_path / "runs").findings}
-    assert found["score", "a"].severity == "error" and found["results", "b"].severity == "error"
-    assert "results.json: not valid JSON" in found["results", "b"].evidence
-    (tmp_path / "runs/results.json").write_text("{")  # that of all runs, damaged too
-    report = examine(tmp_path / "runs", fix=True)
-    assert report.kind == "folder of 2 runs" and len(report.findings) == 3
 
 
 def test_a_damaged_line_of_a_log_is_reported_once(tmp_path):

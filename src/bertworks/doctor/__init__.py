@@ -6,7 +6,8 @@ In reading order:
     examination.py  what a path is, and the checks for it: `examine`
     logs.py         what a run's files say, and the checks of any training
     pretrained.py   pre-training runs
-    finetuned.py    fine-tuned runs, seeds, folders of runs
+    finetuned.py    fine-tuned runs
+    several.py      seeds, and folders of runs
     stores.py       corpus stores
     folders.py      model folders
     tables.py       tables of one's own

@@ -22,7 +22,7 @@ from ..tasks.table import part_of
 from ..tokenizer import Tokenizer
 from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER, SUMMARIES
-from . import finetuned, folders, logs, machine, pretrained, rows, stores, tables
+from . import finetuned, folders, logs, machine, pretrained, rows, several, stores, tables
 from .findings import Finding, Report
 from .fixes import clean, copy_of_table, leftovers, mend_folder
 from .tables import Columns
@@ -83,7 +83,7 @@ def _refuse_special(path: Path) -> None:
 def _folder(path: Path, given: Given, fix: bool) -> Report:
     if (path / DEMO).is_file():
         report = Report(str(path), "demo")
-        report.examine({"parts": finetuned.parts_of_demo}, path)
+        report.examine({"parts": several.parts_of_demo}, path)
         return report
     if (path / MANIFEST).exists() or (path / PARTS).is_dir():
         return of_store(path, thorough=True)
@@ -93,7 +93,7 @@ def _folder(path: Path, given: Given, fix: bool) -> Report:
         report = Report(str(path), "model folder")
         _model(path, report, fix)
         return report
-    if finetuned.runs_inside(path):
+    if several.runs_inside(path):
         return _runs(path, given)
     raise InputError(
         f"{path}: neither a run, a corpus store, a model folder nor a folder of runs; give one of them, or a table"
@@ -143,7 +143,7 @@ def _is_folder_of_runs(files: logs.RunFiles) -> bool:
     try:
         return bool(files.results.keys() & SUMMARIES) and not files.records
     except InputError:
-        if (files.folder / LOG).exists() or not finetuned.runs_inside(files.folder):
+        if (files.folder / LOG).exists() or not several.runs_inside(files.folder):
             raise
         return True
 
@@ -156,11 +156,11 @@ def is_pretraining(files: logs.RunFiles) -> bool:
 
 def _runs(path: Path, given: Given) -> Report:
     """A folder of runs: what is found in several of them is listed once. A run that cannot be read is an error."""
-    runs = finetuned.runs_inside(path)
+    runs = several.runs_inside(path)
     report = Report(str(path), f"folder of {len(runs)} runs")
     whole = logs.RunFiles(path)
     if (path / RESULTS).is_file():
-        report.examine(finetuned.SEED_CHECKS, whole)
+        report.examine(several.SEED_CHECKS, whole)
     names = [run.relative_to(path).as_posix() for run in runs]
     found: list[Finding] = []
     for run, where in zip(runs, names, strict=True):
@@ -172,13 +172,15 @@ def _runs(path: Path, given: Given) -> Report:
             continue
         found += [replace(finding, where=where) for finding in one.findings]
         report.checked += [name for name in one.checked if name not in report.checked]
-        report.skipped |= {name: why for name, why in one.skipped.items() if name not in report.checked}
-    report.findings += finetuned.merged(found, names)
-    groups = {group.relative_to(path).as_posix(): group for group in finetuned.groups_of(path, runs)}
+        report.skipped |= one.skipped
+    report.findings += several.merged(found, names)
+    groups = {group.relative_to(path).as_posix(): group for group in several.groups_of(path, runs)}
     spread = Report(str(path), "")
     for where, group in groups.items():
-        spread.examine(finetuned.SEED_CHECKS, logs.RunFiles(group), where)
-    report.findings += finetuned.merged(spread.findings, [*groups], "folders of seeds")
+        spread.examine(several.SEED_CHECKS, logs.RunFiles(group), where)
+    report.findings += several.merged(spread.findings, [*groups], "folders of seeds")
+    report.checked += [name for name in spread.checked if name not in report.checked]
+    report.skipped = {name: why for name, why in report.skipped.items() if name not in report.checked}
     return report
 
 

@@ -1,10 +1,9 @@
 """Fine-tuned runs: collapsed, no better than guessing, labels in another order, few updates; seeds; folders of runs."""
 
 import math
-import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ from ..checkpoint.metadata import TASK, labels_of
 from ..files import InputError, read_json_object
 from ..finetuning.recipe import OWN_TABLE_STEPS
 from ..reporting.results import COLLAPSED
-from ..reporting.run_files import LOG, RESULTS, read_json_lines
+from ..reporting.run_files import read_json_lines
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.draws import DIVIDED, Division
 from ..tasks.kinds import OWN_TABLE, divided_data, load_data, own_task
 from ..tasks.table import part_of
-from .findings import Finding, NotChecked, Severity, named, percent
+from .findings import Finding, NotChecked, named, percent
 from .logs import RunFiles, held_out_loss, more_rows
 from .rows import CUT, Rows
 
@@ -234,89 +233,6 @@ def _own_rows(run: RunFiles, place: str) -> tuple[Task, Data]:
     return divided_data(task, files, Division())
 
 
-def seeds(run: RunFiles) -> Iterator[Finding]:
-    """Seeds that collapsed, and scores that differ much between seeds."""
-    results = run.results
-    runs = results.get("runs") or []
-    if not results.get("seeds") or not runs:
-        raise NotChecked("one seed")
-    fallen = [seed for seed, one in zip(results["seeds"], results.get("collapsed") or [], strict=False) if one]
-    if fallen:
-        yield Finding(
-            "warning",
-            f"{len(fallen)} of {len(runs)} seeds collapsed: {', '.join(map(str, fallen))}",
-            "report means with and without them; optim.rule = 'adamw' and more epochs make fine-tuning more stable",
-            {"collapsed": len(fallen), "seeds": len(runs)},
-        )
-    name = next(name for name in runs[0] if name != "loss")
-    values = [
-        one[name] for one, bad in zip(runs, results.get("collapsed") or [False] * len(runs), strict=False) if not bad
-    ]
-    if len(values) > 1 and (spread := statistics.stdev(values)) > UNSTABLE:
-        yield Finding(
-            "warning",
-            f"{name} differs by a standard deviation of {100 * spread:.1f} points over {len(values)} seeds "
-            f"({100 * min(values):.1f} to {100 * max(values):.1f})",
-            "train more seeds before you compare anything; recipe `stable` has what helps (--recipe stable)",
-            {"std": spread, "seeds": len(values)},
-        )
-
-
-def runs_inside(folder: Path) -> list[Path]:
-    """The run folders in a folder of runs: seeds, a sweep, a suite, the cells of a study."""
-    found = {path.parent for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(f"{pattern}/log.jsonl")}
-    above = {parent for path in found for parent in path.parents}
-    found |= {path.parent for path in folder.glob(f"*/{RESULTS}") if path.parent not in above}
-    return sorted(path for path in found if path.name != "model" and path.parent.name != "snapshots")
-
-
-def parts_of_demo(folder: Path) -> Iterator[Finding]:
-    """The folders of a demo, which are examined one by one."""
-    store, pretrained = folder / "store", folder / "pretrain"
-    ways = [f"{pretrained} --corpus {store}"] if (pretrained / LOG).is_file() else []
-    ways += [str(store)] if store.is_dir() else []
-    ways += sorted(str(path.parent) for path in folder.glob("finetune/*/pre-trained"))
-    yield Finding(
-        "note",
-        f"a demo{'' if (folder / RESULTS).is_file() else ', under way or stopped'}: its parts were not examined",
-        "; ".join(f"bertworks doctor {way}" for way in ways) or "rerun the demo to resume",
-        {"parts": len(ways)},
-    )
-
-
-def groups_of(folder: Path, runs: Sequence[Path]) -> list[Path]:
-    """The folders between `folder` and its runs that have results: a sweep's settings, or a suite's tasks."""
-    above = {parent for run in runs for parent in run.parents if folder in parent.parents}
-    return sorted(path for path in above if (path / RESULTS).is_file())
-
-
-def merged(findings: Iterable[Finding], everyone: Sequence[str], what: str = "runs") -> list[Finding]:
-    """One finding for those of one check in several runs: the first one, and in which runs it is.
-
-    everyone: the names of all runs; what: what they are.
-    """
-    groups: dict[tuple[str, Severity], list[Finding]] = {}
-    for one in findings:
-        groups.setdefault((one.check, one.severity), []).append(one)
-    out = []
-    for same in groups.values():
-        names = list(dict.fromkeys(one.where for one in same))
-        where = _those(names, everyone, what) if len(names) > 1 else names[0]
-        out.append(replace(same[0], where=where, numbers={**same[0].numbers, "runs": len(names)}))
-    return out
-
-
-def _those(names: Sequence[str], everyone: Sequence[str], what: str) -> str:
-    """Which of all runs, in words; a setting is named in place of its runs if all of them have the finding."""
-    if {*names} == {*everyone}:
-        return f"all {len(names)} {what}"
-    folders = {name: name.rpartition("/")[0] for name in everyone}
-    some = {folders[name] for name in everyone if name not in names} | {""}
-    shown = list(dict.fromkeys(name if folders.get(name, "") in some else folders[name] for name in names))
-    more = f", and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    return f"{len(names)} of {len(everyone)} {what} ({', '.join(shown[:SHOWN])}{more})"
-
-
 CHECKS: dict[str, Callable[[FinetunedRun], Iterable[Finding]]] = {
     "score": collapsed,
     "order of labels": label_order,
@@ -324,4 +240,3 @@ CHECKS: dict[str, Callable[[FinetunedRun], Iterable[Finding]]] = {
     "cut texts": truncation,
     "certainty": certainty,
 }
-SEED_CHECKS: Mapping[str, Callable[[RunFiles], Iterable[Finding]]] = {"seeds": seeds}

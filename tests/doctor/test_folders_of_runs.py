@@ -55,7 +55,7 @@ def test_findings_of_one_kind_with_other_figures_name_each_run(tmp_path):
     for name, rows in (("b", 5000), ("c", 6000), ("d", 5000)):
         finetuned(tmp_path / "runs" / name, examples={"train": rows, "dev": 90}, **few)
     found = {(one.where, one.evidence) for one in examine(tmp_path / "runs").findings}
-    read = "90 updates of 8 rows are fewer than the {} training rows: some were never read"
+    read = "90 updates of 8 rows read 720 of the {} training rows, the others never"
     assert found == {
         ("base", "90 updates, 200,000 tokens"),
         ("3 of 4 runs (b, c, d)", "90 updates"),

@@ -1,6 +1,7 @@
 """Each check of runs finds its planted case, and leaves a good run alone."""
 
 import json
+import random
 import shutil
 from dataclasses import replace
 
@@ -156,7 +157,7 @@ FINETUNED = {
     "few updates": ({"steps": 30, "log": records(30), "examples": {"train": 100, "dev": 90}}, "updates", "warning",
                     "30 updates"),
     "rows never read": ({"examples": {"train": 5000, "dev": 90}}, "updates", "warning",
-                        "200 updates of 8 rows are fewer than the 5,000 training rows: some were never read"),
+                        "200 updates of 8 rows read 1,600 of the 5,000 training rows, the others never"),
     "cut": ({"truncation": {"train": {"examples": 300, "tokens": 6000}}}, "cut texts", "warning",
             "300 of 1,000 train rows (30 %) were cut, by 20 tokens on average"),
     "too sure": ({"metrics": {"loss": 2.1, "accuracy": 0.8}}, "certainty", "note",
@@ -169,6 +170,43 @@ def test_a_planted_fault_of_a_fine_tuned_run_is_found(name, tmp_path):
     settings, check, severity, evidence = FINETUNED[name]
     found = [one for one in hits(of_finetuning(finetuned(tmp_path / "run", **settings))) if one[0] == check]
     assert len(found) == 1 and found[0][1] == severity and found[0][2].startswith(evidence), found
+
+
+def test_a_last_batch_that_is_not_full_is_left_out_by_design(tmp_path):
+    """One epoch over 1,400 rows has 43 updates of 32 rows; here 200 of 8 rows."""
+    for rows, found in ((1607, []), (1608, ["200 updates of 8 rows read 1,600 of the 1,608 training rows, the others "
+                                            "never"])):  # fmt: skip
+        run = finetuned(tmp_path / f"{rows}", examples={"train": rows, "dev": 90})
+        assert [one[2] for one in hits(of_finetuning(run))] == found
+
+
+def test_another_order_of_labels_is_no_chance(tmp_path):
+    """Constant answers, few rows and many labels fit other names well, without any order."""
+    rng = random.Random(1)
+    names = [f"label {i:03}" for i in range(300)]
+    harmless = {
+        "constant": [("good", "bad")] * 62 + [("bad", "bad")] * 28,
+        "few rows": [("good", "bad")] * 9 + [("bad", "bad")] * 4,
+        "few rows, both answers": [("good", "bad")] * 8 + [("good", "good")] * 2 + [("bad", "good")] * 3,
+        "many labels": [(rng.choice(names), rng.choice(names)) for _ in range(60)],
+    }
+    shifted = {
+        "20 labels": [(names[i % 20], names[(i + 1) % 20]) for i in range(200)],
+        "150 labels": [(names[i % 150], names[(i + 1) % 150]) for i in range(3000)],
+        "30 rows": [("good", "bad"), ("bad", "good")] * 15,
+    }
+    for name, pairs in (harmless | shifted).items():
+        run = finetuned(tmp_path / name, pairs=pairs)
+        found = [one[1] for one in hits(of_finetuning(run)) if one[0] == "order of labels"]
+        assert found == (["error"] if name in shifted else []), name
+
+
+def test_few_updates_come_before_few_rows(tmp_path):
+    few = {"steps": 3, "log": records(3), "examples": {"train": 50, "dev": 90}, "collapsed": True}
+    found = of_finetuning(finetuned(tmp_path / "run", **few)).findings
+    assert [one.advice for one in found if one.check == "score"] == [
+        "the run had few updates (3); give more --epochs or --loop.steps, for at least 100 updates"
+    ]
 
 
 def test_few_updates_are_named_once(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CONFIG
@@ -17,6 +18,7 @@ from ..files import InputError, read_json_object
 from ..finetuning.recipe import OWN_TABLE_STEPS
 from ..reporting.results import COLLAPSED
 from ..reporting.run_files import read_json_lines
+from ..reporting.tables import counted
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.draws import DIVIDED, Division
@@ -29,6 +31,7 @@ from .rows import CUT, Rows
 PREDICTIONS = "predictions.jsonl"
 SWAPPED = 0.2  # by which another order of the labels has to be more accurate
 UNSTABLE = 0.05  # standard deviation over seeds
+CHANCE = 0.01  # probability with which chance may pass for another order of the labels
 SURE = 1.5  # times the loss of equal probabilities
 SEVERAL = "multi_label_classification"  # problem_type in config.json
 SHOWN = 4  # runs that a finding names
@@ -86,10 +89,10 @@ def collapsed(run: FinetunedRun) -> Iterator[Finding]:
     if not results:
         raise NotChecked("the run is not finished")
     advice = "try another seed, more --epochs, or another optim.lr (large encoders: lower, small ones: higher)"
-    if few := more_rows(run.files):
-        advice = few
-    elif (steps := run.files.steps) < OWN_TABLE_STEPS:
+    if (steps := run.files.steps) < OWN_TABLE_STEPS:  # the same rows may do with more of them
         advice = _FEW.format(steps)
+    elif few := more_rows(run.files):
+        advice = few
     elif any(held_out_loss(run.files)):  # more of the same would make it worse
         advice = "try another seed or a lower optim.lr, and label more rows"
     name, value = run.metric
@@ -129,7 +132,7 @@ def label_order(run: FinetunedRun) -> Iterator[Finding]:
 
     best = table[linear_sum_assignment(-table)].sum() / len(pairs)
     accuracy, majority = table.trace() / len(pairs), table.sum(1).max() / len(pairs)
-    if best > accuracy + SWAPPED and accuracy < majority:
+    if best > max(accuracy + SWAPPED, _best_by_chance(table)) and accuracy < majority:
         yield Finding(
             "error",
             f"accuracy {accuracy:.3f}, but {best:.3f} if the labels had other names: rows and model order them "
@@ -147,6 +150,19 @@ def label_order(run: FinetunedRun) -> Iterator[Finding]:
         )
 
 
+def _best_by_chance(table: NDArray[np.float64]) -> float:
+    """The accuracy that the best new names of the labels may have where rows and predictions have nothing in common.
+
+    table: (L, L) rows by label and prediction. One order of names has at most the sorted shares multiplied, and by
+    Hoeffding's inequality exceeds that by e in n rows with a probability of at most exp(-2 n e^2). The bound holds for
+    all L! orders together, with a probability of 1 - CHANCE. A constant answer never exceeds it.
+    """
+    rows = table.sum()
+    true, predicted = (np.sort(table.sum(axis)) / rows for axis in (1, 0))
+    orders = math.lgamma(len(table) + 1)  # the logarithm of L!
+    return float(true @ predicted) + math.sqrt((orders - math.log(CHANCE)) / (2 * rows))
+
+
 def updates(run: FinetunedRun) -> Iterator[Finding]:
     """Too few updates, or rows that were never read."""
     results, batch = run.results, run.files.recipe.get("batch_size") or 0
@@ -159,15 +175,16 @@ def updates(run: FinetunedRun) -> Iterator[Finding]:
     if steps < OWN_TABLE_STEPS and not any(finding.advice == _FEW.format(steps) for finding in collapsed(run)):
         yield Finding(
             "warning",
-            f"{steps} updates",
+            counted(steps, "update"),
             _MORE,
             {"steps": steps},
         )
-    if batch and steps * batch < rows:
+    if batch and steps < rows // batch:  # the last batch of a pass is left out if it is not full
         yield Finding(
             "warning",
-            f"{steps:,} updates of {batch} rows are fewer than the {rows:,} training rows: some were never read",
-            "give more --epochs (a last batch that is not full is left out)",
+            f"{counted(steps, 'update')} of {batch} rows read {steps * batch:,} of the {rows:,} training rows, the "
+            "others never",
+            "give more --epochs",
             {"read": steps * batch, "rows": rows},
         )
 

@@ -87,6 +87,8 @@ def test_the_list_fits_80_columns_and_keeps_every_word(capsys, monkeypatch):
     assert text.count("[bold]English[/]") == 24 and text.index("error: one") < text.index("note: ")
     assert text.endswith("nothing found: two not checked: three (no store) fixed: removed a not fixed: b (why)")
     assert brief(report, advise=False) == [f"error: {words}"]
+    show(Report("this machine", "machine"))
+    assert capsys.readouterr().out == "this machine\n"
     show(Report("a", "b"), fix=True)
     assert capsys.readouterr().out.splitlines()[1].startswith("fixed: nothing; --fix mends leftovers")
 
@@ -116,7 +118,7 @@ def test_finetune_says_what_is_wrong_with_rows_and_run_once_each(place, tmp_path
     before, after = (told.index(one) for one in (warnings[0], warnings[-1]))
     assert warnings[0].startswith("warning: 40 training rows; label more rows")
     assert before < next(i for i, one in enumerate(told) if "training rows, 110 development rows" in one) < after
-    assert [one for one in warnings if one.startswith("warning: 2 updates; give more --epochs")]
+    assert [one for one in warnings if "; the run had few updates (2); give more --epochs" in one]
     assert len(warnings) == len({*warnings})
     status(*line)  # a finished run reads no rows again
     assert not [one for one in capsys.readouterr().err.splitlines() if "training rows; label more" in one]

@@ -43,7 +43,7 @@ PLANTED = {
     "held-out loss rose": ({"log": changed("eval", 20, mlm_loss=4.9)}, "held-out loss",
                            "the held-out loss rose from 4.200 at step 1,900 to 4.900 (mlm_loss)"),
     "skipped": ({"log": changed("train", 1, skipped=30)}, "finite numbers",
-                "30 of 2,000 updates were skipped, their gradient was not finite"),
+                "30 of 2,000 updates were skipped: the gradient was not finite"),
     "not finite": ({"metrics": {"mlm_loss": None}}, "finite numbers", "not finite: mlm_loss"),
     "rate 0": ({"log": changed("train", 15, lr=0.0), "config": PretrainConfig(loop=LoopConfig(hours=1.0))},
                "learning rate", "6 of 20 records of the log had the learning rate 0"),

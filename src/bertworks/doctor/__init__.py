@@ -12,6 +12,8 @@ In reading order:
     folders.py      model folders
     tables.py       tables of one's own
     rows.py         rows to train and to judge on, of any task
+    row_checks.py   the checks of rows
+    labels.py       the checks of their labels
     alike.py        duplicates and near-duplicates among texts
     machine.py      settings of the machine that cost speed
     fixes.py        what `--fix` does

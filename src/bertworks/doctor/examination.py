@@ -22,7 +22,7 @@ from ..tasks.table import part_of
 from ..tokenizer import Tokenizer
 from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER, SUMMARIES
-from . import finetuned, folders, logs, machine, pretrained, rows, several, stores, tables
+from . import finetuned, folders, logs, machine, pretrained, row_checks, rows, several, stores, tables
 from .findings import Finding, Report
 from .fixes import clean, copy_of_table, leftovers, mend_folder
 from .tables import Columns
@@ -121,7 +121,7 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
             place = files.results.get("data") or "the run names no files"
             report.skipped["rows"] = f"the rows were not found as the run read them: {place}; examine the table itself"
         else:
-            report.examine(rows.CHECKS, _with_reader(known, given.model or path, given.max_seq_length))
+            report.examine(row_checks.CHECKS, _with_reader(known, given.model or path, given.max_seq_length))
     if (path / "model" / CONFIG).exists():
         _model(path / "model", report, fix)
     return report
@@ -219,7 +219,7 @@ def of_store(folder: Path, thorough: bool = False) -> Report:
 def of_rows(task: Task, data: Data, model: Path | None = None, max_seq_length: int = 0) -> Report:
     """The rows that a fine-tuning run is about to read."""
     report = Report(task.name, "rows")
-    report.examine(rows.CHECKS, rows.Rows.of(task, data, *_reader(model, max_seq_length)))
+    report.examine(row_checks.CHECKS, rows.Rows.of(task, data, *_reader(model, max_seq_length)))
     return report
 
 
@@ -267,6 +267,8 @@ def _table(path: Path, given: Given, fix: bool) -> Report:
         report.examine(checks, subject)
     if fix and sound:
         copy_of_table(opened[0], report)
+        tried = row_checks.COPIES  # advice that was followed
+        report.findings = [replace(one, advice=one.advice.removesuffix(tried)) for one in report.findings]
     return report
 
 
@@ -274,7 +276,7 @@ def _table_checks(table: tables.Table) -> Iterable[tuple[dict[str, Callable[...,
     """The checks of a table, then those of its rows, if they can be read as the task has them."""
     yield tables.CHECKS, table
     try:
-        yield rows.CHECKS, table.rows
+        yield row_checks.CHECKS, table.rows
     except InputError as error:
         yield {"rows": _refusing(error)}, table
 

@@ -24,9 +24,9 @@ from ..tasks.catalogue import find_task
 from ..tasks.draws import DIVIDED, Division
 from ..tasks.kinds import OWN_TABLE, divided_data, load_data, own_task
 from ..tasks.table import part_of
-from .findings import Finding, NotChecked, named, percent
+from .findings import Finding, NotChecked, named, percent, some_of
 from .logs import RunFiles, held_out_loss, more_rows
-from .rows import CUT, Rows
+from .rows import CUT, IDS, OWN, Rows, own_labels
 
 PREDICTIONS = "predictions.jsonl"
 SWAPPED = 0.2  # by which another order of the labels has to be more accurate
@@ -89,14 +89,17 @@ def collapsed(run: FinetunedRun) -> Iterator[Finding]:
     if not results:
         raise NotChecked("the run is not finished")
     advice = "try another seed, more --epochs, or another optim.lr (large encoders: lower, small ones: higher)"
-    if (steps := run.files.steps) < OWN_TABLE_STEPS:  # the same rows may do with more of them
+    examples = results.get("examples") or {}
+    if own_labels(len(results.get("predicted") or {}), sum(examples.values())):
+        advice = f"{OWN}: {IDS}"
+    elif (steps := run.files.steps) < OWN_TABLE_STEPS:  # the same rows may do with more of them
         advice = _FEW.format(steps)
     elif few := more_rows(run.files):
         advice = few
     elif any(held_out_loss(run.files)):  # more of the same would make it worse
         advice = "try another seed or a lower optim.lr, and label more rows"
     name, value = run.metric
-    majority, rows = results.get("majority") or 0.0, (results.get("examples") or {}).get("dev") or 0
+    majority, rows = results.get("majority") or 0.0, examples.get("dev") or 0
     numbers = {name: value, "majority": majority, "rows": rows}
     if results.get("collapsed") is True:
         answer = Counter(results.get("predicted") or {}).most_common(1)
@@ -196,7 +199,7 @@ def truncation(run: FinetunedRun) -> Iterator[Finding]:
         if rows and examples >= CUT * rows:
             yield Finding(
                 "warning",
-                f"{examples:,} of {rows:,} {side} rows ({percent(examples / rows)}) were cut, by "
+                f"{some_of(examples, rows, f'{side} rows ({percent(examples / rows)})', 'was', 'were')} cut, by "
                 f"{cut['tokens'] / examples:.0f} tokens on average",
                 "give a longer --max-seq-length if the model has the positions",
                 {"rows": examples, "tokens": cut["tokens"]},

@@ -16,7 +16,7 @@ from ..reporting.run_files import LOG, RESULTS, read_log, read_results
 from ..training.config import OptimConfig
 from ..training.identity import RECIPE
 from ..training.optim import learning_rate
-from .findings import Finding, NotChecked, percent
+from .findings import Finding, NotChecked, percent, some_of
 from .rows import FEW
 
 WORD_LOSSES = ("mlm_loss", "ltr_loss", "rtl_loss")  # held-out, of language models
@@ -157,7 +157,7 @@ def numbers(run: RunFiles) -> Iterator[Finding]:
     if skipped:
         yield Finding(
             "warning" if skipped > 0.01 * steps else "note",
-            f"{skipped:,} of {steps:,} updates were skipped, their gradient was not finite",
+            f"{some_of(skipped, steps, 'updates', 'was', 'were')} skipped: the gradient was not finite",
             "lower optim.lr, lengthen optim.warmup, or train with loop.precision = 'float32'",
             {"skipped": skipped, "steps": steps},
         )

@@ -1,12 +1,15 @@
 """`bertworks doctor`: what it prints, how it ends, and what the other verbs print of it."""
 
 import json
+import os
 import shutil
 
 import pytest
 
 from bertworks.cli import main
 from bertworks.cli.doctor import print_findings
+from bertworks.doctor import examine
+from bertworks.doctor.examination import Given
 from bertworks.doctor.findings import Finding, Report
 from bertworks.doctor.listing import brief, show
 from bertworks.files import InputError
@@ -140,3 +143,12 @@ def test_corpus_build_and_pretrain_say_what_is_wrong(tmp_path, capsys, monkeypat
     assert status("pretrain", "cpu", "--corpus", "store", "--out", "run", *tiny.split(), "--loop.tokens", 0) == 0
     told = capsys.readouterr().err
     assert "warning: 2 updates, " in told and "not examined" not in told
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    path = tiny_table(tmp_path / "a.csv", 40, 1)
+    for words in ((tmp_path / "pipe.csv",), (path, Given(dev=tmp_path / "pipe.csv"))):
+        with pytest.raises(InputError, match="a pipe or a device; expected a file or a folder"):
+            examine(*words)

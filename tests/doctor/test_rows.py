@@ -1,7 +1,6 @@
 """Each check of rows and tables finds its planted case, and leaves good rows alone."""
 
 import json
-import os
 import random
 import unicodedata
 from dataclasses import replace
@@ -382,15 +381,6 @@ def test_a_copy_keeps_byte_order_and_mark(tmp_path, encoding, mark):
     report = examine(path, Given(columns=Columns((), "", form=TableForm(encoding))), fix=True)
     expected = ("\ufeff" if mark else "") + "\n".join([*lines[:2], lines[3]]) + "\n"
     assert (tmp_path / "a.deduplicated.csv").read_bytes() == expected.encode(codec), report
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_is_refused_at_once(tmp_path):
-    os.mkfifo(tmp_path / "pipe.csv")
-    path = table(tmp_path / "a.csv", good_lines())
-    for words in ((tmp_path / "pipe.csv",), (path, Given(dev=tmp_path / "pipe.csv"))):
-        with pytest.raises(InputError, match="a pipe or a device; expected a file or a folder"):
-            examine(*words)
 
 
 def test_embedders_have_no_accuracy(tmp_path):

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-import bertworks
 from bertworks.data.store import Store
 from bertworks.doctor import examine
 from bertworks.doctor.examination import Given, of_finetuning, of_pretraining
@@ -16,7 +15,6 @@ from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import pretrain
 from bertworks.training.config import LoopConfig, OptimConfig
 from support.planted import MACHINE, changed, finetuned, hits, pretrained, records
-from support.tiny_task import tiny_folder, tiny_table
 
 
 def test_a_good_run_is_left_alone(tmp_path):
@@ -268,33 +266,20 @@ def test_early_stopping_may_end_a_run_after_few_updates(tmp_path):
     assert hits(of_finetuning(run)) == []
 
 
-def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
-    files = tmp_path / "SST-2"
-    files.mkdir()
-    for name in ("train", "dev"):
-        write_text(files / f"{name}.tsv", "sentence\tlabel\n" + "a fine film\t1\na bad film\t0\n" * 60)
-    run = finetuned(tmp_path / "run", task="sst2", data=str(files))
-    found = {check: severity for check, severity, _ in hits(examine(run))}
-    assert found["train and dev"] == "error" and found["duplicate rows"] == "warning"
-    shutil.rmtree(files)
-    report = examine(run)
-    assert hits(report) == [] and "were not found" in report.skipped["rows"]
+def test_the_step_of_a_stopped_run_is_that_of_its_state(tmp_path):
+    """A run that was stopped between two records of its log."""
+    import torch
+    from safetensors.torch import save_file
 
-
-@pytest.mark.parametrize("how", ["divided", "two files"])
-def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how):
-    tiny_folder(tmp_path / "model")
-    tiny_table(tmp_path / "a.csv", 40, 1)
-    given = {"dev_share": 0.25, "split_seed": 3} if how == "divided" else {"dev": tiny_table(tmp_path / "b.csv", 20, 2)}
-    given |= {"loop": {"steps": 1}, "max_seq_length": 16, "quiet": True}
-    run = bertworks.finetune(tmp_path / "model", tmp_path / "run", train=tmp_path / "a.csv", **given)
-    report = examine(run.folder)
-    assert "rows" not in report.skipped and {"number of rows", "train and dev"} <= {*report.checked}
-    assert {"length", "vocabulary"} <= {*report.checked}  # by the run's own model
-    evidence = [one.evidence for one in report.findings]
-    assert f"{run.details['examples']['train']} training rows" in evidence
-    (tmp_path / "a.csv").write_text("label,text\nbad,other\ngood,rows\n")
-    assert "a.csv" in examine(run.folder).skipped["rows"]
+    run = finetuned(tmp_path / "run", log=records(20)[:2])
+    (run / "results.json").unlink()
+    (run / "state").mkdir()
+    header = {"progress": json.dumps({"step": 41, "updates": 41}), "recipe": "0"}
+    save_file({"model.a": torch.zeros(2)}, run / "state/state.safetensors", header)
+    assert hits(examine(run))[0][2] == "no results.json: the run is at step 41 of 200, under way or stopped"
+    (run / "state/state.safetensors").write_bytes(b"half")
+    [(check, _, evidence)] = [one for one in hits(examine(run)) if one[1] == "error"]
+    assert check == "finished" and "not a whole state" in evidence and "remove the run folder" in evidence
 
 
 def test_what_a_killed_process_left_is_named_and_removed(tmp_path):

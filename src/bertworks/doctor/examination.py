@@ -23,7 +23,7 @@ from ..tokenizer import Tokenizer
 from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER, SUMMARIES
 from . import finetuned, folders, logs, machine, pretrained, row_checks, rows, several, stores, tables
-from .findings import Finding, Report
+from .findings import Finding, NotChecked, Report
 from .fixes import clean, copy_of_table, leftovers, mend_folder
 from .tables import Columns
 
@@ -116,12 +116,11 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
     else:
         known = None if given.data is None or given.task is None else rows.Rows.of(given.task, given.data)
         report = of_finetuning(path)
-        known = known or finetuned.rows_of_run(files)
-        if known is None:
-            place = files.results.get("data") or "the run names no files"
-            report.skipped["rows"] = f"the rows were not found as the run read them: {place}; examine the table itself"
-        else:
+        try:
+            known = known or finetuned.rows_of_run(files, given.columns.form)
             report.examine(row_checks.CHECKS, _with_reader(known, given.model or path, given.max_seq_length))
+        except NotChecked as reason:
+            report.skipped["rows"] = str(reason)
     if (path / "model" / CONFIG).exists():
         _model(path / "model", report, fix)
     return report

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.draws import DIVIDED, Division
 from ..tasks.kinds import OWN_TABLE, divided_data, load_data, own_task
-from ..tasks.table import part_of
+from ..tasks.table import PLAIN, TableForm, form_of, part_of
 from .findings import Finding, NotChecked, named, percent, some_of
 from .logs import RunFiles, held_out_loss, more_rows
 from .rows import CUT, IDS, OWN, Rows, own_labels
@@ -220,37 +220,49 @@ def certainty(run: FinetunedRun) -> Iterator[Finding]:
         )
 
 
-def rows_of_run(run: RunFiles) -> Rows | None:
-    """The rows of a run, where its files are still there and have as many rows as it read; None if not."""
+def rows_of_run(run: RunFiles, given: TableForm = PLAIN) -> Rows:
+    """The rows of a run, where its files are still there and have as many rows as it read.
+
+    given: the form of its tables; PLAIN: the form that results.json names. Raises NotChecked with the reason why not.
+    """
     results = run.results
+    if not results:
+        raise NotChecked("the run is not finished, results.json names its files when it ends; examine the table itself")
     place = str(results.get("data") or "")
     try:
+        form = given if given != PLAIN else form_of(results)
         if results.get("task") == OWN_TABLE:
-            task, data = _own_rows(run, place)
-        elif Path(place).is_dir():
-            task = find_task(str(results.get("task")))
-            data = load_data(task, Path(place))
+            task, data = _own_rows(run, place, form)
         else:
-            return None
-    except (InputError, OSError):
-        return None
-    counts = {"train": len(data.train), "dev": len(data.dev)}
-    return Rows.of(task, data) if results.get("task") != OWN_TABLE or results.get("examples") == counts else None
+            task = replace(find_task(str(results.get("task"))), form=form)
+            data = load_data(task, Path(place))
+    except (InputError, OSError) as error:
+        found = f"the rows were not found as the run read them, {place}: {error}"
+        raise NotChecked(f"{found}; examine the table itself") from None
+    counts, read = {"train": len(data.train), "dev": len(data.dev)}, results.get("examples")
+    if results.get("task") == OWN_TABLE and read != counts:
+        said = [", ".join(f"{count:,} {side} rows" for side, count in one.items()) for one in (counts, read or {})]
+        raise NotChecked(
+            f"{place}: found {said[0]}, the run read {said[1]}: the file has changed, or --train-rows or --group chose "
+            "the rows; examine the table itself"
+        )
+    return Rows.of(task, data)
 
 
-def _own_rows(run: RunFiles, place: str) -> tuple[Task, Data]:
+def _own_rows(run: RunFiles, place: str, form: TableForm) -> tuple[Task, Data]:
     """The rows of a run on tables of one's own, from what its results and its model say. Raises InputError."""
     settings = read_config(run.folder / "model")[1].get(TASK) or {}
     texts = tuple(settings.get("words") or settings.get("text") or ())
     columns = (texts, str(settings.get("label") or ""), tuple(settings.get("choices") or ()))
-    task = own_task(str(settings.get("kind") or ""), *columns)
+    task = replace(own_task(str(settings.get("kind") or ""), *columns), form=form)
     if divided := DIVIDED.fullmatch(place):
         division = Division(dev_share=float(divided["share"]), seed=int(divided["seed"]))
-        return divided_data(task, [Path(divided["table"])], division)
-    files = [Path(name) for name in place.split(", ")]
-    if len(files) != 2 or not all(part_of(file)[0].is_file() for file in files):
-        raise InputError(f"{place}: no such tables; expected those that the run read")
-    return divided_data(task, files, Division())
+        files = [Path(divided["table"])]
+    else:
+        division, files = Division(), [Path(name) for name in place.split(", ")]
+    if missing := [file for file in files if not part_of(file)[0].is_file()]:
+        raise InputError(f"{missing[0]}: no such file; the run read other files or rows in memory")
+    return divided_data(task, files, division)
 
 
 CHECKS: dict[str, Callable[[FinetunedRun], Iterable[Finding]]] = {

@@ -16,6 +16,8 @@ from ..reporting.run_files import LOG, RESULTS, read_log, read_results
 from ..training.config import OptimConfig
 from ..training.identity import RECIPE
 from ..training.optim import learning_rate
+from ..training.run import STATE_FOLDER
+from ..training.state import saved_progress
 from .findings import Finding, NotChecked, percent, some_of
 from .rows import FEW
 
@@ -39,6 +41,8 @@ RESULTS_FORM = {  # what is read of results.json
     "corpus?": (str, None),
     "task?": str,
     "data?": str,
+    "encoding?": str,
+    "sheet?": str,
     "majority?": (float, None),
     "predicted?": COUNTS,
     "collapsed?": (bool, [bool]),
@@ -106,8 +110,10 @@ class RunFiles:
 
     @property
     def steps(self) -> int:
-        """Steps so far."""
-        return int(self.results.get("steps") or max((record["step"] for record in self.records), default=0))
+        """Steps so far: those of the results, else of the saved state, which may be behind the log or before it."""
+        logged = max((record["step"] for record in self.records), default=0)
+        saved = None if self.results else saved_progress(self.folder / STATE_FOLDER)
+        return int(self.results.get("steps") or (saved.step if saved else logged))
 
     def values(self, name: str) -> list[float]:
         """The finite values of a name in the records of training."""

@@ -27,6 +27,7 @@ from ..reporting.run_files import RESULTS, read_results
 from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
 from ..tasks.kinds import OWN_TABLE
+from ..tasks.table import form_facts
 from ..training import machine
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop, Watch
@@ -265,6 +266,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
         **({"class_weights": dict(zip(job.task.labels, job.class_weights, strict=True))} if job.class_weights else {}),
         **({"stopped_early": loop.stopped_early} if config.patience else {}),
         "data": job.data.source,
+        **form_facts(job.task.form),
         "model": str(job.folder),
         "random_init": config.random_init,
         "fresh": fresh,

@@ -215,6 +215,18 @@ class StateWriter:
         self._thread = self._writing = None
 
 
+def saved_progress(folder: Path) -> TrainerState | None:
+    """How far the state in `folder` has come, of whatever run; None if there is none. Raises InputError if damaged."""
+    path = folder / STATE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            return TrainerState.parse((file.metadata() or {})["progress"])
+    except (SafetensorError, InputError, KeyError, TypeError, OSError) as error:
+        raise damaged(path, error) from None
+
+
 def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity) -> TrainerState | None:
     """Put a saved state back into model and optimizer; None if there is none yet.
 

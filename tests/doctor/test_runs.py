@@ -15,6 +15,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import pretrain
 from bertworks.training.config import LoopConfig, OptimConfig
 from support.planted import MACHINE, changed, finetuned, hits, pretrained, records
+from support.tiny_task import tiny_folder
 
 
 def test_a_good_run_is_left_alone(tmp_path):
@@ -43,6 +44,11 @@ PLANTED = {
     "skipped": ({"log": changed("train", 1, skipped=30)}, "finite numbers",
                 "30 of 2,000 updates were skipped: the gradient was not finite"),
     "not finite": ({"metrics": {"mlm_loss": None}}, "finite numbers", "not finite: mlm_loss"),
+    "no held-out losses": ({"log": changed("eval", 1, mlm_loss=None)}, "finite numbers",
+                           "20 of 20 evaluations have a held-out loss that is no finite number (the first "),
+    "a held-out loss is lost": ({"log": changed("eval", 20, mlm_loss=float("nan"))}, "finite numbers",
+                                "1 of 20 evaluations has a held-out loss that is no finite number"),
+    "a log that was cut": ({"log": records()[:21]}, "log", "log.jsonl ends at step 1,100, the run ended at step 2,000"),
     "rate 0": ({"log": changed("train", 15, lr=0.0), "config": PretrainConfig(loop=LoopConfig(hours=1.0))},
                "learning rate", "6 of 20 records of the log had the learning rate 0"),
     "few threads": ({"machine": {**MACHINE, "threads": 1}}, "cores", "the run used 1 of 2 cores (50 %)"),
@@ -323,6 +329,18 @@ def test_a_finished_run_without_a_log_is_noted(tmp_path):
     assert [one[:2] for one in hits(examine(run))] == [("log", "note")] and "is empty" in hits(examine(run))[0][2]
     (run / "log.jsonl").unlink()
     assert "is missing" in hits(examine(run))[0][2]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_results_that_are_damaged_are_an_error_with_advice(tmp_path, content):
+    run = finetuned(tmp_path / "run")
+    tiny_folder(run / "model")
+    (run / "results.json").write_text(content)
+    report = examine(run)
+    assert [(one.check, one.severity) for one in report.findings if one.severity != "note"] == [("results", "error")]
+    assert report.findings[0].evidence.startswith(f"{run / 'results.json'}: ")
+    assert report.findings[0].evidence.endswith("; restore the file")
+    assert {"gradients", "values", "tokenizer"} <= {*report.checked}  # what does not need the results
 
 
 def test_links_are_left_alone(tmp_path):

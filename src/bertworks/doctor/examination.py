@@ -109,7 +109,14 @@ def _model(folder: Path, report: Report, fix: bool) -> None:
 
 def _run(path: Path, given: Given, fix: bool) -> Report:
     files = logs.RunFiles(path)
-    if _is_folder_of_runs(files):
+    try:
+        several_runs = _is_folder_of_runs(files)
+    except InputError as error:
+        report = _damaged(files, error)
+        if (path / "model" / CONFIG).exists():
+            _model(path / "model", report, fix)
+        return report
+    if several_runs:
         return _runs(path, given)
     if is_pretraining(files):
         report = of_pretraining(path, given.corpus, thorough=True)
@@ -123,6 +130,14 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
             report.skipped["rows"] = str(reason)
     if (path / "model" / CONFIG).exists():
         _model(path / "model", report, fix)
+    return report
+
+
+def _damaged(files: logs.RunFiles, error: InputError) -> Report:
+    """What is left to examine of a run whose results cannot be read: they say what kind of run it is."""
+    report = Report(str(files.folder), "run")
+    report.examine({"results": _refusing(error)}, files)
+    report.examine(logs.CHECKS, files)
     return report
 
 

@@ -552,10 +552,8 @@ def test_a_store_names_its_splitter(corpus, tokenizer, tmp_path, capsys):
 def test_one_sentence_is_counted_as_one(corpus, tokenizer, tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("A river.\n\nA film. A song.\n\nA lake.\n\nA hill.\n")
-    given = InputOptions(documents="blank-line")
-    build(
-        [text], tokenizer, tmp_path / "store", BuildConfig(input=given, workers=1, allow_unknown=True), progress=False
-    )
+    config = BuildConfig(input=InputOptions(documents="blank-line"), workers=1, allow_unknown=True)
+    build([text], tokenizer, tmp_path / "store", config, progress=False)
     main(["corpus", "show", str(tmp_path / "store"), "--instances", "0"])
     assert re.search(r"document \d: 1 sentence$", capsys.readouterr().out, re.MULTILINE)
 

@@ -280,7 +280,7 @@ def test_the_step_of_a_stopped_run_is_that_of_its_state(tmp_path):
     run = finetuned(tmp_path / "run", log=records(20)[:2])
     (run / "results.json").unlink()
     (run / "state").mkdir()
-    header = {"progress": json.dumps({"step": 41, "updates": 41}), "recipe": "0"}
+    header = {"progress": json.dumps({"step": 41, "of another version": 41}), "recipe": "0"}
     save_file({"model.a": torch.zeros(2)}, run / "state/state.safetensors", header)
     assert hits(examine(run))[0][2] == "no results.json: the run is at step 41 of 200, under way or stopped"
     (run / "state/state.safetensors").write_bytes(b"half")

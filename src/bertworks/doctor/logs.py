@@ -17,7 +17,7 @@ from ..training.config import OptimConfig
 from ..training.identity import RECIPE
 from ..training.optim import learning_rate
 from ..training.run import STATE_FOLDER
-from ..training.state import saved_progress
+from ..training.state import saved_step
 from .findings import Finding, NotChecked, percent, some_of
 from .rows import FEW
 
@@ -114,8 +114,8 @@ class RunFiles:
         """Steps so far: those of the results, else of the saved state, from which the run resumes; else of the log."""
         if steps := self.results.get("steps"):
             return int(steps)
-        saved = None if self.results else saved_progress(self.folder / STATE_FOLDER)
-        return saved.step if saved else self.last_logged
+        saved = None if self.results else saved_step(self.folder / STATE_FOLDER)
+        return self.last_logged if saved is None else saved
 
     @property
     def last_logged(self) -> int:

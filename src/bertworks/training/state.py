@@ -215,15 +215,20 @@ class StateWriter:
         self._thread = self._writing = None
 
 
-def saved_progress(folder: Path) -> TrainerState | None:
-    """How far the state in `folder` has come, of whatever run; None if there is none. Raises InputError if damaged."""
+def saved_step(folder: Path) -> int | None:
+    """The step of the state in `folder`, of whatever run and version; None if there is none.
+
+    Raises InputError if it is damaged.
+    """
     path = folder / STATE
     if not path.exists():
         return None
     try:
         with safe_open(path, "pt") as file:
-            return TrainerState.parse((file.metadata() or {})["progress"])
-    except (SafetensorError, InputError, KeyError, TypeError, OSError) as error:
+            progress = parse_json((file.metadata() or {})["progress"], "progress")
+        check_fields(progress, {"step": range(1 << 62)}, "progress")
+        return int(progress["step"])
+    except (SafetensorError, InputError, KeyError, OSError) as error:
         raise damaged(path, error) from None
 
 

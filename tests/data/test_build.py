@@ -549,6 +549,15 @@ def test_a_store_names_its_splitter(corpus, tokenizer, tmp_path, capsys):
     assert "sentencex" in capsys.readouterr().out
 
 
+def test_one_sentence_is_counted_as_one(corpus, tokenizer, tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("A river.\n\nA film. A song.\n\nA lake.\n\nA hill.\n")
+    config = BuildConfig(input=InputOptions(documents="blank-line"), workers=1, allow_unknown=True)
+    build([text], tokenizer, tmp_path / "store", config, progress=False)
+    main(["corpus", "show", str(tmp_path / "store"), "--instances", "0"])
+    assert re.search(r"document \d: 1 sentence$", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp_path, capsys, small_parts):
     known, unknown = [document(i, 2) for i in range(40)], "\ud55c\uad6d\uc5b4 \ubb38\uc7a5\uc774\ub2e4."
     path = tmp_path / "text.txt"

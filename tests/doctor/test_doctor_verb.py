@@ -1,12 +1,15 @@
 """`bertworks doctor`: what it prints, how it ends, and what the other verbs print of it."""
 
 import json
+import os
 import shutil
 
 import pytest
 
 from bertworks.cli import main
 from bertworks.cli.doctor import print_findings
+from bertworks.doctor import examine
+from bertworks.doctor.examination import Given
 from bertworks.doctor.findings import Finding, Report
 from bertworks.doctor.listing import brief, show
 from bertworks.files import InputError
@@ -87,6 +90,8 @@ def test_the_list_fits_80_columns_and_keeps_every_word(capsys, monkeypatch):
     assert text.count("[bold]English[/]") == 24 and text.index("error: one") < text.index("note: ")
     assert text.endswith("nothing found: two not checked: three (no store) fixed: removed a not fixed: b (why)")
     assert brief(report, advise=False) == [f"error: {words}"]
+    show(Report("this machine", "machine"))
+    assert capsys.readouterr().out == "this machine\n"
     show(Report("a", "b"), fix=True)
     assert capsys.readouterr().out.splitlines()[1].startswith("fixed: nothing; --fix mends leftovers")
 
@@ -116,7 +121,7 @@ def test_finetune_says_what_is_wrong_with_rows_and_run_once_each(place, tmp_path
     before, after = (told.index(one) for one in (warnings[0], warnings[-1]))
     assert warnings[0].startswith("warning: 40 training rows; label more rows")
     assert before < next(i for i, one in enumerate(told) if "training rows, 110 development rows" in one) < after
-    assert [one for one in warnings if one.startswith("warning: 2 updates; give more --epochs")]
+    assert [one for one in warnings if "; the run had few updates (2); give more --epochs" in one]
     assert len(warnings) == len({*warnings})
     status(*line)  # a finished run reads no rows again
     assert not [one for one in capsys.readouterr().err.splitlines() if "training rows; label more" in one]
@@ -138,3 +143,12 @@ def test_corpus_build_and_pretrain_say_what_is_wrong(tmp_path, capsys, monkeypat
     assert status("pretrain", "cpu", "--corpus", "store", "--out", "run", *tiny.split(), "--loop.tokens", 0) == 0
     told = capsys.readouterr().err
     assert "warning: 2 updates, " in told and "not examined" not in told
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    path = tiny_table(tmp_path / "a.csv", 40, 1)
+    for words in ((tmp_path / "pipe.csv",), (path, Given(dev=tmp_path / "pipe.csv"))):
+        with pytest.raises(InputError, match="a pipe or a device; expected a file or a folder"):
+            examine(*words)

@@ -66,6 +66,27 @@ def test_a_planted_fault_of_a_store_is_found(name, tmp_path):
     assert any(one[:2] == (check, "warning") and evidence in one[2] for one in found), found
 
 
+@pytest.mark.parametrize(
+    ("name", "documents", "advice"),
+    [
+        ("a.jsonl", "file", "each record is a document: if records of the input belong together, join their texts"),
+        ("a.txt", "blank-line", "if blank lines divide paragraphs, not documents, build with --input.documents file"),
+        ("a.txt", "file", "if the files have several sentences, look at them with `bertworks corpus show`, and give "),
+    ],
+)
+def test_advice_on_documents_of_one_sentence_fits_the_input(tmp_path, name, documents, advice):
+    one_each = [f"{text.split('.')[0]}." for text in long_documents()]
+    for i, text in enumerate(one_each):
+        content = json.dumps({"text": text}) if name == "a.jsonl" else text
+        (tmp_path / f"{i}-{name}").write_text(content + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.train(tiny_texts(), TokenizerConfig(vocab_size=100))
+    config = BuildConfig(input=InputOptions(documents=documents), workers=1, allow_unknown=True)
+    build(sorted(tmp_path.glob("*-*")), tokenizer, tmp_path / "store", config, progress=False)
+    [found] = [one.advice for one in examine(tmp_path / "store").findings if one.check == "documents of one sentence"]
+    assert found.startswith(advice)
+    assert found.endswith("; else train with --objective mlm --instances.input-format full-sentences")
+
+
 def test_sentences_without_a_known_letter_and_an_unused_vocabulary(tmp_path):
     tokens = [*SPECIAL_TOKENS, *"abcde", *(f"word{i}" for i in range(100))]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
@@ -149,6 +170,14 @@ FOLDERS = {
                  "the 2 classes have no names"),
     "one name twice": (lambda f: edit_config(f, id2label={"0": "a", "1": "a"}), "names of labels", "error",
                        "two classes of id2label in config.json have one name"),
+    "numbers exchanged": (lambda f: edit_config(f, id2label={"0": "a", "1": "b"}, label2id={"a": 1, "b": 0}),
+                          "names of labels", "error",
+                          "id2label and label2id of config.json contradict each other: class 0 is 'a' in id2label, but "
+                          "label2id gives it 1"),
+    "other names": (lambda f: edit_config(f, id2label={"0": "a", "1": "b"}, label2id={"a": 0, "c": 1}),
+                    "names of labels", "error", "id2label names 'b', label2id does not"),
+    "a name too many": (lambda f: edit_config(f, id2label={"0": "a", "1": "b"}, label2id={"a": 0, "b": 1, "c": 2}),
+                        "names of labels", "error", "label2id names 'c', id2label does not"),
     "no card": (lambda f: (f / "README.md").unlink(), "card", "note", "no model card (README.md)"),
 }  # fmt: skip
 

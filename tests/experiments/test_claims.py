@@ -313,3 +313,12 @@ def test_a_report_of_a_damaged_file_says_what_to_do(tmp_path, capsys, text):
         main(["study", "report", str(tmp_path)])
     assert re.search(r"results\.json: not valid JSON .*; restore the file, or remove it and", capsys.readouterr().err)
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_a_damaged_file_of_a_run_is_not_that_of_a_study(tmp_path, capsys):
+    (tmp_path / "results.json").write_text("{")
+    (tmp_path / "log.jsonl").write_text('{"kind": "train", "step": 1, "task_loss": 0.5, "lr": 0.1}\n')
+    with pytest.raises(SystemExit):
+        main(["plot", str(tmp_path)])
+    message = capsys.readouterr().err
+    assert "results.json: not valid JSON" in message and "; restore the file\n" in message and "study" not in message

@@ -400,6 +400,9 @@ def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
     for name, more in (("epochs", ["--epochs", "3"]), ("none", ["--min-steps", "0"]), ("steps", ["--loop.steps", "1"])):
         main([*line, str(tmp_path / name), *more])
         assert read_json(tmp_path / name / "results.json")["steps"] == 1
+        assert "1 update of 32 rows (1.6 epochs)" in capsys.readouterr().err
+    main([*line, str(tmp_path / "one"), "--epochs", "1", "--batch-size", "20"])
+    assert "1 update of 20 rows (1 epoch)" in capsys.readouterr().err
     (tmp_path / "r.toml").write_text("epochs = 3.0\n")
     assert _parse(["--model", "m", "--out", "o", "--recipe", str(tmp_path / "r.toml")]).config.min_steps == 0
     assert _parse(["--model", "m", "--out", "o", "--task", "rte"]).config.min_steps == 0

@@ -76,6 +76,13 @@ def test_a_damaged_line_of_a_log_is_named(tmp_path, second, problem):
         read_log(tmp_path)
 
 
+@pytest.mark.parametrize("content", ["", "{", "\0\0"])
+def test_results_that_are_no_json_say_what_to_do(tmp_path, content):
+    (tmp_path / "results.json").write_text(content)
+    with pytest.raises(InputError, match=r"results\.json: not valid JSON .*; remove it$"):
+        read_results(tmp_path / "results.json", {}, "remove it")
+
+
 def test_a_last_line_that_was_cut_is_left_out(tmp_path):
     for end in ("", '{"kind": "tr', "\0\0\0"):
         (tmp_path / "log.jsonl").write_text(RECORD * 2 + end)

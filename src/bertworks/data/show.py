@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ..reporting.tables import counted
 from .manifest import KINDS, SPLITS, flag_of
 from .store import Store
 
@@ -20,7 +21,7 @@ def show(folder: Path | str, documents: int = 3, sentences: int = 6) -> Store:
     shard = store.shards("train")[0]
     for document in range(min(documents, shard.n_documents)):
         first, last = (int(offset) for offset in shard.documents[document : document + 2])
-        console.print(f"\n{shard.name}, document {document}: {last - first:,} sentences")
+        console.print(f"\n{shard.name}, document {document}: {counted(last - first, 'sentence')}")
         for sentence in range(first, min(last, first + sentences)):
             ids = shard.tokens[shard.sentences[sentence] : shard.sentences[sentence + 1]]
             console.print(f"  {' '.join(tokenizer.vocab[i] for i in ids)}")

@@ -6,11 +6,14 @@ In reading order:
     examination.py  what a path is, and the checks for it: `examine`
     logs.py         what a run's files say, and the checks of any training
     pretrained.py   pre-training runs
-    finetuned.py    fine-tuned runs, seeds, folders of runs
+    finetuned.py    fine-tuned runs
+    several.py      seeds, and folders of runs
     stores.py       corpus stores
     folders.py      model folders
     tables.py       tables of one's own
     rows.py         rows to train and to judge on, of any task
+    row_checks.py   the checks of rows
+    labels.py       the checks of their labels
     alike.py        duplicates and near-duplicates among texts
     machine.py      settings of the machine that cost speed
     fixes.py        what `--fix` does

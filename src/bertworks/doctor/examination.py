@@ -22,8 +22,8 @@ from ..tasks.table import part_of
 from ..tokenizer import Tokenizer
 from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER, SUMMARIES
-from . import finetuned, folders, logs, machine, pretrained, rows, stores, tables
-from .findings import Finding, Report
+from . import finetuned, folders, logs, machine, pretrained, row_checks, rows, several, stores, tables
+from .findings import Finding, NotChecked, Report
 from .fixes import clean, copy_of_table, leftovers, mend_folder
 from .tables import Columns
 
@@ -83,7 +83,7 @@ def _refuse_special(path: Path) -> None:
 def _folder(path: Path, given: Given, fix: bool) -> Report:
     if (path / DEMO).is_file():
         report = Report(str(path), "demo")
-        report.examine({"parts": finetuned.parts_of_demo}, path)
+        report.examine({"parts": several.parts_of_demo}, path)
         return report
     if (path / MANIFEST).exists() or (path / PARTS).is_dir():
         return of_store(path, thorough=True)
@@ -93,7 +93,7 @@ def _folder(path: Path, given: Given, fix: bool) -> Report:
         report = Report(str(path), "model folder")
         _model(path, report, fix)
         return report
-    if finetuned.runs_inside(path):
+    if several.runs_inside(path):
         return _runs(path, given)
     raise InputError(
         f"{path}: neither a run, a corpus store, a model folder nor a folder of runs; give one of them, or a table"
@@ -109,21 +109,35 @@ def _model(folder: Path, report: Report, fix: bool) -> None:
 
 def _run(path: Path, given: Given, fix: bool) -> Report:
     files = logs.RunFiles(path)
-    if _is_folder_of_runs(files):
+    try:
+        several_runs = _is_folder_of_runs(files)
+    except InputError as error:
+        report = _damaged(files, error)
+        if (path / "model" / CONFIG).exists():
+            _model(path / "model", report, fix)
+        return report
+    if several_runs:
         return _runs(path, given)
     if is_pretraining(files):
         report = of_pretraining(path, given.corpus, thorough=True)
     else:
         known = None if given.data is None or given.task is None else rows.Rows.of(given.task, given.data)
         report = of_finetuning(path)
-        known = known or finetuned.rows_of_run(files)
-        if known is None:
-            place = files.results.get("data") or "the run names no files"
-            report.skipped["rows"] = f"the rows were not found as the run read them: {place}; examine the table itself"
-        else:
-            report.examine(rows.CHECKS, _with_reader(known, given.model or path, given.max_seq_length))
+        try:
+            known = known or finetuned.rows_of_run(files, given.columns.form)
+            report.examine(row_checks.CHECKS, _with_reader(known, given.model or path, given.max_seq_length))
+        except NotChecked as reason:
+            report.skipped["rows"] = str(reason)
     if (path / "model" / CONFIG).exists():
         _model(path / "model", report, fix)
+    return report
+
+
+def _damaged(files: logs.RunFiles, error: InputError) -> Report:
+    """What is left to examine of a run whose results cannot be read: they say what kind of run it is."""
+    report = Report(str(files.folder), "run")
+    report.examine({"results": _refusing(error)}, files)
+    report.examine(logs.CHECKS, files)
     return report
 
 
@@ -143,7 +157,7 @@ def _is_folder_of_runs(files: logs.RunFiles) -> bool:
     try:
         return bool(files.results.keys() & SUMMARIES) and not files.records
     except InputError:
-        if (files.folder / LOG).exists() or not finetuned.runs_inside(files.folder):
+        if (files.folder / LOG).exists() or not several.runs_inside(files.folder):
             raise
         return True
 
@@ -156,11 +170,11 @@ def is_pretraining(files: logs.RunFiles) -> bool:
 
 def _runs(path: Path, given: Given) -> Report:
     """A folder of runs: what is found in several of them is listed once. A run that cannot be read is an error."""
-    runs = finetuned.runs_inside(path)
+    runs = several.runs_inside(path)
     report = Report(str(path), f"folder of {len(runs)} runs")
     whole = logs.RunFiles(path)
     if (path / RESULTS).is_file():
-        report.examine(finetuned.SEED_CHECKS, whole)
+        report.examine(several.SEED_CHECKS, whole)
     names = [run.relative_to(path).as_posix() for run in runs]
     found: list[Finding] = []
     for run, where in zip(runs, names, strict=True):
@@ -172,13 +186,15 @@ def _runs(path: Path, given: Given) -> Report:
             continue
         found += [replace(finding, where=where) for finding in one.findings]
         report.checked += [name for name in one.checked if name not in report.checked]
-        report.skipped |= {name: why for name, why in one.skipped.items() if name not in report.checked}
-    report.findings += finetuned.merged(found, names)
-    groups = {group.relative_to(path).as_posix(): group for group in finetuned.groups_of(path, runs)}
+        report.skipped |= one.skipped
+    report.findings += several.merged(found, names)
+    groups = {group.relative_to(path).as_posix(): group for group in several.groups_of(path, runs)}
     spread = Report(str(path), "")
     for where, group in groups.items():
-        spread.examine(finetuned.SEED_CHECKS, logs.RunFiles(group), where)
-    report.findings += finetuned.merged(spread.findings, [*groups], "folders of seeds")
+        spread.examine(several.SEED_CHECKS, logs.RunFiles(group), where)
+    report.findings += several.merged(spread.findings, [*groups], "folders of seeds")
+    report.checked += [name for name in spread.checked if name not in report.checked]
+    report.skipped = {name: why for name, why in report.skipped.items() if name not in report.checked}
     return report
 
 
@@ -217,7 +233,7 @@ def of_store(folder: Path, thorough: bool = False) -> Report:
 def of_rows(task: Task, data: Data, model: Path | None = None, max_seq_length: int = 0) -> Report:
     """The rows that a fine-tuning run is about to read."""
     report = Report(task.name, "rows")
-    report.examine(rows.CHECKS, rows.Rows.of(task, data, *_reader(model, max_seq_length)))
+    report.examine(row_checks.CHECKS, rows.Rows.of(task, data, *_reader(model, max_seq_length)))
     return report
 
 
@@ -265,6 +281,8 @@ def _table(path: Path, given: Given, fix: bool) -> Report:
         report.examine(checks, subject)
     if fix and sound:
         copy_of_table(opened[0], report)
+        tried = row_checks.COPIES  # advice that was followed
+        report.findings = [replace(one, advice=one.advice.removesuffix(tried)) for one in report.findings]
     return report
 
 
@@ -272,7 +290,7 @@ def _table_checks(table: tables.Table) -> Iterable[tuple[dict[str, Callable[...,
     """The checks of a table, then those of its rows, if they can be read as the task has them."""
     yield tables.CHECKS, table
     try:
-        yield rows.CHECKS, table.rows
+        yield row_checks.CHECKS, table.rows
     except InputError as error:
         yield {"rows": _refusing(error)}, table
 

@@ -103,6 +103,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 or not share else f"{100 * share:.2g} %"
 
 
+def some_of(count: int, total: int, what: str, one: str, several: str) -> str:
+    """Some of all, and the verb that fits: 1 of 63 rows has, 2 of 63 rows have."""
+    return f"{count:,} of {total:,} {what} {one if count == 1 else several}"
+
+
 def named(name: str) -> str:
     """The name of a label or column in a sentence."""
     return repr(clip(name, 40))

@@ -1,15 +1,15 @@
 """Fine-tuned runs: collapsed, no better than guessing, labels in another order, few updates; seeds; folders of runs."""
 
 import math
-import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CONFIG
@@ -17,19 +17,21 @@ from ..checkpoint.metadata import TASK, labels_of
 from ..files import InputError, read_json_object
 from ..finetuning.recipe import OWN_TABLE_STEPS
 from ..reporting.results import COLLAPSED
-from ..reporting.run_files import LOG, RESULTS, read_json_lines
+from ..reporting.run_files import read_json_lines
+from ..reporting.tables import counted
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.draws import DIVIDED, Division
 from ..tasks.kinds import OWN_TABLE, divided_data, load_data, own_task
-from ..tasks.table import part_of
-from .findings import Finding, NotChecked, Severity, named, percent
+from ..tasks.table import PLAIN, TableForm, form_of, part_of
+from .findings import Finding, NotChecked, named, percent, some_of
 from .logs import RunFiles, held_out_loss, more_rows
-from .rows import CUT, Rows
+from .rows import CUT, IDS, OWN, Rows, own_labels
 
 PREDICTIONS = "predictions.jsonl"
 SWAPPED = 0.2  # by which another order of the labels has to be more accurate
 UNSTABLE = 0.05  # standard deviation over seeds
+CHANCE = 0.01  # probability with which chance may pass for another order of the labels
 SURE = 1.5  # times the loss of equal probabilities
 SEVERAL = "multi_label_classification"  # problem_type in config.json
 SHOWN = 4  # runs that a finding names
@@ -87,14 +89,17 @@ def collapsed(run: FinetunedRun) -> Iterator[Finding]:
     if not results:
         raise NotChecked("the run is not finished")
     advice = "try another seed, more --epochs, or another optim.lr (large encoders: lower, small ones: higher)"
-    if few := more_rows(run.files):
-        advice = few
-    elif (steps := run.files.steps) < OWN_TABLE_STEPS:
+    examples = results.get("examples") or {}
+    if own_labels(len(results.get("predicted") or {}), sum(examples.values())):
+        advice = f"{OWN}: {IDS}"
+    elif (steps := run.files.steps) < OWN_TABLE_STEPS:  # the same rows may do with more of them
         advice = _FEW.format(steps)
+    elif few := more_rows(run.files):
+        advice = few
     elif any(held_out_loss(run.files)):  # more of the same would make it worse
         advice = "try another seed or a lower optim.lr, and label more rows"
     name, value = run.metric
-    majority, rows = results.get("majority") or 0.0, (results.get("examples") or {}).get("dev") or 0
+    majority, rows = results.get("majority") or 0.0, examples.get("dev") or 0
     numbers = {name: value, "majority": majority, "rows": rows}
     if results.get("collapsed") is True:
         answer = Counter(results.get("predicted") or {}).most_common(1)
@@ -130,7 +135,7 @@ def label_order(run: FinetunedRun) -> Iterator[Finding]:
 
     best = table[linear_sum_assignment(-table)].sum() / len(pairs)
     accuracy, majority = table.trace() / len(pairs), table.sum(1).max() / len(pairs)
-    if best > accuracy + SWAPPED and accuracy < majority:
+    if best > max(accuracy + SWAPPED, _best_by_chance(table)) and accuracy < majority:
         yield Finding(
             "error",
             f"accuracy {accuracy:.3f}, but {best:.3f} if the labels had other names: rows and model order them "
@@ -148,6 +153,19 @@ def label_order(run: FinetunedRun) -> Iterator[Finding]:
         )
 
 
+def _best_by_chance(table: NDArray[np.float64]) -> float:
+    """The accuracy that the best new names of the labels may have where rows and predictions have nothing in common.
+
+    table: (L, L) rows by label and prediction. One order of names has at most the sorted shares multiplied, and by
+    Hoeffding's inequality exceeds that by e in n rows with a probability of at most exp(-2 n e^2). The bound holds for
+    all L! orders together, with a probability of 1 - CHANCE. A constant answer never exceeds it.
+    """
+    rows = table.sum()
+    true, predicted = (np.sort(table.sum(axis)) / rows for axis in (1, 0))
+    orders = math.lgamma(len(table) + 1)  # the logarithm of L!
+    return float(true @ predicted) + math.sqrt((orders - math.log(CHANCE)) / (2 * rows))
+
+
 def updates(run: FinetunedRun) -> Iterator[Finding]:
     """Too few updates, or rows that were never read."""
     results, batch = run.results, run.files.recipe.get("batch_size") or 0
@@ -160,15 +178,16 @@ def updates(run: FinetunedRun) -> Iterator[Finding]:
     if steps < OWN_TABLE_STEPS and not any(finding.advice == _FEW.format(steps) for finding in collapsed(run)):
         yield Finding(
             "warning",
-            f"{steps} updates",
+            counted(steps, "update"),
             _MORE,
             {"steps": steps},
         )
-    if batch and steps * batch < rows:
+    if batch and steps < rows // batch:  # the last batch of a pass is left out if it is not full
         yield Finding(
             "warning",
-            f"{steps:,} updates of {batch} rows are fewer than the {rows:,} training rows: some were never read",
-            "give more --epochs (a last batch that is not full is left out)",
+            f"{counted(steps, 'update')} of {batch} rows read {steps * batch:,} of the {rows:,} training rows, the "
+            "others never",
+            "give more --epochs",
             {"read": steps * batch, "rows": rows},
         )
 
@@ -180,7 +199,7 @@ def truncation(run: FinetunedRun) -> Iterator[Finding]:
         if rows and examples >= CUT * rows:
             yield Finding(
                 "warning",
-                f"{examples:,} of {rows:,} {side} rows ({percent(examples / rows)}) were cut, by "
+                f"{some_of(examples, rows, f'{side} rows ({percent(examples / rows)})', 'was', 'were')} cut, by "
                 f"{cut['tokens'] / examples:.0f} tokens on average",
                 "give a longer --max-seq-length if the model has the positions",
                 {"rows": examples, "tokens": cut["tokens"]},
@@ -201,120 +220,49 @@ def certainty(run: FinetunedRun) -> Iterator[Finding]:
         )
 
 
-def rows_of_run(run: RunFiles) -> Rows | None:
-    """The rows of a run, where its files are still there and have as many rows as it read; None if not."""
+def rows_of_run(run: RunFiles, given: TableForm = PLAIN) -> Rows:
+    """The rows of a run, where its files are still there and have as many rows as it read.
+
+    given: the form of its tables; PLAIN: the form that results.json names. Raises NotChecked with the reason why not.
+    """
     results = run.results
+    if not results:
+        raise NotChecked("the run is not finished, results.json names its files when it ends; examine the table itself")
     place = str(results.get("data") or "")
     try:
+        form = given if given != PLAIN else form_of(results)
         if results.get("task") == OWN_TABLE:
-            task, data = _own_rows(run, place)
-        elif Path(place).is_dir():
-            task = find_task(str(results.get("task")))
-            data = load_data(task, Path(place))
+            task, data = _own_rows(run, place, form)
         else:
-            return None
-    except (InputError, OSError):
-        return None
-    counts = {"train": len(data.train), "dev": len(data.dev)}
-    return Rows.of(task, data) if results.get("task") != OWN_TABLE or results.get("examples") == counts else None
+            task = replace(find_task(str(results.get("task"))), form=form)
+            data = load_data(task, Path(place))
+    except (InputError, OSError) as error:
+        found = f"the rows were not found as the run read them, {place}: {error}"
+        raise NotChecked(f"{found}; examine the table itself") from None
+    counts, read = {"train": len(data.train), "dev": len(data.dev)}, results.get("examples")
+    if results.get("task") == OWN_TABLE and read != counts:
+        said = [", ".join(f"{count:,} {side} rows" for side, count in one.items()) for one in (counts, read or {})]
+        raise NotChecked(
+            f"{place}: found {said[0]}, the run read {said[1]}: the file has changed, or --train-rows or --group chose "
+            "the rows; examine the table itself"
+        )
+    return Rows.of(task, data)
 
 
-def _own_rows(run: RunFiles, place: str) -> tuple[Task, Data]:
+def _own_rows(run: RunFiles, place: str, form: TableForm) -> tuple[Task, Data]:
     """The rows of a run on tables of one's own, from what its results and its model say. Raises InputError."""
     settings = read_config(run.folder / "model")[1].get(TASK) or {}
     texts = tuple(settings.get("words") or settings.get("text") or ())
     columns = (texts, str(settings.get("label") or ""), tuple(settings.get("choices") or ()))
-    task = own_task(str(settings.get("kind") or ""), *columns)
+    task = replace(own_task(str(settings.get("kind") or ""), *columns), form=form)
     if divided := DIVIDED.fullmatch(place):
         division = Division(dev_share=float(divided["share"]), seed=int(divided["seed"]))
-        return divided_data(task, [Path(divided["table"])], division)
-    files = [Path(name) for name in place.split(", ")]
-    if len(files) != 2 or not all(part_of(file)[0].is_file() for file in files):
-        raise InputError(f"{place}: no such tables; expected those that the run read")
-    return divided_data(task, files, Division())
-
-
-def seeds(run: RunFiles) -> Iterator[Finding]:
-    """Seeds that collapsed, and scores that differ much between seeds."""
-    results = run.results
-    runs = results.get("runs") or []
-    if not results.get("seeds") or not runs:
-        raise NotChecked("one seed")
-    fallen = [seed for seed, one in zip(results["seeds"], results.get("collapsed") or [], strict=False) if one]
-    if fallen:
-        yield Finding(
-            "warning",
-            f"{len(fallen)} of {len(runs)} seeds collapsed: {', '.join(map(str, fallen))}",
-            "report means with and without them; optim.rule = 'adamw' and more epochs make fine-tuning more stable",
-            {"collapsed": len(fallen), "seeds": len(runs)},
-        )
-    name = next(name for name in runs[0] if name != "loss")
-    values = [
-        one[name] for one, bad in zip(runs, results.get("collapsed") or [False] * len(runs), strict=False) if not bad
-    ]
-    if len(values) > 1 and (spread := statistics.stdev(values)) > UNSTABLE:
-        yield Finding(
-            "warning",
-            f"{name} differs by a standard deviation of {100 * spread:.1f} points over {len(values)} seeds "
-            f"({100 * min(values):.1f} to {100 * max(values):.1f})",
-            "train more seeds before you compare anything; recipe `stable` has what helps (--recipe stable)",
-            {"std": spread, "seeds": len(values)},
-        )
-
-
-def runs_inside(folder: Path) -> list[Path]:
-    """The run folders in a folder of runs: seeds, a sweep, a suite, the cells of a study."""
-    found = {path.parent for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(f"{pattern}/log.jsonl")}
-    above = {parent for path in found for parent in path.parents}
-    found |= {path.parent for path in folder.glob(f"*/{RESULTS}") if path.parent not in above}
-    return sorted(path for path in found if path.name != "model" and path.parent.name != "snapshots")
-
-
-def parts_of_demo(folder: Path) -> Iterator[Finding]:
-    """The folders of a demo, which are examined one by one."""
-    store, pretrained = folder / "store", folder / "pretrain"
-    ways = [f"{pretrained} --corpus {store}"] if (pretrained / LOG).is_file() else []
-    ways += [str(store)] if store.is_dir() else []
-    ways += sorted(str(path.parent) for path in folder.glob("finetune/*/pre-trained"))
-    yield Finding(
-        "note",
-        f"a demo{'' if (folder / RESULTS).is_file() else ', under way or stopped'}: its parts were not examined",
-        "; ".join(f"bertworks doctor {way}" for way in ways) or "rerun the demo to resume",
-        {"parts": len(ways)},
-    )
-
-
-def groups_of(folder: Path, runs: Sequence[Path]) -> list[Path]:
-    """The folders between `folder` and its runs that have results: a sweep's settings, or a suite's tasks."""
-    above = {parent for run in runs for parent in run.parents if folder in parent.parents}
-    return sorted(path for path in above if (path / RESULTS).is_file())
-
-
-def merged(findings: Iterable[Finding], everyone: Sequence[str], what: str = "runs") -> list[Finding]:
-    """One finding for those of one check in several runs: the first one, and in which runs it is.
-
-    everyone: the names of all runs; what: what they are.
-    """
-    groups: dict[tuple[str, Severity], list[Finding]] = {}
-    for one in findings:
-        groups.setdefault((one.check, one.severity), []).append(one)
-    out = []
-    for same in groups.values():
-        names = list(dict.fromkeys(one.where for one in same))
-        where = _those(names, everyone, what) if len(names) > 1 else names[0]
-        out.append(replace(same[0], where=where, numbers={**same[0].numbers, "runs": len(names)}))
-    return out
-
-
-def _those(names: Sequence[str], everyone: Sequence[str], what: str) -> str:
-    """Which of all runs, in words; a setting is named in place of its runs if all of them have the finding."""
-    if {*names} == {*everyone}:
-        return f"all {len(names)} {what}"
-    folders = {name: name.rpartition("/")[0] for name in everyone}
-    some = {folders[name] for name in everyone if name not in names} | {""}
-    shown = list(dict.fromkeys(name if folders.get(name, "") in some else folders[name] for name in names))
-    more = f", and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    return f"{len(names)} of {len(everyone)} {what} ({', '.join(shown[:SHOWN])}{more})"
+        files = [Path(divided["table"])]
+    else:
+        division, files = Division(), [Path(name) for name in place.split(", ")]
+    if missing := [file for file in files if not part_of(file)[0].is_file()]:
+        raise InputError(f"{missing[0]}: no such file; the run read other files or rows in memory")
+    return divided_data(task, files, division)
 
 
 CHECKS: dict[str, Callable[[FinetunedRun], Iterable[Finding]]] = {
@@ -324,4 +272,3 @@ CHECKS: dict[str, Callable[[FinetunedRun], Iterable[Finding]]] = {
     "cut texts": truncation,
     "certainty": certainty,
 }
-SEED_CHECKS: Mapping[str, Callable[[RunFiles], Iterable[Finding]]] = {"seeds": seeds}

@@ -8,7 +8,7 @@ import codecs
 import csv
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -126,10 +126,11 @@ def copy_of_table(table: Table, report: Report) -> None:
             raise InputError(
                 f"copies are written of rows with one class each; these are of the kind {table.rows.task.kind}"
             )
-        rows = table.rows.train
+        rows, keys = table.rows.train, table.rows.keys
         cells = [[normalize("NFC", cell).strip() for cell in (*row.texts, row.label or "")] for row in rows]
-        again = {*repeated([*map(tuple, cells)])}
-        dropped = {rows[i].line for i in again} | {row.line for row in rows if not "".join(row.texts).strip()}
+        blank = {i for i, row in enumerate(rows) if not "".join(row.texts).strip()}
+        again = {*repeated([*map(tuple, cells)])} - blank
+        dropped = {rows[i].line for i in again | blank}
         if not dropped:
             raise InputError("no row is empty, and none equals an earlier one cell by cell")
         if out.exists() or out.is_symlink():
@@ -138,7 +139,17 @@ def copy_of_table(table: Table, report: Report) -> None:
         with atomic_write(out) as file:
             file.write(content)
         kept = f"{len(rows) - len(dropped):,} of {len(rows):,} rows"
-        report.fixed.append(f"wrote {out}, {kept}; {path.name} is as it was")
+        alike = {*repeated([(key, row.label) for row, key in zip(rows, keys, strict=True)])} - again - blank
+        bare = {i for i, row in enumerate(rows) if row.is_bare} - again - blank
+        left_out = _listed({"equal to an earlier row cell by cell": len(again), "without text": len(blank)})
+        similar = {"with the words and the label of an earlier row": len(alike), "without a letter or digit": len(bare)}
+        more = f"; kept: {listed}" if (listed := _listed(similar)) else ""
+        report.fixed.append(f"wrote {out}, {kept}; left out: {left_out}{more}; {path.name} is as it was")
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    """Numbers of rows in words; what does not occur is left out."""
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
 def _without(path: Path, dropped: set[int], encoding: str) -> bytes:

@@ -17,7 +17,7 @@ from ..files import InputError, read_json_object, read_lines
 from ..model.config import ModelConfig
 from ..tokenizer import Tokenizer
 from ..tokenizer.check import misfits
-from .findings import Finding, NotChecked, percent
+from .findings import Finding, NotChecked, named, percent
 
 DENORMAL = 0.001  # share of the weights
 CARD, VOCAB, TOKENIZER_CONFIG = "README.md", "vocab.txt", "tokenizer_config.json"
@@ -151,11 +151,13 @@ def differing_vocab(folder: Path, own: Tokenizer) -> bool:
 
 
 def labels(found: ModelFolder) -> Iterator[Finding]:
-    """Classes without names, or with one name."""
+    """Classes without names, with one name, or with other numbers in label2id than in id2label."""
     names = labels_of(found.config[1], str(found.folder / "config.json"))
     if names is None:
         raise NotChecked("the folder names no labels")
-    if len({*names}) < len(names):
+    if len({*names}) == len(names):
+        yield from _contradiction(names, found.config[1].get("label2id"))
+    else:
         yield Finding("error", "two classes of id2label in config.json have one name", "give each class its own name")
     if len(names) > 1 and names == [f"LABEL_{i}" for i in range(len(names))]:
         yield Finding(
@@ -163,6 +165,29 @@ def labels(found: ModelFolder) -> Iterator[Finding]:
             f"the {len(names)} classes have no names (LABEL_0, ...): rows are matched by name",
             "write the names into id2label and label2id of config.json, in the order of training",
         )
+
+
+def _contradiction(names: list[str], numbers: Any) -> Iterator[Finding]:
+    """label2id of config.json that is not the reverse of id2label, whose names are `names`; one of the two may miss."""
+    if not isinstance(numbers, dict):
+        return
+    other = [name for i, name in enumerate(names) if name in numbers and numbers[name] != i]
+    missing = [name for name in names if name not in numbers]
+    strange = [str(name) for name in numbers if name not in names]
+    if other:
+        number = names.index(other[0])
+        said = f"class {number} is {named(other[0])} in id2label, but label2id gives it {numbers[other[0]]}"
+    elif missing or strange:
+        which = ("id2label", "label2id") if missing else ("label2id", "id2label")
+        said = f"{which[0]} names {named((missing or strange)[0])}, {which[1]} does not"
+    else:
+        return
+    yield Finding(
+        "error",
+        f"id2label and label2id of config.json contradict each other: {said}",
+        "correct label2id, or id2label if that is wrong: predictions are named by id2label, here and elsewhere",
+        {"labels": len(other) or len(missing) + len(strange)},
+    )
 
 
 def card(found: ModelFolder) -> Iterator[Finding]:

@@ -18,7 +18,8 @@ def show(report: Report, fix: bool = False) -> None:
     """Print a report on standard output. fix: whether fixes were asked for, so that the end says if there were none."""
     width = min(WIDTH, Console().width)
     console = Console(highlight=False, markup=False, width=width)
-    _print(console, Text(f"{report.target}: {report.kind}", style="bold"))
+    kind = "" if report.target == f"this {report.kind}" else f": {report.kind}"
+    _print(console, Text(f"{report.target}{kind}", style="bold"))
     for one in report.sorted():
         where = f", {one.where}" if one.where else ""
         _print(console, Text.assemble((one.severity, COLOURS[one.severity]), f": {one.check}{where}"))

@@ -16,7 +16,9 @@ from ..reporting.run_files import LOG, RESULTS, read_log, read_results
 from ..training.config import OptimConfig
 from ..training.identity import RECIPE
 from ..training.optim import learning_rate
-from .findings import Finding, NotChecked, percent
+from ..training.run import STATE_FOLDER
+from ..training.state import saved_step
+from .findings import Finding, NotChecked, percent, some_of
 from .rows import FEW
 
 WORD_LOSSES = ("mlm_loss", "ltr_loss", "rtl_loss")  # held-out, of language models
@@ -27,6 +29,7 @@ SLOWER = 0.25  # share of the throughput that was lost
 IDLE_RATE = 0.02  # share of the records with rate 0
 RISE = 0.05  # by which a held-out loss is above its lowest value
 
+DIVERGED = "begin again with a lower --optim.lr, a longer --optim.warmup, or --loop.precision float32"
 TRAINED = ("pretrain", "distill", "finetune")  # kinds of results of runs with a log
 COUNTS = {str: int}
 RESULTS_FORM = {  # what is read of results.json
@@ -39,6 +42,8 @@ RESULTS_FORM = {  # what is read of results.json
     "corpus?": (str, None),
     "task?": str,
     "data?": str,
+    "encoding?": str,
+    "sheet?": str,
     "majority?": (float, None),
     "predicted?": COUNTS,
     "collapsed?": (bool, [bool]),
@@ -106,8 +111,16 @@ class RunFiles:
 
     @property
     def steps(self) -> int:
-        """Steps so far."""
-        return int(self.results.get("steps") or max((record["step"] for record in self.records), default=0))
+        """Steps so far: those of the results, else of the saved state, from which the run resumes; else of the log."""
+        if steps := self.results.get("steps"):
+            return int(steps)
+        saved = None if self.results else saved_step(self.folder / STATE_FOLDER)
+        return self.last_logged if saved is None else saved
+
+    @property
+    def last_logged(self) -> int:
+        """The last step in the log."""
+        return max((record["step"] for record in self.records), default=0)
 
     def values(self, name: str) -> list[float]:
         """The finite values of a name in the records of training."""
@@ -129,13 +142,26 @@ def finished(run: RunFiles) -> Iterator[Finding]:
 
 
 def log(run: RunFiles) -> Iterator[Finding]:
-    """A finished run without the record of its training."""
+    """A finished run without the record of its training, or of the end of it."""
     if run.results.get("kind") in TRAINED and run.results.get("steps") != 0 and not run.records:
         yield Finding(
             "note",
             f"the run is finished, but {LOG} is {'empty' if (run.folder / LOG).is_file() else 'missing'}: its training "
             "was not examined",
             "restore the file; the results and the model do not need it",
+        )
+    yield from _cut_log(run)
+
+
+def _cut_log(run: RunFiles) -> Iterator[Finding]:
+    """A log that ends before the run did: a run that has ended has a record of its last step."""
+    steps, last = run.results.get("steps") or 0, run.last_logged
+    if 0 < last < steps:
+        yield Finding(
+            "warning",
+            f"{LOG} ends at step {last:,}, the run ended at step {steps:,}: the rest of its training was not examined",
+            "restore the file; the results and the model do not need it",
+            {"logged": last, "steps": steps},
         )
 
 
@@ -148,8 +174,9 @@ def numbers(run: RunFiles) -> Iterator[Finding]:
         yield Finding(
             "error",
             f"not finite: {', '.join(bad)}",
-            "begin again with a lower optim.lr, a longer optim.warmup, or loop.precision = 'float32'",
+            DIVERGED,
         )
+    yield from _lost_losses(run)
     if not run.train:
         return
     last = run.train[-1]
@@ -157,9 +184,23 @@ def numbers(run: RunFiles) -> Iterator[Finding]:
     if skipped:
         yield Finding(
             "warning" if skipped > 0.01 * steps else "note",
-            f"{skipped:,} of {steps:,} updates were skipped, their gradient was not finite",
+            f"{some_of(skipped, steps, 'updates', 'was', 'were')} skipped: the gradient was not finite",
             "lower optim.lr, lengthen optim.warmup, or train with loop.precision = 'float32'",
             {"skipped": skipped, "steps": steps},
+        )
+
+
+def _lost_losses(run: RunFiles) -> Iterator[Finding]:
+    """Evaluations whose loss is no number; an error if the last one is among them."""
+    judged = [[v for name, v in record.items() if name.endswith("loss")] for record in run.held_out]
+    lost = [i for i, losses in enumerate(judged) if any(v is None or not math.isfinite(v) for v in losses)]
+    if lost:
+        yield Finding(
+            "error" if lost[-1] == len(judged) - 1 else "warning",
+            f"{some_of(len(lost), len(judged), 'evaluations', 'has', 'have')} a held-out loss that is no finite number "
+            f"(the first one at step {run.held_out[lost[0]]['step']:,})",
+            DIVERGED,
+            {"evaluations": len(lost), "of": len(judged)},
         )
 
 

@@ -173,7 +173,7 @@ def next_sentence(run: PretrainingRun) -> Iterator[Finding]:
             "warning",
             f"{name}_loss {loss:.3f} nats and accuracy {accuracy:.3f} are those of chance (0.693, and 0.5 or the "
             f"commoner answer){one_line}",
-            "train longer, check the documents with `bertworks doctor STORE`, or train with objective = 'mlm'",
+            "train longer, check the documents with `bertworks doctor STORE`, or train with --objective mlm",
             {"loss": loss, "accuracy": accuracy},
         )
 

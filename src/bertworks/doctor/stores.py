@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from ..batch import IGNORED, Batch
 from ..data.batches import PretrainingData, Vocabulary
+from ..data.corpus import FORMATS
 from ..data.instances import InstanceConfig, Position
 from ..data.masking import MaskingConfig
 from ..data.sketches import SHINGLE
 from ..data.store import Shard, Store
+from ..data.streams import bare_name
 from ..tokenizer import Tokenizer
 from ..tokenizer.check import misfits, script
 from .alike import LEAST, Shingles, find_alike
@@ -29,6 +31,8 @@ TWICE = 0.01  # share of documents
 ROWS = 512  # instances whose masks are counted
 SIGMAS = 5.0  # standard errors from which a share of masks is wrong
 SMALL = 1_000_000  # tokens
+RECORDS = ("jsonl", "parquet")  # formats whose documents are records
+RECORD_FILES = (".parquet", *(ending for ending, kind in FORMATS.items() if kind in RECORDS))
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,21 @@ def one_sentence(found: OpenStore) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{percent(share)} of {len(counts):,} documents have one sentence, so no pair of theirs is a true one",
-            "if each line is a document by mistake, build with --input.documents blank-line or file; else train with "
-            "objective = 'mlm' and full-sentences",
+            f"{_longer_documents(found.store)}; else train with --objective mlm --instances.input-format "
+            "full-sentences",
             {"share": share, "documents": len(counts)},
         )
+
+
+def _longer_documents(store: Store) -> str:
+    """How documents of the store's input might have several sentences."""
+    given, inputs = store.manifest["settings"].get("input") or {}, store.manifest["source"]["inputs"]
+    format = given.get("format", "auto")
+    if format in RECORDS or (format == "auto" and any(bare_name(name).endswith(RECORD_FILES) for name, _ in inputs)):
+        return "each record is a document: if records of the input belong together, join their texts"
+    if given.get("documents") == "blank-line":
+        return "if blank lines divide paragraphs, not documents, build with --input.documents file"
+    return "if the files have several sentences, look at them with `bertworks corpus show`, and give their --language"
 
 
 def masks(found: OpenStore) -> Iterator[Finding]:

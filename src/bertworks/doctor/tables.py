@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..files import InputError
+from ..reporting.tables import counted
 from ..tasks.base import KindName, Task
 from ..tasks.classification import SEPARATOR
 from ..tasks.kinds import OWN_TABLE, own_task, read_rows
@@ -289,7 +290,7 @@ def encoding(table: Table) -> Iterator[Finding]:
             severity = "warning" if len(found) >= 0.001 * len(table.cells) else "note"
             yield Finding(
                 severity,  # type: ignore[arg-type]
-                f"{len(found):,} cells have {what} (line {found[0]}, ...)",
+                f"{counted(len(found), 'cell')} with {what} (line {found[0]}{', ...' if len(found) > 1 else ''})",
                 advice,
                 {"cells": len(found)},
             )

@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter
 from ..files import InputError, check_fields, read_json
 from ..reporting.figures import COLOURS, GREY, new_figure, save_figure
 from ..reporting.fonts import text_width
-from ..reporting.run_files import METRICS
+from ..reporting.run_files import LOG, METRICS
 from .compare import paired
 from .report import FORMAT
 
@@ -50,6 +50,8 @@ def read_study(folder: Path) -> dict[str, Any] | None:
     try:
         found = read_json(path, finite=False) if path.exists() else None
     except InputError as error:
+        if (folder / LOG).exists():  # a run, whose reader says what to do
+            return None
         again = "restore the file, or remove it and rerun `bertworks study`, which keeps finished runs"
         raise InputError(f"{error}; {again}") from None
     if not isinstance(found, dict) or found.get("kind") != "study":

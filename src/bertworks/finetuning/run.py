@@ -24,8 +24,10 @@ from ..model.heads import Model
 from ..reporting.log import duration
 from ..reporting.results import COLLAPSED
 from ..reporting.run_files import RESULTS, read_results
+from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
 from ..tasks.kinds import OWN_TABLE
+from ..tasks.table import form_facts
 from ..training import machine
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop, Watch
@@ -196,11 +198,12 @@ def opening(job: Job, config: FinetuneConfig) -> str:
     if job.class_weights:
         said.append(f"class weights {', '.join(f'{w:.3g}' for w in job.class_weights[:6])}{', …' * (len(labels) > 6)}")
     if steps and not (config.loop.tokens or config.loop.hours):
-        passes = f"{steps * config.batch_size / rows:.3g} epochs"
+        number = f"{steps * config.batch_size / rows:.3g}"
+        passes = f"{number} epoch{'' if number == '1' else 's'}"
         planned = job.config.steps_of(rows)
         if job.config.min_steps and steps > planned:
             passes += f": {job.config.epochs:g} would be only {planned}, so min_steps = {steps} is used"
-        said.append(f"{steps:,} {'update' if steps == 1 else 'updates'} of {config.batch_size} rows ({passes})")
+        said.append(f"{counted(steps, 'update')} of {config.batch_size} rows ({passes})")
     if majority := getattr(job.dev, "majority", 0.0):
         said.append(f"{task.metrics[0]} of guessing: {majority:.4f}")
     return "; ".join(said)
@@ -242,7 +245,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
     judged = judge.of(loop)
     if loop.stopped_early:
         waited, best = config.patience, config.loop.keep_best
-        found = f"{waited} evaluation{'s' if waited > 1 else ''} without a better {best}"
+        found = f"{counted(waited, 'evaluation')} without a better {best}"
         job.say(f"ended at step {loop.progress.step:,} after {found}; the best weights are kept")
     more = {name: job.evaluate_rows(model, rows, judged.settings) for name, rows in job.more.items()}
     results = {
@@ -263,6 +266,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
         **({"class_weights": dict(zip(job.task.labels, job.class_weights, strict=True))} if job.class_weights else {}),
         **({"stopped_early": loop.stopped_early} if config.patience else {}),
         "data": job.data.source,
+        **form_facts(job.task.form),
         "model": str(job.folder),
         "random_init": config.random_init,
         "fresh": fresh,

@@ -37,7 +37,10 @@ def read_results(path: Path | str, form: Any, repair: str = REPAIR) -> Any:
 
     NaN and Infinity are read: runs could write them once.
     """
-    found = read_json(path, finite=False)
+    try:
+        found = read_json(path, finite=False)
+    except InputError as error:
+        raise InputError(f"{error}; {repair}") from None
     check_fields(found, form, str(path), repair)
     return found
 

@@ -22,11 +22,11 @@ import itertools
 import json
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ..data.encodings import UTF8
+from ..data.encodings import UTF8, codec_of
 from ..data.parsers import list_names
 from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
@@ -55,6 +55,17 @@ class TableForm(NamedTuple):
 
 
 PLAIN = TableForm()
+
+
+def form_facts(form: TableForm) -> dict[str, str]:
+    """What results.json says of the form of a run's tables, which `form_of` reads; {} of plain ones."""
+    return {name: value for name, value in form._asdict().items() if value != PLAIN._asdict()[name]}
+
+
+def form_of(results: Mapping[str, Any]) -> TableForm:
+    """The form of a run's tables. Raises InputError for an encoding that Python does not know."""
+    found = TableForm(**{name: str(results[name]) for name in TableForm._fields if name in results})
+    return found._replace(encoding=codec_of(found.encoding))
 
 
 class Row(NamedTuple):

@@ -215,6 +215,23 @@ class StateWriter:
         self._thread = self._writing = None
 
 
+def saved_step(folder: Path) -> int | None:
+    """The step of the state in `folder`, of whatever run and version; None if there is none.
+
+    Raises InputError if it is damaged.
+    """
+    path = folder / STATE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            progress = parse_json((file.metadata() or {})["progress"], "progress")
+        check_fields(progress, {"step": range(1 << 62)}, "progress")
+        return int(progress["step"])
+    except (SafetensorError, InputError, KeyError, OSError) as error:
+        raise damaged(path, error) from None
+
+
 def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity) -> TrainerState | None:
     """Put a saved state back into model and optimizer; None if there is none yet.
 

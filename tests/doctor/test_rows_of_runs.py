@@ -1,0 +1,75 @@
+"""The rows of a fine-tuned run, examined where its files are still there."""
+
+import json
+import shutil
+
+import pytest
+
+import bertworks
+from bertworks.cli import main
+from bertworks.doctor import examine
+from bertworks.doctor.examination import Given
+from bertworks.doctor.tables import Columns
+from bertworks.files import write_json, write_text
+from bertworks.tasks.table import TableForm
+from support.planted import finetuned, hits
+from support.tiny_task import tiny_folder, tiny_table
+
+
+def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
+    files = tmp_path / "SST-2"
+    files.mkdir()
+    for name in ("train", "dev"):
+        write_text(files / f"{name}.tsv", "sentence\tlabel\n" + "a fine film\t1\na bad film\t0\n" * 60)
+    run = finetuned(tmp_path / "run", task="sst2", data=str(files))
+    found = {check: severity for check, severity, _ in hits(examine(run))}
+    assert found["train and dev"] == "error" and found["duplicate rows"] == "warning"
+    shutil.rmtree(files)
+    report = examine(run)
+    assert hits(report) == [] and "were not found" in report.skipped["rows"]
+
+
+@pytest.mark.parametrize("how", ["divided", "two files"])
+def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how):
+    tiny_folder(tmp_path / "model")
+    tiny_table(tmp_path / "a.csv", 40, 1)
+    given = {"dev_share": 0.25, "split_seed": 3} if how == "divided" else {"dev": tiny_table(tmp_path / "b.csv", 20, 2)}
+    given |= {"loop": {"steps": 1}, "max_seq_length": 16, "quiet": True}
+    run = bertworks.finetune(tmp_path / "model", tmp_path / "run", train=tmp_path / "a.csv", **given)
+    report = examine(run.folder)
+    assert "rows" not in report.skipped and {"number of rows", "train and dev"} <= {*report.checked}
+    assert {"length", "vocabulary"} <= {*report.checked}  # by the run's own model
+    evidence = [one.evidence for one in report.findings]
+    assert f"{run.details['examples']['train']} training rows" in evidence
+    (tmp_path / "a.csv").write_text("label,text\nbad,other\ngood,rows\n")
+    assert "a.csv" in examine(run.folder).skipped["rows"]
+
+
+def test_rows_of_a_table_in_its_own_encoding_are_found_again(tmp_path):
+    """results.json names the encoding; that of an older run is a flag, and the reason says which one."""
+    tiny_folder(tmp_path / "model")
+    table = tiny_table(tmp_path / "a.csv", 40, 1)
+    table.write_text(table.read_text().replace("good", "긍정").replace("bad", "부정"), encoding="cp949")
+    run = tmp_path / "run"
+    line = ["finetune", "--train", table, "--dev-share", 0.25, "--model", tmp_path / "model", "--out", run]
+    main([*map(str, [*line, "--encoding", "cp949", "--loop.steps", 1, "--max-seq-length", 16])])
+    results = json.loads((run / "results.json").read_text())
+    assert results["encoding"] == "cp949" and "sheet" not in results
+    report = examine(run)
+    assert "rows" not in report.skipped and "train and dev" in report.checked
+    del results["encoding"]
+    write_json(run / "results.json", results)
+    assert "it looks like CP949" in examine(run).skipped["rows"]
+    assert "give --encoding cp949" in examine(run).skipped["rows"]
+    form = TableForm("cp949")
+    assert "rows" not in examine(run, Given(columns=Columns((), "", form=form))).skipped
+
+
+def test_rows_that_cannot_be_found_have_the_true_reason(tmp_path):
+    tiny_folder(tmp_path / "model")
+    frame = [{"text": f"river {i}", "label": ("a", "b")[i % 2]} for i in range(20)]
+    given = {"train": frame, "dev": frame, "loop": {"steps": 1}, "max_seq_length": 16, "quiet": True}
+    run = bertworks.finetune(tmp_path / "model", tmp_path / "run", **given).folder
+    assert "no such file; the run read other files or rows in memory" in examine(run).skipped["rows"]
+    (run / "results.json").unlink()
+    assert examine(run).skipped["rows"].startswith("the run is not finished, results.json names its files when it ends")

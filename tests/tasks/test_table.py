@@ -260,7 +260,12 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
         ),
         ("a.csv", "text;label\na;yes\n", r"a\.csv, line 1: no column 'text'.*cells seem to be separated by ';'"),
         ("a.csv", "", r"a\.csv, line 1: no column 'text'; found nothing"),
-        ("a.csv", "text,label,text\na,yes,b\n", r"a\.csv, line 1: several columns 'text'"),
+        ("a.csv", "text,label,text\na,yes,b\n", r"a\.csv, line 1: several columns 'text'.*; rename one of them$"),
+        (
+            "a.csv",
+            "text,label\ra,yes\rb,no\r",
+            r"a\.csv, the row .* line 1: a carriage return .*; expected line ends LF",
+        ),
         ("a.csv", "text,label\na,yes\nb", r"a\.csv, line 3: 1 cell, but the header has 2; is the line cut off\?"),
         ("a.tsv", "text\tlabel\na\tyes\nb", r"a\.tsv, line 3: 1 cell,"),
         ("a.tsv", "text\tlabel\na\tyes\tc\n", r"a\.tsv, line 2: 3 cells"),

@@ -17,7 +17,7 @@ from ..checkpoint.folder import CONFIG, load_model, part_sizes, read_config
 from ..data.encodings import UTF8, codec_of
 from ..files import InputError, atomic_write, read_json_object, temporaries, try_lock, write_text
 from ..reporting.run_files import RESULTS
-from ..tasks.table import part_of
+from ..tasks.table import next_record, part_of
 from ..tokenizer import normalize
 from ..training.run import LOCK, STATE_FOLDER
 from .findings import Finding, NotChecked, Report
@@ -168,7 +168,7 @@ def _kept(lines: list[str], dropped: set[int], quoted: bool) -> Iterator[str]:
         yield from (line for number, line in enumerate(lines, 1) if number not in dropped)
         return
     reader, start = csv.reader(lines, strict=True), 0
-    for _ in reader:
+    while next_record(reader) is not None:
         if start + 1 not in dropped:
             yield from lines[start : reader.line_num]
         start = reader.line_num

@@ -204,7 +204,7 @@ def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
             missing.append(f"{name} (no {lacking[0]} in {folder.name})")
         else:
             found[name] = folder
-    return found, missing
+    return found, [*dict.fromkeys(missing)]  # two tasks may share a folder
 
 
 def _results(tasks: dict[str, Any], missing: list[str], grid: str) -> dict[str, Any]:

@@ -17,7 +17,11 @@ def comma_separated(text: str | Sequence[str]) -> tuple[str, ...]:
     words = text.split(",") if isinstance(text, str) else [*text] if isinstance(text, Iterable) else [text]
     if not all(isinstance(word, str) for word in words):
         raise InputError(f"columns {shorten(text)}; expected the name of a column as a text, or a list of names")
-    return tuple(word for word in words if word)
+    names = tuple(word for word in words if word)
+    if again := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise InputError(f"columns {shorten(text)}: {shorten(again[0])} is named twice; expected different columns; "
+                         "name it once")  # fmt: skip
+    return names
 
 
 def refuse_beside(what: str, others: Mapping[str, object]) -> None:

@@ -40,6 +40,10 @@ PARTS = ("train", "dev")
 DEV_SHARE = 5  # one row of so many is in the dev part
 BATCH = 1024  # rows of a Parquet file held at a time
 SEPARATE = "save it with commas as .csv, or with tabs as .tsv"
+CARRIAGE_RETURN = (
+    "a carriage return (CR) that is not part of a line end, as in files of old Macs; expected line ends LF or CRLF; "
+    "save the file with Unix or Windows line ends, or put the cell that has it in quotes"
+)
 _CSV_LIMIT = threading.RLock()  # held while the process has our limit
 
 
@@ -203,6 +207,8 @@ def in_part(text: str, part: str) -> bool:
 def nearest(name: str, names: Sequence[str]) -> str:
     """The end of a message about a name that is none of `names`."""
     near = difflib.get_close_matches(name, names, 1)
+    if near and "," in near[0]:  # typed as it is, it would be two names
+        return f"; {shorten(near[0])} has a comma: rename the column, or name it in Python, in a list"
     return f"; did you mean {shorten(near[0])}?" if near else ""
 
 
@@ -241,7 +247,7 @@ def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[
         raise MissingColumn(f"{where}: no column {shorten(missing[0])}; found {found}{hint}")
     double = [name for name in (*columns, *optional) if header.count(name) > 1]
     if double:
-        raise InputError(f"{where}: several columns {shorten(double[0])}; found {found}")
+        raise InputError(f"{where}: several columns {shorten(double[0])}; found {found}; rename one of them")
 
 
 def separator_in(header: Sequence[str]) -> str:
@@ -253,18 +259,20 @@ def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[s
     """(line, cells) of each record; a quoted cell may contain line ends."""
     reader, line = csv.reader(lines, strict=True), 1
     try:
-        while (cells := _next_record(reader)) is not None:
+        while (cells := next_record(reader)) is not None:
             if cells:  # blank lines are no records
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
+        if "new-line character" in str(error):
+            raise InputError(f"{path}, the row that begins in line {line}: {CARRIAGE_RETURN}") from None
         raise InputError(
             f"{path}, the row that begins in line {line}: {error}; a quote may be missing, or the file be cut off; "
             f"{SEPARATE}, and write a quote inside a quoted cell twice"
         ) from None
 
 
-def _next_record(reader: Iterator[list[str]]) -> list[str] | None:
+def next_record(reader: Iterator[list[str]]) -> list[str] | None:
     """The next record, with cells of up to MAX_LINE characters; None at the end.
 
     The limit is that of the whole process, so it is given back after each record: a reader may be left half read.

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from ..files import InputError, to_json
 from ..tasks.sheets import require_openpyxl, save_sheet
-from ..tasks.table import TABLES
+from ..tasks.table import TABLES, ending_of
 
 EMPTY = "empty"  # the field of the result of an input without text
 SEPARATORS = {".csv": ",", ".tsv": "\t"}  # by the end of a file's name
@@ -18,11 +18,12 @@ WORKBOOK = ".xlsx"  # the other table that is written
 
 def check_file(out: Path) -> None:
     """Raises InputError for the name of a file that predictions are not written to."""
-    if out.suffix == WORKBOOK:
+    ending = ending_of(out)
+    if ending == WORKBOOK:
         require_openpyxl(f"{out}: writing")
-    elif out.suffix in TABLES and out.suffix not in (*SEPARATORS, ".jsonl"):
+    elif ending in TABLES and ending not in (*SEPARATORS, ".jsonl"):
         raise InputError(
-            f"{out}: predictions are not written as {out.suffix}; give --out a name that ends in .jsonl (JSON lines), "
+            f"{out}: predictions are not written as {ending}; give --out a name that ends in .jsonl (JSON lines), "
             ".csv, .tsv or .xlsx"
         )
 
@@ -33,10 +34,10 @@ def write_table(results: Iterable[dict[str, Any]], target: IO[Any], out: Path) -
     target: of a .csv or .tsv a file of text, of a workbook one of bytes.
     """
     rows = table_rows(results)
-    if out.suffix == WORKBOOK:
+    if ending_of(out) == WORKBOOK:
         save_sheet(rows, target, out)
     else:
-        csv.writer(target, delimiter=SEPARATORS[out.suffix], lineterminator="\n").writerows(rows)
+        csv.writer(target, delimiter=SEPARATORS[ending_of(out)], lineterminator="\n").writerows(rows)
 
 
 def table_rows(results: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:

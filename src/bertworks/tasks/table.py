@@ -94,8 +94,8 @@ def read_table(
         for line, cells in path.rows((*columns, *optional)):
             yield _from_object(line, cells, columns, optional, lists, path)
         return
-    path, part = part_of(path)
-    if path.suffix not in (*TABLES, ".txt"):
+    ending, (path, part) = ending_of(path), part_of(path)
+    if ending not in (*TABLES, ".txt"):
         if path.is_file():
             with open(path, "rb") as file:
                 refuse_kind(file.read(16), str(path))
@@ -103,11 +103,9 @@ def read_table(
     if not path.is_file():
         raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else f'no such file{_deeper(path)}'}")
     rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined, form)
-    if path.suffix in (".jsonl", ".parquet"):
+    if ending in (".jsonl", ".parquet"):
         objects = (
-            _json_objects(path, form.encoding)
-            if path.suffix == ".jsonl"
-            else _parquet_objects(path, (*columns, *optional))
+            _json_objects(path, form.encoding) if ending == ".jsonl" else _parquet_objects(path, (*columns, *optional))
         )
         rows = (_from_object(line, value, columns, optional, lists, path) for line, value in objects)
     for row in rows:
@@ -126,27 +124,29 @@ def column_names(path: Path | str, form: TableForm = PLAIN) -> list[str]:
 
     Names are in composed form (NFC).
     """
-    path, _ = part_of(path)
-    if path.suffix == ".parquet":
+    ending, (path, _) = ending_of(path), part_of(path)
+    if ending == ".parquet":
         from pyarrow import ArrowException, parquet
 
         try:
             return [normalize("NFC", name) for name in parquet.read_schema(path).names]
         except (ArrowException, OSError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({shorten(str(error), 200)})") from None
-    if path.suffix == ".jsonl":
+    if ending == ".jsonl":
         objects = (value for _, value in itertools.islice(_json_objects(path, form.encoding), BATCH))
         return [*dict.fromkeys(normalize("NFC", name) for value in objects for name in value)]
     with open(path, "rb") as file:
-        if path.suffix == ".xlsx":
-            records = _sheet(file, path, form)
-        else:
-            lines = decoded(file, str(path), form.encoding)
-            records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, 0, False)
+        records = _records_of(file, path, 0, False, form)
         return [normalize("NFC", name) for name in next(records, (0, []))[1]]
 
 
-def _sheet(file: IO[bytes], path: Path, form: TableForm) -> Iterator[tuple[int, list[str]]]:
+def _records_of(
+    file: IO[bytes], path: Path, width: int, joined: bool, form: TableForm
+) -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of each record of a sheet, a .csv, or a table with tabs (`_tsv_records`)."""
+    if ending_of(path) != ".xlsx":
+        lines = decoded(file, str(path), form.encoding)
+        return _csv_records(lines, path) if ending_of(path) == ".csv" else _tsv_records(lines, width, joined)
     if form.encoding not in UTF8:
         raise InputError(f"{path}: a workbook has no encoding; leave --encoding {form.encoding} out")
     return sheet_records(file, path, form.sheet)
@@ -156,7 +156,7 @@ def location(path: Source | str, line: int) -> str:
     """How messages name a row: `a.csv, line 3`, `a.parquet, row 3`, `train.iloc[2]`."""
     if isinstance(path, Records):
         return path.location(line)
-    rows = part_of(path)[0].suffix in (".parquet", ".xlsx")
+    rows = ending_of(path) in (".parquet", ".xlsx")
     return f"{path}, {'row' if rows else 'line'} {line}"
 
 
@@ -198,6 +198,11 @@ def part_of(path: Path | str) -> tuple[Path, str]:
     return path.with_name(name), part
 
 
+def ending_of(path: Path | str) -> str:
+    """How the name of a file ends, in small letters: .csv for a.csv, A.CSV, and the part a.csv#dev."""
+    return part_of(path)[0].suffix.lower()
+
+
 def in_part(text: str, part: str) -> bool:
     """Whether a row is in a part of its file; `text` is that of the row, or of the document that it belongs to."""
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
@@ -220,11 +225,7 @@ def _from_records(
 ) -> Iterator[Row]:
     """Rows of cells; the first record is the header, if none was given."""
     with open(path, "rb") as file:
-        if path.suffix == ".xlsx":
-            records = _sheet(file, path, form)
-        else:
-            lines = decoded(file, str(path), form.encoding)
-            records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
+        records = _records_of(file, path, len(header), joined, form)
         header = header or [normalize("NFC", name) for name in next(records, (0, []))[1]]
         _check_header(header, columns, optional, f"{path}, line 1")
         indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]

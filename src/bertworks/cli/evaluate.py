@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..files import InputError, refuse_input
-from .arguments import DevRows, Flat, Positional, flags_in, is_flag, parse, refuse_beside, several_models
+from .arguments import (
+    DevRows,
+    Flat,
+    Positional,
+    flags_in,
+    is_flag,
+    parse,
+    refuse_beside,
+    refuse_with_flag,
+    several_models,
+)
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ def _named(argv: list[str]) -> list[str]:
     if len(argv) < 2 or is_flag(argv[0]) or is_flag(argv[1]):
         return argv
     model, rows, *rest = argv
+    refuse_with_flag(rows, rest, ("--dev", "--data"))
     return [model, "--data" if Path(rows).is_dir() else "--dev", rows, *rest]
 
 

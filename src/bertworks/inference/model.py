@@ -79,14 +79,14 @@ class LoadedModel:
             raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
         stored = {f.name: settings[f.name] for f in fields(Limits) if f.name in settings}
         limits = Limits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
-        where = device_of(device or ("cpu" if exported else None))
-        if exported and where.type != "cpu":
+        if exported and str(device or "cpu") != "cpu":
             raise InputError(f"device = {device!r}, but {folder} is an export for CPUs; leave it out, or give cpu")
         if exported and (computing.precision not in ("auto", "float32") or computing.engine != "auto"):
             raise InputError(
                 f"{folder} is an export, which has the precision and engine that it was exported with; leave precision "
                 "and engine out, or export again"
             )
+        where = device_of("cpu" if exported else device)
         names = _output_names(folder, model, whole)
         check_thresholds(settings, names, str(folder / CONFIG))
         model = model if exported else model.to(where)

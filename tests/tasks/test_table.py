@@ -266,6 +266,7 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
             "text,label\ra,yes\rb,no\r",
             r"a\.csv, the row .* line 1: a carriage return .*; expected line ends LF",
         ),
+        ("a.tsv", "text\tlabel\ta\rb\tyes\r", r"a\.tsv, line 1: a carriage return .*; save the file"),
         ("a.csv", "text,label\na,yes\nb", r"a\.csv, line 3: 1 cell, but the header has 2; is the line cut off\?"),
         ("a.tsv", "text\tlabel\na\tyes\nb", r"a\.tsv, line 3: 1 cell,"),
         ("a.tsv", "text\tlabel\na\tyes\tc\n", r"a\.tsv, line 2: 3 cells"),

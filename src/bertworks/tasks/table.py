@@ -42,7 +42,7 @@ BATCH = 1024  # rows of a Parquet file held at a time
 SEPARATE = "save it with commas as .csv, or with tabs as .tsv"
 CARRIAGE_RETURN = (
     "a carriage return (CR) that is not part of a line end, as in files of old Macs; expected line ends LF or CRLF; "
-    "save the file with Unix or Windows line ends, or put the cell that has it in quotes"
+    "save the file with Unix or Windows line ends"
 )
 _CSV_LIMIT = threading.RLock()  # held while the process has our limit
 
@@ -227,6 +227,8 @@ def _from_records(
     with open(path, "rb") as file:
         records = _records_of(file, path, len(header), joined, form)
         header = header or [normalize("NFC", name) for name in next(records, (0, []))[1]]
+        if ending_of(path) in (".tsv", ".txt") and any("\r" in name for name in header):
+            raise InputError(f"{path}, line 1: {CARRIAGE_RETURN}")
         _check_header(header, columns, optional, f"{path}, line 1")
         indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:
@@ -266,7 +268,9 @@ def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[s
             line = reader.line_num + 1
     except csv.Error as error:
         if "new-line character" in str(error):
-            raise InputError(f"{path}, the row that begins in line {line}: {CARRIAGE_RETURN}") from None
+            raise InputError(
+                f"{path}, the row that begins in line {line}: {CARRIAGE_RETURN}, or quote the cell"
+            ) from None
         raise InputError(
             f"{path}, the row that begins in line {line}: {error}; a quote may be missing, or the file be cut off; "
             f"{SEPARATE}, and write a quote inside a quoted cell twice"

@@ -76,6 +76,17 @@ def test_a_function_called_again_returns_the_finished_run(place, frames, run):
         bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **{**FIELDS, "epochs": 3})
 
 
+def test_rows_of_a_generator_are_read_once(place, frames, run, tmp_path):
+    train, dev = ((row for row in frame.to_dict("records")) for frame in frames)
+    again = bertworks.finetune(place / "model", tmp_path / "run", train=train, dev=dev, **FIELDS)
+    assert again.metrics == run.metrics
+
+
+def test_the_log_of_no_run_is_refused():
+    with pytest.raises(InputError, match=r"^run = None; expected the path of a run folder, or what a run returned$"):
+        bertworks.read_log(None)
+
+
 def test_a_share_of_the_rows_is_kept_for_development(place, frames, tmp_path):
     train, _ = frames
     run = bertworks.finetune(place / "model", tmp_path / "run", train=train, dev_share=0.25, **FIELDS)

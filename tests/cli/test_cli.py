@@ -495,6 +495,29 @@ def test_files_with_and_without_their_flag_are_refused(line, capsys):
     assert "found a without a flag, and --data b; give all of them with --data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("finetune m --train a.csv --train b.csv --dev c.csv --out o", "--train is given twice; expected once"),
+        ("finetune m --train=a.csv --dev c.csv --optim.lr 1 --train a.csv", "--train is given twice"),
+        ("predict --model a --model b f", "--model is given twice; .* put several values behind one flag"),
+        ("tokenizer train a --out o --lowercase=True --uncased", "--lowercase is given twice"),
+        (
+            "evaluate m a.csv --dev b.csv",
+            "found a.csv without a flag, and --dev; expected one of them; leave the other",
+        ),
+        ("evaluate m a.csv --data b", "found a.csv without a flag, and --data; expected one of them"),
+        ("predict m f --data g", "found f without a flag, and --data; expected one of them"),
+        ("finetune m --model n --out o", "found m without a flag, and --model; expected one of them"),
+        ("pretrain cpu --recipe base --out o", "found cpu without a flag, and --recipe; expected one of them"),
+    ],
+)
+def test_an_argument_given_twice_is_refused(line, message, capsys):
+    """One of the two values would be ignored."""
+    assert status(line.split()) == 1
+    assert re.search(message, capsys.readouterr().err)
+
+
 def every_help(capsys, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     for verb in VERBS:

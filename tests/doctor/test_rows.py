@@ -376,6 +376,13 @@ def test_fix_drops_only_rows_that_are_equal_cell_by_cell(tmp_path):
     assert key_of("की") != key_of("के")
 
 
+def test_fix_copies_cells_of_any_length_that_are_read(tmp_path):
+    rows = ["a,good", f"{'x ' * 70_000},bad", "a,good", "b,bad"]
+    path = table(tmp_path / "a.csv", ["text,label", *rows])
+    assert examine(path, fix=True).fixed
+    assert (tmp_path / "a.deduplicated.csv").read_text().splitlines()[1:] == [*rows[:2], rows[3]]
+
+
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-16", "utf-16-be"), ("utf-16-le", ""), ("utf-8", "utf-8")])
 def test_a_copy_keeps_byte_order_and_mark(tmp_path, encoding, mark):
     lines = ["text,label", "문장,good", "문장,good", "another,bad"]

@@ -493,6 +493,7 @@ def test_the_suite(glue, place, tmp_path, capsys):
     assert average["paper"] == pytest.approx((84.6 + 83.4 + 52.1 + 88.9) / 4)
     written = (tmp_path / "out/suite.md").read_text()
     assert "average, 4 of 9" in written and "88.9 test" in written and "Not there: qqp (no dev.tsv in QQP)" in written
+    assert written.count("squad,") == 1  # a folder of two tasks
     repaired = glue / "SST-2/train.tsv"
     repaired.write_text(repaired.read_text().removesuffix("half a"))
     done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/seed-*/results.json")}

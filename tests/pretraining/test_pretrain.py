@@ -10,6 +10,7 @@ import torch
 
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
+from bertworks.cli.arguments import take_flag
 from bertworks.config import RECIPES, identities, load_recipe
 from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.build import BuildConfig
@@ -153,7 +154,10 @@ def test_flags_that_name_the_tokenizers_padding_are_said_and_suffice(family, tmp
         argv += ["--model.position-offset", "1", "--model.max-position-embeddings", str(rows)]
     said = refused(capsys, argv)
     assert "model.pad_token_id is 0, the corpus's tokenizer pads with 1" in said
-    main([*map(str, argv), *said[said.index("give ") + 5 :].split()])
+    advised = said[said.index("give ") + 5 :].split()
+    for flag in advised[::2]:
+        _, argv = take_flag([*map(str, argv)], flag)  # in its place comes the advised value
+    main([*argv, *advised])
     settings = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
     assert (
         settings["pad_token_id"] == 1 and load_model(tmp_path / "run" / "model").config.max_length == model.max_length

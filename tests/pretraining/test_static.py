@@ -86,7 +86,7 @@ def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([*line[:1], "--out", str(tmp_path / "no")])
     assert "give --corpus" in capsys.readouterr().err
-    for more, said in (("--epochs 0", "epochs = 0"), ("--min-count 1000000", "no subword occurs 1000000 times")):
+    for more, said in (("--negative 0", "negative = 0"), ("--min-count 1000000", "no subword occurs 1000000 times")):
         with pytest.raises(SystemExit):
             main([*line, str(tmp_path / "no"), *more.split()])
         assert said in capsys.readouterr().err

@@ -102,7 +102,15 @@ def main(argv: list[str] | None = None) -> None:
     with explained_failures(verb in PRINTERS or argv == ["--version"]):
         if argv == ["--version"]:
             return _print_version()
-        function_of(verb)(argv[words:]) if words else _explain(argv)
+        _call(verb, argv[words:]) if words else _explain(argv)
+
+
+def _call(verb: str, argv: list[str]) -> None:
+    """Run the verb. Raises InputError for a flag that is given twice."""
+    from .arguments import refuse_repeated
+
+    refuse_repeated(argv, verb)
+    function_of(verb)(argv)
 
 
 def _print_version() -> None:

@@ -37,6 +37,8 @@ def required(name: str) -> Any:
     return tyro.conf.arg(metavar=f"{name} ...", help_behavior_hint="(required)")
 
 
+POSITIONAL = get_args(Positional[str])[1]  # the mark of a positional argument in a dataclass
+
 Texts = Annotated[tuple[str, ...], Positional, required("DATA")]
 """Files, folders, globs or archives of text."""
 
@@ -104,7 +106,9 @@ def parse(arguments: type[T], argv: list[str], verb: str, *positionals: str, sta
     more words. Raises InputError for a value that the arguments' own checks refuse; exits with status 2 for an unknown
     flag.
     """
-    words = positionals_first(replace_aliases(argv, verb), positionals)
+    kinds = get_type_hints(arguments, include_extras=True).values()
+    only = sum(POSITIONAL in get_args(kind) for kind in kinds) == len(positionals)
+    words = positionals_first(replace_aliases(argv, verb), positionals, only)
     refuse_unknown_flags(words, flags_of(arguments, start), verb)
     try:
         return tyro.cli(
@@ -175,7 +179,9 @@ def parse_recipe(arguments: type[T], config: type[Any], argv: list[str], verb: s
 
     The recipe is given first or as --recipe. Raises InputError if neither recipe nor flags set a training budget.
     """
-    argv = ["--recipe", *argv] if argv and not argv[0].startswith("-") else argv
+    if argv and not argv[0].startswith("-"):
+        refuse_with_flag(argv[0], argv, ("--recipe",))
+        argv = ["--recipe", *argv]
     name, _ = take_flag(argv, "--recipe")
     base = load_recipe(find_recipe(name[0], verb), config) if name else config()
     steps, _ = take_flag(argv, "--loop.steps")
@@ -217,11 +223,11 @@ def replace_aliases(argv: list[str], verb: str) -> list[str]:
     return words
 
 
-def positionals_first(argv: list[str], positionals: Sequence[str]) -> list[str]:
+def positionals_first(argv: list[str], positionals: Sequence[str], only: bool = False) -> list[str]:
     """The words with the values of positional arguments in front, also where they were given as flags.
 
-    Values wait at the end if an argument before them stands behind other flags. Raises InputError for values of one
-    argument that are given both with its flag and without it.
+    Values wait at the end if an argument before them stands behind other flags. only: whether the verb has no other
+    positional arguments. Raises InputError for values of one argument that are given both with its flag and without it.
     """
     given: dict[str, list[str]] = {}
     for name in positionals:
@@ -242,7 +248,23 @@ def positionals_first(argv: list[str], positionals: Sequence[str]) -> list[str]:
             front, argv = [*front, argv[0]], argv[1:]
         else:
             missing = True
+    if only and argv and not is_flag(argv[0]) and not positionals[-1].endswith("..."):
+        refuse_with_flag(argv[0], [name for name, values in given.items() if values], positionals)
     return [*front, *argv, *late]
+
+
+def refuse_with_flag(word: str, argv: Sequence[str], flags: Sequence[str]) -> None:
+    """Raises InputError if one of the `flags` in argv gives what `word` gives without a flag."""
+    if also := sorted(flags_in([*argv]) & {*flags}):
+        raise InputError(f"found {word} without a flag, and {also[0]}; expected one of them; leave the other out")
+
+
+def refuse_repeated(argv: list[str], verb: str) -> None:
+    """Raises InputError for a flag that is given twice: only one of its values would count."""
+    flags = [flag for word in replace_aliases(argv, verb) for flag in flags_in([word])]
+    if again := [flag for i, flag in enumerate(flags) if flag in flags[:i]]:
+        raise InputError(f"{again[0]} is given twice; expected once; leave one out, or put several values behind one "
+                         "flag that takes them")  # fmt: skip
 
 
 def several_models(argv: list[str], data: bool = False) -> tuple[list[str], tuple[Path, ...]]:

@@ -7,7 +7,17 @@ from typing import Any, Literal
 
 from ..files import InputError
 from ..reporting.outputs import check_output
-from .arguments import DevRows, Flat, Positional, flags_in, is_flag, parse, refuse_beside, several_models
+from .arguments import (
+    DevRows,
+    Flat,
+    Positional,
+    flags_in,
+    is_flag,
+    parse,
+    refuse_beside,
+    refuse_with_flag,
+    several_models,
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,7 @@ def _named(argv: list[str]) -> list[str]:
     if len(argv) < 2 or is_flag(argv[0]) or is_flag(argv[1]):
         return argv
     model, rows, *rest = argv
+    refuse_with_flag(rows, rest, ("--dev", "--data"))
     return [model, "--data" if Path(rows).is_dir() else "--dev", rows, *rest]
 
 

@@ -69,7 +69,7 @@ class Arguments:
 
 def finetune(argv: list[str]) -> None:
     """Fine-tune: one run, several seeds, a sweep or the suite; print the metrics."""
-    argv = positionals_first(argv, ("--model",))
+    argv = positionals_first(argv, ("--model",), only=True)
     command = _parse(argv)
     task = find_task(command.rows.task) if command.rows.task else None
     _check_effects(command, flags_in(argv), task)

@@ -17,7 +17,7 @@ from ..checkpoint.folder import CONFIG, load_model, part_sizes, read_config
 from ..data.encodings import UTF8, codec_of
 from ..files import InputError, atomic_write, read_json_object, temporaries, try_lock, write_text
 from ..reporting.run_files import RESULTS
-from ..tasks.table import part_of
+from ..tasks.table import ending_of, next_record, part_of
 from ..tokenizer import normalize
 from ..training.run import LOCK, STATE_FOLDER
 from .findings import Finding, NotChecked, Report
@@ -120,7 +120,7 @@ def copy_of_table(table: Table, report: Report) -> None:
     path, part = part_of(table.path)
     out = path.with_name(f"{path.stem}.{COPY}{path.suffix}")
     with report.fixing(f"{out} is not written"):
-        if part or path.suffix in (".parquet", ".xlsx"):
+        if part or ending_of(path) in (".parquet", ".xlsx"):
             raise InputError("copies are written of whole .csv, .tsv, .txt and .jsonl files alone")
         if not table.rows.classes:
             raise InputError(
@@ -159,7 +159,7 @@ def _without(path: Path, dropped: set[int], encoding: str) -> bytes:
     try:
         text = data.decode(codec)
         lines = re.findall(r"[^\n]*\n|[^\n]+$", text.removeprefix("\ufeff"))
-        kept = "".join(_kept(lines, dropped, path.suffix == ".csv"))
+        kept = "".join(_kept(lines, dropped, ending_of(path) == ".csv"))
         return ("\ufeff" * text.startswith("\ufeff") + kept).encode(codec)
     except (UnicodeError, csv.Error) as error:
         raise InputError(f"{path}: {error}") from None
@@ -179,7 +179,7 @@ def _kept(lines: list[str], dropped: set[int], quoted: bool) -> Iterator[str]:
         yield from (line for number, line in enumerate(lines, 1) if number not in dropped)
         return
     reader, start = csv.reader(lines, strict=True), 0
-    for _ in reader:
+    while next_record(reader) is not None:
         if start + 1 not in dropped:
             yield from lines[start : reader.line_num]
         start = reader.line_num

@@ -19,8 +19,8 @@ from ..tasks.table import (
     TABLES,
     TableForm,
     column_names,
+    ending_of,
     nearest,
-    part_of,
     read_table,
     separator_in,
 )
@@ -171,14 +171,14 @@ def _label(task: Task, cells: list[str]) -> str | None:
 
 def is_table(path: Path) -> bool:
     """Whether the name is that of a table, or of a part of one (all.csv#dev)."""
-    return part_of(path)[0].suffix in (*TABLES, ".txt")
+    return ending_of(path) in (*TABLES, ".txt")
 
 
 def separated_otherwise(path: Path, given: Columns) -> Iterator[Finding]:
     """A table whose cells are not separated by what its name promises, so that its header is one name."""
     header = _header(path, given.form)
     mark = separator_in(header)
-    if mark and header[0] not in given.text and part_of(path)[0].suffix in (".csv", ".tsv", ".txt"):
+    if mark and header[0] not in given.text and ending_of(path) in (".csv", ".tsv", ".txt"):
         yield Finding("error", f"one column, {named(header[0])}; its cells seem to be separated by {mark!r}", SEPARATE)
 
 
@@ -320,7 +320,7 @@ def markup(table: Table) -> Iterator[Finding]:
             {"share": round(tags / len(texts), 4)},
         )
     quoted = sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in texts)
-    if part_of(table.path)[0].suffix in (".tsv", ".txt") and quoted > 0.5 * len(texts):
+    if ending_of(table.path) in (".tsv", ".txt") and quoted > 0.5 * len(texts):
         yield Finding(
             "warning",
             f"{percent(quoted / len(texts))} of the texts are in quotes, which are ordinary characters in a .tsv",

@@ -260,6 +260,6 @@ def table(results: dict[str, Any]) -> ResultTable:
     notes += [f"{name} failed: {found['error']}" for name, found in results["tasks"].items() if "error" in found]
     notes += [note for found in results["tasks"].values() for note in failure_notes(found)]
     if results["missing"]:
-        notes.append(f"Not there: {', '.join(results['missing'])}.")
+        notes.append(f"Not there: {', '.join(dict.fromkeys(results['missing']))}.")  # two tasks may share a folder
     header = ("task", "metric", "n", "mean", "sd", "collapsed", "BERT-BASE")
     return ResultTable("The tasks of the paper", header, rows, tuple(notes))

@@ -327,7 +327,7 @@ def _columns(task: Task) -> dict[str, Any]:
     """The columns of the user's own table: `evaluate` reads them, and `predict` the texts, unless told otherwise."""
     if task.name != OWN_TABLE:
         return {}
-    if task.kind == "tagging":  # its column holds words, not a text to predict for
+    if task.kind == "tagging":  # its column holds words, which `predict` divides as fine-tuning did
         return {"words": list(task.text), "label": task.label}
     return {"text": list(task.text), "choices": list(task.choices), "label": task.label}
 

@@ -112,10 +112,9 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
     if rows.dev is None or rows.task:
         return rows
     text = task.get("words") or task.get("text")
-    if not text or any("," in name for name in text):
+    if not text:
         return rows
-    found = {"kind": task.get("kind"), "text": ",".join(text), "label": task.get("label", "")}
-    found["choices"] = ",".join(task.get("choices", ()))
+    found = {"kind": task.get("kind"), "text": text, "label": task.get("label", ""), "choices": task.get("choices", ())}
     return replace(rows, **{name: value for name, value in found.items() if name not in given})
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..files import InputError, atomic_write, safetensors_header
 from ..reporting.outputs import check_output, naming
-from ..tasks.table import TABLES
+from ..tasks.table import TABLES, ending_of, part_of
 from .features import Chunk, Extractor, Text
 from .files import Columns, read_inputs
 
@@ -42,14 +42,14 @@ def write_features(extractor: Extractor, file: Any, columns: Columns, out: Path,
     """The features of every input of `file`, in its order; `out` is replaced when all is done.
 
     file: lines of text ("-": standard input), a table with one or two text columns (tasks/table.py), or data in memory
-    (`read_inputs`). out: its ending
-    decides, see WRITERS. facts: kept in the file beside the extractor's settings (an npz has no place for them).
+    (`read_inputs`). out: its ending decides, see WRITERS. facts: kept in the file beside the extractor's settings (an
+    npz has no place for them).
     Raises InputError with file and line if an input is damaged, or if there is no writer for the ending.
     """
     writer = writer_for(out, [file])
     if len(columns.text) > 2:
         raise InputError(f"{len(columns.text)} text columns; expected one, or two for pairs")
-    if isinstance(file, str) and file != "-" and Path(file).suffix not in TABLES and not Path(file).is_file():
+    if isinstance(file, str) and file != "-" and ending_of(file) not in TABLES and not part_of(file)[0].is_file():
         raise InputError(f"{file}: no such file")
     lines: deque[int] = deque()  # of the texts that were read but not yet written
 
@@ -80,10 +80,10 @@ def writer_for(
     out: Path, data: Iterable[Any] = (), folders: Iterable[Any] = ()
 ) -> Callable[[Path, Extractor, bool, Facts], AbstractContextManager[Write]]:
     """What writes files of this ending. Raises InputError if nothing does, or as `check_output`."""
-    if out.suffix not in WRITERS:
+    if ending_of(out) not in WRITERS:
         raise InputError(f"{out}: no known ending; expected one of {', '.join(WRITERS)}")
     check_output(out, data, folders)
-    return WRITERS[out.suffix]
+    return WRITERS[ending_of(out)]
 
 
 # ---- Parquet
@@ -174,7 +174,7 @@ def _arrays(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Itera
 
         target = stack.enter_context(atomic_write(out))
         yield write
-        (_save_npz if out.suffix == ".npz" else _save_safetensors)(target, arrays, facts)
+        (_save_npz if ending_of(out) == ".npz" else _save_safetensors)(target, arrays, facts)
 
 
 def _save_safetensors(target: IO[bytes], arrays: dict[str, _Growing], facts: Facts) -> None:

@@ -30,11 +30,11 @@ from ..model.layer_choice import LayerChoice
 from ..model.prepare import for_inference
 from ..tasks.contexts import Contexts, tokenize_contexts
 from ..tasks.inputs import Inputs
-from ..tasks.rows import in_chunks, texts_or_pairs_of
+from ..tasks.rows import check_integer, in_chunks, texts_or_pairs_of
 from ..tasks.sequences import Frames, Integers, Spans, Windows, edges_of, even_windows, frame, ranges
 from ..tokenizer import Tokenizer
 from .config import FeatureConfig
-from .model import TOKENS
+from .model import TOKENS, device_of
 
 TEXTS = 4096  # texts that are put in order of length together
 CHARACTERS = 4_000_000  # of them, so that memory stays bounded whatever the length of texts
@@ -85,15 +85,15 @@ class Extractor:
 
         Raises InputError if it has no such layers or fewer positions than `config.max_length`, or there is no GPU.
         """
-        if device == "cuda" and not torch.cuda.is_available():
-            raise InputError("device = 'cuda', but torch finds no GPU; leave it out, or give cpu")
         self.config = config or FeatureConfig()
         shape, tokens = encoder.config, self.config.max_length
+        if tokens is not None:
+            check_integer(tokens, "max_length")
         if tokens is not None and not 8 <= tokens <= shape.max_length:
             raise InputError(f"max_length = {tokens}; expected 8 to {shape.max_length}, the positions")
         self.max_length = tokens or shape.max_length
         self.choice = LayerChoice.parse(self.config.layers, shape.num_hidden_layers)
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = device_of(device)
         self.tokenizer = tokenizer
         self.halved = self.config.precision == "bfloat16"
         encoder = encoder.to(self.device)

@@ -7,9 +7,10 @@ import contextlib
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..files import InputError, atomic_write, to_json
@@ -17,13 +18,27 @@ from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
 from ..tasks.lines import decoded
 from ..tasks.questions import read as read_questions
-from ..tasks.records import EXPECTED, is_table, refuse_no_rows, source_of
+from ..tasks.records import EXPECTED, Records, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import check_count, text_rows_of
-from ..tasks.table import PLAIN, TABLES, MissingColumn, TableForm, column_names, part_of, read_table
+from ..tasks.selection import refuse_idle_sheet
+from ..tasks.sentences import between_words, words_of
+from ..tasks.table import (
+    PLAIN,
+    TABLES,
+    MissingColumn,
+    TableForm,
+    as_list,
+    column_names,
+    ending_of,
+    location,
+    part_of,
+    read_table,
+)
 from .ensemble import Ensemble
 from .predictor import Predictor
 from .result_tables import SEPARATORS, WORKBOOK, Blank, check_file, write_table
 
+TEXT = ".txt"  # a table, or lines of text (`_names_columns`)
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
 _BLANK = ("a",)  # the text of an input that is in no file
 
@@ -34,6 +49,7 @@ class Item(NamedTuple):
     name: dict[str, Any]  # its line in the file, or the id of a question
     texts: Sequence[str]  # one or two texts; of a multiple choice a text, then the choices
     cells: Mapping[str, str] | None = None  # the same as in the file, by column; None: `texts` alone are known
+    words: Sequence[str] | None = None  # of a text to tag, if the table divides it into words (or characters)
 
     @property
     def empty(self) -> bool:
@@ -59,11 +75,19 @@ class Columns(NamedTuple):
     text: tuple[str, ...] = ()  # one or two; (): those of fine-tuning on one's own table, else the default of the kind
     choices: tuple[str, ...] = ()
     form: TableForm = PLAIN  # encoding of the file, and its sheet
+    found: bool = False  # whether `text` is what fine-tuning stored, not what was given
+    words: tuple[str, ...] = ()  # the columns whose texts were divided into words by fine-tuning
+    characters: bool = False  # whether these words are characters
 
-    def or_those_of(self, settings: Mapping[str, Any]) -> "Columns":
-        """The columns, where not given those that fine-tuning stored."""
-        text, choices = (tuple(settings.get(name, ())) for name in ("text", "choices"))
-        return Columns(self.text or text, self.choices or choices, self.form)
+    def or_those_of(self, settings: Mapping[str, Any], names: Collection[str]) -> "Columns":
+        """The columns, where not given those that fine-tuning stored; `names`: the columns of the table.
+
+        A table that lacks the words of a tagger, but has the usual column, has texts to tag there.
+        """
+        text, choices, words = (tuple(settings.get(name, ())) for name in ("text", "choices", "words"))
+        text = text or (words if "text" not in names or {*words} <= {*names} else ())
+        columns = Columns(self.text or text, self.choices or choices, self.form, not self.text)
+        return columns._replace(words=words, characters=bool(settings.get("characters")))
 
 
 def predict_file(
@@ -116,6 +140,7 @@ def predict_data(
 
     counts: updated. Raises InputError with file and line, or with the row.
     """
+    data = data if isinstance(data, str) else _in_memory(data)
     items = read_inputs(data, predictor.kind, _columns_for(predictor, data, columns), whole=echo)
     return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts, echo)
 
@@ -157,9 +182,10 @@ def write_results(results: Iterable[dict[str, Any]], out: Path | None, blank: Bl
 
     blank: returns a result whose fields are the columns of a table without rows.
     """
-    mode = "wb" if out is not None and out.suffix == WORKBOOK else "w"
+    ending = "" if out is None else ending_of(out)
+    mode = "wb" if ending == WORKBOOK else "w"
     with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, mode) as target:
-        if out is not None and out.suffix in (*SEPARATORS, WORKBOOK):
+        if out is not None and ending in (*SEPARATORS, WORKBOOK):
             return write_table(results, target, out, blank)
         for result in results:
             print(to_json(result), file=target)
@@ -174,11 +200,11 @@ def _results(
     """The result of every item, which `counts` counts; `predict` gets the texts of those that are not empty."""
     waiting: deque[Item] = deque()  # inputs without a result yet
 
-    def texts() -> Iterator[Sequence[str]]:
+    def texts() -> Iterator[Sequence[Any]]:
         for item in items:
             waiting.append(item)
             if not item.empty:
-                yield item.texts
+                yield item.texts if item.words is None else (item.words,)
 
     def named(item: Item) -> dict[str, Any]:
         return {**item.name, "input": item.echo} if echo else item.name
@@ -201,9 +227,9 @@ def _results(
 
 
 def predict_texts(
-    predictor: Predictor | Ensemble, rows: Iterable[Sequence[str]], all_scores: bool = False, n_best: int = 1
+    predictor: Predictor | Ensemble, rows: Iterable[Sequence[Any]], all_scores: bool = False, n_best: int = 1
 ) -> Iterator[dict[str, Any]]:
-    """The predictions of a folder of any kind, in order; rows as `Item.texts`.
+    """The predictions of a folder of any kind, in order; rows as `Item.texts`, of a tagger also a list of words each.
 
     Raises InputError if a row has not as many texts as the kind needs, or the folder has no supervised head.
     """
@@ -239,22 +265,29 @@ def _classified(
 
 def _columns_for(predictor: Predictor | Ensemble, data: Any, columns: Columns) -> Columns:
     """The columns of a table that are read: those given, or those of fine-tuning, or of the official files."""
-    if isinstance(data, str) and Path(data).suffix not in TABLES:
-        return columns
     settings = predictor.loaded.settings
-    return _official(columns.or_those_of(settings), settings, data)
+    names = () if columns.text else _names_of(data, columns.form)
+    return _official(columns.or_those_of(settings, names), settings, names)
 
 
-def _official(columns: Columns, settings: Mapping[str, Any], file: Any) -> Columns:
+def _official(columns: Columns, settings: Mapping[str, Any], names: Collection[str]) -> Columns:
     """The columns of the official files of the known task that a model was fine-tuned on, if this table has them."""
     task = TASKS.get(settings.get("name", ""))
-    if columns.text or task is None or not isinstance(file, str) or not part_of(file)[0].is_file():
+    if columns.text or task is None or not {*task.text, *task.choices} <= {*names}:
         return columns
-    there = {*task.text, *task.choices} <= {*column_names(file, columns.form)}
-    return columns._replace(text=task.text, choices=task.choices) if there else columns
+    return columns._replace(text=task.text, choices=task.choices)
 
 
-def _tagged(predictor: Predictor, texts: Iterator[str]) -> Iterator[dict[str, Any]]:
+def _names_of(data: Any, form: TableForm) -> Collection[str]:
+    """The names of a table's columns; () of a file that is not there, and of what is no table."""
+    if isinstance(data, str):
+        known = ending_of(data) in (*TABLES, TEXT) and part_of(data)[0].is_file()
+        return column_names(data, form) if known else ()
+    source = source_of(data, "data") if is_table(data) else None
+    return (source.columns or tuple(data[0])) if isinstance(source, Records) else ()
+
+
+def _tagged(predictor: Predictor, texts: Iterator[str | Sequence[str]]) -> Iterator[dict[str, Any]]:
     for prepared, scores in predictor.scored(predictor.tagger, texts):
         found = prepared.decode(scores, predictor.loaded.settings)
         for entities, tokens in zip(found, prepared.tokens.tolist(), strict=True):
@@ -273,53 +306,58 @@ def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]
         yield row
 
 
-def read_inputs(file: Any, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
+def read_inputs(data: Any, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
     """The inputs of a file for a folder of this kind, or of data in memory: texts, tuples of texts, or a table.
 
     whole: whether the cells are those of all columns, of a file with a header (.csv, .tsv, .xlsx). Raises InputError
     with file and line, or with the row.
     """
     text = columns.text or TEXT_COLUMNS.get(kind, ("text",))
-    if not isinstance(file, str):
-        yield from _inputs_in_memory(file, text, columns.choices)
+    if not isinstance(data, str):
+        data = _in_memory(data)
+        if is_table(data):
+            yield from _rows_of(source_of(data, "data", (*text, *columns.choices)), kind, columns, text)  # type: ignore[arg-type]  # a table
+        else:
+            yield from (Item({"line": number}, row) for number, row in enumerate(text_rows_of(data, "data"), 1))
         return
-    path = Path(file)
-    if _is_questions(path, kind):
+    refuse_idle_sheet(columns.form.sheet, [data])
+    path = Path(data)
+    if _is_questions(data, kind):
         for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
             cells = {"question": question.question, "context": question.context}
             yield Item({"id": question.id}, [*cells.values()], cells)
-    elif _is_table(path, columns):
-        try:
-            wanted = (*text, *columns.choices)
-            more = _further_columns(path, wanted, columns.form) if whole else {}
-            for row in read_table(path, wanted, optional=[*more.values()], form=columns.form):
-                cells, values = dict(zip((*wanted, *more), row.values, strict=True)), row.values[: len(wanted)]
-                yield Item({"line": row.line}, _with_beginning(values, len(text), columns.choices), cells)
-        except MissingColumn as error:
-            raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
+    elif _is_table(data, columns, text):
+        yield from _rows_of(path, kind, columns, text, _further_columns(data, columns, text) if whole else {})
     else:
-        for number, line in read_lines(file, columns.form.encoding):
+        _warn_of_tabs(data, columns.form)
+        for number, line in read_lines(data, columns.form.encoding):
             yield Item({"line": number}, (line,))
 
 
-def _is_questions(path: Path, kind: str) -> bool:
-    return kind == "span" and path.suffix == ".json"
+def _is_questions(file: str, kind: str) -> bool:
+    return kind == "span" and ending_of(file) == ".json"
 
 
-def _is_table(path: Path, columns: Columns) -> bool:
-    return path.suffix in TABLES or bool(columns.text and path.suffix == ".txt")
+def _is_table(file: str, columns: Columns, text: tuple[str, ...]) -> bool:
+    """Whether a file is a table; a .txt is one if its text columns are given, or its first line names them."""
+    if file == "-" or ending_of(file) != TEXT:
+        return ending_of(file) in TABLES
+    if columns.text and not columns.found:
+        return True
+    names = _names_of(file, columns.form)
+    return len(names) > 1 and {*text, *columns.choices} <= {*names}
 
 
-def _further_columns(path: Path, wanted: Sequence[str], form: TableForm) -> dict[str, int]:
-    """The positions of the columns that are not `wanted`, by a name for each, of a file with a header.
+def _further_columns(file: str, columns: Columns, text: tuple[str, ...]) -> dict[str, int]:
+    """The positions of the columns that are not the model's, by a name for each, of a file with a header.
 
     A name that is there again gets a number, as in note.2; a column without a name is called column.3.
     """
-    if path.suffix not in (*SEPARATORS, WORKBOOK) or not path.is_file():
+    if ending_of(file) not in (*SEPARATORS, WORKBOOK) or not part_of(file)[0].is_file():
         return {}
-    names, found = column_names(path, form), dict[str, int]()
+    names, found = column_names(file, columns.form), dict[str, int]()
     for position, name in enumerate(names):
-        if name in wanted:
+        if name in (*text, *columns.choices):
             continue
         shown, number = name or f"column.{position + 1}", 1
         while shown in found or (shown != name and shown in names):
@@ -330,31 +368,50 @@ def _further_columns(path: Path, wanted: Sequence[str], form: TableForm) -> dict
 
 def _blank_input(file: str, kind: str, columns: Columns, whole: bool) -> Item:
     """An input as those of the file, of a made-up text."""
-    path, text = Path(file), columns.text or TEXT_COLUMNS.get(kind, ("text",))
-    if _is_questions(path, kind):
+    text = columns.text or TEXT_COLUMNS.get(kind, ("text",))
+    if _is_questions(file, kind):
         return Item({"id": ""}, _BLANK * 2, dict.fromkeys(TEXT_COLUMNS["span"], ""))
-    if not _is_table(path, columns):
+    if not _is_table(file, columns, text):
         return Item({"line": 1}, _BLANK)
     wanted = (*text, *columns.choices)
-    more = _further_columns(path, wanted, columns.form) if whole else {}
+    more = _further_columns(file, columns, text) if whole else {}
     texts = _with_beginning(_BLANK * len(wanted), len(text), columns.choices)
     return Item({"line": 1}, texts, dict.fromkeys((*wanted, *more), ""))
 
 
-def _inputs_in_memory(data: Any, text: tuple[str, ...], choices: tuple[str, ...]) -> Iterator[Item]:
-    """The inputs of a DataFrame, a Dataset or dictionaries (tasks/records.py), or texts, or tuples of texts."""
+def _in_memory(data: Any) -> Any:
+    """Data in memory, with a length. Raises InputError for what has no rows."""
     refuse_no_rows(data, "data", f"{EXPECTED}, of texts, or of tuples of texts")
-    data = data if hasattr(data, "__len__") else [*data]
-    if not is_table(data):
-        for number, row in enumerate(text_rows_of(data, "data"), 1):
-            yield Item({"line": number}, row)
-        return
+    return data if hasattr(data, "__len__") else [*data]
+
+
+def _warn_of_tabs(file: str, form: TableForm) -> None:
+    if file != "-" and ending_of(file) == TEXT and len(_names_of(file, form)) > 1:
+        print(
+            f"{file}: each line is read as a text, although the first line has tabs; if it is a table, name its text "
+            "column with --text",
+            file=sys.stderr,
+        )
+
+
+def _rows_of(
+    source: Source, kind: str, columns: Columns, text: tuple[str, ...], more: Mapping[str, int] = MappingProxyType({})
+) -> Iterator[Item]:
+    """The inputs of a table; `more`: positions of columns that are kept besides. Raises InputError with the row."""
+    wanted = (*text, *columns.choices)
+    lists, divided_by = (text if kind == "tagging" else ()), int(kind == "span")
+    may_be_list = isinstance(source, Records) or ending_of(source) in (".jsonl", ".parquet")
     try:
-        for found in read_table(source_of(data, "data", (*text, *choices)), (*text, *choices)):  # type: ignore[arg-type]  # a table
-            cells = dict(zip((*text, *choices), found.values, strict=True))
-            yield Item({"line": found.line}, _with_beginning(found.values, len(text), choices), cells)
+        for row in read_table(source, wanted, (), [*more.values()], lists, divided_by=divided_by, form=columns.form):
+            cells, values = dict(zip((*wanted, *more), row.values, strict=True)), row.values[: len(wanted)]
+            words = None
+            if lists and (text == columns.words or (may_be_list and as_list(values[0]) is not None)):
+                words = words_of(values[0], columns.characters, location(source, row.line))
+                values = [between_words(columns.characters).join(words)]
+            yield Item({"line": row.line}, _with_beginning(values, len(text), columns.choices), cells, words)
     except MissingColumn as error:
-        raise InputError(f"{error}; name the text column, or two in a list, with --text") from None
+        how = "in a list" if isinstance(source, Records) else "with a comma between"
+        raise InputError(f"{error}; name the text column, or two {how}, with --text") from None
 
 
 def _with_beginning(values: Sequence[str], texts: int, choices: Sequence[str]) -> Sequence[str]:

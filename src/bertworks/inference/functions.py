@@ -14,6 +14,7 @@ from ..reporting.results import Evaluated, Rows
 from ..tasks.base import KindName
 from ..tasks.records import could_be_path
 from ..tasks.selection import DevRows, comma_separated
+from ..tasks.table import part_of
 from .config import FeatureConfig
 from .engines import Computing, EngineName, Precision
 from .evaluation import evaluate as evaluate_rows
@@ -136,7 +137,6 @@ def _file_or(data: Any) -> Any:
     """The path of a file as text, other data as it is. Raises InputError for a text that is no file."""
     if not isinstance(data, str | Path):
         return data
-    path = Path(str(data).partition("#")[0])
-    if not could_be_path(path) or not path.is_file():
+    if not could_be_path(data) or not part_of(data)[0].is_file():
         raise InputError(f"data = {shorten(str(data))}: no such file; expected a path, or texts in a list: [text]")
     return str(data)

@@ -17,7 +17,7 @@ from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_con
 from ..checkpoint.locate import CONFIG, is_export
 from ..checkpoint.metadata import check_thresholds, input_length, labels_of, task_of
 from ..checkpoint.pooling import Pooling
-from ..files import InputError
+from ..files import InputError, shorten
 from ..model.heads import Model
 from ..model.prepare import for_inference
 from ..model.rectangular import STATES
@@ -86,14 +86,14 @@ class LoadedModel:
             raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
         stored = {f.name: settings[f.name] for f in fields(Limits) if f.name in settings}
         limits = Limits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
-        where = torch.device(device or ("cuda" if torch.cuda.is_available() and not exported else "cpu"))
-        if exported and where.type != "cpu":
+        if exported and str(device or "cpu") != "cpu":
             raise InputError(f"device = {device!r}, but {folder} is an export for CPUs; leave it out, or give cpu")
         if exported and (computing.precision not in ("auto", "float32") or computing.engine != "auto"):
             raise InputError(
                 f"{folder} is an export, which has the precision and engine that it was exported with; leave precision "
                 "and engine out, or export again"
             )
+        where = device_of("cpu" if exported else device)
         names = _output_names(folder, model, whole)
         check_thresholds(settings, names, str(folder / CONFIG))
         model = model if exported else model.to(where)
@@ -182,6 +182,24 @@ class LoadedModel:
                 "large: use the model of an earlier step, or train with a lower learning rate"
             )
         return values
+
+
+def device_of(name: str | None) -> torch.device:
+    """The device of this name; None: the GPU if there is one, else the CPU.
+
+    Raises InputError for a name that is none of a CPU or a GPU, or a GPU that is not there.
+    """
+    try:
+        found = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except (RuntimeError, TypeError):
+        found = torch.device("meta")
+    if found.type not in ("cpu", "cuda"):
+        raise InputError(f"device = {shorten(name)}; expected cpu, cuda, or one of several GPUs, such as cuda:1")
+    there = torch.cuda.device_count()
+    if found.type == "cuda" and (found.index or 0) >= there:
+        has = f"{there} GPU{'s' if there > 1 else ''}" if there else "no GPU"
+        raise InputError(f"device = {name!r}, but torch finds {has}; leave it out, or give cpu")
+    return found
 
 
 def _output_names(folder: Path, model: Model, settings: dict[str, Any]) -> tuple[str, ...]:

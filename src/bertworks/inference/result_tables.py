@@ -10,7 +10,7 @@ from typing import IO, Any
 from ..files import InputError, to_json
 from ..reporting.outputs import check_output, naming
 from ..tasks.sheets import require_openpyxl, save_sheet
-from ..tasks.table import TABLES
+from ..tasks.table import TABLES, ending_of
 
 EMPTY = "empty"  # the field of the result of an input without text
 INPUT = "input."  # in front of the columns of an input, among the fields of its result
@@ -25,11 +25,12 @@ def check_file(out: Path | None, data: Iterable[Any] = (), folders: Iterable[Any
     check_output(out, data, folders)
     if out is None:
         return
-    if out.suffix == WORKBOOK:
+    ending = ending_of(out)
+    if ending == WORKBOOK:
         require_openpyxl(f"{out}: writing")
-    elif out.suffix in TABLES and out.suffix not in (*SEPARATORS, ".jsonl"):
+    elif ending in TABLES and ending not in (*SEPARATORS, ".jsonl"):
         raise InputError(
-            f"{out}: predictions are not written as {out.suffix}; give --out a name that ends in .jsonl (JSON lines), "
+            f"{out}: predictions are not written as {ending}; give --out a name that ends in .jsonl (JSON lines), "
             ".csv, .tsv or .xlsx"
         )
 
@@ -40,10 +41,10 @@ def write_table(results: Iterable[dict[str, Any]], target: IO[Any], out: Path, b
     target: of a .csv or .tsv a file of text, of a workbook one of bytes. blank: as in `table_rows`.
     """
     rows = table_rows(results, blank)
-    if out.suffix == WORKBOOK:
+    if ending_of(out) == WORKBOOK:
         save_sheet(rows, target, out)
     else:
-        csv.writer(target, delimiter=SEPARATORS[out.suffix], lineterminator="\n").writerows(rows)
+        csv.writer(target, delimiter=SEPARATORS[ending_of(out)], lineterminator="\n").writerows(rows)
 
 
 def table_rows(results: Iterable[dict[str, Any]], blank: Blank | None = None) -> Iterator[list[Any]]:

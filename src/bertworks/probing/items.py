@@ -19,6 +19,7 @@ from ..tasks.base import Limits, Task
 from ..tasks.inputs import Inputs
 from ..tasks.kinds import KINDS, read_rows, with_labels
 from ..tasks.sentences import Tagged, by_character, read_sentences
+from ..tasks.table import TABLES, ending_of
 from ..tasks.tagging import TagRows
 from ..tokenizer import Tokenizer
 
@@ -103,7 +104,7 @@ def _words(
 
 def _tagged(task: Task, path: Path) -> tuple[list[Tagged], list[list[str]]]:
     """Sentences, and the label of each unit as it is written; labels of characters are read as IOB2."""
-    table = path.suffix.partition("#")[0] in (".csv", ".jsonl", ".parquet", ".tsv")
+    table = ending_of(path) in TABLES
     if by_character(task) or not (table or task.header):
         rows: list[Any] = list(read_rows(task, path))
         return rows, [list(row.tags or ()) for row in rows]

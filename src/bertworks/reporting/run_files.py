@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ..files import READ_BYTES, InputError, check_fields, parse_json, read_bytes, read_json
+from ..files import READ_BYTES, InputError, check_fields, parse_json, read_bytes, read_json, shorten
 
 RUN: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}  # of a git command
 LOG = "log.jsonl"
@@ -50,6 +50,8 @@ def read_log(run: Path | str) -> list[dict[str, Any]]:
 
     Raises InputError with file and line for a line that no run writes.
     """
+    if not isinstance(run, str | Path):
+        raise InputError(f"run = {shorten(run)}; expected the path of a run folder, or what a run returned")
     return _read_lines(Path(run) / LOG, RECORD, {str: (float, None, str)}, cut=True)
 
 

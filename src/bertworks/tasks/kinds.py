@@ -12,7 +12,7 @@ from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
 from .draws import Division, divide_rows, draw_rows
 from .embedding import EMBEDDING, metrics_of, scale_of
-from .records import Source, described, source_of
+from .records import Source, as_sequence, described, source_of
 from .rows import checked_rows
 from .span import SPAN
 from .table import MissingColumn, part_of, read_table
@@ -105,6 +105,7 @@ def own_table(task: Task, train: Any, dev: Any) -> tuple[Task, Data]:
 
     Raises InputError with file and line, also for a label that only the development rows have.
     """
+    train, dev = as_sequence(train), as_sequence(dev)
     rows, names = read_rows(task, train, name="train"), (described(train), described(dev))
     task = replace(with_labels(task, rows), train=names[0], dev=names[1])
     return task, Data(rows, read_rows(task, dev, name="dev"), ", ".join(names))

@@ -18,7 +18,7 @@ from ..files import InputError, read_json, shorten
 from .base import Task
 from .lines import MAX_LINE
 from .records import Source
-from .table import in_part, location, part_of, read_table
+from .table import ending_of, in_part, location, part_of, read_table
 
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
 
@@ -48,8 +48,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Question]:
     places: dict[str, str] = {}
     rows = _table(task, path, labelled)
     if isinstance(path, Path):
-        plain, part = part_of(path)
-        rows = _squad(plain, part, labelled) if plain.suffix == ".json" else rows
+        rows = _squad(*part_of(path), labelled) if ending_of(path) == ".json" else rows
     for where, question in rows:
         first = places.setdefault(question.id, where.rpartition(", ")[2])
         if len(places) == len(found):

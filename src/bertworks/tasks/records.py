@@ -118,6 +118,11 @@ def is_table(data: Any) -> bool:
     return isinstance(data, Sequence) and bool(data) and isinstance(data[0], Mapping)
 
 
+def as_sequence(data: Any) -> Any:
+    """The data; what can be read only once, such as a generator, as a list."""
+    return [*data] if isinstance(data, Iterator) else data
+
+
 def described(data: Any) -> str:
     """What data is, for results.json: its path, or its form and number of rows."""
     if isinstance(data, str | Path):

@@ -9,7 +9,7 @@ from ..data.encodings import codec_of
 from ..files import InputError, shorten
 from .base import Data, KindName, Task
 from .draws import Division
-from .table import TableForm
+from .table import TableForm, ending_of
 
 
 def comma_separated(text: str | Sequence[str]) -> tuple[str, ...]:
@@ -17,7 +17,11 @@ def comma_separated(text: str | Sequence[str]) -> tuple[str, ...]:
     words = text.split(",") if isinstance(text, str) else [*text] if isinstance(text, Iterable) else [text]
     if not all(isinstance(word, str) for word in words):
         raise InputError(f"columns {shorten(text)}; expected the name of a column as a text, or a list of names")
-    return tuple(word for word in words if word)
+    names = tuple(word for word in words if word)
+    if again := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise InputError(f"columns {shorten(text)}: {shorten(again[0])} is named twice; expected different columns; "
+                         "name it once")  # fmt: skip
+    return names
 
 
 def refuse_beside(what: str, others: Mapping[str, object]) -> None:
@@ -29,6 +33,12 @@ def refuse_beside(what: str, others: Mapping[str, object]) -> None:
 def _is_empty(value: object) -> bool:
     """Whether a value is that of an argument that was not given; data in memory has no truth value."""
     return isinstance(value, str | int | tuple | list) and not value
+
+
+def refuse_idle_sheet(sheet: str, tables: Iterable[Any]) -> None:
+    """Raises InputError if a sheet is named, and none of the tables has sheets."""
+    if sheet and not any(isinstance(table, str | Path) and ending_of(table) == ".xlsx" for table in tables):
+        raise InputError(f"--sheet {sheet}: no .xlsx file is read; expected one; leave --sheet out")
 
 
 @dataclass(frozen=True)
@@ -66,13 +76,16 @@ class DevRows:
             if self.data is None:
                 raise InputError(f"--task {self.task} needs --data DIR, the folder with its files")
             task = replace(find_task(self.task), form=form)
-            return task, [Path(self.data) / getattr(task, side) for side in self.sides]
+            files = [Path(self.data) / getattr(task, side) for side in self.sides]
+            refuse_idle_sheet(self.sheet, files)
+            return task, files
         if any(table is None for table in own.values()):
             tables = "a table" if len(own) == 1 else "tables"
             divide = ", or --train with --dev-share 0.1" if hasattr(self, "dev_share") else ""
             raise InputError(
                 f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}{divide}"
             )
+        refuse_idle_sheet(self.sheet, own.values())
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
         columns = (comma_separated(self.text), label, comma_separated(self.choices))
         return replace(own_task(self.kind or "", *columns), form=form), list(own.values())

@@ -25,7 +25,7 @@ from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
 from .lines import decoded
 from .records import Records, Source
-from .table import as_list, check_end, in_part, location, part_of, read_table
+from .table import TABLES, as_list, check_end, ending_of, in_part, location, part_of, read_table
 from .tags import check_scheme, check_tag, to_iob2
 
 DOCUMENT = "-DOCSTART-"
@@ -71,7 +71,7 @@ def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> lis
 def _file(task: Task, whole: Path, names: "_Names | None") -> list[Sentence]:
     """The sentences of a file, or of a part of it. `names`: None if the tags do not matter."""
     path, part = part_of(whole)
-    if path.suffix in (".csv", ".jsonl", ".parquet", ".xlsx") or (path.suffix == ".tsv" and not task.header):
+    if ending_of(path) in TABLES and not (ending_of(path) == ".tsv" and task.header):
         return list(_rows(task, whole, names))
     found = list(_columns(task, path, names))
     if found and not found[-1].document:
@@ -150,15 +150,21 @@ def _rows(task: Task, path: Source, names: _Names | None) -> Iterator[Sentence]:
     characters = by_character(task)
     for document, (line, (text, *cells)) in enumerate(read_table(path, columns, lists=columns, form=task.form)):
         where = location(path, line)
-        words = _units(text, characters)
-        if not characters and " " in words:
-            raise InputError(f"{where}: a word is a space; name the column `character` if its units are characters")
+        words = words_of(text, characters, where)
         tags = None
         if names:
             tags = [names(tag, where) for tag in _units(cells[0])]
             if len(words) != len(tags):
                 raise InputError(f"{where}: {len(words)} words, but {len(tags)} tags; expected a tag for each word")
         yield Sentence(line, document, words, tags)
+
+
+def words_of(cell: str, characters: bool, where: str) -> list[str]:
+    """The words (or characters) of a cell: a text, or a list as JSON. Raises InputError if a word is a space."""
+    words = _units(cell, characters)
+    if not characters and " " in words:
+        raise InputError(f"{where}: a word is a space; name the column `character` if its units are characters")
+    return words
 
 
 def _units(cell: str, characters: bool = False) -> list[str]:
@@ -188,26 +194,41 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Tagged]:
     Raises InputError with file and line if the file is damaged or a tag is none.
     """
     characters = by_character(task)
-    return [_row(sentence, "" if characters else " ") for sentence in read_sentences(task, path, labelled)]
+    return [_row(sentence, characters) for sentence in read_sentences(task, path, labelled)]
 
 
-def _row(sentence: Sentence, between: str) -> Tagged:
+def _row(sentence: Sentence, characters: bool) -> Tagged:
+    between = between_words(characters)
     edges = itertools.accumulate((len(word) + len(between) for word in sentence.words), initial=0)
     units = tuple((start, start + len(word)) for word, start in zip(sentence.words, edges, strict=False))
     tags = None if sentence.tags is None else tuple(to_iob2(sentence.tags))
     return Tagged(between.join(sentence.words), units, tags, sentence.line, sentence.document)
 
 
-def from_texts(tokenizer: Tokenizer, texts: Sequence[str], characters: bool = False) -> list[Tagged]:
-    """Rows to predict for, each text a document. Units: words, or characters."""
-    if characters:
-        return [Tagged(text, tuple((i, i + 1) for i in range(len(text))), document=n) for n, text in enumerate(texts)]
+def between_words(characters: bool) -> str:
+    """What joins the words of a sentence, or its characters, to a text."""
+    return "" if characters else " "
+
+
+def from_texts(tokenizer: Tokenizer, texts: Sequence[str | Sequence[str]], characters: bool = False) -> list[Tagged]:
+    """Rows to predict for, each text a document. Units: words, or characters.
+
+    texts: in place of a text also the list of its words (or characters), which are then the units.
+    """
+    given = {n: [*text] for n, text in enumerate(texts) if characters or not isinstance(text, str)}
+    whole = iter(_divided(tokenizer, [text for text in texts if isinstance(text, str)] if not characters else []))
+    rows = (_row(Sentence(0, n, given[n], None), characters) if n in given else next(whole) for n in range(len(texts)))
+    return [row._replace(line=0, document=n) for n, row in enumerate(rows)]
+
+
+def _divided(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Tagged]:
+    """Rows of texts, divided into words."""
     composed = [compose(text) for text in texts]
     encodings = tokenizer.encode_batch([one.text for one in composed])
     rows = []
-    for number, (text, one, encoding) in enumerate(zip(texts, composed, encodings, strict=True)):
+    for text, one, encoding in zip(texts, composed, encodings, strict=True):
         units = np.array(_words_of(tokenizer, one.text, encoding), np.int64).reshape(-1, 2)
-        rows.append(Tagged(text, tuple(map(tuple, one.spans(units).tolist())), document=number))
+        rows.append(Tagged(text, tuple(map(tuple, one.spans(units).tolist()))))
     return rows
 
 

@@ -40,6 +40,10 @@ PARTS = ("train", "dev")
 DEV_SHARE = 5  # one row of so many is in the dev part
 BATCH = 1024  # rows of a Parquet file held at a time
 SEPARATE = "save it with commas as .csv, or with tabs as .tsv"
+CARRIAGE_RETURN = (
+    "a carriage return (CR) that is not part of a line end, as in files of old Macs; expected line ends LF or CRLF; "
+    "save the file with Unix or Windows line ends"
+)
 _CSV_LIMIT = threading.RLock()  # held while the process has our limit
 
 
@@ -104,8 +108,8 @@ def read_table(
         for line, cells in path.rows((*columns, *named)):
             yield _from_object(line, cells, columns, named, lists, path)
         return
-    path, part = part_of(path)
-    if path.suffix not in (*TABLES, ".txt"):
+    ending, (path, part) = ending_of(path), part_of(path)
+    if ending not in (*TABLES, ".txt"):
         if path.is_file():
             with open(path, "rb") as file:
                 refuse_kind(file.read(16), str(path))
@@ -113,11 +117,9 @@ def read_table(
     if not path.is_file():
         raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else f'no such file{_deeper(path)}'}")
     rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined, form)
-    if path.suffix in (".jsonl", ".parquet"):
+    if ending in (".jsonl", ".parquet"):
         objects = (
-            _json_objects(path, form.encoding)
-            if path.suffix == ".jsonl"
-            else _parquet_objects(path, (*columns, *named))
+            _json_objects(path, form.encoding) if ending == ".jsonl" else _parquet_objects(path, (*columns, *named))
         )
         rows = (_from_object(line, value, columns, named, lists, path) for line, value in objects)
     for row in rows:
@@ -136,27 +138,29 @@ def column_names(path: Path | str, form: TableForm = PLAIN) -> list[str]:
 
     Names are in composed form (NFC).
     """
-    path, _ = part_of(path)
-    if path.suffix == ".parquet":
+    ending, (path, _) = ending_of(path), part_of(path)
+    if ending == ".parquet":
         from pyarrow import ArrowException, parquet
 
         try:
             return [normalize("NFC", name) for name in parquet.read_schema(path).names]
         except (ArrowException, OSError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({shorten(str(error), 200)})") from None
-    if path.suffix == ".jsonl":
+    if ending == ".jsonl":
         objects = (value for _, value in itertools.islice(_json_objects(path, form.encoding), BATCH))
         return [*dict.fromkeys(normalize("NFC", name) for value in objects for name in value)]
     with open(path, "rb") as file:
-        if path.suffix == ".xlsx":
-            records = _sheet(file, path, form)
-        else:
-            lines = decoded(file, str(path), form.encoding)
-            records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, 0, False)
+        records = _records_of(file, path, 0, False, form)
         return [normalize("NFC", name) for name in next(records, (0, []))[1]]
 
 
-def _sheet(file: IO[bytes], path: Path, form: TableForm) -> Iterator[tuple[int, list[str]]]:
+def _records_of(
+    file: IO[bytes], path: Path, width: int, joined: bool, form: TableForm
+) -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of each record of a sheet, a .csv, or a table with tabs (`_tsv_records`)."""
+    if ending_of(path) != ".xlsx":
+        lines = decoded(file, str(path), form.encoding)
+        return _csv_records(lines, path) if ending_of(path) == ".csv" else _tsv_records(lines, width, joined)
     if form.encoding not in UTF8:
         raise InputError(f"{path}: a workbook has no encoding; leave --encoding {form.encoding} out")
     return sheet_records(file, path, form.sheet)
@@ -166,7 +170,7 @@ def location(path: Source | str, line: int) -> str:
     """How messages name a row: `a.csv, line 3`, `a.parquet, row 3`, `train.iloc[2]`."""
     if isinstance(path, Records):
         return path.location(line)
-    rows = part_of(path)[0].suffix in (".parquet", ".xlsx")
+    rows = ending_of(path) in (".parquet", ".xlsx")
     return f"{path}, {'row' if rows else 'line'} {line}"
 
 
@@ -208,6 +212,11 @@ def part_of(path: Path | str) -> tuple[Path, str]:
     return path.with_name(name), part
 
 
+def ending_of(path: Path | str) -> str:
+    """How the name of a file ends, in small letters: .csv for a.csv, A.CSV, and the part a.csv#dev."""
+    return part_of(path)[0].suffix.lower()
+
+
 def in_part(text: str, part: str) -> bool:
     """Whether a row is in a part of its file; `text` is that of the row, or of the document that it belongs to."""
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
@@ -217,6 +226,8 @@ def in_part(text: str, part: str) -> bool:
 def nearest(name: str, names: Sequence[str]) -> str:
     """The end of a message about a name that is none of `names`."""
     near = difflib.get_close_matches(name, names, 1)
+    if near and "," in near[0]:  # typed as it is, it would be two names
+        return f"; {shorten(near[0])} has a comma: rename the column, or name it in Python, in a list"
     return f"; did you mean {shorten(near[0])}?" if near else ""
 
 
@@ -228,12 +239,10 @@ def _from_records(
 ) -> Iterator[Row]:
     """Rows of cells; the first record is the header, if none was given."""
     with open(path, "rb") as file:
-        if path.suffix == ".xlsx":
-            records = _sheet(file, path, form)
-        else:
-            lines = decoded(file, str(path), form.encoding)
-            records = _csv_records(lines, path) if path.suffix == ".csv" else _tsv_records(lines, len(header), joined)
+        records = _records_of(file, path, len(header), joined, form)
         header = header or [normalize("NFC", name) for name in next(records, (0, []))[1]]
+        if ending_of(path) in (".tsv", ".txt") and any("\r" in name for name in header):
+            raise InputError(f"{path}, line 1: {CARRIAGE_RETURN}")
         _check_header(header, columns, [name for name in optional if isinstance(name, str)], f"{path}, line 1")
         indices = [
             name if isinstance(name, int) else header.index(name) if name in header else -1
@@ -258,7 +267,7 @@ def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[
         raise MissingColumn(f"{where}: no column {shorten(missing[0])}; found {found}{hint}")
     double = [name for name in (*columns, *optional) if header.count(name) > 1]
     if double:
-        raise InputError(f"{where}: several columns {shorten(double[0])}; found {found}")
+        raise InputError(f"{where}: several columns {shorten(double[0])}; found {found}; rename one of them")
 
 
 def separator_in(header: Sequence[str]) -> str:
@@ -270,18 +279,22 @@ def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[s
     """(line, cells) of each record; a quoted cell may contain line ends."""
     reader, line = csv.reader(lines, strict=True), 1
     try:
-        while (cells := _next_record(reader)) is not None:
+        while (cells := next_record(reader)) is not None:
             if cells:  # blank lines are no records
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
+        if "new-line character" in str(error):
+            raise InputError(
+                f"{path}, the row that begins in line {line}: {CARRIAGE_RETURN}, or quote the cell"
+            ) from None
         raise InputError(
             f"{path}, the row that begins in line {line}: {error}; a quote may be missing, or the file be cut off; "
             f"{SEPARATE}, and write a quote inside a quoted cell twice"
         ) from None
 
 
-def _next_record(reader: Iterator[list[str]]) -> list[str] | None:
+def next_record(reader: Iterator[list[str]]) -> list[str] | None:
     """The next record, with cells of up to MAX_LINE characters; None at the end.
 
     The limit is that of the whole process, so it is given back after each record: a reader may be left half read.

@@ -1,0 +1,194 @@
+"""Which columns and rows `predict`, `features` and `evaluate` read of a table, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import pandas
+import pytest
+import torch
+
+import bertworks
+from bertworks.checkpoint.folder import save_folder
+from bertworks.cli import main
+from bertworks.files import InputError
+from bertworks.inference import LoadedModel
+from bertworks.inference.evaluation import Evaluation
+from bertworks.model.heads import build_model
+from bertworks.tasks.selection import DevRows
+from bertworks.tasks.tags import chunks
+from support.tiny_task import TINY, tiny_folder
+
+LABELS = ["art", "law"]
+ROWS = [("a b", "law"), ("c d e", "art"), ("bad film", "law"), ("good", "art")]
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("columns") / "model")
+
+
+def classifier(pretrained: Path, folder: Path, *text: str) -> Path:
+    """A classifier that was fine-tuned on these columns of a table."""
+    task = {"kind": "single", "name": "table", "text": [*text], "choices": [], "label": "label"}
+    model = build_model(TINY, ("classifier",), labels=2, seed=3)
+    save_folder(folder, model, pretrained, labels=LABELS, max_length=16, task=task)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_text(pretrained) -> Path:
+    return classifier(pretrained, pretrained.parent / "of-text", "text")
+
+
+def refused(capsys, *words) -> str:
+    """The message of a command that fails."""
+    with pytest.raises(SystemExit) as end:
+        main([*map(str, words)])
+    assert end.value.code == 1
+    return capsys.readouterr().err
+
+
+def test_a_column_with_a_comma_in_its_name_is_remembered(pretrained, tmp_path, capsys):
+    """Beside a column of the default name, by which `evaluate` would judge other texts."""
+    folder = classifier(pretrained, tmp_path / "m", "text, raw")
+    rows = [{"text": "x", "text, raw": text, "label": label} for text, label in ROWS]
+    expected = bertworks.evaluate(folder, rows, text=["text, raw"]).metrics
+    assert expected != bertworks.evaluate(folder, rows, text="text").metrics
+    assert bertworks.evaluate(folder, rows).metrics == expected
+    assert bertworks.evaluate(folder, pandas.DataFrame(rows).drop(columns="text")).metrics == expected
+    pandas.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    main(["evaluate", str(folder), str(tmp_path / "a.csv")])
+    assert json.loads(capsys.readouterr().out)["metrics"] == expected
+    message = refused(capsys, "predict", folder, tmp_path / "a.csv", "--text", "text, raw")
+    assert "no column ' raw'" in message and "'text, raw' has a comma: rename the column" in message
+    assert "did you mean" not in message
+
+
+@pytest.mark.parametrize("verb", ["predict", "evaluate", "features"])
+def test_a_column_named_twice_is_refused(of_text, tmp_path, capsys, verb):
+    (tmp_path / "a.csv").write_text("text,label\na b,law\n")
+    out = ["--out", tmp_path / "x.npz"] if verb == "features" else []
+    message = refused(capsys, verb, of_text, tmp_path / "a.csv", "--text", "text,text", *out)
+    assert "columns 'text,text': 'text' is named twice; expected different columns" in message
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_length": 8.5}, r"max_length is a float \(8.5\); expected an integer"),
+        ({"device": "foo"}, "device = 'foo'; expected cpu, cuda"),
+        ({"device": "meta"}, "device = 'meta'; expected cpu, cuda"),
+        ({"device": "cuda:99"}, "device = 'cuda:99', but torch finds"),
+    ],
+)
+def test_settings_of_features_are_checked(of_text, given, message):
+    with pytest.raises(InputError, match=message):
+        bertworks.features(of_text, ["a b"], **given)
+    if "device" in given:
+        with pytest.raises(InputError, match=message):
+            bertworks.Predictor(of_text, **given)
+
+
+# ---- endings of names
+
+
+@pytest.mark.parametrize("ending", [".CSV", ".Tsv", ".JSONL", ".PARQUET", ".XLSX", ".TXT"])
+def test_endings_are_known_in_capitals(of_text, tmp_path, capsys, ending):
+    frame = pandas.DataFrame([{"text": text, "label": label} for text, label in ROWS])
+    path = tmp_path / f"a{ending}"
+    if ending == ".JSONL":
+        path.write_text("".join(json.dumps(row) + "\n" for row in frame.to_dict("records")))
+    elif ending in (".PARQUET", ".XLSX"):
+        getattr(frame, "to_parquet" if ending == ".PARQUET" else "to_excel")(
+            tmp_path / f"b{ending.lower()}", index=False
+        )
+        (tmp_path / f"b{ending.lower()}").rename(path)
+    else:
+        frame.to_csv(path, index=False, sep="," if ending == ".CSV" else "\t")
+    expected = bertworks.predict(of_text, [text for text, _ in ROWS])
+    assert [{**row, "line": 0} for row in bertworks.predict(of_text, str(path))] == [
+        {"line": 0, **row} for row in expected
+    ]
+    assert bertworks.evaluate(of_text, str(path)).metrics == bertworks.evaluate(of_text, frame).metrics
+    assert len(bertworks.features(of_text, str(path), pool="mean")) == 4
+    main(["predict", str(of_text), str(path), "--out", str(tmp_path / "p.CSV")])
+    assert len(pandas.read_csv(tmp_path / "p.CSV")) == 4 and capsys.readouterr().err == "4 inputs\n"
+
+
+def test_a_txt_is_a_table_if_its_first_line_names_the_columns(of_text, tmp_path, capsys):
+    """Other files .txt are lines; tabs in the first line give a warning."""
+    lines = ["id\ttext\tlabel", *(f"{i}\t{text}\t{label}" for i, (text, label) in enumerate(ROWS))]
+    (tmp_path / "a.txt").write_text("\n".join(lines) + "\n")
+    for verb in (["predict"], ["features", "--pool", "mean", "--out", str(tmp_path / "x.npz")]):
+        main([verb[0], str(of_text), str(tmp_path / "a.txt"), *verb[1:]])
+        assert capsys.readouterr().err.startswith(("4 inputs", "4 texts"))
+    expected = [row["score"] for row in bertworks.predict(of_text, [text for text, _ in ROWS])]
+    assert [row["score"] for row in bertworks.predict(of_text, tmp_path / "a.txt")] == expected
+    (tmp_path / "b.txt").write_text("\n".join(lines[1:]) + "\n")
+    main(["predict", str(of_text), str(tmp_path / "b.txt")])
+    shown = capsys.readouterr().err
+    assert "b.txt: each line is read as a text, although the first line has tabs; if it is a table, name" in shown
+    assert shown.endswith("4 inputs\n")
+    for first in ("text", "the text and its label"):
+        (tmp_path / "c.txt").write_text(f"{first}\na b\n")
+        main(["predict", str(of_text), str(tmp_path / "c.txt")])
+        assert capsys.readouterr().err == "2 inputs\n"
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.TSV", "a.txt"])
+def test_parts_of_one_file_are_predicted(of_text, tmp_path, capsys, name):
+    """The rows that `evaluate` reads of it."""
+    texts = [f"{a} {b}" for a in "abcdef" for b in "abcdef"]
+    frame = pandas.DataFrame({"text": texts, "label": ["law", "art"] * 18})
+    frame.to_csv(tmp_path / name, index=False, sep="," if name == "a.csv" else "\t")
+    parts = [bertworks.predict(of_text, f"{tmp_path / name}#{part}") for part in ("train", "dev")]
+    main(["evaluate", str(of_text), f"{tmp_path / name}#dev"])
+    assert 0 < len(parts[1]) == json.loads(capsys.readouterr().out)["examples"] < len(parts[0])
+    assert sorted(row["line"] for part in parts for row in part) == [*range(2, 38)]
+    main(["predict", str(of_text), f"{tmp_path / name}#dev"])
+    assert capsys.readouterr().out.count("\n") == len(parts[1])
+    assert len(bertworks.features(of_text, f"{tmp_path / name}#dev", pool="mean")) == len(parts[1])
+
+
+@pytest.mark.parametrize("verb", ["predict", "evaluate", "features"])
+def test_a_sheet_of_a_file_without_sheets_is_refused(of_text, tmp_path, capsys, verb):
+    (tmp_path / "a.csv").write_text("text,label\na b,law\n")
+    out = ["--out", tmp_path / "x.npz"] if verb == "features" else []
+    message = refused(capsys, verb, of_text, tmp_path / "a.csv", "--sheet", "x", *out)
+    assert "--sheet x: no .xlsx file is read; expected one; leave --sheet out" in message
+
+
+# ---- words of a tagger
+
+
+@pytest.mark.parametrize("characters", [False, True])
+def test_a_tagger_reads_the_words_of_fine_tuning(pretrained, tmp_path, capsys, characters):
+    """Its units are these words, whatever marks they have; a column of texts is divided by the tokenizer."""
+    column, tags = ("character" if characters else "words"), ("O", "B-X", "I-X", "B-Y", "I-Y")
+    folder, network = tmp_path / "m", build_model(TINY, ("tagger",), labels=5, seed=3)
+    with torch.no_grad():
+        network.heads["tagger"].weight.mul_(40)
+    task = {"kind": "tagging", "name": "table", "words": [column], "label": "tags", "characters": characters}
+    save_folder(folder, network, pretrained, labels=[*tags], max_length=24, task=task)
+    words = [list("a, b"), list("cd")] if characters else [["a,b", "c", "d.", "(e"], ["good", "film,"]]
+    between = "" if characters else " "
+    rows = [{column: between.join(one), "tags": " ".join(["O"] * len(one))} for one in words]
+    lists = [{column: one, "tags": ["O"] * len(one)} for one in words]
+    pandas.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lists))
+    found = [bertworks.predict(folder, data) for data in (rows, lists)]
+    for name, given in (("a.csv", []), ("a.jsonl", []), ("a.jsonl", ["--text", column])):
+        main(["predict", str(folder), str(tmp_path / name), *given])
+        found.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    entities = [[row["entities"] for row in one] for one in found]
+    assert all(one == entities[0] for one in entities) and any(entities[0])
+    judged = DevRows(dev=rows, kind="tagging", text=column, label="tags").read()
+    expected = Evaluation.prepare(LoadedModel.load(folder), *judged).run()
+    for row, text, units in zip(expected.files["predictions.jsonl"], entities[0], words, strict=True):
+        starts = [len(between.join([*units[:i], ""])) for i in range(len(units))]
+        spans = [(starts[a], starts[b - 1] + len(units[b - 1])) for _, a, b in chunks(row["predicted"])]
+        assert [(entity["start"], entity["end"]) for entity in text] == spans
+    raw = [row[column] for row in rows]
+    assert bertworks.predict(folder, [{"text": text} for text in raw]) == bertworks.predict(folder, raw)
+    (tmp_path / "b.csv").write_text("a,b\nc,d\n")
+    assert f"no column '{column}'" in refused(capsys, "predict", folder, tmp_path / "b.csv")

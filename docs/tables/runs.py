@@ -110,6 +110,25 @@ def other_tasks() -> Lines:
     return table(("task", "metric", "score", "seeds", "guessing", "train / dev rows"), rows, words=2)
 
 
+def paper_tasks() -> Lines:
+    """Every task of the paper that has data here, with all-MiniLM-L6-v2: one seed, one command."""
+    suite, rows, shown = result("minilm/suite/results"), [], set[str]()
+    for row in suite["rows"]:
+        if row["mean"] is None:  # MNLI-mm: its file is not here
+            continue
+        found, first = suite["tasks"][row["task"]], row["task"] not in shown
+        shown.add(row["task"])
+        guess = percent(found["majority"]) if first and found["majority"] else "-"
+        paper = "-" if row["paper"] is None else f"{row['paper']:.1f} {row['where']}"
+        sizes = " / ".join(f"{found['examples'][part]:,}" for part in ("train", "dev"))
+        name = f"{row['name']}, {row['metric'].replace('_', ' ')}"
+        rows.append((name, percent(row["mean"]), guess, paper, sizes if first else ""))
+    average = suite["average"]
+    name = f"average of {len(average['of'])} tasks of GLUE"
+    rows.append((name, percent(average["mean"]), "-", f"{average['paper']:.1f} test", ""))
+    return table(("task, metric", "here", "guessing", "BERT-BASE", "train / dev rows"), rows)
+
+
 def mrpc_sweep() -> Lines:
     """F1 on MRPC's development rows for every setting that the paper searched, with all-MiniLM-L6-v2."""
     settings = result("minilm/mrpc-sweep/results")["settings"]

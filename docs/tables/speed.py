@@ -19,23 +19,17 @@ def _rounds(ratios: Iterable[float]) -> str:
 
 
 def _pretraining() -> list[Row]:
-    found, file, unit = result("benchmarks/pretraining"), "`pretraining.json`", "tokens/s"
-    plain = found["without_dropout"]
-    name = "pre-training, L4 H256, length 128, batch 32, bfloat16, EPYC"
-    sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
-    rounds = _rounds(found["ratio_by_round"])
-    return [
-        (f"{name}, dropout 0.1", unit, "transformers", *sides, f"{found['ratio']:.1f}", rounds, file),
-        (
-            "the same, dropout 0",
-            unit,
-            "the same",
-            *_counts(plain, "ours", "peer"),
-            f"{plain['ratio']:.1f}",
-            "-",
-            "same",
-        ),
-    ]
+    rows: list[Row] = []
+    for file, machine in (("pretraining", "EPYC"), ("pretraining-amx", "AMX")):
+        found, unit = result(f"benchmarks/{file}"), "tokens/s"
+        plain = found["without_dropout"]
+        name = f"pre-training, L4 H256, length 128, batch 32, bfloat16, {machine}, dropout 0.1"
+        sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
+        ratio, rounds = f"{found['ratio']:.1f}", _rounds(found["ratio_by_round"])
+        rows.append((name, unit, "transformers", *sides, ratio, rounds, f"`{file}.json`"))
+        sides, ratio = _counts(plain, "ours", "peer"), f"{plain['ratio']:.1f}"
+        rows.append(("the same, dropout 0", unit, "the same", *sides, ratio, "-", "same"))
+    return rows
 
 
 def _corpus() -> list[Row]:
@@ -86,11 +80,14 @@ def memory() -> Lines:
 
 def fine_tuning() -> Lines:
     """Times of training beside transformers."""
-    found, rows = result("benchmarks/finetuning"), []
-    for name, key in (("an epoch of MRPC", "mrpc"), ("200 steps of SST-2", "sst2")):
-        one, dynamic = found[key], "times_as_fast_as_dynamic_padding"
-        rounds = ", ".join(f"{ratio:.2f}" for ratio in one["by_round"])
-        rows.append((name, f"{one[dynamic]:.2f}", rounds, f"{one['times_as_fast_as_padded_to_128']:.1f}"))
+    rows = []
+    for file, machine in (("finetuning", "EPYC"), ("finetuning-amx", "AMX")):
+        for name, key in (("an epoch of MRPC", "mrpc"), ("200 steps of SST-2", "sst2")):
+            one = result(f"benchmarks/{file}")[key]
+            rounds = ", ".join(f"{ratio:.2f}" for ratio in one["by_round"])
+            padded = one["times_as_fast_as_padded_to_128"]
+            shown = "-" if padded is None else f"{padded:.1f}"
+            rows.append((f"{name}, {machine}", f"{one['times_as_fast_as_dynamic_padding']:.2f}", rounds, shown))
     header = ("times as fast, training only", "than dynamic padding", "each round", "than padding to 128")
     return table(header, rows)
 

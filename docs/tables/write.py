@@ -41,6 +41,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "fine-tuned": runs.fine_tuned,
     "parity": runs.parity,
     "other-tasks": runs.other_tasks,
+    "paper-tasks": runs.paper_tasks,
     "mrpc-sweep": runs.mrpc_sweep,
     "continued": runs.continued,
     "embedders": runs.embedders,

@@ -65,6 +65,7 @@ def test_a_changed_figure_changes_the_page(tmp_path):
         "finetune-cpu-rotary",
         "position-heads",
         "demo",
+        "demo-busy",
         "minilm",
     ):
         shutil.copytree(ROOT / "docs/results" / name, tmp_path / "docs/results" / name)

@@ -260,10 +260,10 @@ def demo_held_out() -> Lines:
     return table(("held-out documents", "BERT", "guessing"), rows)
 
 
-def demo_tasks() -> Lines:
+def demo_tasks(run: str = "demo") -> Lines:
     rows = []
     for name, label in (("tags", "tags, F1 (%)"), ("packages", "packages, accuracy (%)")):
-        task = result("demo/results")["tasks"][name]
+        task = result(f"{run}/results")["tasks"][name]
         sides = [spread(side["mean"], side["sd"]) for side in task["sides"].values()]
         low, high = task["gain_interval"]
         effect = f"{percent(task['gain'], '+')} ({percent(low, '+')} to {percent(high, '+')})"

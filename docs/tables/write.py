@@ -59,6 +59,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "relatives": runs.relatives,
     "demo-held-out": runs.demo_held_out,
     "demo-tasks": runs.demo_tasks,
+    "demo-busy-tasks": lambda: runs.demo_tasks("demo-busy"),
     "tasks": lambda: studies.figures("tasks"),
     "tasks-longer": lambda: studies.figures("tasks-longer"),
     "pretraining-seeds": lambda: studies.with_differences("pretraining-seeds", "NER"),

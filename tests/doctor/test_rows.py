@@ -330,6 +330,8 @@ def test_fix_says_of_which_tables_it_writes_no_copy(tmp_path):
     ):
         report = examine(target, given, fix=True)
         assert report.fixed == [] and len(report.not_fixed) == 1 and reason in report.not_fixed[0]
+    advice = " ".join(one.advice for one in examine(f"{path}#train").findings)
+    assert "equal" not in advice and "--fix" not in advice  # it cannot be followed there
 
 
 def test_lines_of_one_file_that_was_divided_are_those_of_the_table(tmp_path):

@@ -175,9 +175,9 @@ FOLDERS = {
                           "id2label and label2id of config.json contradict each other: class 0 is 'a' in id2label, but "
                           "label2id gives it 1"),
     "other names": (lambda f: edit_config(f, id2label={"0": "a", "1": "b"}, label2id={"a": 0, "c": 1}),
-                    "names of labels", "error", "id2label names 'b', label2id does not"),
+                    "names of labels", "note", "id2label names 'b', label2id does not"),
     "a name too many": (lambda f: edit_config(f, id2label={"0": "a", "1": "b"}, label2id={"a": 0, "b": 1, "c": 2}),
-                        "names of labels", "error", "label2id names 'c', id2label does not"),
+                        "names of labels", "note", "label2id names 'c', id2label does not"),
     "no card": (lambda f: (f / "README.md").unlink(), "card", "note", "no model card (README.md)"),
 }  # fmt: skip
 
@@ -189,6 +189,12 @@ def test_a_planted_fault_of_a_folder_is_found(name, tmp_path):
     plant(folder)
     found = hits(examine(folder))
     assert [one[:2] for one in found] == [(check, severity)] and evidence in found[0][2], found
+
+
+def test_numbers_of_labels_may_be_texts(tmp_path):
+    folder = tiny_folder(tmp_path / "model")
+    edit_config(folder, id2label={"0": "a", "1": "b"}, label2id={"a": "0", "b": "1"})
+    assert hits(examine(folder)) == []
 
 
 def test_a_tokenizer_of_another_model_and_one_that_contradicts_itself(tmp_path):

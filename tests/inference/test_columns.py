@@ -188,6 +188,11 @@ def test_a_tagger_reads_the_words_of_fine_tuning(pretrained, tmp_path, capsys, c
         starts = [len(between.join([*units[:i], ""])) for i in range(len(units))]
         spans = [(starts[a], starts[b - 1] + len(units[b - 1])) for _, a, b in chunks(row["predicted"])]
         assert [(entity["start"], entity["end"]) for entity in text] == spans
+    wide = [{column: f"  {row[column].replace(' ', '  ')}"} for row in rows] if not characters else []
+    for row, one, before in zip(wide, bertworks.predict(folder, wide), entities[0], strict=False):  # blanks stay
+        texts = [[e["text"].split() for e in each] for each in (one["entities"], before)]
+        assert texts[0] == texts[1]
+        assert all(row[column][e["start"] : e["end"]] == e["text"] for e in one["entities"])
     raw = [row[column] for row in rows]
     assert bertworks.predict(folder, [{"text": text} for text in raw]) == bertworks.predict(folder, raw)
     (tmp_path / "b.csv").write_text("a,b\nc,d\n")

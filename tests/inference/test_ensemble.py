@@ -78,6 +78,12 @@ def test_a_number_of_texts_that_the_model_does_not_read(make, columns):
         list(paired.classify_stream([("a", "b"), ("a", None)]))
     with pytest.raises(InputError, match="fine-tuned on pairs"):
         Ensemble([paired, Predictor(make("third", ["x", "y"], "pair", seed=2))]).classify(["a"])
+    both = Ensemble([alone, Predictor(make("fourth", ["x", "y"], seed=2))])
+    with pytest.raises(InputError, match=r"rows\[0\]\[1\]: 3|rows\[0\]\[1\] is"):
+        both.classify("a", 3)
+    many = [("a", None)] * 1030 + [("a", "b")]  # more than a chunk
+    with pytest.raises(InputError, match=r"rows\[1030\]\[1\] is a second text"):
+        list(both.classify_stream(many))
 
 
 def test_evaluation_judges_the_same_labels(make):

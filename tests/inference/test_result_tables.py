@@ -8,6 +8,7 @@ import json
 import sys
 import tempfile
 
+import pandas
 import pytest
 
 import bertworks
@@ -80,7 +81,8 @@ def test_inputs_are_echoed(place, capsys, tmp_path):
     main(["predict", str(place / "run"), str(place / "rows.csv"), "--text", "id", "--out", str(tmp_path / "a.csv")])
     (tmp_path / "empty.txt").write_text("\n\n")
     main(["predict", str(place / "run"), str(tmp_path / "empty.txt"), "--out", str(tmp_path / "e.csv")])
-    assert read(tmp_path / "e.csv") == [{"line": "1", "empty": "true"}, {"line": "2", "empty": "true"}]
+    empty = read(tmp_path / "e.csv")  # with the columns of a prediction
+    assert [(row["line"], row["label"], row["empty"]) for row in empty] == [("1", "", "true"), ("2", "", "true")]
     (tmp_path / "some.txt").write_text('good film, "a"\nbad film\n')
     main(["predict", str(place / "run"), str(tmp_path / "some.txt"), "--echo", "--out", str(tmp_path / "s.csv")])
     rows = read(tmp_path / "s.csv")
@@ -130,6 +132,11 @@ def test_a_table_of_no_rows_has_a_header(place, tmp_path):
     assert header(tmp_path / "out.csv") == ["line", "label", "score", "windows", "tokens", "cut"]
     assert bertworks.predict(place / "run", tmp_path / "none.csv", out=tmp_path / "python.csv") == []
     assert header(tmp_path / "python.csv") == header(tmp_path / "out.csv")
+    for nothing in ([], iter(())):
+        assert bertworks.predict(place / "run", nothing, out=tmp_path / "python.csv") == []
+        assert header(tmp_path / "python.csv") == header(tmp_path / "out.csv")[1:]  # texts in memory have no lines
+    with pytest.raises(InputError, match="data has no rows"):
+        bertworks.predict(place / "run", pandas.DataFrame())
     main(["predict", str(place / "run"), str(tmp_path / "none.csv"), "--out", str(tmp_path / "out.jsonl")])
     assert (tmp_path / "out.jsonl").read_bytes() == b""
 

@@ -22,6 +22,7 @@ CONFIG = ModelConfig(
     max_position_embeddings=16,
 )
 D, WIDE = CONFIG.hidden_size, CONFIG.intermediate_size
+ONEDNN = pytest.mark.skipif(not products.is_supported(torch.ones(1)), reason="needs oneDNN")
 
 
 def encoded(encoder: Encoder) -> torch.Tensor:
@@ -65,6 +66,17 @@ def test_near_in_bfloat16_with_gradients_in_float32():
     assert all(gradient.dtype == torch.float32 for gradient in found[2:])  # of the parameters
 
 
+@ONEDNN
+def test_second_derivatives_are_refused():
+    """The gradient is computed outside of torch's record: it would leave out a part."""
+    x = torch.randn(3, 4, requires_grad=True)
+    (y,) = linear(x, nn.Linear(4, 5))
+    (slope,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
+@ONEDNN
 def test_training_joins_and_everything_else_does_not(monkeypatch):
     """Four products a layer: query, key and value; the attention's output; both of the feed-forward half."""
     widths, product = [], products.product
@@ -77,6 +89,7 @@ def test_training_joins_and_everything_else_does_not(monkeypatch):
     assert len(widths) == 4 * CONFIG.num_hidden_layers
 
 
+@ONEDNN
 def test_the_whole_encoder_equals_one_of_torch_alone(monkeypatch):
     one = Encoder(CONFIG)
     other = copy.deepcopy(one)

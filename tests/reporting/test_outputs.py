@@ -95,7 +95,7 @@ def test_the_place_is_checked_before_the_model_is_read(place, capsys, line, out)
     says = {
         "texts": f"texts: a folder; expected a file to write; name a file in it, such as {Path('texts', 'out.jsonl')}",
         "nowhere/x.json": f"{Path('nowhere/x.json')}: there is no folder nowhere; make it first",
-        "rows.csv/x.json": "rows.csv is no folder; expected one to write to; name a file in a folder",
+        "rows.csv/x.json": "rows.csv is no folder; expected one to write to; name a place in a folder",
     }
     with pytest.raises(SystemExit):
         main([*line.split(), "--out", out])
@@ -130,6 +130,9 @@ def test_other_files_of_a_run_folder_are_replaced(place):
     check_output(os.devnull, [os.devnull])
     check_output(None, ["rows.csv"])
     check_output_folder("run", ["base"])
+    check_output_folder("new/deep")
+    with pytest.raises(InputError, match=r"rows\.csv is no folder"):
+        check_output_folder("rows.csv/x")
 
 
 def test_every_file_of_runs_and_models_is_kept():

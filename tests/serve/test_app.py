@@ -64,8 +64,16 @@ def test_a_body_that_is_no_json_or_has_another_form_is_refused(client):
 def test_a_misspelt_optional_field_is_not_ignored(client, path, body, message):
     answer = client.post(path, json=body)
     assert answer.status_code == 422 and message in answer.text, answer.text
-    unknown = {"inputs": "a", "options": {"wait_for_model": True}, "model_name": "x", "secret": 1}
+    unknown = {"inputs": "a", "options": {"wait_for_model": True}, "model_name": "x", "secret": 1, "truncate_dim": 4}
     assert client.post("/embed", json=unknown).status_code == 200
+
+
+def test_fields_of_other_servers_are_not_taken_for_misspelt_ones():
+    from bertworks.serve.pipelines import Parameters
+
+    Parameters.model_validate({"max_seq_len": 384, "top_p": 0.9, "max_answer_length": 3})
+    with pytest.raises(ValueError, match="did you mean max_answer_len"):
+        Parameters.model_validate({"max_anwser_len": 384})
 
 
 def test_limits(client):

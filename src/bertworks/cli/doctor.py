@@ -43,7 +43,11 @@ def doctor(argv: list[str]) -> None:
     arguments = parse(Arguments, argv, "doctor")
     from ..doctor.examination import examine
     from ..doctor.listing import show
+    from ..tasks.selection import refuse_idle_sheet
 
+    rows = arguments.rows
+    if rows.data is None:
+        refuse_idle_sheet(rows.sheet, [arguments.path, rows.train, rows.dev])
     report = examine(arguments.path, _given(arguments), arguments.fix)
     if arguments.json:
         print(json_text.dumps(report.as_json(), ensure_ascii=False, indent=1))

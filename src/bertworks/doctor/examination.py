@@ -24,7 +24,7 @@ from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER, SUMMARIES
 from . import finetuned, folders, logs, machine, pretrained, row_checks, rows, several, stores, tables
 from .findings import Finding, NotChecked, Report
-from .fixes import clean, copy_of_table, leftovers, mend_folder
+from .fixes import clean, copy_of_table, is_copied, leftovers, mend_folder
 from .tables import Columns
 
 DEMO = "demo.toml"  # settings in the folder of a demo
@@ -281,8 +281,9 @@ def _table(path: Path, given: Given, fix: bool) -> Report:
         report.examine(checks, subject)
     if fix and sound:
         copy_of_table(opened[0], report)
-        tried = row_checks.COPIES  # advice that was followed
-        report.findings = [replace(one, advice=one.advice.removesuffix(tried)) for one in report.findings]
+    if fix or not is_copied(path):  # advice that was followed, or cannot be
+        said = row_checks.COPIES
+        report.findings = [replace(one, advice=one.advice.removesuffix(said)) for one in report.findings]
     return report
 
 

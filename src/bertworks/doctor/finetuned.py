@@ -1,4 +1,4 @@
-"""Fine-tuned runs: collapsed, no better than guessing, labels in another order, few updates; seeds; folders of runs."""
+"""Fine-tuned runs: collapsed, no better than guessing, labels in another order, few updates."""
 
 import math
 from collections import Counter
@@ -30,7 +30,6 @@ from .rows import CUT, IDS, OWN, Rows, own_labels
 
 PREDICTIONS = "predictions.jsonl"
 SWAPPED = 0.2  # by which another order of the labels has to be more accurate
-UNSTABLE = 0.05  # standard deviation over seeds
 CHANCE = 0.01  # probability with which chance may pass for another order of the labels
 SURE = 1.5  # times the loss of equal probabilities
 SEVERAL = "multi_label_classification"  # problem_type in config.json

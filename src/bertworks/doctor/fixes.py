@@ -117,10 +117,10 @@ def copy_of_table(table: Table, report: Report) -> None:
     A row is repeated if each of its texts and its label equal an earlier row's, but for white space at their ends and
     Unicode composition (NFC). Cells that are not read, such as numbers of rows, are not compared.
     """
-    path, part = part_of(table.path)
+    path, _ = part_of(table.path)
     out = path.with_name(f"{path.stem}.{COPY}{path.suffix}")
     with report.fixing(f"{out} is not written"):
-        if part or ending_of(path) in (".parquet", ".xlsx"):
+        if not is_copied(table.path):
             raise InputError("copies are written of whole .csv, .tsv, .txt and .jsonl files alone")
         if not table.rows.classes:
             raise InputError(
@@ -145,6 +145,12 @@ def copy_of_table(table: Table, report: Report) -> None:
         similar = {"with the words and the label of an earlier row": len(alike), "without a letter or digit": len(bare)}
         more = f"; kept: {listed}" if (listed := _listed(similar)) else ""
         report.fixed.append(f"wrote {out}, {kept}; left out: {left_out}{more}; {path.name} is as it was")
+
+
+def is_copied(table: Path) -> bool:
+    """Whether `copy_of_table` writes copies of such a file, if its rows have one class each."""
+    path, part = part_of(table)
+    return not part and ending_of(path) not in (".parquet", ".xlsx")
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -171,7 +171,7 @@ def _contradiction(names: list[str], numbers: Any) -> Iterator[Finding]:
     """label2id of config.json that is not the reverse of id2label, whose names are `names`; one of the two may miss."""
     if not isinstance(numbers, dict):
         return
-    other = [name for i, name in enumerate(names) if name in numbers and numbers[name] != i]
+    other = [name for i, name in enumerate(names) if name in numbers and str(numbers[name]) != str(i)]
     missing = [name for name in names if name not in numbers]
     strange = [str(name) for name in numbers if name not in names]
     if other:
@@ -183,7 +183,7 @@ def _contradiction(names: list[str], numbers: Any) -> Iterator[Finding]:
     else:
         return
     yield Finding(
-        "error",
+        "error" if other else "note",
         f"id2label and label2id of config.json contradict each other: {said}",
         "correct label2id, or id2label if that is wrong: predictions are named by id2label, here and elsewhere",
         {"labels": len(other) or len(missing) + len(strange)},

@@ -87,7 +87,7 @@ class Ensemble:
 
     def classify_stream(self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
-        for chunk in in_chunks(rows, ROWS, CHARACTERS):
+        for chunk in in_chunks(self.predictors[0].checked(rows), ROWS, CHARACTERS):
             each = [list(one.classify_stream(iter(chunk), all_scores=True)) for one in self.predictors]
             for found in zip(*each, strict=True):
                 result = self._joined(found)

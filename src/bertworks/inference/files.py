@@ -21,7 +21,7 @@ from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, Records, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import check_count, text_rows_of
 from ..tasks.selection import refuse_idle_sheet
-from ..tasks.sentences import between_words, words_of
+from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
 from ..tasks.table import (
     PLAIN,
     TABLES,
@@ -49,7 +49,7 @@ class Item(NamedTuple):
     name: dict[str, Any]  # its line in the file, or the id of a question
     texts: Sequence[str]  # one or two texts; of a multiple choice a text, then the choices
     cells: Mapping[str, str] | None = None  # the same as in the file, by column; None: `texts` alone are known
-    words: Sequence[str] | None = None  # of a text to tag, if the table divides it into words (or characters)
+    words: Sequence[str] | Tagged | None = None  # of a text to tag, if the table divides it into words (or characters)
 
     @property
     def empty(self) -> bool:
@@ -284,7 +284,9 @@ def _names_of(data: Any, form: TableForm) -> Collection[str]:
         known = ending_of(data) in (*TABLES, TEXT) and part_of(data)[0].is_file()
         return column_names(data, form) if known else ()
     source = source_of(data, "data") if is_table(data) else None
-    return (source.columns or tuple(data[0])) if isinstance(source, Records) else ()
+    if not isinstance(source, Records):
+        return ()
+    return source.columns or (tuple(data[0]) if isinstance(data, Sequence) else ())
 
 
 def _tagged(predictor: Predictor, texts: Iterator[str | Sequence[str]]) -> Iterator[dict[str, Any]]:
@@ -351,7 +353,8 @@ def _is_table(file: str, columns: Columns, text: tuple[str, ...]) -> bool:
 def _further_columns(file: str, columns: Columns, text: tuple[str, ...]) -> dict[str, int]:
     """The positions of the columns that are not the model's, by a name for each, of a file with a header.
 
-    A name that is there again gets a number, as in note.2; a column without a name is called column.3.
+    A name that is there again gets a number, as in note.2; a column without a name is called column.3, or has the next
+    free number.
     """
     if ending_of(file) not in (*SEPARATORS, WORKBOOK) or not part_of(file)[0].is_file():
         return {}
@@ -366,8 +369,10 @@ def _further_columns(file: str, columns: Columns, text: tuple[str, ...]) -> dict
     return found
 
 
-def _blank_input(file: str, kind: str, columns: Columns, whole: bool) -> Item:
-    """An input as those of the file, of a made-up text."""
+def _blank_input(file: Any, kind: str, columns: Columns, whole: bool) -> Item:
+    """An input as those of the file, of a made-up text; of data in memory a text."""
+    if not isinstance(file, str):
+        return Item({}, _BLANK)
     text = columns.text or TEXT_COLUMNS.get(kind, ("text",))
     if _is_questions(file, kind):
         return Item({"id": ""}, _BLANK * 2, dict.fromkeys(TEXT_COLUMNS["span"], ""))
@@ -404,10 +409,13 @@ def _rows_of(
     try:
         for row in read_table(source, wanted, (), [*more.values()], lists, divided_by=divided_by, form=columns.form):
             cells, values = dict(zip((*wanted, *more), row.values, strict=True)), row.values[: len(wanted)]
-            words = None
+            words: Sequence[str] | Tagged | None = None
             if lists and (text == columns.words or (may_be_list and as_list(values[0]) is not None)):
                 words = words_of(values[0], columns.characters, location(source, row.line))
-                values = [between_words(columns.characters).join(words)]
+                if as_list(values[0]) is None and not columns.characters:
+                    words = between_blanks(values[0])
+                else:
+                    values = [between_words(columns.characters).join(words)]
             yield Item({"line": row.line}, _with_beginning(values, len(text), columns.choices), cells, words)
     except MissingColumn as error:
         how = "in a list" if isinstance(source, Records) else "with a comma between"

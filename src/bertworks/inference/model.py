@@ -193,7 +193,8 @@ def device_of(name: str | None) -> torch.device:
         found = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     except (RuntimeError, TypeError):
         found = torch.device("meta")
-    if found.type not in ("cpu", "cuda"):
+    other = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None  # such as mps
+    if found.type not in ("cpu", "cuda", *([other.type] if other else [])):
         raise InputError(f"device = {shorten(name)}; expected cpu, cuda, or one of several GPUs, such as cuda:1")
     there = torch.cuda.device_count()
     if found.type == "cuda" and (found.index or 0) >= there:

@@ -179,12 +179,15 @@ class Predictor:
     ) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
         classifier = self.classifier
-        checked = pairs_of(rows, "(text, pair or None)", self._second)
-        for prepared, scores in self.scored(classifier, checked):
+        for prepared, scores in self.scored(classifier, self.checked(rows)):
             for result in prepared.decode(scores, self.loaded.settings, raw):
                 if not all_scores:
                     del result["scores"]
                 yield result
+
+    def checked(self, rows: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
+        """The rows of a classifier as they are. Raises InputError for one that is no (text, pair or None)."""
+        return pairs_of(rows, "(text, pair or None)", self._second)
 
     def _second(self, pair: Any, where: str) -> str | None:
         """The second text of a row of `classify`. Raises InputError if the model expects none, or lacks one."""

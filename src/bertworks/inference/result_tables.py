@@ -55,13 +55,15 @@ def table_rows(results: Iterable[dict[str, Any]], blank: Blank | None = None) ->
     The first result that is not of an empty input has all the columns. Inputs keep the names of their columns, with
     `input.` in front, as often as it takes, where another column has the name. If an input had no text, the last
     column, `empty`, is true there, and the other cells of its row are empty. blank: returns a result whose fields are
-    the columns if there are no results.
+    the columns if there is no prediction.
     """
     # whether an input is empty is known at the end
     with naming(tempfile.gettempdir()), tempfile.TemporaryFile("w+", encoding="utf-8") as rows:
-        header, some = _write_rows(results, rows)
+        header, known, some = _write_rows(results, rows)
         rows.seek(0)
-        names = _column_names(header or [*_cells(blank() if blank else {})])
+        if blank and not known:
+            header = [*_cells(blank())]
+        names = _column_names(header)
         if names:
             yield [*names, EMPTY] if some else names
         for line in rows:
@@ -85,8 +87,11 @@ def _column_names(header: Sequence[str]) -> list[str]:
     return names
 
 
-def _write_rows(results: Iterable[dict[str, Any]], rows: IO[str]) -> tuple[list[str], bool]:
-    """Write the cells of each result as a line of JSON. Returns the columns, and whether an input was empty."""
+def _write_rows(results: Iterable[dict[str, Any]], rows: IO[str]) -> tuple[list[str], bool, bool]:
+    """Write the cells of each result as a line of JSON.
+
+    Returns the columns, whether they are those of a prediction, and whether an input was empty.
+    """
     header: list[str] = []
     known = some = False  # whether the header is that of a prediction; whether an input was empty
     for result in results:
@@ -95,7 +100,7 @@ def _write_rows(results: Iterable[dict[str, Any]], rows: IO[str]) -> tuple[list[
             header, known = [name for name in cells if name != EMPTY], not empty
         some |= empty
         rows.write(to_json(cells) + "\n")
-    return header, some
+    return header, known, some
 
 
 def _cells(result: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ Shapes: B sequences, L positions, T rows of a packed batch, E embedding width, D
 """
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -169,6 +168,7 @@ class Encoder(nn.Module):
             context = everywhere if i % self.config.global_every == 0 else local
             context = context if head_mask is None else dataclasses.replace(context, head_mask=head_mask[i])
             x, w = self._layer(run, i, x, context, masks[i])  # (T, D), (B, N, L, L)
+            masks[i] = None  # kept by the gradient, if there is one
             if hidden_states:
                 states.append(x)
             if w is not None:
@@ -242,7 +242,7 @@ class Encoder(nn.Module):
         halves = (self.layers[0 if shared in ("all", half) else i] for half in ("attention", "ffn"))
         return run(*halves, x, context, masks)  # type: ignore[no-any-return]
 
-    def _masks(self, layers: range, key: DropoutKey | None, packing: Packing) -> Sequence[LayerMasks | None]:
+    def _masks(self, layers: range, key: DropoutKey | None, packing: Packing) -> list[LayerMasks | None]:
         """The keyed masks of each layer; None leaves dropout to torch."""
         if key is None:
             return [None] * len(layers)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
@@ -45,14 +46,15 @@ class _JoinedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, layers, *parameters):  # type: ignore[no-untyped-def]
         weights, biases = parameters[:layers], parameters[layers:]
-        weight = torch.cat([part.to(x.dtype) for part in weights])
-        bias = torch.cat([part.to(x.dtype) for part in biases]) if biases else None
+        weight = _joined(weights, x.dtype)
+        bias = _joined(biases, x.dtype) if biases else None
         ctx.save_for_backward(x, weight)
         ctx.widths = [len(part) for part in weights]
         ctx.kinds = [part.dtype for part in parameters]
         return product(x, weight, bias)
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
         x, weight = ctx.saved_tensors
         d_x = dy @ weight if ctx.needs_input_grad[0] else None
@@ -61,3 +63,8 @@ class _JoinedLinear(torch.autograd.Function):
         d_biases = dy.sum(0).split(ctx.widths) if any(asked[count:]) else [None] * (len(asked) - count)
         slopes = zip([*d_weights, *d_biases], asked, ctx.kinds, strict=True)
         return d_x, None, *(slope.to(kind) if wanted else None for slope, wanted, kind in slopes)
+
+
+def _joined(parts: Sequence[Tensor], kind: torch.dtype) -> Tensor:
+    """The parameters one below the other, in this type; a single one is not copied."""
+    return torch.cat([part.to(kind) for part in parts]) if len(parts) > 1 else parts[0].to(kind)

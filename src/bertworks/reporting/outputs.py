@@ -1,10 +1,12 @@
 """Check the file or folder that a user names for output, before anything is computed.
 
-A verb would otherwise replace what it reads, or compute for an hour and then find no folder to write to. Every verb and
-function that writes to a name of the user's calls `check_output` or `check_output_folder` first.
+A verb would otherwise replace what it reads, or compute for an hour and then find no folder to write to. Verbs that
+write a file call `check_output` first, those that write a folder `check_output_folder`, or `new_folder` of
+checkpoint/folder.py.
 """
 
 import contextlib
+import errno
 import fnmatch
 import glob
 import os
@@ -23,6 +25,7 @@ KEPT = (  # files of run folders, model folders and exports that are read again
     *("*.bin", "*.onnx", "*.onnx.data", "*.pt", "*.pt2"),
 )
 RUN_MODEL = "model"  # the model folder in a run folder
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no space left, a quota, a limit of a file's size
 
 
 def check_output(
@@ -52,9 +55,10 @@ def check_output(
 
 
 def check_output_folder(out: Path | str, folders: Iterable[Any] = ()) -> None:
-    """Raises InputError if the folder `out` is a file, or one of the folders that are read."""
+    """Raises InputError if the folder `out` is a file, cannot be made, or is one of the folders that are read."""
     if os.path.exists(out) and not os.path.isdir(out):
         raise InputError(f"{out}: a file; expected a folder to write; name a folder")
+    _check_folder(Path(out), next(one for one in (Path(out), *Path(out).absolute().parents) if os.path.lexists(one)))
     for folder in _paths(folders):
         if any(_is_same(Path(out), one) for one in _around(folder)):
             raise InputError(f"{out} is a folder that is read; name another folder to write")
@@ -62,11 +66,12 @@ def check_output_folder(out: Path | str, folders: Iterable[Any] = ()) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Let an OSError that names no file name `path`: that of a full disk comes from an open file without its name."""
+    """Let the error of a full disk name `path`, if it names no file: it comes from an open file without its name."""
     try:
         yield
     except OSError as error:
-        error.filename = str(path) if error.filename is None else error.filename
+        if error.filename is None and error.errno in FULL:
+            error.filename = str(path)
         raise
 
 
@@ -75,13 +80,18 @@ def _check_place(out: Path, makes_folder: bool) -> None:
         raise InputError(f"{out}: a folder; expected a file to write; name a file in it, such as {out / 'out.jsonl'}")
     parents = [out.parent, *out.parent.parents]
     folder = next((one for one in parents if os.path.lexists(one)), out.parent) if makes_folder else out.parent
-    if not os.path.isdir(folder):
-        if os.path.lexists(folder):
-            raise InputError(f"{out}: {folder} is no folder; expected one to write to; name a file in a folder")
+    if not os.path.lexists(folder):
         raise InputError(f"{out}: there is no folder {folder}; make it first")
     replaced = not out.is_symlink() and (out.is_file() or not os.path.lexists(out))  # else written as it stands
-    if replaced and not os.access(folder, os.W_OK):
-        raise InputError(f"{out}: no permission to write in {folder}; name a file in another folder")
+    _check_folder(out, folder, replaced)
+
+
+def _check_folder(out: Path, folder: Path, written: bool = True) -> None:
+    """Raises InputError if `folder`, in which `out` is to be, is none, or takes no files if they are `written`."""
+    if not os.path.isdir(folder):
+        raise InputError(f"{out}: {folder} is no folder; expected one to write to; name a place in a folder")
+    if written and not os.access(folder, os.W_OK):
+        raise InputError(f"{out}: no permission to write in {folder}; name another folder")
 
 
 def _paths(values: Iterable[Any]) -> Iterator[Path]:

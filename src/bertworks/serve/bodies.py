@@ -15,7 +15,8 @@ T = TypeVar("T")
 Many = Annotated[list[T], Field(fail_fast=True)]
 Count = Annotated[int, Field(strict=True, ge=1)]  # neither true nor "3"
 
-MISSPELT = 0.8  # likeness, from 0 to 1, from which a name is a known one misspelt
+MISSPELT = 2  # letters by which a misspelt name differs from a known one, at most
+FOREIGN = ("top_p",)  # fields of the dialects that are as near to one of ours, but not misspelt
 KINDS = {  # what a field may be, by the beginning of pydantic's name of the error
     "string": "a text",
     "list": "a list",
@@ -42,9 +43,18 @@ class Body(BaseModel):
         names = [name for name in value if isinstance(name, str)] if isinstance(value, dict) else []
         absent = [name for name, field in known.items() if name not in names and not field.is_required()]
         for name in names:
-            if name not in known and (near := difflib.get_close_matches(name[:50], absent, 1, MISSPELT)):
-                raise PydanticCustomError("misspelt", f"unknown field {name[:50]}; did you mean {near[0]}?")
+            near = [] if name in known or name in FOREIGN else [one for one in absent if _is_misspelt(name, one)]
+            if near:
+                raise PydanticCustomError("misspelt", f"unknown field {name}; did you mean {near[0]}?")
         return value
+
+
+def _is_misspelt(name: str, known: str) -> bool:
+    """Whether `name` is `known` but for letters that are missing, too many or others."""
+    if abs(len(name) - len(known)) > MISSPELT:
+        return False
+    changes = difflib.SequenceMatcher(None, name, known, autojunk=False).get_opcodes()
+    return sum(max(b - a, d - c) for kind, a, b, c, d in changes if kind != "equal") <= MISSPELT
 
 
 def fault_of(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str, str]:

@@ -26,9 +26,9 @@ from .classification import LARGEST
 from .classification import read as read_pairs
 from .inputs import Inputs
 from .metrics import METRICS
-from .records import Source
+from .records import Records, Source
 from .sequences import Integers, cut_pairs, frame
-from .table import location, read_table
+from .table import column_names, location, read_table
 
 CHUNK = 256  # rows that are compared with all at once
 SCORE_COLUMNS = ("label", "score")  # usual names of columns of scores
@@ -74,7 +74,10 @@ def check_scores(rows: Sequence[Example], scale: float, where: Callable[[Example
 
 def _ignored_scores(path: Source, task: Task) -> str:
     """The column that looks like one of scores: mostly numbers, and not only ones. "" if there is none."""
-    names = [name for name in SCORE_COLUMNS if name not in task.text]
+    there = (path.columns or None) if isinstance(path, Records) else column_names(path, task.form)
+    names = [name for name in SCORE_COLUMNS if name not in task.text and (there is None or name in there)]
+    if not names:
+        return ""
     rows, numbers, unlike = 0, dict.fromkeys(names, 0), dict.fromkeys(names, False)  # whether a number is not 1
     for row in read_table(path, task.text, (), names, names, form=task.form):
         rows += 1

@@ -153,7 +153,7 @@ def in_chunks(rows: Iterable[T], most: int, characters: int) -> Iterator[list[T]
 
 
 def _characters(row: Any) -> int:
-    """Characters in a text, or in all texts of a row."""
-    if isinstance(row, str | None):
-        return len(row or "")
+    """Characters in a text, or in all texts of a row; a number has none."""
+    if isinstance(row, str | int | None):
+        return len(row) if isinstance(row, str) else 0
     return sum(map(_characters, row))

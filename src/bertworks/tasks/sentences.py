@@ -210,15 +210,28 @@ def between_words(characters: bool) -> str:
     return "" if characters else " "
 
 
-def from_texts(tokenizer: Tokenizer, texts: Sequence[str | Sequence[str]], characters: bool = False) -> list[Tagged]:
+def from_texts(
+    tokenizer: Tokenizer, texts: Sequence[str | Sequence[str] | Tagged], characters: bool = False
+) -> list[Tagged]:
     """Rows to predict for, each text a document. Units: words, or characters.
 
-    texts: in place of a text also the list of its words (or characters), which are then the units.
+    texts: in place of a text also the list of its words (or characters), which are then the units, or a row.
     """
-    given = {n: [*text] for n, text in enumerate(texts) if characters or not isinstance(text, str)}
-    whole = iter(_divided(tokenizer, [text for text in texts if isinstance(text, str)] if not characters else []))
-    rows = (_row(Sentence(0, n, given[n], None), characters) if n in given else next(whole) for n in range(len(texts)))
-    return [row._replace(line=0, document=n) for n, row in enumerate(rows)]
+    whole = iter(_divided(tokenizer, [text for text in texts if isinstance(text, str) and not characters]))
+
+    def row(text: str | Sequence[str] | Tagged) -> Tagged:
+        if isinstance(text, Tagged):
+            return text
+        if characters or not isinstance(text, str):
+            return _row(Sentence(0, 0, [*text], None), characters)
+        return next(whole)
+
+    return [row(text)._replace(line=0, document=n) for n, text in enumerate(texts)]
+
+
+def between_blanks(text: str) -> Tagged:
+    """A text whose units are what stands between its blanks."""
+    return Tagged(text, tuple(match.span() for match in re.finditer(r"\S+", text)))
 
 
 def _divided(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Tagged]:

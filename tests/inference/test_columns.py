@@ -112,7 +112,8 @@ def test_endings_are_known_in_capitals(of_text, tmp_path, capsys, ending):
     assert bertworks.evaluate(of_text, str(path)).metrics == bertworks.evaluate(of_text, frame).metrics
     assert len(bertworks.features(of_text, str(path), pool="mean")) == 4
     main(["predict", str(of_text), str(path), "--out", str(tmp_path / "p.CSV")])
-    assert len(pandas.read_csv(tmp_path / "p.CSV")) == 4 and capsys.readouterr().err == "4 inputs\n"
+    assert len(pandas.read_csv(tmp_path / "p.CSV")) == 4
+    assert capsys.readouterr().err == f"4 inputs: {tmp_path / 'p.CSV'}\n"
 
 
 def test_a_txt_is_a_table_if_its_first_line_names_the_columns(of_text, tmp_path, capsys):

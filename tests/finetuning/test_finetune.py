@@ -517,6 +517,14 @@ def test_a_model_with_more_labels_than_the_data(tmp_path, place):
     save_folder(folder, model, place / "model", labels=["neutral", "bad", "good"])
     judged = evaluate(folder, Task("t", ("text",), "label"), [Example("a", None, "good"), Example("b", None, "bad")])
     assert judged["metrics"]["accuracy"] == 0 and judged["predicted"] == {"bad": 0, "good": 0, "neutral": 2}
+    assert judged["majority"] == 0.5  # of the two labels of the data; as in the results of a run
+
+
+def test_evaluate_gives_the_accuracy_of_guessing_as_the_run_does(finished, place, capsys):
+    main(["evaluate", str(finished[0]), str(place / "dev.csv")])
+    judged = json.loads(capsys.readouterr().out)
+    assert judged["majority"] == json.loads((finished[0] / "results.json").read_text())["majority"] > 0.3
+    assert "majority" in str(bertworks.evaluate(finished[0], place / "dev.csv"))
 
 
 @pytest.mark.parametrize(

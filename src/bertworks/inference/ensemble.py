@@ -160,6 +160,7 @@ def evaluate_ensemble(
         "task": task.name,
         "metrics": judged.metrics,
         "members": {str(model): one.judge(found).metrics for model, one, found in members},
+        **({"majority": judged.majority} if judged.majority else {}),
         "predicted": judged.predicted,
         **({"collapsed": True} if judged.collapsed else {}),
         **judged.details,

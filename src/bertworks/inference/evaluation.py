@@ -80,6 +80,8 @@ def evaluate(
 
     model: folder, or a loaded model, which keeps its own `max_seq_length` and `computing`.
 
+    `majority`: the first metric of the best answer that ignores the text; left out where it is 0.
+
     Of a classifier also `ece`, the table behind it (`reliability`) and `confusion` (tasks/calibration.py).
 
     Raises InputError if the model is of another kind, or does not know a label of the data.
@@ -92,6 +94,7 @@ def evaluate(
     return {
         "task": task.name,
         "metrics": judged.metrics,
+        **({"majority": judged.majority} if judged.majority else {}),
         "predicted": judged.predicted,
         **({"collapsed": True} if judged.collapsed else {}),
         **judged.details,

@@ -89,6 +89,13 @@ def test_settings_of_features_are_checked(of_text, given, message):
             bertworks.Predictor(of_text, **given)
 
 
+def test_several_answers_of_a_model_that_answers_nothing_are_refused(of_text, tmp_path, capsys):
+    with pytest.raises(InputError, match="n_best = 3: the model is of the kind single; several answers need question"):
+        bertworks.predict(of_text, ["a b"], n_best=3)
+    message = refused(capsys, "predict", of_text, "--string", "a b", "--n-best", "3", "--out", tmp_path / "a.jsonl")
+    assert "leave it out" in message and not (tmp_path / "a.jsonl").exists()
+
+
 # ---- endings of names
 
 

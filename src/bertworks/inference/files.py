@@ -231,10 +231,16 @@ def predict_texts(
 ) -> Iterator[dict[str, Any]]:
     """The predictions of a folder of any kind, in order; rows as `Item.texts`, of a tagger also a list of words each.
 
-    Raises InputError if a row has not as many texts as the kind needs, or the folder has no supervised head.
+    Raises InputError if a row has not as many texts as the kind needs, the folder has no supervised head, or `n_best`
+    is above 1 for a kind other than span.
     """
     check_count(n_best, "n_best")
     kind = predictor.kind
+    if n_best > 1 and kind != "span":
+        raise InputError(
+            f"n_best = {n_best}: the model is of the kind {kind or 'pre-trained'}; several answers need question "
+            "answering (span); leave it out, or give all_scores for the scores of all labels"
+        )
     if isinstance(predictor, Predictor) and predictor.pooling and not kind:
         raise InputError(
             f"{predictor.folder} is an embedder: it gives vectors, and predicts no labels; use `bertworks features "

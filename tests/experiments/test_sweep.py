@@ -325,6 +325,12 @@ def test_a_best_run_that_has_lost_its_model(place, tmp_path, monkeypatch):
         run(place, tmp_path / "out", dataclasses.replace(CONFIG, seeds=(other,)))
 
 
+def test_blanks_beside_a_comma_are_ignored():
+    assert own_grid("optim.lr=1e-4, 3e-4 epochs=2 ,3") == own_grid("optim.lr=1e-4,3e-4 epochs=2,3")
+    with pytest.raises(InputError, match=r"found 'optim.lr=1e-4,'; expected paper"):
+        own_grid("optim.lr=1e-4, ")
+
+
 def test_what_is_refused(swept, place, tmp_path):
     with pytest.raises(InputError, match="--sweep 'x': found 'x'; expected paper, glue, or fields"):
         run(place, tmp_path / "out", name="x")

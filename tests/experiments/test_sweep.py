@@ -155,6 +155,9 @@ def test_collapsed_runs_are_marked(swept):
     first, second, _ = results["settings"]
     assert first["collapsed"] == 2 and first["mean_without_collapsed"] is None
     assert second["collapsed"] == 0 and second["mean_without_collapsed"] == second["mean"]
+    header = module.table(swept[1]).header
+    assert header[-3:] == ("collapsed", "mean without collapsed", "sd without collapsed")
+    assert len({*header}) == len(header)  # each heading says by itself what its column is
     rows = module.table(results).rows
     assert rows[0][5:] == ("2", "-", "-") and rows[1][5:] == ("-", "-", "-")
     assert sum(row[0].endswith(" *") for row in rows) == 1

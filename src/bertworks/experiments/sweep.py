@@ -276,9 +276,9 @@ def _results(
 
 def table(results: dict[str, Any]) -> ResultTable:
     """The settings side by side; where runs collapsed, also without these."""
-    header: tuple[str, ...] = ("setting", "n", "best", "mean", "sd")
+    header: tuple[str, ...] = ("setting", "n", "best", "mean", "sd over seeds")
     lost = any(entry["collapsed"] for entry in results["settings"])
-    header += ("collapsed", "mean of the others", "sd") if lost else ()
+    header += ("collapsed", "mean without collapsed", "sd without collapsed") if lost else ()
     rows = []
     for entry in results["settings"]:
         chosen, n, fallen = " *" if entry["name"] == results["chosen"] else "", entry["n"], entry["collapsed"]

@@ -156,7 +156,9 @@ def test_collapsed_runs_are_marked(swept):
     assert first["collapsed"] == 2 and first["mean_without_collapsed"] is None
     assert second["collapsed"] == 0 and second["mean_without_collapsed"] == second["mean"]
     header = module.table(swept[1]).header
-    assert header[-3:] == ("collapsed", "mean without collapsed", "sd without collapsed")
+    assert header[-3:] == ("collapsed", "mean of sound seeds", "sd of sound seeds")
+    assert "…" not in module.table(swept[1]).text()  # the headings fit a terminal
+    assert any(note.startswith("sound seeds: ") for note in module.table(swept[1]).notes)
     assert len({*header}) == len(header)  # each heading says by itself what its column is
     rows = module.table(results).rows
     assert rows[0][5:] == ("2", "-", "-") and rows[1][5:] == ("-", "-", "-")

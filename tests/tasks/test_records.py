@@ -123,7 +123,7 @@ def test_what_is_no_table_is_refused_by_name(data, message):
     ],
 )
 def test_data_to_predict_that_has_no_rows_says_what_to_give(data, message):
-    from bertworks.inference.files import Columns, read_inputs
+    from bertworks.inference.file_inputs import Columns, read_inputs
 
     with pytest.raises(InputError, match=message):
         list(read_inputs(data, "single", Columns()))

@@ -59,7 +59,8 @@ def predict(argv: list[str]) -> None:
         idle = flags_in(argv) & {"--text", "--choices", "--encoding", "--sheet"}
         refuse_beside("--string", dict.fromkeys(sorted(idle), True))
     from ..inference.ensemble import Ensemble
-    from ..inference.files import Columns, predict_file, predict_string
+    from ..inference.file_inputs import Columns
+    from ..inference.files import predict_file, predict_string
     from ..inference.predictor import Predictor
     from ..inference.result_tables import check_file
     from ..tasks.table import TableForm

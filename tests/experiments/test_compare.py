@@ -1,6 +1,7 @@
 """Comparing two runs: equal to scikit-learn and SciPy resample by resample, nothing for a run and itself, refusals."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -267,12 +268,16 @@ def test_collapsed_runs_and_other_settings_are_reported(tmp_path, capsys):
         recipe = FinetuneConfig(epochs=epochs, optim=OptimConfig(lr=rate), loop=loop)
         (run / "recipe.toml").write_text(to_toml(recipe))
     results = compare_runs(one, other, samples=500)
-    assert results["collapsed"] == [str(other)]
+    assert results["collapsed"] == ["second"]
     assert results["settings"] == {"epochs": [3.0, 1.0], "optim.lr": [5e-5, 3e-5]}
     main(["compare", str(one), str(other), "--samples", "500"])
     told = capsys.readouterr().out
-    assert f"warning: {other} collapsed: the same answer for every development row" in " ".join(told.split())
+    assert "warning: second: collapsed: the same answer for every development row" in told
     assert "different settings (first and second): optim.lr 5e-05 and 3e-05; epochs 3 and 1" in " ".join(told.split())
+    for seed, run in ((1, one), (3, other)):
+        for side in ("a", "b"):
+            shutil.copytree(one if side == "a" else run, tmp_path / side / f"seed-{seed}")
+    assert compare_runs(tmp_path / "a", tmp_path / "b", samples=500)["collapsed"] == ["second, seed 3"]
     assert not {"collapsed", "settings"} & {*compare_runs(one, one, samples=500)}
 
 

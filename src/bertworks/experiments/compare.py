@@ -32,7 +32,7 @@ from ..training.identity import RECIPE, without_intervals
 from . import statistics as resampling
 
 ROWS = "predictions.jsonl"
-SHOWN_SETTINGS = 6  # settings that differ, of those that a note lists
+SHOWN_SETTINGS = 4  # settings that differ, of those that a note lists
 SAME_ROWS = "fine-tune both with the same --dev, or with the same --train, --dev-share, --group and --split-seed"
 CONFIDENCE = 0.95
 RunLike = Path | str | RunResults
@@ -77,7 +77,7 @@ def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 
 def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:
     """The second run minus the first, as fractions: `metrics` with `interval` of each, `mcnemar`, and by seed.
 
-    `collapsed`, where it is so: the folders of runs that predict the same for every row. `settings`, where the recipes
+    `collapsed`, where it is so: which runs predict the same for every row ("second, seed 3"). `settings`, where the recipes
     differ: by field the value of the first and of the second run; seeds are left out.
 
     Run folders, or folders with several seeds inside. Raises InputError if one is not finished, or they differ in task,
@@ -112,7 +112,7 @@ def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, s
         "seed": seed,
         "metrics": _differences(pairs, np.concatenate(values, 1), form, names, samples, seed),
         "mcnemar": [_mcnemar(rows, form) for rows in values] if form.right else [],
-        **({"collapsed": fallen} if (fallen := _collapsed(runs)) else {}),
+        **({"collapsed": fallen} if (fallen := _collapsed(seeds, pairs)) else {}),
         **({"settings": unlike} if (unlike := _settings(*pairs[0])) else {}),
     }
 
@@ -179,9 +179,14 @@ def _identity(row: dict[str, Any]) -> dict[str, Any]:
     return {key: row[key] for key in ("id", "line", "label", "gold", "answers") if key in row}
 
 
-def _collapsed(runs: list[Outcome]) -> list[str]:
-    """The folders of the runs that give every row the same answer, although the true ones differ."""
-    return list(dict.fromkeys(str(run.folder) for run in runs if run.results.get("collapsed") is True))
+def _collapsed(seeds: list[Any], pairs: list[tuple[Outcome, Outcome]]) -> list[str]:
+    """The runs that give every row the same answer, although the true ones differ: "second", or "second, seed 3"."""
+    return [
+        side if seed is None else f"{side}, seed {seed}"
+        for seed, pair in zip(seeds, pairs, strict=True)
+        for side, run in zip(("first", "second"), pair, strict=True)
+        if run.results.get("collapsed") is True
+    ]
 
 
 def _settings(first: Outcome, second: Outcome) -> dict[str, list[Any]]:
@@ -338,8 +343,7 @@ def table(results: dict[str, Any]) -> ResultTable:
     notes += [f"seeds: {', '.join(map(str, seeds))}"] if seeds else []
     if results["left_out"]:
         notes.append(f"seeds of one side only, left out: {', '.join(map(str, results['left_out']))}")
-    for folder in results.get("collapsed", []):
-        notes.append(f"warning: {folder} {COLLAPSED}")
+    notes += [f"warning: {run}: {COLLAPSED}" for run in results.get("collapsed", [])]
     if unlike := results.get("settings", {}):
         shown = [f"{key} {_shown(a)} and {_shown(b)}" for key, (a, b) in [*unlike.items()][:SHOWN_SETTINGS]]
         more = f"; {len(unlike) - SHOWN_SETTINGS} more" if len(unlike) > SHOWN_SETTINGS else ""

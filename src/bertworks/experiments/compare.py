@@ -77,8 +77,8 @@ def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 
 def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:
     """The second run minus the first, as fractions: `metrics` with `interval` of each, `mcnemar`, and by seed.
 
-    `collapsed`, where it is so: which runs predict the same for every row ("second, seed 3"). `settings`, where the recipes
-    differ: by field the value of the first and of the second run; seeds are left out.
+    `collapsed`, where it is so: which runs predict the same for every row ("second, seed 3"). `settings`, where the
+    recipes differ: by field the value of the first and of the second run; seeds are left out.
 
     Run folders, or folders with several seeds inside. Raises InputError if one is not finished, or they differ in task,
     kind of folder or development rows.

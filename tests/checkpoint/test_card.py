@@ -78,6 +78,15 @@ def test_what_a_run_did_not_have_is_no_row(card, tmp_path):
     assert "| cores | 2 |" in text and "gpu" not in text and "| None |" not in text
 
 
+def test_seeds_are_names_and_true_or_false_has_a_meaning(tmp_path):
+    facts = {"seed": 12345, "steps": 12345, "collapsed": False, "random_init": True, "tuned": {"seed": 20000}}
+    save_folder(tmp_path, build_model(TINY, ("classifier",), 2, seed=1), None, facts, ["a", "b"])
+    text = (tmp_path / "README.md").read_text()
+    assert "| seed | 12345 |" in text and "| seed | 20000 |" in text and "| steps | 12,345 |" in text
+    assert "| collapsed (the same answer for every development row) | no |" in text
+    assert "| random_init (training began with random weights) | yes |" in text and "False" not in text
+
+
 def test_the_confusion_is_a_table(card, tmp_path):
     text = card.read_text()
     rows = text.partition("## Confusion on the development rows\n\n")[2].partition("\n\n")[0].splitlines()

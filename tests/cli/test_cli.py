@@ -24,6 +24,7 @@ from bertworks.cli import tokenizer as tokenizer_verb
 from bertworks.cli.arguments import ALIASES, DevRows
 from bertworks.cli.ending import EXIT_STATUSES
 from bertworks.cli.pretrain import print_estimate
+from bertworks.config import recipe_names
 from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
@@ -559,6 +560,12 @@ def test_the_docs_name_the_flags_of_each_verb(capsys, monkeypatch):
         shown = set(re.findall(r"(?<![\w`-])--[a-z]+(?![\w.-])", text))
         assert named <= shown, verb
         assert shown & {"--model", "--out", "--data", "--recipe", "--corpus", "--teacher"} <= named, verb
+
+
+def test_the_help_of_study_lists_every_study(capsys, monkeypatch):
+    text = next(text for verb, text in every_help(capsys, 80, monkeypatch) if verb == "study")
+    listed = re.findall(r"^    ([a-z/-]+) {2,}\S", text.partition("╭")[0], re.M)
+    assert sorted(listed) == recipe_names("study")
 
 
 def test_none_is_no_value_but_a_path_may_be_called_so(monkeypatch):

@@ -10,7 +10,7 @@ from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions, read_documents
 from bertworks.data.encodings import as_utf8, codec_of, hint, misread
 from bertworks.files import InputError
-from bertworks.inference.files import Columns, read_inputs
+from bertworks.inference.file_inputs import Columns, read_inputs
 from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.tasks.table import TableForm, read_table
 from bertworks.tokenizer import Tokenizer, TokenizerConfig

@@ -45,6 +45,20 @@ def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how):
     assert "a.csv" in examine(run.folder).skipped["rows"]
 
 
+def test_a_run_prints_each_warning_once(tmp_path, capsys):
+    """That the model learned nothing, and that texts are cut."""
+    tiny_folder(tmp_path / "model")
+    words = "good film " * 20
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"{words}{i},{'xy'[i % 2]}\n" for i in range(40)))
+    line = ["finetune", "--train", tmp_path / "a.csv", "--dev-share", 0.25, "--model", tmp_path / "model"]
+    main([*map(str, [*line, "--out", tmp_path / "run", "--loop.steps", 1, "--max-seq-length", 16])])
+    assert capsys.readouterr().err.count("collapsed: the same answer for every development row") == 1
+    report = examine(tmp_path / "run")
+    cut = [one for one in report.findings if "--max-seq-length" in one.advice]
+    assert [one.evidence.split(" (")[0] for one in cut] == ["30 of 30 train rows", "10 of 10 dev rows"]
+    assert all(one.advice.startswith("give --max-seq-length 48") for one in cut)
+
+
 def test_rows_of_a_table_in_its_own_encoding_are_found_again(tmp_path):
     """results.json names the encoding; that of an older run is a flag, and the reason says which one."""
     tiny_folder(tmp_path / "model")

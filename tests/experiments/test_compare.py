@@ -1,17 +1,21 @@
 """Comparing two runs: equal to scikit-learn and SciPy resample by resample, nothing for a run and itself, refusals."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from bertworks.cli import main
+from bertworks.config import to_toml
 from bertworks.experiments import statistics as resampling
 from bertworks.experiments.compare import compare_runs, table
 from bertworks.files import InputError, write_json
+from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.tasks.metrics import METRICS
 from bertworks.tasks.tags import score_tags
+from bertworks.training.config import LoopConfig, OptimConfig
 
 RNG = np.random.default_rng(3)
 NAMES = ["no", "yes", "maybe"]
@@ -253,6 +257,28 @@ def test_on_the_command_line(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "t: 200 rows of dev" in told and "macro_f1" in told and "McNemar" in told and "+" in told
     assert json.loads((tmp_path / "c.json").read_text()) == compare_runs(*runs, samples=500)
+
+
+def test_collapsed_runs_and_other_settings_are_reported(tmp_path, capsys):
+    one = saved_classes(tmp_path / "one", 0.9)
+    rows = [{**row, "predicted": "no"} for row in classes(0.9)]
+    other = save(tmp_path / "other", rows, metrics_of(rows), collapsed=True)
+    for run, epochs, rate, seed in ((one, 3.0, 5e-5, 1), (other, 1.0, 3e-5, 2)):
+        loop = LoopConfig(seed=seed, log_every=seed)
+        recipe = FinetuneConfig(epochs=epochs, optim=OptimConfig(lr=rate), loop=loop)
+        (run / "recipe.toml").write_text(to_toml(recipe))
+    results = compare_runs(one, other, samples=500)
+    assert results["collapsed"] == ["second"]
+    assert results["settings"] == {"epochs": [3.0, 1.0], "optim.lr": [5e-5, 3e-5]}
+    main(["compare", str(one), str(other), "--samples", "500"])
+    told = capsys.readouterr().out
+    assert "warning: second: collapsed: the same answer for every development row" in told
+    assert "different settings (first and second): optim.lr 5e-05 and 3e-05; epochs 3 and 1" in " ".join(told.split())
+    for seed, run in ((1, one), (3, other)):
+        for side in ("a", "b"):
+            shutil.copytree(one if side == "a" else run, tmp_path / side / f"seed-{seed}")
+    assert compare_runs(tmp_path / "a", tmp_path / "b", samples=500)["collapsed"] == ["second, seed 3"]
+    assert not {"collapsed", "settings"} & {*compare_runs(one, one, samples=500)}
 
 
 # ---- what is refused

@@ -35,7 +35,7 @@ from bertworks.experiments.cells import (
     user_model,
 )
 from bertworks.experiments.engine import Grid, refuse_torchrun
-from bertworks.experiments.plan import Planner, make_plan
+from bertworks.experiments.plan import Planner, make_plan, read_rows
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.report import paired, parameters
 from bertworks.experiments.rows import StudyInputs
@@ -795,6 +795,17 @@ def test_all_problems_are_told_at_once(tiny_store, tiny_data, tmp_path):
         make_plan(sources(recipe, tiny_store, tiny_data, minute=True))
     with pytest.raises(InputError, match="--corpus is missing"):
         make_plan(StudyInputs(recipe, None, tiny_data))
+
+
+def test_data_may_be_the_first_folder_of_the_columns_names(tiny_store, tiny_data, tmp_path):
+    """For glue/SST-2 the folder that contains glue, or glue; the cells are the same."""
+    recipe = write_study(tmp_path)
+    one, other = (make_plan(sources(recipe, tiny_store, data)) for data in (tiny_data, tiny_data / "glue"))
+    assert [cell.name for cell in one.cells] == [cell.name for cell in other.cells]
+    work = next(cell.work for cell in one.cells if isinstance(cell.work, Finetuning))
+    assert read_rows(work, tiny_data / "glue").train == read_rows(work, tiny_data).train
+    with pytest.raises(InputError, match=r"no such folder; .* give the folder that contains glue/SST-2 with --data"):
+        make_plan(sources(recipe, tiny_store, tiny_data / "squad"))
 
 
 def test_a_copy_of_a_study_finds_our_recipes(tiny_store, tiny_data, tmp_path):

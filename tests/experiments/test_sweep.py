@@ -155,6 +155,11 @@ def test_collapsed_runs_are_marked(swept):
     first, second, _ = results["settings"]
     assert first["collapsed"] == 2 and first["mean_without_collapsed"] is None
     assert second["collapsed"] == 0 and second["mean_without_collapsed"] == second["mean"]
+    header = module.table(swept[1]).header
+    assert header[-3:] == ("collapsed", "mean of sound seeds", "sd of sound seeds")
+    assert "…" not in module.table(swept[1]).text()  # the headings fit a terminal
+    assert any(note.startswith("sound seeds: ") for note in module.table(swept[1]).notes)
+    assert len({*header}) == len(header)  # each heading says by itself what its column is
     rows = module.table(results).rows
     assert rows[0][5:] == ("2", "-", "-") and rows[1][5:] == ("-", "-", "-")
     assert sum(row[0].endswith(" *") for row in rows) == 1
@@ -323,6 +328,12 @@ def test_a_best_run_that_has_lost_its_model(place, tmp_path, monkeypatch):
     other = next(seed for seed in (1, 2, 3) if not first["best"]["run"].endswith(f"-{seed}"))
     with pytest.raises(InputError, match=f"seed-{other} has lost its model to a better run; remove the folder"):
         run(place, tmp_path / "out", dataclasses.replace(CONFIG, seeds=(other,)))
+
+
+def test_blanks_beside_a_comma_are_ignored():
+    assert own_grid("optim.lr=1e-4, 3e-4 epochs=2 ,3") == own_grid("optim.lr=1e-4,3e-4 epochs=2,3")
+    with pytest.raises(InputError, match=r"found 'optim.lr=1e-4,'; expected paper"):
+        own_grid("optim.lr=1e-4, ")
 
 
 def test_what_is_refused(swept, place, tmp_path):

@@ -509,6 +509,16 @@ def test_other_labels_are_refused(finished, place):
         evaluate(place / "model", Task("t", ("text",), "label"), unknown)
 
 
+def test_a_message_lists_ten_labels_and_counts_the_others(tmp_path, place):
+    """A column of ids as labels has hundreds."""
+    names = [f"id{i}" for i in range(300)]
+    model = build_model(TINY, ("classifier",), labels=len(names), seed=1)
+    save_folder(tmp_path / "model", model, place / "model", labels=names)
+    rows = [Example("good film", None, f"other{i}") for i in range(50)]
+    with pytest.raises(InputError, match=r"labels id0, .*, id9 and 290 more; .* has other0, .* and 40 more\."):
+        evaluate(tmp_path / "model", Task("t", ("text",), "label"), rows)
+
+
 def test_a_model_with_more_labels_than_the_data(tmp_path, place):
     folder = tmp_path / "model"
     model = build_model(TINY, ("classifier",), labels=3, seed=1)
@@ -517,6 +527,14 @@ def test_a_model_with_more_labels_than_the_data(tmp_path, place):
     save_folder(folder, model, place / "model", labels=["neutral", "bad", "good"])
     judged = evaluate(folder, Task("t", ("text",), "label"), [Example("a", None, "good"), Example("b", None, "bad")])
     assert judged["metrics"]["accuracy"] == 0 and judged["predicted"] == {"bad": 0, "good": 0, "neutral": 2}
+    assert judged["majority"] == 0.5  # of the two labels of the data; as in the results of a run
+
+
+def test_evaluate_gives_the_accuracy_of_guessing_as_the_run_does(finished, place, capsys):
+    main(["evaluate", str(finished[0]), str(place / "dev.csv")])
+    judged = json.loads(capsys.readouterr().out)
+    assert judged["majority"] == json.loads((finished[0] / "results.json").read_text())["majority"] > 0.3
+    assert "majority" in str(bertworks.evaluate(finished[0], place / "dev.csv"))
 
 
 @pytest.mark.parametrize(

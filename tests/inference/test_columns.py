@@ -89,6 +89,13 @@ def test_settings_of_features_are_checked(of_text, given, message):
             bertworks.Predictor(of_text, **given)
 
 
+def test_several_answers_of_a_model_that_answers_nothing_are_refused(of_text, tmp_path, capsys):
+    with pytest.raises(InputError, match="n_best = 3: the model is of the kind single; several answers need question"):
+        bertworks.predict(of_text, ["a b"], n_best=3)
+    message = refused(capsys, "predict", of_text, "--string", "a b", "--n-best", "3", "--out", tmp_path / "a.jsonl")
+    assert "leave it out" in message and not (tmp_path / "a.jsonl").exists()
+
+
 # ---- endings of names
 
 
@@ -112,7 +119,8 @@ def test_endings_are_known_in_capitals(of_text, tmp_path, capsys, ending):
     assert bertworks.evaluate(of_text, str(path)).metrics == bertworks.evaluate(of_text, frame).metrics
     assert len(bertworks.features(of_text, str(path), pool="mean")) == 4
     main(["predict", str(of_text), str(path), "--out", str(tmp_path / "p.CSV")])
-    assert len(pandas.read_csv(tmp_path / "p.CSV")) == 4 and capsys.readouterr().err == "4 inputs\n"
+    assert len(pandas.read_csv(tmp_path / "p.CSV")) == 4
+    assert capsys.readouterr().err == f"4 inputs: {tmp_path / 'p.CSV'}\n"
 
 
 def test_a_txt_is_a_table_if_its_first_line_names_the_columns(of_text, tmp_path, capsys):

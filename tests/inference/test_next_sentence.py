@@ -91,6 +91,7 @@ def test_the_verb_prints_the_probability(folder, tmp_path, capsys):
     assert "3 pairs, 1 of them with an empty text and not predicted" in shown.err
     out = tmp_path / "out.csv"  # a table, as predict writes it
     main(["next-sentence", str(folder), "--data", str(tmp_path / "pairs.csv"), "--text", "one,two", "--out", str(out)])
+    assert capsys.readouterr().err.endswith(f"not predicted: {out}\n")
     columns = "line,follows,score,tokens,cut"
     assert out.read_text().startswith(f"{columns},empty\n2,") and len(out.read_text().splitlines()) == 4
     (tmp_path / "pairs.csv").write_text("a,b\n")

@@ -512,7 +512,10 @@ def test_predict_lines_tables_and_standard_input(classifier, tmp_path, capsys, m
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     expected = Predictor(classifier).classify(["a b", "c d e"], all_scores=True)
     assert [row.pop("line") for row in rows] == [1, 2, 3] and rows == [expected[0], {"empty": True}, expected[1]]
-    assert capsys.readouterr().err.endswith("3 inputs, 1 of them empty and not predicted\n")
+    written = f"3 inputs, 1 of them empty and not predicted: {tmp_path / 'out.jsonl'}\n"
+    assert capsys.readouterr().err.endswith(written)
+    main(["predict", str(classifier), "--string", "a b", "--out", str(tmp_path / "one.jsonl")])
+    assert capsys.readouterr().err.endswith(f"1 input: {tmp_path / 'one.jsonl'}\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
     main(["predict", str(classifier), "-"])
     assert json.loads(capsys.readouterr().out)["label"] == expected[0]["label"]

@@ -239,6 +239,8 @@ def test_both_languages_have_every_text_and_every_reason():
 def test_the_verb_writes_page_and_numbers(pretrained, tmp_path, capsys):
     folder = str(pretrained.folder)
     main(["explain", folder, A, B, "--out", str(tmp_path / "x" / "page.html")])
+    main(["explain", folder, A, B, "--out", str(tmp_path / "page.HTML")])
+    assert (tmp_path / "page.HTML").read_bytes() == (tmp_path / "x" / "page.html").read_bytes()
     assert (tmp_path / "x" / "page.html").read_text("utf-8") == explain_page(explain(pretrained, A, B))
     main(["explain", folder, "a b " * 30, "--out", str(tmp_path / "page.json"), "--max-length", "12", "--top-k", "2"])
     assert "50 tokens did not fit and were cut" in capsys.readouterr().err

@@ -123,6 +123,8 @@ def test_curves_of_several_runs(tmp_path, x, label):
 def test_the_ending_says_what_is_written(tmp_path):
     run = fake_run(tmp_path / "run")
     assert plot_runs([run], tmp_path / "one.svg") == [tmp_path / "one.svg"]
+    assert plot_runs([run], tmp_path / "one.PNG") == [tmp_path / "one.PNG"]
+    assert (tmp_path / "one.PNG").read_bytes().startswith(b"\x89PNG")
     assert "held-out" in words(tmp_path / "one.svg")
     assert not (tmp_path / "one.png").exists()
 

@@ -26,6 +26,8 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "pairs.jsonl").write_text('{"a": "good", "b": "bad"}\n')
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "one.txt").write_text("good film\n")
+    for name in ("vocab.txt", "merges.txt"):  # texts, with names that a tokenizer's folder has
+        (tmp_path / "texts" / name).write_text("good film\n" * 50)
     (tmp_path / "texts" / "one.json").write_text("good film\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -68,6 +70,9 @@ RUN = f"run/results.json is a file of run, {FOLDER}"
         ("concat base base --out base", "base is a folder that is read; name another folder to write"),
         ("concat run run --out run/model", "run/model is a folder that is read"),
         ("static --vectors texts/one.txt --tokenizer base --out base", "base is a folder that is read"),
+        ("tokenizer train texts/vocab.txt --out texts --overwrite", f"texts/vocab.txt {FILE}"),
+        ("tokenizer train texts/merges.txt --out texts --algorithm bpe", f"texts/merges.txt {FILE}"),
+        ("tokenizer train texts --out texts --overwrite", f"texts/vocab.txt is a file of texts, {FOLDER}"),
         ("track run --out rows.csv", "rows.csv: a file; expected a folder to write; name a folder"),
     ],
 )

@@ -161,14 +161,13 @@ def test_values_that_hardly_vary_are_not_the_same_answer(tokenizer):
     assert judged(tokenizer, task, labels, [[1.0], [1.001], [1.002]]).metrics["spearman"] == pytest.approx(1)
 
 
-def test_a_flat_run_says_what_it_is(tmp_path, capsys):
+def test_a_flat_run_is_not_called_collapsed(tmp_path, capsys):
     write_files(tmp_path, "regression")
     task, start = TASKS["regression"], tiny_folder(tmp_path / "model")
     config = replace(CONFIG, loop=replace(CONFIG.loop, steps=1))
     results = finetune(config, task, load_data(task, tmp_path), start, tmp_path / "run")
     told = capsys.readouterr().err
     assert (results["flat"], results["collapsed"]) == (True, False)
-    assert "the predicted values hardly vary" in told
     assert "same answer" not in told and "collapsed" not in told
 
 

@@ -80,6 +80,14 @@ def test_a_missing_cell_names_its_row(nothing):
         read_rows(PLAIN, rows, name="train")
 
 
+def test_labels_that_look_missing_are_labels_in_files_and_in_memory(tmp_path):
+    names = ["nan", "N/A", "NA", "None", "null"]
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"t{i},{name}\n" for i, name in enumerate(names)))
+    frame = pandas.read_csv(tmp_path / "a.csv", keep_default_na=False)
+    for data in (tmp_path / "a.csv", frame, polars.from_pandas(frame)):
+        assert [row.label for row in read_rows(PLAIN, data)] == names
+
+
 def test_missing_columns_are_named_with_those_that_there_are():
     for data, where in ((pandas.DataFrame({"Text": ["a"]}), "dev"), (polars.DataFrame({"Text": ["a"]}), "dev"),
                         ([{"Text": "a"}], r"dev\[0\]")):  # fmt: skip
@@ -123,7 +131,7 @@ def test_what_is_no_table_is_refused_by_name(data, message):
     ],
 )
 def test_data_to_predict_that_has_no_rows_says_what_to_give(data, message):
-    from bertworks.inference.files import Columns, read_inputs
+    from bertworks.inference.file_inputs import Columns, read_inputs
 
     with pytest.raises(InputError, match=message):
         list(read_inputs(data, "single", Columns()))

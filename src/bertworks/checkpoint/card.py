@@ -27,6 +27,11 @@ _METRICS = {  # ours by the names that model hubs have
     "exact": "exact_match",
     "character_exact": "exact_match",
 }
+_MEANINGS = {  # of facts that are true or false
+    "collapsed": "the same answer for every development row",
+    "flat": "predicted values that hardly vary",
+    "random_init": "training began with random weights",
+}
 _CELLS = 12  # classes of the largest confusion table on a card
 _SHAPE = (
     "num_hidden_layers",
@@ -195,7 +200,7 @@ def _class(config: dict[str, Any], sizes: dict[str, int]) -> str:
 
 
 def _section(name: str, table: dict[str, Any]) -> list[str]:
-    rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in _flat(table).items() if value is not None]
+    rows = [_row(key, value) for key, value in _flat(table).items() if value is not None]
     return [f"## {_plain(name[:1].upper() + name[1:])}", "", "| | |", "|---|---|", *rows, ""]
 
 
@@ -205,6 +210,15 @@ def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in table.items():
         out |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return out
+
+
+def _row(key: str, value: Any) -> str:
+    """The row of a fact. A seed is a name, without separators; a fact that is true or false has its meaning."""
+    name = key.rpartition(".")[2]
+    if isinstance(value, bool):
+        meaning = f" ({_MEANINGS[name]})" if name in _MEANINGS else ""
+        key, value = f"{key}{meaning}", "yes" if value else "no"
+    return f"| {_cell(key)} | {_cell(str(value) if name == 'seed' else value)} |"
 
 
 def _cell(value: Any) -> str:

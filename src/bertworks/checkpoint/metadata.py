@@ -9,7 +9,7 @@ from ..files import InputError, check_fields, read_json_object, shorten
 from ..model.config import TopConfig
 from ..model.heads import Model
 from .locate import CONFIG
-from .names import TOP
+from .names import LABELS, TOP, listed
 
 TASK = "bertworks_task"  # our key in config.json
 LABELLED = {"classifier", "tagger"}  # heads whose outputs have names
@@ -150,7 +150,7 @@ def check_thresholds(task: Mapping[str, Any], labels: Sequence[str], where: str)
     """Raises InputError for a threshold of a label that the folder does not have, or that is no probability."""
     for name, value in task.get("thresholds", {}).items():
         if name not in labels:
-            found = ", ".join(map(shorten, labels))
+            found = listed([*map(shorten, labels)], LABELS)
             raise InputError(
                 f"{where}: {TASK}.thresholds has the label {shorten(name)}; expected some of {found}; remove the "
                 "thresholds, which may be those of another model, and choose them with `bertworks evaluate "

@@ -20,6 +20,7 @@ from ..model.config import HeadName, ModelConfig
 T = TypeVar("T")
 Settings = Mapping[str, Any]  # a config.json
 TOP = "bertworks_top"  # our key in config.json for the top, what is between encoder and head
+LABELS = 10  # labels that a message lists; of more it gives the number (`listed`)
 _SAME_NAME = {"classifier", "choice", "tagger"}  # heads that are all called `classifier` in folders
 
 

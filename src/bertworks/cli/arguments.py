@@ -99,9 +99,12 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
 """Flags of transformers and of the original code, and ours of the same meaning: a verb's hint is the first it has."""
 
 
-def parse(arguments: type[T], argv: list[str], verb: str, *positionals: str, start: T | None = None) -> T:
+def parse(
+    arguments: type[T], argv: list[str], verb: str, *positionals: str, start: T | None = None, more: str = ""
+) -> T:
     """Return the verb's `arguments`, read from the words behind the verb; `start` holds other defaults.
 
+    more: lines of --help below the description.
     `positionals` are the flags of the positional arguments, in order: "--model"; "--data..." for one or
     more words. Raises InputError for a value that the arguments' own checks refuse; exits with status 2 for an unknown
     flag.
@@ -116,7 +119,7 @@ def parse(arguments: type[T], argv: list[str], verb: str, *positionals: str, sta
             args=words,
             default=tyro.MISSING_NONPROP if start is None else start,
             prog=f"bertworks {verb}",
-            description=inspect.cleandoc(arguments.__doc__ or ""),
+            description=inspect.cleandoc(arguments.__doc__ or "") + more,
             config=(tyro.conf.PositionalMetavarFromFieldName,),
             registry=_readable_types(),
         )

@@ -42,7 +42,7 @@ def explain(argv: list[str]) -> None:
         print(predictor.note, file=sys.stderr)
     data = compute(predictor, arguments.text, arguments.pair, arguments.max_length, arguments.top_k)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, explain_page(data) if out.suffix == ".html" else to_json(data) + "\n")
+    write_text(out, explain_page(data) if out.suffix.lower() == ".html" else to_json(data) + "\n")
     if data["cut"]:
         print(f"{data['cut']:,} tokens did not fit and were cut; --max-length raises the limit", file=sys.stderr)
     print(f"written: {out}", file=sys.stderr)

@@ -34,7 +34,7 @@ def features(argv: list[str]) -> None:
     arguments = parse(Arguments, argv, "features", "--model", "--data")
     from ..inference.feature_files import write_features, writer_for
     from ..inference.features import Extractor
-    from ..inference.files import Columns
+    from ..inference.file_inputs import Columns
     from ..tasks.table import TableForm
 
     out = arguments.out

@@ -67,4 +67,5 @@ def _write(predictor: "Predictor", data: str, columns: tuple[str, str], out: Pat
     counts, cut = next_sentence_file(predictor, data, columns, out), predictor.truncated
     lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
     empty = f", {counts.empty:,} of them with an empty text and not predicted" if counts.empty else ""
-    print(f"{counts.inputs:,} pairs{lost if cut['examples'] else ''}{empty}", file=sys.stderr)
+    written = f": {out}" if out else ""
+    print(f"{counts.inputs:,} pairs{lost if cut['examples'] else ''}{empty}{written}", file=sys.stderr)

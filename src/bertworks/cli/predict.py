@@ -50,7 +50,7 @@ class Arguments:
 
 
 def predict(argv: list[str]) -> None:
-    """Write the predictions, and print how many inputs were predicted and truncated."""
+    """Write the predictions, and print how many inputs were predicted and truncated, and the file written."""
     argv, others = several_models(argv, data=True)
     arguments = parse(Arguments, argv, "predict", "--model", "--data")
     if bool(arguments.data) == bool(arguments.string):
@@ -59,7 +59,8 @@ def predict(argv: list[str]) -> None:
         idle = flags_in(argv) & {"--text", "--choices", "--encoding", "--sheet"}
         refuse_beside("--string", dict.fromkeys(sorted(idle), True))
     from ..inference.ensemble import Ensemble
-    from ..inference.files import Columns, predict_file, predict_string
+    from ..inference.file_inputs import Columns
+    from ..inference.files import predict_file, predict_string
     from ..inference.predictor import Predictor
     from ..inference.result_tables import check_file
     from ..tasks.table import TableForm
@@ -72,12 +73,16 @@ def predict(argv: list[str]) -> None:
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     how = (arguments.all_scores, arguments.n_best, arguments.echo)
+    written = f": {arguments.out}" if arguments.out else ""
     if arguments.string:
-        return predict_string(predictor, arguments.string, arguments.out, *how)
+        predict_string(predictor, arguments.string, arguments.out, *how)
+        if arguments.out:
+            print(f"1 input{written}", file=sys.stderr)
+        return
     form = TableForm(arguments.encoding, arguments.sheet)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     counts = predict_file(predictor, arguments.data, columns, arguments.out, *how)
     cut = predictor.truncated
     lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
     empty = f", {counts.empty:,} of them empty and not predicted" if counts.empty else ""
-    print(f"{counts.inputs:,} inputs{lost if cut['examples'] else ''}{empty}", file=sys.stderr)
+    print(f"{counts.inputs:,} inputs{lost if cut['examples'] else ''}{empty}{written}", file=sys.stderr)

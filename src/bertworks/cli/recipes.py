@@ -47,6 +47,17 @@ def listed(names: list[str]) -> list[str]:
     return [*lines, "", *use]
 
 
+def studies() -> str:
+    """Return the lines of `study --help` that list the studies, each in one line of at most 80 columns."""
+    names = sorted(recipe_names("study"), key=lambda name: ("/" in name, name))
+    width = max(map(len, names)) + 2
+    lines = ["", "", "Studies (`bertworks recipes study/NAME` prints one):"]
+    for name in names:
+        about = first_sentence((RECIPES / "study" / f"{name}.toml").read_text(encoding="utf-8"))
+        lines.append(f"    {name:<{width}}" + textwrap.shorten(about, 76 - width, placeholder=" ..."))
+    return "\n".join(lines)
+
+
 def first_sentence(recipe: str) -> str:
     """Return the first sentence of the comment that a recipe begins with."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), recipe.splitlines())

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from ..config import find_recipe
 from .arguments import Positional, parse, required
 from .ending import FAILED, STOPPED, run_to_its_end
+from .recipes import studies
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Arguments:
     recipe: Positional[str]  # study from `bertworks recipes`, or a .toml file (or: --recipe RECIPE)
     out: Path  # folder to write results.json, study.md and study.png to
     corpus: Path | None = None  # corpus store made by `bertworks corpus build`, for studies that pre-train
-    data: Path | None = None  # folder that contains the tasks' folders that the study names, glue/MNLI for example
+    # folder that contains the tasks' folders that the study names: for glue/MNLI the folder that contains glue, or glue
+    data: Path | None = None
     model: Path | None = None  # model folder or run folder to use instead of pre-training the unvaried variants
     cells: Path | None = None  # folder of the runs; studies with the same folder share equal runs; none: OUT/cells
     only: Literal["pretrain", "finetune"] | None = None  # do only the pre-training or only the fine-tuning runs
@@ -41,7 +43,7 @@ class Arguments:
 
 def study(argv: list[str]) -> None:
     """Run the study, and print its tables; or list its runs."""
-    arguments = parse(Arguments, argv, "study", "--recipe")
+    arguments = parse(Arguments, argv, "study", "--recipe", more=studies())
     from ..experiments.engine import refuse_torchrun
     from ..experiments.plan import make_plan
     from ..experiments.rows import StudyInputs

@@ -10,8 +10,10 @@ from pathlib import Path
 from ..data.corpus import InputOptions, read_documents
 from ..data.manifest import flag_of
 from ..files import InputError, remove_temporaries
+from ..reporting.outputs import check_output
 from ..reporting.progress import EVERY
 from ..tokenizer import Tokenizer, TokenizerConfig
+from ..tokenizer.folder import WRITTEN
 from .arguments import Flat, Positional, Texts, parse
 
 LOOKED_AT = 1_000_000  # characters of the training text that a new vocabulary is compared with
@@ -40,6 +42,8 @@ def train(argv: list[str]) -> None:
     out = arguments.out
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: a file; expected a folder, or a path where there is nothing yet")
+    for name in WRITTEN:
+        check_output(out / name, arguments.data, makes_folder=True)
     remove_temporaries(out)
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
     tokenizer = Tokenizer.train(_announced(texts), arguments.config)

@@ -126,11 +126,20 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
         try:
             known = known or finetuned.rows_of_run(files, given.columns.form)
             report.examine(row_checks.CHECKS, _with_reader(known, given.model or path, given.max_seq_length))
+            _once(report)
         except NotChecked as reason:
             report.skipped["rows"] = str(reason)
     if (path / "model" / CONFIG).exists():
         _model(path / "model", report, fix)
     return report
+
+
+def _once(report: Report) -> None:
+    """Leave out that training rows are too long, where the run says how many it cut; its advice names a length."""
+    advice = next((one.advice for one in report.findings if one.check == "length"), "")
+    if advice and any(one.check == "cut texts" for one in report.findings):
+        kept = [one for one in report.findings if one.check != "length"]
+        report.findings = [replace(one, advice=advice) if one.check == "cut texts" else one for one in kept]
 
 
 def _damaged(files: logs.RunFiles, error: InputError) -> Report:

@@ -20,15 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..files import InputError, check_fields
+from ..config import differences, load_resolved
+from ..files import InputError, check_fields, shorten
+from ..finetuning.recipe import FinetuneConfig
 from ..reporting.arguments import argument_names
-from ..reporting.results import Printed, RunResults
+from ..reporting.results import COLLAPSED, Printed, RunResults
 from ..reporting.run_files import METRICS, read_json_lines, read_results
 from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
+from ..training.identity import RECIPE, without_intervals
 from . import statistics as resampling
 
 ROWS = "predictions.jsonl"
+SHOWN_SETTINGS = 4  # settings that differ, of those that a note lists
 SAME_ROWS = "fine-tune both with the same --dev, or with the same --train, --dev-share, --group and --split-seed"
 CONFIDENCE = 0.95
 RunLike = Path | str | RunResults
@@ -73,6 +77,9 @@ def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 
 def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:
     """The second run minus the first, as fractions: `metrics` with `interval` of each, `mcnemar`, and by seed.
 
+    `collapsed`, where it is so: which runs predict the same for every row ("second, seed 3"). `settings`, where the
+    recipes differ: by field the value of the first and of the second run; seeds are left out.
+
     Run folders, or folders with several seeds inside. Raises InputError if one is not finished, or they differ in task,
     kind of folder or development rows.
     """
@@ -105,6 +112,8 @@ def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, s
         "seed": seed,
         "metrics": _differences(pairs, np.concatenate(values, 1), form, names, samples, seed),
         "mcnemar": [_mcnemar(rows, form) for rows in values] if form.right else [],
+        **({"collapsed": fallen} if (fallen := _collapsed(seeds, pairs)) else {}),
+        **({"settings": unlike} if (unlike := _settings(*pairs[0])) else {}),
     }
 
 
@@ -168,6 +177,25 @@ def _check(first: Outcome, run: Outcome) -> None:
 def _identity(row: dict[str, Any]) -> dict[str, Any]:
     """What must be the same in both runs: where the row is, and what is true of it."""
     return {key: row[key] for key in ("id", "line", "label", "gold", "answers") if key in row}
+
+
+def _collapsed(seeds: list[Any], pairs: list[tuple[Outcome, Outcome]]) -> list[str]:
+    """The runs that give every row the same answer, although the true ones differ: "second", or "second, seed 3"."""
+    return [
+        side if seed is None else f"{side}, seed {seed}"
+        for seed, pair in zip(seeds, pairs, strict=True)
+        for side, run in zip(("first", "second"), pair, strict=True)
+        if run.results.get("collapsed") is True
+    ]
+
+
+def _settings(first: Outcome, second: Outcome) -> dict[str, list[Any]]:
+    """Both values of each field in which the recipes differ; {} where a recipe is missing or cannot be read."""
+    try:
+        recipes = [without_intervals(load_resolved(run.folder / RECIPE, FinetuneConfig)) for run in (first, second)]
+    except InputError:
+        return {}
+    return {key: [a, b] for key, a, b in differences(*recipes) if key not in ("seeds", "loop.seed")}
 
 
 # ---- predictions as numbers
@@ -315,6 +343,11 @@ def table(results: dict[str, Any]) -> ResultTable:
     notes += [f"seeds: {', '.join(map(str, seeds))}"] if seeds else []
     if results["left_out"]:
         notes.append(f"seeds of one side only, left out: {', '.join(map(str, results['left_out']))}")
+    notes += [f"warning: {run}: {COLLAPSED}" for run in results.get("collapsed", [])]
+    if unlike := results.get("settings", {}):
+        shown = [f"{key} {_shown(a)} and {_shown(b)}" for key, (a, b) in [*unlike.items()][:SHOWN_SETTINGS]]
+        more = f"; {len(unlike) - SHOWN_SETTINGS} more" if len(unlike) > SHOWN_SETTINGS else ""
+        notes.append(f"warning: the runs have different settings (first and second): {'; '.join(shown)}{more}")
     for number, test in enumerate(results["mcnemar"]):
         who = f"seed {seeds[number]}: " if seeds else ""
         notes.append(
@@ -322,6 +355,10 @@ def table(results: dict[str, Any]) -> ResultTable:
             f"McNemar's exact p = {test['p']:.3g}"
         )
     return ResultTable(f"{results['task']}: {results['examples']:,} rows of dev", header, rows, tuple(notes))
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else shorten(value, 40)
 
 
 def paired(base: dict[str, float], other: dict[str, float]) -> dict[str, Any] | None:

@@ -82,10 +82,10 @@ _SHARED = {  # fields that decide what all runs of a sweep share: rows as tokens
 def own_grid(text: str) -> tuple[OwnSetting, ...]:
     """The settings of a grid such as "optim.lr=1e-4,3e-4 epochs=3": every combination of the values.
 
-    Raises InputError if it is no grid.
+    Blanks beside a comma are ignored. Raises InputError if it is no grid.
     """
     grid: dict[str, list[str]] = {}
-    for part in text.split():
+    for part in re.sub(r"\s*,\s*", ",", text).split():
         field, equals, values = part.partition("=")
         field = field.removeprefix("--").replace("-", "_")
         found = values.split(",")

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ..checkpoint.folder import find_model, read_config
 from ..checkpoint.metadata import TASK
+from ..checkpoint.names import LABELS, listed
 from ..files import InputError, atomic_write
 from ..inference.model import LoadedModel
 from ..reporting.outputs import check_output
@@ -110,8 +111,8 @@ def _load(run: Path, task: Task) -> LoadedModel:
     loaded.check_kind(task.kind)
     if task.kind != "regression" and set(loaded.labels) != set(task.labels):
         raise InputError(
-            f"{run} knows the labels {', '.join(loaded.labels)}; expected {', '.join(task.labels)}: fine-tune it on "
-            f"the official files with --task {task.name}"
+            f"{run} knows the labels {listed(loaded.labels, LABELS)}; expected {', '.join(task.labels)}: fine-tune it "
+            f"on the official files with --task {task.name}"
         )
     return loaded
 

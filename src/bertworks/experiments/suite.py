@@ -261,5 +261,5 @@ def table(results: dict[str, Any]) -> ResultTable:
     notes += [note for found in results["tasks"].values() for note in failure_notes(found)]
     if results["missing"]:
         notes.append(f"Not there: {', '.join(dict.fromkeys(results['missing']))}.")  # two tasks may share a folder
-    header = ("task", "metric", "n", "mean", "sd", "collapsed", "BERT-BASE")
+    header = ("task", "metric", "n", "mean", "sd over seeds", "collapsed", "BERT-BASE")
     return ResultTable("The tasks of the paper", header, rows, tuple(notes))

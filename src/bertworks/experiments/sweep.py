@@ -276,9 +276,9 @@ def _results(
 
 def table(results: dict[str, Any]) -> ResultTable:
     """The settings side by side; where runs collapsed, also without these."""
-    header: tuple[str, ...] = ("setting", "n", "best", "mean", "sd")
+    header: tuple[str, ...] = ("setting", "n", "best", "mean", "sd over seeds")
     lost = any(entry["collapsed"] for entry in results["settings"])
-    header += ("collapsed", "mean of the others", "sd") if lost else ()
+    header += ("collapsed", "mean of sound seeds", "sd of sound seeds") if lost else ()
     rows = []
     for entry in results["settings"]:
         chosen, n, fallen = " *" if entry["name"] == results["chosen"] else "", entry["n"], entry["collapsed"]
@@ -295,6 +295,7 @@ def table(results: dict[str, Any]) -> ResultTable:
     notes = (
         f"* chosen by its mean over {over}; every figure here was chosen on dev and is a little too good",
         f"best run: {said}; its model is in model/",
+        *(["sound seeds: those that did not collapse to one answer for every row"] if lost else []),
         *failure_notes(results),
     )
     rows_of_dev = results["examples"]["dev"]

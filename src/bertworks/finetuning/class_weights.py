@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import IGNORED
+from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
 from ..tasks.base import Kind, Task
 from ..tasks.inputs import Inputs
@@ -35,7 +36,7 @@ def class_weights(given: Sequence[str], task: Task, kind: Kind, train: Inputs) -
         return tuple(_balanced(train.labels, len(task.labels)).tolist())
     named = dict(map(parse_weight, given))
     if unknown := [name for name in named if name not in task.labels]:
-        found = ", ".join(map(shorten, task.labels))
+        found = listed([*map(shorten, task.labels)], LABELS)
         raise InputError(f"class_weights has no label {shorten(unknown[0])}; expected some of {found}"
                          f"{nearest(unknown[0], task.labels)}")  # fmt: skip
     return tuple(named.get(label, 1.0) for label in task.labels)

@@ -22,7 +22,6 @@ from ..config import to_toml
 from ..files import InputError, check_version, to_json, write_json, write_text
 from ..model.heads import Model
 from ..reporting.log import duration
-from ..reporting.results import COLLAPSED
 from ..reporting.run_files import RESULTS, read_results
 from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
@@ -231,13 +230,6 @@ class Forecast:
                 self.say(f"about {duration(left)} of training to go")
 
 
-def _failure(judged: Judged) -> str:
-    """What went wrong with a run that learned nothing."""
-    if judged.flat:
-        return "the predicted values hardly vary: their standard deviation is below 1 % of that of the true ones"
-    return COLLAPSED
-
-
 def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:
     """Judge in float32 and write the model folder and the predictions on dev; returns what results.json has."""
     model, judge = loop.model, loop.evaluate
@@ -299,8 +291,6 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
             write_text(out / name, "".join(to_json(row) + "\n" for row in content))
         else:
             write_json(out / name, content)
-    if judged.collapsed or judged.flat:
-        job.say(f"{out}: {_failure(judged)}")
 
 
 # of a card: one name, or the first of a list

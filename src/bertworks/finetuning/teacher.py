@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
 from ..checkpoint.metadata import labels_of, task_of
+from ..checkpoint.names import LABELS, listed
 from ..files import InputError
 from ..model.heads import Model
 from ..tasks.base import Data, Kind, Limits, Task
@@ -67,7 +68,7 @@ def _order(folder: Path, model: Model, task: Task) -> list[int]:
     names = labels_of(settings, str(folder / "config.json")) or []
     if unknown := [label for label in task.labels if label not in names]:
         raise InputError(
-            f"the teacher {folder} knows the labels {', '.join(names)}; the data of {task.name} has "
-            f"{', '.join(unknown)} besides. Labels are matched by name: give a teacher fine-tuned on this task"
+            f"the teacher {folder} knows the labels {listed(names, LABELS)}; the data of {task.name} has "
+            f"{listed(unknown, LABELS)} besides. Labels are matched by name: give a teacher fine-tuned on this task"
         )
     return [names.index(label) for label in task.labels]

@@ -9,6 +9,7 @@ In reading order:
     steps.py            prepare, score, decode: labels, tags, answers, choices, vectors; requests share a pass
     masks.py            the same three steps for masks
     next_sentence.py    the same three steps for pairs: does B follow A?
+    file_inputs.py      the inputs of files: lines, rows of tables, questions
     files.py            predictions for every line or row of a file (`bertworks predict`)
     result_tables.py    predictions as a table, .csv or .tsv
     evaluation.py       metrics on labelled rows (`bertworks evaluate`)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checkpoint.names import LABELS, listed
 from ..files import InputError
 from ..tasks.base import Task
 from ..tasks.calibration import HALF
@@ -43,7 +44,7 @@ def check_members(loaded: Sequence[LoadedModel]) -> None:
         if one.kind != first.kind:
             raise InputError(f"{one.folder} is of the kind {one.kind}, {first.folder} of {first.kind}; give one kind")
         if one.kind != "regression" and set(one.labels) != set(first.labels):
-            apart = ", ".join(sorted(set(one.labels) ^ set(first.labels)))
+            apart = listed(sorted(set(one.labels) ^ set(first.labels)), LABELS)
             raise InputError(
                 f"{one.folder} and {first.folder} have different labels ({apart}); expected models of the same labels"
             )
@@ -160,6 +161,7 @@ def evaluate_ensemble(
         "task": task.name,
         "metrics": judged.metrics,
         "members": {str(model): one.judge(found).metrics for model, one, found in members},
+        **({"majority": judged.majority} if judged.majority else {}),
         "predicted": judged.predicted,
         **({"collapsed": True} if judged.collapsed else {}),
         **judged.details,

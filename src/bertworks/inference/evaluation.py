@@ -11,6 +11,7 @@ from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CONFIG, refuse_export
 from ..checkpoint.memory import ModelLike, network_of, origin_of
 from ..checkpoint.metadata import TASK, stored_scale, stored_task
+from ..checkpoint.names import LABELS, listed
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..files import InputError, read_json_object, write_json
 from ..tasks.base import Judged, Prepared, Task
@@ -80,6 +81,8 @@ def evaluate(
 
     model: folder, or a loaded model, which keeps its own `max_seq_length` and `computing`.
 
+    `majority`: the first metric of the best answer that ignores the text; left out where it is 0.
+
     Of a classifier also `ece`, the table behind it (`reliability`) and `confusion` (tasks/calibration.py).
 
     Raises InputError if the model is of another kind, or does not know a label of the data.
@@ -92,6 +95,7 @@ def evaluate(
     return {
         "task": task.name,
         "metrics": judged.metrics,
+        **({"majority": judged.majority} if judged.majority else {}),
         "predicted": judged.predicted,
         **({"collapsed": True} if judged.collapsed else {}),
         **judged.details,
@@ -166,9 +170,9 @@ def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
     unknown = [label for label in task.labels if label not in names]
     if unknown:
         raise InputError(
-            f"{loaded.folder} knows the labels {', '.join(names)}; the data of {task.name} also has "
-            f"{', '.join(unknown)}. Labels are matched by name: use data with the model's names, or a model that was "
-            "fine-tuned on this task"
+            f"{loaded.folder} knows the labels {listed(names, LABELS)}; the data of {task.name} also has "
+            f"{listed(unknown, LABELS)}. Labels are matched by name: use data with the model's names, or a model that "
+            "was fine-tuned on this task"
         )
     labels = (*task.labels, *(name for name in names if name not in task.labels))
     return replace(task, labels=labels, written=()), [names.index(label) for label in labels]

@@ -23,7 +23,7 @@ from ..files import InputError, atomic_write, safetensors_header
 from ..reporting.outputs import check_output, naming
 from ..tasks.table import TABLES, ending_of, part_of
 from .features import Chunk, Extractor, Text
-from .files import Columns, read_inputs
+from .file_inputs import Columns, read_inputs
 
 Write = Callable[[Chunk, list[int]], None]  # a chunk, and the line of each of its texts
 Facts = dict[str, str]  # metadata in the file

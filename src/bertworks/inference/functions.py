@@ -21,7 +21,8 @@ from .evaluation import evaluate as evaluate_rows
 from .evaluation import remembered
 from .feature_files import read_texts, write_features, writer_for
 from .features import Extractor
-from .files import Columns, Counts, blank_result, predict_data, write_results
+from .file_inputs import Columns
+from .files import Counts, blank_result, predict_data, write_results
 from .predictor import Predictor
 from .result_tables import check_file
 

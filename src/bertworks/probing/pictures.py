@@ -81,7 +81,7 @@ def check_out(
     folders: Iterable[Any] = (),
 ) -> None:
     """Raises InputError if the ending of the name is not one of `endings`, or as `check_output`. Call it first."""
-    if out is not None and out.suffix not in endings:
+    if out is not None and out.suffix.lower() not in endings:
         raise InputError(f"--out {out}: expected a name that ends in {' or '.join(endings)}")
     check_output(out, data, folders, makes_folder=True)
 
@@ -93,7 +93,7 @@ def write_or_plot(results: dict[str, Any], out: Path, plot: Callable[[dict[str, 
     """
     check_out(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix == ".json":
+    if out.suffix.lower() == ".json":
         write_json(out, results)
         return [out]
     return plot(results, out)

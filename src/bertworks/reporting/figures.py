@@ -275,11 +275,13 @@ def save_figure(figure: Figure, out: Path, open_axes: bool = True) -> list[Path]
     for axes in figure.axes if open_axes else ():
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
-    files = [out] if out.suffix in (".png", ".svg") else [out.with_name(out.name + end) for end in (".png", ".svg")]
+    files = (
+        [out] if out.suffix.lower() in (".png", ".svg") else [out.with_name(out.name + end) for end in (".png", ".svg")]
+    )
     for file in files:
         check_output(file, makes_folder=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     for file in files:
         with plain_texts(figure), atomic_write(file) as target:
-            figure.savefig(target, format=file.suffix[1:], dpi=150)
+            figure.savefig(target, format=file.suffix[1:].lower(), dpi=150)
     return files

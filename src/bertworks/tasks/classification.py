@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED
+from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer, normalize
 from ..training.task_objectives import ClassificationObjective
@@ -96,7 +97,7 @@ def _unknown(label: str, names: Sequence[str]) -> str:
             f"label {label!a} is {alike!a} in another Unicode form; expected the form of training. Compose "
             "the label column, in pandas with `.str.normalize('NFC')`"
         )
-    return f"label {shorten(label)}; expected one of {', '.join(map(shorten, names))}"
+    return f"label {shorten(label)}; expected one of {listed([*map(shorten, names)], LABELS)}"
 
 
 def _several(cell: str, names: Mapping[str, str], where: str) -> str:

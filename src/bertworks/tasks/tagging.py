@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED
+from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer, compose
 from ..training.task_objectives import TaggingObjective
@@ -150,7 +151,9 @@ def _gold(rows: Sequence[Tagged], task: Task) -> Integers:
     for row in rows:
         unknown = [tag for tag in row.tags or () if tag not in numbers]
         if unknown:
-            raise InputError(f"line {row.line}: tag {shorten(unknown[0])}; expected one of {', '.join(task.labels)}")
+            raise InputError(
+                f"line {row.line}: tag {shorten(unknown[0])}; expected one of {listed(task.labels, LABELS)}"
+            )
     found = (map(numbers.__getitem__, row.tags) if row.tags else [IGNORED] * len(row.units) for row in rows)
     return np.fromiter(itertools.chain.from_iterable(found), np.int64)
 

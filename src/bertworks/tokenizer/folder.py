@@ -70,6 +70,9 @@ def _read_settings(path: Path) -> dict[str, Any]:
     return found
 
 
+WRITTEN = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")  # by `write_files`
+
+
 def write_files(
     folder: Path,
     pipeline: str,

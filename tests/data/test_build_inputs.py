@@ -1,0 +1,259 @@
+"""What a build refuses and warns of: bad input, odd names, a full disk, settings that do not fit."""
+
+import contextlib
+import errno
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertworks.cli import main
+from bertworks.data import build as build_module
+from bertworks.data.build import BuildConfig, build
+from bertworks.data.corpus import InputOptions
+from bertworks.data.parts import PartWriter
+from bertworks.data.show import show
+from bertworks.data.store import Store
+from bertworks.files import InputError
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from support.builds import LINES, content, document, run
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train([document(i) for i in range(20)], TokenizerConfig(vocab_size=120))
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(document(i) for i in range(300)))
+    return path
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(build_module, "BATCH_CHARS", 10_000)
+
+
+def test_a_bare_vocabulary_is_read_with_its_case(tmp_path, capsys):
+    """Published vocabularies come as a vocab.txt, which the original code reads with --do_lower_case."""
+    (tmp_path / "a.txt").write_text("\n\n".join(document(i) for i in range(30)))
+    with contextlib.chdir(tmp_path):
+        main(["tokenizer", "train", "a.txt", "--out", "tok", "--vocab-size", "120", "--uncased"])
+        line = [
+            "corpus",
+            "build",
+            "a.txt",
+            "--tokenizer",
+            "tok/vocab.txt",
+            "--input.documents",
+            "blank-line",
+            "--workers",
+            "1",
+        ]
+        with pytest.raises(SystemExit):
+            main([*line, "--out", "unknown"])
+        assert "give --cased or --uncased" in capsys.readouterr().err and not Path("unknown").exists()
+        main([*line, "--out", "bare", "--uncased"])
+        line[line.index("tok/vocab.txt")] = "tok"
+        main([*line, "--out", "whole"])
+        assert Path("bare/train-00000.tokens.npy").read_bytes() == Path("whole/train-00000.tokens.npy").read_bytes()
+
+
+NAMES = ["a b", "two\nlines", "\ud55c\uad6d\uc5b4", os.fsdecode(b"tr\xff\xfe")]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_names_of_every_kind(tmp_path, capsys, name):
+    folder = tmp_path / name
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this system has no such names")
+    text, vocabulary, store = folder / f"{name}.txt", folder / f"vocabulary {name}", folder / f"store {name}"
+    text.write_text("\n\n".join(document(i) for i in range(30)))
+    (vocabulary.mkdir(), (vocabulary / ".vocab.txt.99999999.tmp").write_text("left"))
+    main(["tokenizer", "train", str(text), "--out", str(vocabulary), "--vocab-size", "120"])
+    assert not list(vocabulary.glob(".*"))
+    words = shlex.split(capsys.readouterr().out.partition("Next: ")[2])
+    shown = [str(path).encode("utf-8", "backslashreplace").decode() for path in (vocabulary, text)]
+    assert words == ["bertworks", "tokenizer", "check", *shown]
+    for said in ("tokens in", "already built"):
+        options = ["--input.documents", "blank-line", "--workers", "1"]
+        main(["corpus", "build", str(text), "--tokenizer", str(vocabulary), "--out", str(store), *options])
+        output = capsys.readouterr()
+        assert said in output.out + output.err and "documents to train on, 2 documents held out\n" in output.out
+    assert Store.open(store).manifest["source"]["inputs"][0][0] == str(text)
+
+
+def test_a_full_disk_is_one_message_and_the_build_goes_on_later(corpus, tokenizer, tmp_path, small_parts, monkeypatch):
+    run(corpus, tokenizer, tmp_path / "whole")
+    for where in ("bertworks.data.parts", "bertworks.data.shards"):
+        original = sys.modules[where].atomic_write
+        calls = 0
+
+        def full(path, original=original, **options):
+            nonlocal calls
+            calls += 1
+            if calls > 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return original(path, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(f"{where}.atomic_write", full)
+            with pytest.raises(InputError, match="the disk is full; free some space and rerun the command"):
+                run(corpus, tokenizer, tmp_path / "full")
+    run(corpus, tokenizer, tmp_path / "full")
+    assert content(tmp_path / "full") == content(tmp_path / "whole")
+
+
+def test_bad_input_leaves_no_store_and_can_be_mended(tokenizer, tmp_path, small_parts, monkeypatch):
+    path = tmp_path / "text.txt"
+    good = "\n\n".join(document(i) for i in range(1000))
+    path.write_bytes(good.encode() + b"\n\nBad \xff byte.\n")
+    with pytest.raises(InputError, match=r"text\.txt, line 2001: byte 5"):
+        run(path, tokenizer, tmp_path / "store")
+    with pytest.raises(InputError, match="not finished"):
+        Store.open(tmp_path / "store")
+    done = set((tmp_path / "store" / ".parts").glob("*.part"))
+    assert len(done) > 10
+    calls, write = [], PartWriter.write
+    monkeypatch.setattr(PartWriter, "write", lambda *arguments: calls.append(1) or write(*arguments))
+    path.write_text(good + "\n\n" + document(5000))
+    with pytest.raises(
+        InputError,
+        match=r"unfinished build of something else \(--language en, now ko; splitter "
+        r"sentencex .*, now Korean rules 1\)",
+    ):
+        run(path, tokenizer, tmp_path / "store", language="ko")
+    run(path, tokenizer, tmp_path / "store")
+    assert len(calls) == 1  # what came before the bad line was not done again
+    run(path, tokenizer, tmp_path / "fresh")
+    assert content(tmp_path / "store") == content(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n \n", "\n\n\n\n"])
+def test_an_empty_corpus(tokenizer, tmp_path, text):
+    path = tmp_path / "text.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"text\.txt: no document in it"):
+        run(path, tokenizer, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no files in this folder"):
+        run(tmp_path / "empty", tokenizer, tmp_path / "store")
+
+
+def test_one_document_cannot_be_divided(tokenizer, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(document(1))
+    with pytest.raises(InputError, match="documents with text: 1, too few to train on"):
+        run(path, tokenizer, tmp_path / "store")
+    path.write_text("\n\n".join(document(i) for i in range(9)))  # mended, and with other settings: it goes on
+    run(path, tokenizer, tmp_path / "store", shard_tokens=100)
+    run(path, tokenizer, tmp_path / "fresh", shard_tokens=100)
+    assert content(tmp_path / "store") == content(tmp_path / "fresh")
+
+
+def test_warnings_come_first(tokenizer, tmp_path, capsys):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(document(i, 1) for i in range(50)))
+    build([path], tokenizer, tmp_path / "store", BuildConfig(input=LINES, workers=1))
+    assert "warning: your documents are one line long" in capsys.readouterr().err
+
+
+def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
+    with pytest.raises(InputError, match="this folder is not empty"):
+        run(corpus, tokenizer, tmp_path)
+    first = run(corpus, tokenizer, tmp_path / "store")
+    before = content(tmp_path / "store")
+    assert run(corpus, tokenizer, tmp_path / "store") == first
+    with pytest.raises(
+        InputError,
+        match=r"finished store of something else \(--language en, now ko; splitter sentencex .*, now Korean rules 1\)",
+    ):
+        run(corpus, tokenizer, tmp_path / "store", language="ko")
+    corpus.write_text(corpus.read_text() + "\n\nMore.")
+    with pytest.raises(InputError, match=r"finished store of something else \(inputs"):
+        run(corpus, tokenizer, tmp_path / "store")
+    assert content(tmp_path / "store") == before
+
+
+def test_messages_name_the_flags_of_the_command(corpus, tokenizer, tmp_path, capsys):
+    (tmp_path / "one.txt").write_text(document(1))
+    with pytest.raises(InputError, match=r"give --input.documents blank-line, .*--validation-share 0$"):
+        run(tmp_path / "one.txt", tokenizer, tmp_path / "few", input=InputOptions())
+    build([tmp_path / "one.txt"], tokenizer, tmp_path / "whole", BuildConfig(validation_share=0.0, workers=1))
+    assert "separate them by blank lines and give --input.documents blank-line\n" in capsys.readouterr().err
+    run(corpus, tokenizer, tmp_path / "store", language="ko", splitter="line", near_duplicates=0.0)
+    given = {"input": InputOptions(documents="blank-line", encoding="ascii"), "max_sentence_tokens": 9}
+    with pytest.raises(InputError) as error:
+        run(corpus, tokenizer, tmp_path / "store", language="ko", **given)
+    assert "(--encoding utf-8, now ascii, --splitter line, now auto" in str(error.value)
+    with pytest.raises(InputError, match=r"--max-sentence-tokens 0; expected at least 1"):
+        BuildConfig(max_sentence_tokens=0)
+
+
+def test_settings_that_only_the_store_has_are_named_too(corpus, tokenizer, tmp_path):
+    given = InputOptions(documents="blank-line", encoding="ascii")
+    run(corpus, tokenizer, tmp_path / "store", input=given)
+    with pytest.raises(InputError, match=r"something else \(--encoding ascii, now utf-8\); choose"):
+        run(corpus, tokenizer, tmp_path / "store")
+
+
+def test_a_store_names_its_splitter(corpus, tokenizer, tmp_path, capsys):
+    manifests = [run(corpus, tokenizer, tmp_path / name, splitter=name, language="en") for name in ("line", "auto")]
+    assert ["sentencex" in one["versions"] for one in manifests] == [False, True]
+    main(["corpus", "show", str(tmp_path / "line"), "--instances", "0"])
+    shown = capsys.readouterr().out
+    assert "sentencex" not in shown and re.search(r"splitter +│ line", shown)
+    main(["corpus", "show", str(tmp_path / "auto"), "--instances", "0"])
+    assert "sentencex" in capsys.readouterr().out
+
+
+def test_one_sentence_is_counted_as_one(corpus, tokenizer, tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("A river.\n\nA film. A song.\n\nA lake.\n\nA hill.\n")
+    config = BuildConfig(input=InputOptions(documents="blank-line"), workers=1, allow_unknown=True)
+    build([text], tokenizer, tmp_path / "store", config, progress=False)
+    main(["corpus", "show", str(tmp_path / "store"), "--instances", "0"])
+    assert re.search(r"document \d: 1 sentence$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp_path, capsys, small_parts):
+    known, unknown = [document(i, 2) for i in range(40)], "\ud55c\uad6d\uc5b4 \ubb38\uc7a5\uc774\ub2e4."
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"{unknown} {unknown} {i}" for i in range(40)))
+    with pytest.raises(InputError, match=r"its beginning: [67]\d% of the tokens are \[UNK\].* --allow-unknown"):
+        run(path, tokenizer, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+    path.write_text("\n\n".join([*known * 20, *(f"{unknown * 20} {i}." for i in range(2000))]))
+    with pytest.raises(InputError, match=r"store: \d\d% of the tokens are \[UNK\]"):  # found at the end
+        run(path, tokenizer, tmp_path / "store")
+    with pytest.raises(InputError, match="not finished"):
+        Store.open(tmp_path / "store")
+    run(path, tokenizer, tmp_path / "store", allow_unknown=True)
+    store = Store.open(tmp_path / "store")
+    assert store.unknown_share(store.load_tokenizer()) > 0.5
+    store.check_unknown(store.load_tokenizer())
+    del store.manifest["unknown allowed"]
+    with pytest.raises(InputError, match=r"\d\d% of the tokens are \[UNK\]"):
+        store.check_unknown(store.load_tokenizer())
+    show(tmp_path / "store")
+    assert "of the training tokens" in capsys.readouterr().out
+
+
+def test_the_share_of_unknown_tokens_is_said(corpus, tokenizer, tmp_path, capsys):
+    build([corpus], tokenizer, tmp_path / "store", BuildConfig(input=LINES, workers=1))
+    assert "store: 0.00% of the tokens are [UNK]" in capsys.readouterr().err
+    assert "unknown allowed" not in Store.open(tmp_path / "store").manifest
+
+
+def test_wrong_settings():
+    for settings in ({"validation_share": 1.0}, {"shard_tokens": 0}, {"max_sentence_tokens": 0}):
+        with pytest.raises(InputError, match="expected"):
+            BuildConfig(**settings)

@@ -273,7 +273,7 @@ def test_collapsed_runs_and_other_settings_are_reported(tmp_path, capsys):
     main(["compare", str(one), str(other), "--samples", "500"])
     told = capsys.readouterr().out
     assert "warning: second: collapsed: the same answer for every development row" in told
-    assert "different settings (first and second): optim.lr 5e-05 and 3e-05; epochs 3 and 1" in " ".join(told.split())
+    assert "different settings (first, second): optim.lr 5e-05, 3e-05; epochs 3, 1" in " ".join(told.split())
     for seed, run in ((1, one), (3, other)):
         for side in ("a", "b"):
             shutil.copytree(one if side == "a" else run, tmp_path / side / f"seed-{seed}")

@@ -345,9 +345,9 @@ def table(results: dict[str, Any]) -> ResultTable:
         notes.append(f"seeds of one side only, left out: {', '.join(map(str, results['left_out']))}")
     notes += [f"warning: {run}: {COLLAPSED}" for run in results.get("collapsed", [])]
     if unlike := results.get("settings", {}):
-        shown = [f"{key} {_shown(a)} and {_shown(b)}" for key, (a, b) in [*unlike.items()][:SHOWN_SETTINGS]]
+        shown = [f"{key} {_shown(a)}, {_shown(b)}" for key, (a, b) in [*unlike.items()][:SHOWN_SETTINGS]]
         more = f"; {len(unlike) - SHOWN_SETTINGS} more" if len(unlike) > SHOWN_SETTINGS else ""
-        notes.append(f"warning: the runs have different settings (first and second): {'; '.join(shown)}{more}")
+        notes.append(f"different settings (first, second): {'; '.join(shown)}{more}")
     for number, test in enumerate(results["mcnemar"]):
         who = f"seed {seeds[number]}: " if seeds else ""
         notes.append(

@@ -28,8 +28,8 @@ def count(rows: Rows) -> Iterator[Finding]:
         yield Finding(
             "warning",
             counted(len(rows.train), "training row"),
-            f"label more rows, {FEW} or better 1,000; until then train several seeds (--restarts 5) and more updates "
-            "(--min-steps 200), because single runs differ by many points",
+            f"label more rows, {FEW} or better 1,000; until then train several seeds (--seeds 1 2 3 4 5) and "
+            "more updates (--min-steps 200), because single runs differ by many points",
             {"rows": len(rows.train)},
         )
     if 0 < len(rows.dev) < FEW_DEV:

@@ -25,7 +25,7 @@ from ..tasks.rows import in_chunks, rows_of
 from .engines import FLOAT32, Computing
 from .evaluation import Evaluation
 from .model import LoadedModel
-from .predictor import CHARACTERS, ROWS, Predictor
+from .predictor import CHARACTERS, ROWS, Predictor, checked_pairs
 
 KINDS = ("single", "pair", "regression", "multilabel")
 
@@ -88,7 +88,7 @@ class Ensemble:
 
     def classify_stream(self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
-        for chunk in in_chunks(self.predictors[0].checked(rows), ROWS, CHARACTERS):
+        for chunk in in_chunks(checked_pairs(rows, self.loaded.texts_a_row), ROWS, CHARACTERS):
             each = [list(one.classify_stream(iter(chunk), all_scores=True)) for one in self.predictors]
             for found in zip(*each, strict=True):
                 result = self._joined(found)

@@ -179,24 +179,11 @@ class Predictor:
     ) -> Iterator[Classified]:
         """`classify` for any number of (text, pair or None), in constant memory, in their order."""
         classifier = self.classifier
-        for prepared, scores in self.scored(classifier, self.checked(rows)):
+        for prepared, scores in self.scored(classifier, checked_pairs(rows, self.loaded.texts_a_row)):
             for result in prepared.decode(scores, self.loaded.settings, raw):
                 if not all_scores:
                     del result["scores"]
                 yield result
-
-    def checked(self, rows: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
-        """The rows of a classifier as they are. Raises InputError for one that is no (text, pair or None)."""
-        return pairs_of(rows, "(text, pair or None)", self._second)
-
-    def _second(self, pair: Any, where: str) -> str | None:
-        """The second text of a row of `classify`. Raises InputError if the model expects none, or lacks one."""
-        count = self.loaded.texts_a_row
-        if pair is None and count == 2:
-            raise InputError(f"{where} is None; the model was fine-tuned on pairs: give `pairs` too, a text for each")
-        if pair is not None and count == 1:
-            raise InputError(f"{where} is a second text; the model was fine-tuned on single texts: leave `pairs` out")
-        return None if pair is None else text_of(pair, where)
 
     # ---- tags
 
@@ -313,3 +300,19 @@ class Predictor:
             self.truncated["examples"] += int((prepared.cut > 0).sum())
             self.truncated["tokens"] += int(prepared.cut.sum())
             yield prepared, steps.score([prepared])[0]
+
+
+def checked_pairs(rows: Iterable[Any], count: int) -> Iterator[tuple[str, str | None]]:
+    """The rows of a classifier, (text, pair or None) each, as they are.
+
+    count: texts of a row that the model was fine-tuned on, 1 or 2; 0: not known. Raises InputError for other rows.
+    """
+
+    def second(pair: Any, where: str) -> str | None:
+        if pair is None and count == 2:
+            raise InputError(f"{where} is None; the model was fine-tuned on pairs: give `pairs` too, a text for each")
+        if pair is not None and count == 1:
+            raise InputError(f"{where} is a second text; the model was fine-tuned on single texts: leave `pairs` out")
+        return None if pair is None else text_of(pair, where)
+
+    return pairs_of(rows, "(text, pair or None)", second)

@@ -26,6 +26,28 @@ def test_the_page_is_written_from_its_files():
     assert written(ROOT, "--check") == (0, "")
 
 
+def test_ratios_of_the_readme_are_those_of_their_files():
+    """Those of training; README is written by hand."""
+
+    def recorded(name, *keys):
+        found = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
+        for key in keys:
+            found = found[key]
+        return f"{found:.1f}"
+
+    rows = [
+        line.split("|")[1:-1] for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if "|" in line
+    ]
+    shown = {name.strip(): ratio.strip() for name, _, ratio, *_ in (row for row in rows if len(row) == 4)}
+    speed, kinds = "times_as_fast_as_dynamic_padding", ("", "-amx")
+    pretraining, again = (recorded(f"pretraining{kind}", "ratio") for kind in kinds)
+    assert shown["pre-training: 4 layers of width 256, length 128, bfloat16, dropout 0.1"] == pretraining
+    assert shown["the same"] == again
+    for task, key in (("MRPC", "mrpc"), ("SST-2", "sst2")):
+        expected = ", ".join(recorded(f"finetuning{kind}", key, speed) for kind in kinds)
+        assert shown[f"fine-tuning all-MiniLM-L6-v2 on {task}"] == expected
+
+
 def test_verdicts_of_the_page_say_no_more_than_was_found():
     """A claim named after its runs has none; equality is not refuted by an interval that the correction widens."""
     text = (ROOT / "docs/results.md").read_text("utf-8")

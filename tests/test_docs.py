@@ -18,7 +18,15 @@ import pytest
 import tyro
 
 from bertworks.cli import VERBS, main
-from support.docs_files import KOREAN_TOKENS, TINY, write_data, write_foreign_models, write_runs, write_tables
+from support.docs_files import (
+    KOREAN_TOKENS,
+    TINY,
+    shortened,
+    write_data,
+    write_foreign_models,
+    write_runs,
+    write_tables,
+)
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -257,7 +265,7 @@ def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path):
     for run in ("runs/korean", "runs/nsmc"):
         if any(line.endswith(f" --out {run}") for line in asked):
             shutil.rmtree(folder / run)  # the page makes it itself
-    shorter = [f"{line} {shortening(line)}" for line in asked]
+    shorter = [shortened(line, shortening(line)) for line in asked]
     for line in [line for line in shorter if line.startswith("torchrun")]:
         shorter.remove(line)
         words = shlex.split(line.replace("--nproc-per-node 4", "--nproc-per-node 2"))

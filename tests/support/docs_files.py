@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import shlex
 import shutil
 import tarfile
 from dataclasses import replace
@@ -37,6 +38,18 @@ MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
     f"{KOREAN} --corpus ko --out runs/korean",
     "finetune --task nsmc --data nsmc --model runs/korean --out runs/nsmc --epochs 1 --max-seq-length 16",
 )
+
+
+def shortened(line: str, more: str) -> str:
+    """A command with the flags of `more`, which take the place of the command's own ones of these names."""
+    names = {word for word in shlex.split(more) if word.startswith("--")}
+    kept, dropped = list[str](), False
+    for word in shlex.split(line):
+        if word.startswith("--"):
+            dropped = word.partition("=")[0] in names
+        if not dropped:
+            kept.append(word)
+    return f"{shlex.join(kept)} {more}"
 
 
 def words(rng, n=5) -> str:

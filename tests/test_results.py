@@ -27,7 +27,7 @@ def test_the_page_is_written_from_its_files():
 
 
 def test_ratios_of_the_readme_are_those_of_their_files():
-    """Those of training; README is written by hand."""
+    """The ratios of training: no script writes README."""
 
     def recorded(name, *keys):
         found = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))

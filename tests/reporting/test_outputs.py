@@ -125,7 +125,7 @@ def test_functions_write_over_nothing_that_they_read(place):
 
 
 def test_other_files_of_a_run_folder_are_replaced(place):
-    """A command that wrote into a run folder can be typed again."""
+    """A command that wrote into a run folder may be rerun."""
     for out in ("run/mine.jsonl", "run/labels.csv"):
         for _ in range(2):
             main(["predict", "run", "rows.csv", "--out", out])

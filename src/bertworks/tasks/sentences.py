@@ -230,7 +230,7 @@ def from_texts(
 
 
 def between_blanks(text: str) -> Tagged:
-    """A text whose units are what stands between its blanks."""
+    """A text whose units are the words between its blanks."""
     return Tagged(text, tuple(match.span() for match in re.finditer(r"\S+", text)))
 
 

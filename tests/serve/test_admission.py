@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from bertworks.serve.errors import Refusal
 from bertworks.serve.limits import least_tokens, size_of
 from bertworks.serve.models import ServedModel
 from bertworks.serve.server import accept, bind
-from bertworks.serve.service import LATEST, SHORT_SCORES, Service, cores_for
+from bertworks.serve.service import LATEST, SHORT_SCORES, Service, batch_tokens_of, cores_for
 from support.served import loaded
 
 
@@ -31,6 +32,12 @@ class Request:
 
     async def receive(self):
         await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize(("device", "tokens"), [("cpu", 512), ("cuda", 32_768), ("mps", 512)])
+def test_a_gpu_takes_larger_batches(device, tokens):
+    loaded = SimpleNamespace(device=torch.device(device))
+    assert batch_tokens_of(SimpleNamespace(predictor=SimpleNamespace(loaded=loaded))) == tokens
 
 
 def run(service, step, rows):

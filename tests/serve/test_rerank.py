@@ -1,7 +1,12 @@
-"""The routes of Cohere and Jina: documents ranked by a model of pairs."""
+"""The routes of Cohere and Jina: documents ranked by a model of pairs, or by an embedder, which `/rerank` takes too."""
 
+import shutil
+
+import numpy as np
 import pytest
 import torch
+
+from support.served import loaded
 
 DOCUMENTS = ["b c", {"text": "good film"}, "a"]
 TEXTS = ["b c", "good film", "a"]
@@ -116,3 +121,136 @@ def test_truncate_cuts_a_long_document(http):
     body = {"model": "ranker", "query": "a film", "documents": ["a " * 60], "truncate": True}
     found = http.post("/v1/rerank", json=body)
     assert found.status_code == 200 and int(found.headers["x-truncated-tokens"]) == 60 + 5 - 24
+
+
+# ---- embedders
+
+
+@pytest.fixture(scope="module")
+def embedding(served, tmp_path_factory):
+    """Served models: an embedder `emb` first, a pre-trained one, and models of single texts and of pairs."""
+    from bertworks.checkpoint.pooling import Pooling, write_pooling
+
+    folders = {name: served[name].predictor.folder for name in ("mlm", "labels", "ranker")}
+    folders["emb"] = tmp_path_factory.mktemp("embedder") / "emb"
+    shutil.copytree(folders["mlm"], folders["emb"])
+    write_pooling(
+        folders["emb"], Pooling(max_length=24, prompt="a film "), served["mlm"].predictor.model.config.hidden_size
+    )
+    return loaded(folders, "emb", "mlm", "labels", "ranker")
+
+
+@pytest.fixture(scope="module")
+def client_of(embedding):
+    """Returns a function that gives a client of some of these models."""
+    from fastapi.testclient import TestClient
+
+    from bertworks.serve.app import create_app
+
+    def make(*names):
+        return TestClient(create_app({name: embedding[name] for name in names}), base_url="http://127.0.0.1")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def client(client_of):
+    return client_of("emb", "mlm", "labels", "ranker")
+
+
+def cosines(model, query, texts):
+    vectors = model.predictor.embed([query, *texts], normalize=True)
+    return dict(enumerate((vectors[1:] @ vectors[0]).tolist()))
+
+
+RANKS = {"/rerank": ("texts", "score"), "/v1/rerank": ("documents", "relevance_score")}
+
+
+@pytest.mark.parametrize("path", RANKS)
+def test_an_embedder_ranks_by_the_cosine_of_its_vectors(client, embedding, path):
+    (field, score), texts = RANKS[path], [*TEXTS, "한국어 문장", "good film"]
+    found = client.post(path, json={"model": "emb", "query": "good film", field: texts})
+    assert found.status_code == 200, found.text
+    rows = found.json() if path == "/rerank" else found.json()["results"]
+    expected = cosines(embedding["emb"], "good film", texts)
+    assert {one["index"]: one[score] for one in rows} == pytest.approx(expected, abs=1e-5)
+    values = [one[score] for one in rows]
+    assert values == sorted(values, reverse=True) and values[0] == pytest.approx(1) and values[-1] < 0.999
+    assert {rows[0]["index"], rows[1]["index"]} == {1, 4}  # equal texts
+    counted = int(found.headers["x-compute-tokens"])
+    embedded = client.post("/embed", json={"model": "emb", "inputs": ["good film", *texts]})
+    assert counted == int(embedded.headers["x-compute-tokens"])
+    similar = {"inputs": {"source_sentence": "good film", "sentences": texts}, "model": "emb"}
+    same = dict(enumerate(client.post("/similarity", json=similar).json()))
+    assert {one["index"]: one[score] for one in rows} == pytest.approx(same, abs=1e-6)
+
+
+def test_raw_scores_of_an_embedder_are_its_cosines(client):
+    body = {"model": "emb", "query": "a film", "texts": TEXTS, "return_text": True}
+    found = client.post("/rerank", json=body).json()
+    assert client.post("/rerank", json=body | {"raw_scores": True}).json() == found
+    assert all(one["text"] == TEXTS[one["index"]] for one in found)
+
+
+@pytest.mark.parametrize("path", RANKS)
+@pytest.mark.parametrize(
+    ("query", "texts", "status"),
+    [
+        ("a", [], 400),
+        ("a", ["b", " "], 400),
+        ("", ["b"], 400),
+        ("a", ["b"] * 32, 200),
+        ("a", ["b"] * 33, 413),
+        ("a", ["a " * 60], 413),
+        ("a " * 60, ["b"], 413),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_an_embedder_has_the_limits_of_models_of_pairs(client, path, query, texts, status):
+    for name in ("emb", "ranker"):
+        found = client.post(path, json={"model": name, "query": query, RANKS[path][0]: texts})
+        assert found.status_code == status, (name, found.text)
+    if status == 400:
+        embedded = client.post("/embed", json={"model": "emb", "inputs": [query, *texts] if texts else []})
+        assert embedded.status_code == status
+
+
+def test_an_embedder_truncates_the_end_or_the_beginning(client, embedding):
+    text = "good film " * 12 + "b c " * 12
+    kept = " ".join(text.split()[:20])  # of 24 tokens, [CLS], [SEP] and the prompt are 4
+    for direction in ("Right", "Left"):
+        body = {"model": "emb", "query": "good film", "texts": [text], "truncate": True}
+        found = client.post("/rerank", json=body | {"truncation_direction": direction})
+        assert found.status_code == 200 and int(found.headers["x-truncated-tokens"]) == 48 + 2 - 22
+        vectors = client.post(
+            "/embed",
+            json={"model": "emb", "inputs": ["good film", text], "truncate": True, "truncation_direction": direction},
+        ).json()
+        assert found.json()[0]["score"] == pytest.approx(float(np.dot(*vectors)), abs=1e-5)
+        if direction == "Right":
+            expected = cosines(embedding["emb"], "good film", [kept])[0]
+            assert found.json()[0]["score"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_model_of_pairs_ranks_before_an_embedder_if_none_is_named(client_of):
+    body = {"query": "a film", "documents": TEXTS}
+    for names, first in ((("emb", "ranker"), "ranker"), (("labels", "mlm", "emb"), "emb"), (("emb",), "emb")):
+        assert client_of(*names).post("/v2/rerank", json=body).json()["model"] == first
+    assert client_of("emb", "mlm").post("/v2/rerank", json=body | {"model": "none"}).status_code == 404
+
+
+def test_a_pretrained_model_is_refused_with_what_would_work(client):
+    for path, (field, _) in RANKS.items():
+        found = client.post(path, json={"model": "mlm", "query": "a", field: TEXTS})
+        assert found.status_code == 424
+        assert "the model 'mlm' cannot rank" in found.json()["error"]
+        assert "fine-tune it on pairs, or with --kind embedding" in found.json()["error"]
+
+
+def test_the_screen_and_the_list_of_models_say_who_ranks(client, embedding):
+    from bertworks.serve.screen import routes_of
+
+    assert [name for name, model in embedding.items() if "/rerank" in routes_of(model)] == ["emb", "ranker"]
+    for path in ("/models", "/info"):
+        listed = client.get(path).json()["models"]
+        assert [one["name"] for one in listed if one["reranks"]] == ["emb", "ranker"]

@@ -20,6 +20,7 @@ from ..probing.explanation_page import STYLE, asset
 from ..tokenizer import Tokenizer
 from .curves import read_curves
 from .errors import Refusal
+from .rerank import described
 from .routes import dialect, reply, service_of
 
 LANGUAGES = {  # a sentence, and the most tokens for a character of it in a vocabulary of that language
@@ -90,7 +91,9 @@ async def curves(request: Request, seen: str = "") -> Response:
 async def models(request: Request) -> Response:
     """What is loaded: name, task, labels, sizes, languages of the vocabulary, and what each model can answer."""
     loaded = service_of(request).models.values()
-    return reply({"models": [model.info | {"languages": languages_of(model.predictor.tokenizer)} for model in loaded]})
+    return reply(
+        {"models": [described(model) | {"languages": languages_of(model.predictor.tokenizer)} for model in loaded]}
+    )
 
 
 def languages_of(tokenizer: Tokenizer) -> list[str]:

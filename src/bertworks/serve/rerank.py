@@ -1,13 +1,16 @@
 """Documents ranked by their relevance to a query, in the form that Cohere's and Jina's clients know.
 
-A model for it reads the query and a document as a pair (a cross-encoder). Its relevance score is a probability: the
+A model of pairs reads the query and a document together (a cross-encoder). Its relevance score is a probability: the
 sigmoid of its only output, or the probability of the label that means "relevant" (RELEVANT). Labels 0, 1, ... n with n
 of 2 or more are grades: the score is their expectation, divided by n.
+
+An embedder without a classifier reads the query and each document on its own. Its score is the cosine of their vectors.
 """
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from fastapi import Request, Response
@@ -15,12 +18,15 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from torch import Tensor
 
+from ..inference.steps import EmbeddingRows, HeadSteps
 from .bodies import Body, Count, Many
+from .embedding import EmbeddingInput
 from .errors import Refusal
 from .limits import check_once, check_rows
 from .models import ServedModel
 from .routes import dialect, reply, service_of
-from .service import Options
+from .service import Answers, Options, Service
+from .vectors import decoder, embedder_of
 
 router = dialect("Cohere and Jina")
 
@@ -50,7 +56,7 @@ class Document(BaseModel):
 
 
 class Ranked(BaseModel):
-    """A document's number in the request, and its relevance from 0 to 1."""
+    """A document's number in the request, and its relevance: from 0 to 1, of an embedder the cosine from -1 to 1."""
 
     index: int
     relevance_score: float
@@ -72,12 +78,11 @@ class RerankResponse(BaseModel):
 async def rerank(body: RerankRequest, request: Request) -> Response:
     """The documents by their relevance to the query, the most relevant first."""
     service = service_of(request)
-    model = service.find(body.model, "classify", ranks)
+    model = ranker_of(service, body.model)
     check_rows(body.documents, service.config.max_inputs)
     check_once(body.rank_fields, "rank_fields")  # so that the joined texts are no longer than the body
     texts = [text_of(document, body.rank_fields, i) for i, document in enumerate(body.documents)]
-    options = Options(model=model.name, truncate=body.truncate, decode=relevance(model))
-    answers = await service.run(request, "classify", [(body.query, text) for text in texts], options)
+    answers = await scored(request, model, body.query, texts, How(body.truncate))
     results = ranked(answers.results, texts if body.return_documents else None)[: body.top_n]
     version = request.url.path.split("/")[1].removeprefix("v")
     meta = {"api_version": {"version": version}, "billed_units": {"search_units": 1}}
@@ -96,6 +101,21 @@ def text_of(document: str | dict[str, Any], fields: Sequence[str], number: int) 
     return "\n".join(found)
 
 
+# ---- by which model
+
+
+def ranker_of(service: Service, name: str | None) -> ServedModel:
+    """The model of this name; without one the first model of pairs that ranks, or else the first embedder.
+
+    If none ranks, one of them is returned, and `scored` refuses it. Raises Refusal (404) for an unknown name.
+    """
+    model = service.find(name, "classify", ranks)
+    if ranks(model):
+        return model
+    embedder = service.find(name, "embed", compares)
+    return embedder if compares(embedder) else model
+
+
 def relevant_outputs(model: ServedModel) -> NDArray[np.float64] | None:
     """(K,) how much each output says "relevant"; None if no label does."""
     return weights_of(model.predictor.loaded.labels, model.predictor.kind == "multilabel")
@@ -107,8 +127,60 @@ def reads_single(model: ServedModel) -> bool:
 
 
 def ranks(model: ServedModel) -> bool:
-    """Whether a model with a classifier can rank pairs."""
-    return not reads_single(model) and relevant_outputs(model) is not None
+    """Whether a model can rank pairs by its classifier."""
+    return "classify" in model.steps and not reads_single(model) and relevant_outputs(model) is not None
+
+
+def compares(model: ServedModel) -> bool:
+    """Whether a model ranks by cosine: it was trained as an embedder, and has no classifier."""
+    trained = model.predictor.kind == "embedding" or model.predictor.pooling is not None
+    return trained and "embed" in model.steps and "classify" not in model.steps
+
+
+def described(model: ServedModel) -> dict[str, Any]:
+    """What clients may know of a model, with `reranks`: whether it answers the routes that rank."""
+    return model.info | {"reranks": ranks(model) or compares(model)}
+
+
+# ---- scores
+
+
+@dataclass(frozen=True)
+class How:
+    """How a query and its texts are scored."""
+
+    truncate: bool | None = None  # cut what is too long; none: as the server was started
+    left: bool = False  # whether what is too long is cut at its beginning instead of its end
+    raw: bool = False  # scores before sigmoid or softmax; grades and cosines have none
+
+
+async def scored(request: Request, model: ServedModel, query: str, texts: Sequence[str], how: How) -> Answers:
+    """The relevance of each text. Raises Refusal as `Service.run` does, and 424 if the model does not rank."""
+    service = service_of(request)
+    if compares(model):
+        asked = EmbeddingInput(left=how.left)
+
+        def prepare(rows: Any) -> EmbeddingRows:
+            return asked.prepare(embedder_of(model), model.prompts, [*rows[0], *rows[1:]])
+
+        # the query is no row of its own: as many texts are taken as of a model of pairs
+        rows: list[Any] = [(query, text) if i == 0 else text for i, text in enumerate(texts)]
+        return await service.run(request, "embed", rows, Options(model.name, how.truncate, prepare, cosines(model)))
+    decode, steps = relevance(model, how.raw), cast(HeadSteps[Any], model.steps_of("classify"))
+    options = Options(model.name, how.truncate, lambda rows: steps.prepare(rows, how.left), decode)
+    return await service.run(request, "classify", [(query, text) for text in texts], options)
+
+
+def cosines(model: ServedModel) -> Callable[[Any, Tensor], list[float]]:
+    """Returns the cosine of each text's vector and the query's, which is the first (`Options.decode`)."""
+    vectors_of = decoder(model)
+
+    def decode(rows: Any, scores: Tensor) -> list[float]:
+        vectors = vectors_of(rows, scores)
+        found: list[float] = np.clip(vectors[1:] @ vectors[0], -1, 1).tolist()
+        return found
+
+    return decode
 
 
 def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], list[float]]:
@@ -116,7 +188,13 @@ def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], 
 
     raw: the score before sigmoid or softmax; grades have none. Raises Refusal if the model ranks no pairs.
     """
-    model.steps_of("classify")
+    if "classify" not in model.steps:
+        raise Refusal(
+            424,
+            f"the model {model.name!r} cannot rank: it has no classifier, and it was not trained as an embedder; "
+            "fine-tune it on pairs, or with --kind embedding, or serve a sentence-transformers folder; "
+            f"it can: {', '.join(model.abilities)}",
+        )
     labels, weights, single = model.predictor.loaded.labels, relevant_outputs(model), reads_single(model)
     if single or weights is None:
         found = "reads single texts" if single else f"has the labels {', '.join(labels)[:200]}"

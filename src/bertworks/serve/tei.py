@@ -21,8 +21,7 @@ from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
 from .limits import check_rows, check_size, least_tokens
 from .models import ServedModel
-from .rerank import ranked, relevance
-from .rerank import ranks as can_rank
+from .rerank import How, described, ranked, ranker_of, scored
 from .routes import dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import decoder, embedder_of
@@ -235,12 +234,13 @@ def _cutting(model: ServedModel, body: Truncation) -> Callable[[Any], Any]:
 
 @router.post("/rerank", response_model=list[Ranked], response_model_exclude_none=True)
 async def rerank(body: RerankRequest, request: Request) -> Response:
-    """The texts in the order in which they fit the query, best first, by a classifier of pairs (rerank.py)."""
-    service = service_of(request)
-    model = service.find(body.model, "classify", can_rank)
-    options = Options(model.name, body.truncate, _cutting(model, body), relevance(model, body.raw_scores))
-    pairs = [(body.query, text) for text in body.texts]
-    answers = await service.run(request, "classify", pairs, options)
+    """The texts in the order in which they fit the query, best first, by a model of pairs or an embedder (rerank.py).
+
+    Scores of an embedder are cosines, with `raw_scores` too.
+    """
+    model = ranker_of(service_of(request), body.model)
+    how = How(body.truncate, body.truncation_direction == "Left", body.raw_scores)
+    answers = await scored(request, model, body.query, body.texts, how)
     ranks = ranked(answers.results)
     more = [{"text": body.texts[one["index"]]} if body.return_text else {} for one in ranks]
     cells = zip(ranks, more, strict=True)
@@ -324,7 +324,7 @@ async def info(request: Request) -> dict[str, Any]:
         "auto_truncate": config.auto_truncate,
         "tokenization_workers": service.workers,
         "version": __version__,
-        "models": [model.info for model in service.models.values()],
+        "models": [described(model) for model in service.models.values()],
     }
 
 

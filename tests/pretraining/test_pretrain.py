@@ -4,10 +4,12 @@ import dataclasses
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
+import bertworks
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.cli.arguments import take_flag
@@ -25,7 +27,7 @@ from bertworks.model.heads import build_model
 from bertworks.pretraining import estimate as estimating
 from bertworks.pretraining.estimate import estimate
 from bertworks.pretraining.recipe import PretrainConfig
-from bertworks.pretraining.run import PretrainingFeed, plateau, pretrain, useful_flops
+from bertworks.pretraining.run import PretrainingFeed, StoreTraining, plateau, pretrain, useful_flops
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import machine
@@ -115,8 +117,38 @@ def test_a_model_of_another_shape_is_refused(tiny_store, tmp_path, capsys):
     other = dataclasses.replace(config.model, hidden_size=24)
     save_folder(tmp_path / "other", build_model(other, seed=1), Tokenizer.load(tiny_store.path / "tokenizer"))
     argv = line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--init", tmp_path / "other")
-    assert "holds a model of another shape than the recipe's [model]" in refused(capsys, argv)
+    said = refused(capsys, [*argv, "--model.hidden-size", config.model.hidden_size])
+    assert f"another shape (hidden_size: 24 there, {config.model.hidden_size} here); leave these out" in said
+    few = dataclasses.replace(config, model=dataclasses.replace(config.model, vocab_size=50))
+    with pytest.raises(InputError, match=r"^other has a vocabulary of 50 tokens, the corpus .* one of 100; build the"):
+        StoreTraining.open(few, tiny_store.path, finished=True).check_vocabulary(Path("other"))
     assert "no such folder" in refused(capsys, [*argv[:-1], tmp_path / "none"])
+
+
+def test_a_run_takes_the_shape_of_the_model_that_it_starts_from(tiny_store, tmp_path):
+    """A recipe's width, dropout and start are those of fresh models; its card names the license it began with."""
+    recipe = load_recipe(write_recipe(tmp_path, steps=2), PretrainConfig)
+    shape = dataclasses.replace(recipe.model, hidden_size=24, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
+    model = build_model(shape, recipe.heads, seed=1)
+    facts = {"license": "mit", "base_model": "lab/encoder"}
+    save_folder(tmp_path / "other", model, Tokenizer.load(tiny_store.path / "tokenizer"), facts)
+    main([str(word) for word in line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--init",
+                                     tmp_path / "other")])  # fmt: skip
+    bertworks.pretrain(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "same", init=tmp_path / "other")
+    for run in ("run", "same"):
+        found = load_recipe(tmp_path / run / "recipe.toml", PretrainConfig).model
+        assert (found.hidden_size, found.hidden_dropout_prob) == (24, 0.3)
+        assert json.loads((tmp_path / run / "results.json").read_text())["continued"] is True
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert 'license: "mit"' in card and 'base_model: "lab/encoder"' in card
+
+
+def test_phases_longer_than_the_positions_of_the_model_are_refused(tiny_store, tmp_path, capsys):
+    config = load_recipe(write_recipe(tmp_path), PretrainConfig)
+    short = dataclasses.replace(config.model, max_position_embeddings=8)
+    save_folder(tmp_path / "short", build_model(short, seed=1), Tokenizer.load(tiny_store.path / "tokenizer"))
+    argv = line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--init", tmp_path / "short")
+    assert "expected 5 to 8, the longest that the model's positions allow; take a recipe" in refused(capsys, argv)
 
 
 def test_a_vocabulary_of_another_size_is_refused(tiny_store, tmp_path, capsys):

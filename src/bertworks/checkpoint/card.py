@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from ..model.config import ModelConfig
@@ -31,7 +32,10 @@ _MEANINGS = {  # of facts that are true or false
     "collapsed": "the same answer for every development row",
     "flat": "predicted values that hardly vary",
     "random_init": "training began with random weights",
+    "continued": "training began with the weights of another model",
 }
+# one name, or the first of a list
+_BASE = r"""^base_model:\s*(?:-\s+|\[\s*)?["']?([\w.-]+(?:/[\w.-]+)?)["']?\s*(?:[],]|$)"""
 _CELLS = 12  # classes of the largest confusion table on a card
 _SHAPE = (
     "num_hidden_layers",
@@ -91,6 +95,18 @@ def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]
         lines += _section(name, table)
     lines += _confusion(confused)
     return "\n".join([*lines, "## Use", "", *_use(config)])
+
+
+def origin_in_card(folder: Path) -> dict[str, Any]:
+    """`license` and `base_model` of a folder's card, where it names them.
+
+    A local folder's name is no model's name on a hub, so without a card that names one there is no `base_model`.
+    """
+    card = folder / "README.md"
+    front = card.read_text(encoding="utf-8", errors="replace").split("---")[1:2] if card.is_file() else []
+    patterns = {"license": r"^license: *[\"']?([\w.-]+)", "base_model": _BASE}
+    found = {key: re.search(pattern, text, re.MULTILINE) for text in front for key, pattern in patterns.items()}
+    return {key: match[1] for key, match in found.items() if match}
 
 
 def _words(text: Any) -> str:

@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -177,16 +177,24 @@ def flags_of(arguments: type[Any], start: Any = None, prefix: str = "--") -> set
     return found
 
 
-def parse_recipe(arguments: type[T], config: type[Any], argv: list[str], verb: str) -> T:
+def parse_recipe(
+    arguments: type[T],
+    config: type[Any],
+    argv: list[str],
+    verb: str,
+    adapted: Callable[[Any, list[str]], Any] = lambda recipe, argv: recipe,
+) -> T:
     """As `parse`, for a verb with the fields `recipe` and `config`: the recipe's values are the defaults of the flags.
 
-    The recipe is given first or as --recipe. Raises InputError if neither recipe nor flags set a training budget.
+    The recipe is given first or as --recipe. adapted: changes it by other flags, before its own flags do. Raises
+    InputError if neither recipe nor flags set a training budget.
     """
     if argv and not argv[0].startswith("-"):
         refuse_with_flag(argv[0], argv, ("--recipe",))
         argv = ["--recipe", *argv]
     name, _ = take_flag(argv, "--recipe")
     base = load_recipe(find_recipe(name[0], verb), config) if name else config()
+    base = adapted(base, argv)
     steps, _ = take_flag(argv, "--loop.steps")
     if steps and steps[0].isdecimal() and "--snapshots" not in flags_in(argv) and hasattr(base, "snapshots"):
         base, left_out = without_late_snapshots(base, int(steps[0]))

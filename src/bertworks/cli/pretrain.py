@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ..files import InputError
 from ..pretraining.recipe import PretrainConfig
 from ..reporting.log import duration, mebibytes
-from .arguments import Flat, parse_recipe
+from .arguments import Flat, parse_recipe, take_flag
 from .doctor import print_findings
 from .ending import run_to_its_end
 
@@ -36,7 +36,8 @@ class Arguments:
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[PretrainConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
-    init: Path | None = None  # model folder or run folder whose weights the run starts from; none: random weights
+    # model folder or run folder whose weights and shape the run starts from; none: random weights, the recipe's shape
+    init: Path | None = None
     # text files, folders or archives to build the store from, with a WordPiece vocabulary of the recipe's size (cased
     # for Korean) in CORPUS-tokenizer; rerun the command to resume. For other settings use `bertworks tokenizer train`
     # and `bertworks corpus build` instead
@@ -51,7 +52,7 @@ class Arguments:
 
 def pretrain(argv: list[str]) -> None:
     """Pre-train, or print the estimate; draw the curves of a finished run."""
-    arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain")
+    arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain", _of_initial_model)
     config = _with_store(arguments) if arguments.texts else arguments.config
     if arguments.estimate:
         from ..pretraining.estimate import estimate
@@ -66,6 +67,12 @@ def pretrain(argv: list[str]) -> None:
         run_to_its_end(lambda: run_pretraining(config, arguments.corpus, arguments.out, arguments.init))
     draw_curves(arguments.out)
     print_findings(lambda: _examined(arguments))
+
+
+def _of_initial_model(recipe: PretrainConfig, argv: list[str]) -> PretrainConfig:
+    """The recipe with the shape of the model that --init names, if it names one."""
+    init, _ = take_flag(argv, "--init")
+    return recipe.of_shape(Path(init[0])) if init else recipe
 
 
 def _examined(arguments: Arguments) -> "Report":

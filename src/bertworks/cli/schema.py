@@ -79,6 +79,7 @@ def results_schema() -> dict[str, Any]:
         "encoding": {**text, "description": "of the table or tables, unless it is utf-8"},
         "sheet": {**text, "description": "of a table in an .xlsx file, if it was named"},
         "examples": {"description": "rows to train on and to evaluate on"},
+        "dev_texts": {**text, "description": "hash of the texts of the development rows, in their order"},
         "truncation": {"type": "object", "description": "rows that were cut, and by how many tokens"},
         "notes": {"type": "array", "items": text, "description": "what was found in the training rows"},
         "recipe": {"description": "hash of recipe and inputs, which identifies the run"},

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..checkpoint.folder import read_config
 from ..checkpoint.memory import ModelLike, start_folder
 from ..config import find_recipe, flags_of_fields, load_recipe, with_fields
 from ..reporting.arguments import argument_names
@@ -30,25 +31,27 @@ def pretrain(
 
     recipe: its name (`bertworks recipes` lists them), a .toml file, or a PretrainConfig. corpus: store made by
     `bertworks corpus build`. out: run folder to write. init: model folder, run folder or loaded model whose weights the
-    run starts from; none: random weights. Fields of the recipe are further arguments; a table is a dictionary, as in
-    TOML. on_step: called with each record of the log; when it returns True, the run stops after that update and is
-    saved, without a model yet. quiet: print nothing.
+    run starts from, with its shape in place of the recipe's; none: random weights. Fields of the recipe are further
+    arguments; a table is a dictionary, as in TOML. on_step: called with each record of the log; when it returns True,
+    the run stops after that update and is saved, without a model yet. quiet: print nothing.
 
     Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
     with argument_names():
         folder, watch = out_folder(out), watch_of(on_step)
         given = flags_of_fields(fields)
+        start = None if init is None else start_folder(init, folder)
         if isinstance(recipe, PretrainConfig):
             base = recipe
         else:
             base = load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig)
+            shape = {} if start is None else vars(read_config(start)[0])
+            fields = {f"model.{name}": value for name, value in shape.items()} | fields
         if "--loop.steps" in given and "--snapshots" not in given:
             steps = fields.get("loop.steps") or dict(fields["loop"])["steps"]
             base, left_out = without_late_snapshots(base, int(steps))
             if left_out and not quiet:
                 print(left_out, file=sys.stderr)
         config = with_fields(base, fields, pretrain)
-        start = None if init is None else start_folder(init, folder)
         results = run_pretraining(config, Path(corpus), folder, start, quiet, watch)
         return RunResults(folder, results or {})

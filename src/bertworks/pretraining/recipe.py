@@ -79,6 +79,19 @@ class PretrainConfig:
                     "model's positions allow"
                 )
 
+    def of_shape(self, init: Path) -> "PretrainConfig":
+        """This recipe for the model of a model folder or run folder, with its shape and dropout.
+
+        Raises InputError if the folder is incomplete, or has too few positions for a phase.
+        """
+        from ..checkpoint.folder import find_model, read_config
+
+        folder = find_model(init)
+        try:
+            return dataclasses.replace(self, model=read_config(folder)[0])
+        except ValueError as error:
+            raise InputError(f"{folder}: {error}; take a recipe with shorter phases") from None
+
     @property
     def learns(self) -> PretrainingObjective | LanguageModelObjective:
         """The objective itself."""

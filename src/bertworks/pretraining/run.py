@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint.folder import is_padded, read_config, save_folder
+from ..checkpoint.card import origin_in_card
+from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
 from ..data.ahead import Asked, BatchesAhead
 from ..data.batches import Vocabulary, as_tensors
@@ -55,12 +56,14 @@ def pretrain(
         print(f"checking the corpus store {corpus} ({size / 1e6:,.0f} MB)", file=sys.stderr)
     source = StoreTraining.open(config, corpus, is_finished(out))
     source.check_vocabulary(init)
+    begun: dict[str, Any] = {} if init is None else {"continued": True}
+    origin = {} if init is None else origin_in_card(find_model(init))
     with machine.prepared_process(), machine.joined_world() as world:
         run = Run(out, config.identity(source.store, init), world, quiet, watch)
         return train_in_folder(
             run,
             lambda: source.loop(run, start_model(config, init), config.learns),
-            lambda loop: source.save(run, loop, source.results("pretrain", run, loop)),
+            lambda loop: source.save(run, loop, source.results("pretrain", run, loop) | begun, origin),
             source.describe,
         )
 
@@ -105,9 +108,11 @@ class StoreTraining:
         rows, tokens = self.config.model.vocab_size, self.store.vocab_size
         padded = init is not None and is_padded(rows, tokens)  # the table of that model stays as it is
         if rows != tokens and not padded:
+            has, other = f"the recipe's model.vocab_size is {rows}", f"give --model.vocab-size {tokens} or "
+            if init is not None:
+                has, other = f"{init} has a vocabulary of {rows} tokens", ""  # a flag would give it another shape
             raise InputError(
-                f"the recipe's model.vocab_size is {rows}, the corpus was built with a vocabulary of {tokens}; give "
-                f"--model.vocab-size {tokens} or build the corpus with the other tokenizer"
+                f"{has}, the corpus was built with one of {tokens}; {other}build the corpus with the other tokenizer"
             )
         if init is None or self.config.model.family == "roberta":  # other models of others may name another padding
             check_padding(self.config.model, self.tokenizer.pad_id)
@@ -178,11 +183,13 @@ class StoreTraining:
         found = {"kind": kind, "metrics": final | {"unigram_entropy": self.store.unigram_entropy()}}
         return found | facts | {"instances": loop.progress.instances, "corpus": self.store.fingerprint}
 
-    def save(self, run: Run, loop: Loop, results: dict[str, Any]) -> dict[str, Any]:
-        """Write the model folder, with the results in its card; returns the results."""
+    def save(
+        self, run: Run, loop: Loop, results: dict[str, Any], origin: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Write the model folder, with the results and its `origin` in its card; returns the results."""
         assert isinstance(loop.model, Model)
         if run.world.main:
-            save_folder(run.out / "model", loop.model, self.tokenizer, results, None)
+            save_folder(run.out / "model", loop.model, self.tokenizer, results | (origin or {}), None)
         return results
 
 
@@ -249,7 +256,8 @@ def start_model(config: PretrainConfig, init: Path | None) -> Model:
     theirs = dataclasses.asdict(read_config(init)[0])
     if unlike := [f"{k}: {theirs[k]!r} there, {v!r} here" for k, v in vars(config.model).items() if theirs[k] != v]:
         raise InputError(
-            f"{init} holds a model of another shape than the recipe's [model] ({'; '.join(unlike)}); make them equal"
+            f"{init} holds a model of another shape ({'; '.join(unlike)}); leave these out, since the run takes the "
+            "shape of the model that it starts from"
         )
     start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
     if start.fresh:

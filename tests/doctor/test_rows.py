@@ -11,13 +11,13 @@ from bertworks.checkpoint.folder import save_folder
 from bertworks.doctor import examine
 from bertworks.doctor.alike import Shingles, find_alike, key_of
 from bertworks.doctor.examination import Given, of_rows
-from bertworks.doctor.tables import Columns, find_columns
+from bertworks.doctor.tables import Columns, Table, find_columns
 from bertworks.files import InputError
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.draws import Division
-from bertworks.tasks.kinds import divided_data, own_task
+from bertworks.tasks.kinds import divided_data, own_task, read_rows
 from bertworks.tasks.questions import Question
 from bertworks.tasks.table import TableForm
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
@@ -254,6 +254,25 @@ def test_a_planted_fault_of_a_table_is_found(tmp_path, name, change, check, evid
     path = table(tmp_path / name, [change(i, line) for i, line in enumerate(good_lines())])
     hits = [one.evidence for one in examine(path).findings if one.check == check]
     assert len(hits) == 1 and evidence in hits[0], hits
+
+
+@pytest.mark.parametrize("kind", ["", "multilabel"])
+def test_labels_are_counted_as_fine_tuning_reads_them(tmp_path, kind):
+    """Without the blanks around them; labels that differ in case are different ones."""
+    ends = ("", " ", "\t", "  ")
+    lines = [line + (ends[i % 4] if 0 < i < 5 else "") for i, line in enumerate(good_lines())]
+    given = Given(columns=Columns(("text",), "label", kind))
+    path = table(tmp_path / "a.csv", lines)
+    assert examine(path, given).findings == []
+    task = own_task(kind, ("text",), "label")
+    read = {row.label for row in read_rows(task, path)}
+    assert read == {"good", "bad"} == set(Table(path, given.columns).rows.labels(Table(path, given.columns).rows.train))
+    cased = table(tmp_path / "b.csv", [line.replace("bad", "Bad ") if i == 2 else line for i, line in enumerate(lines)])
+    found = {one.check: one.evidence for one in examine(cased, Given(columns=Columns(("text",), "label"))).findings}
+    assert found == {
+        "labels": "1 of 3 labels has fewer than 10 training rows: 'Bad' (1)",
+        "spelling of labels": "labels that differ in case or blanks only: 'Bad', 'bad'",
+    }
 
 
 def test_columns_without_a_name_are_not_read(tmp_path):

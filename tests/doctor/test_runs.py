@@ -65,6 +65,10 @@ def test_a_start_that_the_run_has_or_cannot_have_is_not_advised(tmp_path, start,
     (finding,) = report.findings
     advised = "--model.start position-heads --masking.masked-lm-prob 0.4" in finding.advice
     assert advised == ((start, positions) == ("normal", "learned"))
+    results = tmp_path / "run" / "results.json"
+    write_json(results, json.loads(results.read_text()) | {"continued": True})  # by --init
+    (finding,) = of_pretraining(tmp_path / "run").findings
+    assert "--model.start" not in finding.advice
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -218,6 +222,11 @@ def test_few_updates_are_named_once(tmp_path):
     report = of_finetuning(finetuned(tmp_path / "run", metrics={"loss": 0.7, "accuracy": 0.52}, **few))
     assert [one[0] for one in hits(report)] == ["score"]
     assert [finding.advice for finding in report.findings if "few updates (30)" in finding.advice]
+    assert "updates" not in report.checked and report.skipped["updates"].startswith("the finding of 'score' names")
+    finetuned(tmp_path / "other")  # in a folder of runs as well, although the updates of one run are enough
+    report = examine(tmp_path)
+    assert [one.check for one in report.findings if "few updates (30)" in one.advice] == ["score"]
+    assert "updates" not in report.checked and "updates" in report.skipped
 
 
 def test_labels_that_config_does_not_name_are_an_error(tmp_path):

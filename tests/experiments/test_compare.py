@@ -1,5 +1,6 @@
 """Comparing two runs: equal to scikit-learn and SciPy resample by resample, nothing for a run and itself, refusals."""
 
+import csv
 import json
 import shutil
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import bertworks
 from bertworks.cli import main
 from bertworks.config import to_toml
 from bertworks.experiments import statistics as resampling
@@ -16,6 +18,7 @@ from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.tasks.metrics import METRICS
 from bertworks.tasks.tags import score_tags
 from bertworks.training.config import LoopConfig, OptimConfig
+from support.tiny_task import tiny_place
 
 RNG = np.random.default_rng(3)
 NAMES = ["no", "yes", "maybe"]
@@ -279,6 +282,44 @@ def test_collapsed_runs_and_other_settings_are_reported(tmp_path, capsys):
             shutil.copytree(one if side == "a" else run, tmp_path / side / f"seed-{seed}")
     assert compare_runs(tmp_path / "a", tmp_path / "b", samples=500)["collapsed"] == ["second, seed 3"]
     assert not {"collapsed", "settings"} & {*compare_runs(one, one, samples=500)}
+
+
+def test_rows_of_another_file_format_are_the_same_rows(tmp_path):
+    """By their texts and labels, where both runs have a hash of the texts; else by their lines, as in older runs."""
+    for name, change in (("classes", {"line": 1}), ("spans", {"id": "x", "answers": ["a"]})):
+        one, _, metrics, _ = FORMS[name]
+        others = [{**row, **change} for row in one]
+        one = [{**row, **{key: change[key] for key in change if key == "answers"}} for row in one]
+        first = save(tmp_path / name / "csv", one, metrics, dev_texts="a1")
+        same = save(tmp_path / name / "jsonl", others, metrics, dev_texts="a1")
+        old = save(tmp_path / name / "old", one, metrics)
+        assert compare_runs(first, same, samples=100)["examples"] == len(one)
+        assert compare_runs(first, old, samples=100)["examples"] == len(one)
+        unlike = save(tmp_path / name / "unlike", others, metrics, dev_texts="b2")
+        wrong = [{**row, "label": "maybe", "answers": ["b"]} for row in others]
+        for bad in (
+            unlike,
+            save(tmp_path / name / "other", others, metrics),
+            save(tmp_path / name / "wrong", wrong, metrics, dev_texts="a1"),
+        ):
+            with pytest.raises(InputError, match="Only runs on the same development rows"):
+                compare_runs(first, bad, samples=100)
+
+
+def test_runs_that_read_the_same_rows_as_csv_jsonl_and_in_memory_are_compared(tmp_path):
+    place = tiny_place(tmp_path / "place", 24, 20)
+    with open(place / "dev.csv", encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    runs = []
+    for name, dev in (("csv", place / "dev.csv"), ("jsonl", tmp_path / "dev.jsonl"), ("list", rows)):
+        given = {"train": place / "train.csv", "dev": dev, "max_seq_length": 16, "loop": {"steps": 2}, "quiet": True}
+        bertworks.finetune(place / "model", tmp_path / name, **given)
+        runs.append(tmp_path / name)
+    lines = [json.loads((run / "predictions.jsonl").read_text().splitlines()[0])["line"] for run in runs]
+    assert lines == [2, 1, 1]
+    for run in runs[1:]:
+        assert compare_runs(runs[0], run, samples=100)["metrics"]["accuracy"]["difference"] == 0
 
 
 # ---- what is refused

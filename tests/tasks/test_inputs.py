@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -98,6 +99,13 @@ def test_batches_by_tokens_stay_within_their_number(tokenizer):
     batches = list(inputs.by_length(tokens=64))
     assert [rows.tolist() for rows in batches] == [[3], [5, 1], [4, 0, 2]]
     assert all(len(rows) * inputs.padded_length(rows) <= 64 for rows in batches)
+
+
+@pytest.mark.parametrize(("lengths", "expected"), [((3,), 8), ((57,), 64), ((65,), 80), ((129,), 140), ((3, 3), 16)])
+def test_few_lengths_of_batches(lengths, expected):
+    """Each length is another shape of products to prepare and to keep; a short text alone is not padded as much."""
+    inputs = Inputs.from_ids([[5] * length for length in lengths], SimpleNamespace(pad_id=0), limit=140)
+    assert inputs.padded_length(np.arange(len(lengths))) == expected
 
 
 def test_inputs_of_several_requests_share_a_pass(tokenizer):

@@ -197,6 +197,8 @@ def _runs(path: Path, given: Given) -> Report:
         report.checked += [name for name in one.checked if name not in report.checked]
         report.skipped |= one.skipped
     report.findings += several.merged(found, names)
+    if report.skipped.get("updates") == finetuned.IN_SCORE and "updates" not in {one.check for one in report.findings}:
+        report.checked = [name for name in report.checked if name != "updates"]
     groups = {group.relative_to(path).as_posix(): group for group in several.groups_of(path, runs)}
     spread = Report(str(path), "")
     for where, group in groups.items():

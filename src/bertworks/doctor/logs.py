@@ -50,6 +50,7 @@ RESULTS_FORM = {  # what is read of results.json
     "flat?": bool,
     "examples?": COUNTS,
     "truncation?": {str: {"examples": int, "tokens": int}},
+    "continued?": bool,
     "seeds?": [int],
     "runs?": [{str: (float, None)}],
 }

@@ -72,7 +72,7 @@ class PretrainingRun:
     def longer(self) -> str:
         """What to do about a plateau."""
         model = self.files.recipe.get("model")
-        if not isinstance(model, dict) or model.get("start") == START:
+        if not isinstance(model, dict) or model.get("start") == START or self.files.results.get("continued"):
             return LONGER
         if model.get("position_embedding_type", "learned") != "learned":  # what the start is made for
             return LONGER

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..files import InputError
 from ..reporting.tables import counted
 from ..tasks.base import KindName, Task
-from ..tasks.classification import SEPARATOR
+from ..tasks.classification import SEPARATOR, label_in, labels_in
 from ..tasks.kinds import OWN_TABLE, own_task, read_rows
 from ..tasks.table import (
     PLAIN,
@@ -162,11 +162,9 @@ def check_columns(path: Path, columns: Columns) -> None:
 
 
 def _label(task: Task, cells: list[str]) -> str | None:
-    """The label in the cells behind the texts; None if there is none."""
-    label = cells[0] if cells else ""
-    if task.kind == "multilabel":
-        return SEPARATOR.join(part.strip(' "') for part in label.strip("[]").replace(",", SEPARATOR).split(SEPARATOR))
-    return label if label.strip() else None
+    """The label in the cells behind the texts, as fine-tuning reads it; None if there is none."""
+    cell = cells[0] if cells else ""
+    return SEPARATOR.join(labels_in(cell)) if task.kind == "multilabel" else label_in(cell) or None
 
 
 def is_table(path: Path) -> bool:

@@ -11,7 +11,7 @@ Shapes: n examples, R resamples, P pairs of runs, S numbers an example (statisti
 import math
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from ..training.identity import RECIPE, without_intervals
 from . import statistics as resampling
 
 ROWS = "predictions.jsonl"
+PLACE, TRUTH = ("id", "line"), ("label", "gold", "answers")  # fields of a row: where it is, and what is true of it
 SHOWN_SETTINGS = 4  # settings that differ, of those that a note lists
 SAME_ROWS = "fine-tune both with the same --dev, or with the same --train, --dev-share, --group and --split-seed"
 CONFIDENCE = 0.95
@@ -70,6 +71,9 @@ def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 
     Raises InputError if one is not finished, or they differ in task or development rows.
     """
     with argument_names():
+        for name, run in (("first", first), ("second", second)):
+            if not isinstance(run, (RunResults, str, Path)):
+                raise InputError(f"{name} is a {type(run).__name__}; expected a run folder, or what finetune returned")
         one, other = (run.folder if isinstance(run, RunResults) else run for run in (first, second))
         return Comparison(compare_runs(one, other, samples, seed))
 
@@ -157,14 +161,22 @@ def _shared_seeds(sides: list[dict[int | None, Outcome]]) -> list[Any]:
 
 
 def _check(first: Outcome, run: Outcome) -> None:
-    """Raises InputError if the runs are not of one task and on the same rows."""
+    """Raises InputError if the runs are not of one task and on the same rows.
+
+    Rows are the same if their ids or lines and their labels are. Where the texts are known to be the same, the labels
+    decide: the lines of a row differ between a .csv, a .jsonl and rows in memory. Runs of older versions have no hash
+    of their texts.
+    """
     if run.results["task"] != first.results["task"]:
         tasks = f"{first.folder} is of the task {first.results['task']}, {run.folder} of {run.results['task']}"
         raise InputError(f"{tasks}; expected one task")
+    texts = [one.results.get("dev_texts") for one in (first, run)]
+    names = TRUTH if texts[0] is not None and texts[0] == texts[1] else (*PLACE, *TRUTH)
     for number, (a, b) in enumerate(zip(first.rows, run.rows, strict=False), 1):
-        if _identity(a) != _identity(b):
+        if _only(a, names) != _only(b, names):
+            shown = (*PLACE, *TRUTH)
             raise InputError(
-                f"{run.folder / ROWS}, line {number}: {_identity(b)}; {first.folder / ROWS} has {_identity(a)} "
+                f"{run.folder / ROWS}, line {number}: {_only(b, shown)}; {first.folder / ROWS} has {_only(a, shown)} "
                 f"there. Only runs on the same development rows can be compared: {SAME_ROWS}"
             )
     if len(run.rows) != len(first.rows):
@@ -174,9 +186,9 @@ def _check(first: Outcome, run: Outcome) -> None:
         )
 
 
-def _identity(row: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same in both runs: where the row is, and what is true of it."""
-    return {key: row[key] for key in ("id", "line", "label", "gold", "answers") if key in row}
+def _only(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The fields of these names that a row of predictions has."""
+    return {name: row[name] for name in names if name in row}
 
 
 def _collapsed(seeds: list[Any], pairs: list[tuple[Outcome, Outcome]]) -> list[str]:

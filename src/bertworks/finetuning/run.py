@@ -6,7 +6,6 @@ of its own inside, and results.json has means and standard deviations. Whole gri
 """
 
 import contextlib
-import re
 import statistics
 import sys
 import time
@@ -15,6 +14,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from ..checkpoint.card import origin_in_card
 from ..checkpoint.folder import find_model, run_name, save_folder
 from ..checkpoint.locate import refuse_export
 from ..checkpoint.pooling import Pooling, write_pooling
@@ -26,6 +26,7 @@ from ..reporting.run_files import RESULTS, read_results
 from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
 from ..tasks.kinds import OWN_TABLE
+from ..tasks.rows import hash_of_texts
 from ..tasks.table import form_facts
 from ..training import machine
 from ..training.identity import FORMAT, RECIPE
@@ -252,6 +253,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
         "flat": judged.flat,
         "tuned": judged.settings,
         "examples": {"train": len(job.data.train), "dev": len(job.data.dev)},
+        "dev_texts": hash_of_texts(job.data.dev),
         "truncation": {"train": job.train.truncation(), "dev": job.dev.inputs.truncation()},
         "notes": list(job.notes),
         **({"teacher": job.teacher.facts} if job.teacher else {}),
@@ -271,7 +273,8 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
 
 def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
     """The model folder and the predictions on dev."""
-    facts = {key: value for key, value in results.items() if key not in ("model", "data")}  # paths of this machine
+    own = ("model", "data", "dev_texts")  # paths of this machine, and a hash that tells a reader nothing
+    facts = {key: value for key, value in results.items() if key not in own}
     facts |= {"title": f"{run_name(job.folder)} fine-tuned on {job.task.name}", **_origin(job)}
     limits = {f.name: getattr(config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
     stored = {
@@ -293,24 +296,12 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
             write_json(out / name, content)
 
 
-# of a card: one name, or the first of a list
-_BASE = r"""^base_model:\s*(?:-\s+|\[\s*)?["']?([\w.-]+(?:/[\w.-]+)?)["']?\s*(?:[],]|$)"""
-
-
 def _origin(job: Job) -> dict[str, Any]:
-    """Where a model comes from, for its card: license and `base_model` of the card it began with, and public data.
-
-    A local folder's name is no model's name on a hub, so without a card that names one there is no `base_model`.
-    """
-    card = job.folder / "README.md"
-    front = card.read_text(encoding="utf-8", errors="replace").split("---")[1:2] if card.is_file() else []
-    found = re.search(r"^license: *[\"']?([\w.-]+)", front[0], re.MULTILINE) if front else None
-    base = re.search(_BASE, front[0], re.MULTILINE) if front else None
-    return {
-        **({"license": found[1]} if found else {}),
-        **({"datasets": [job.task.dataset]} if job.task.dataset else {}),
-        **({"base_model": base[1]} if base and not job.config.random_init else {}),
-    }
+    """Where a model comes from, for its card: what the card of its beginning says, and public data."""
+    found: dict[str, Any] = origin_in_card(job.folder)
+    if job.config.random_init:
+        found.pop("base_model", None)
+    return found | ({"datasets": [job.task.dataset]} if job.task.dataset else {})
 
 
 def _columns(task: Task) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     joined = bool(names) and task.kind not in NUMERIC
     examples = []
     for row in read_table(path, columns, task.header, (), lists, joined, form=task.form):
-        cells, where = [cell.strip() for cell in row.values[len(task.text) :]], location(path, row.line)
+        cells, where = [label_in(cell) for cell in row.values[len(task.text) :]], location(path, row.line)
         label = None if not labelled else _marked(cells, marks, where) if marks else check(cells[0], names, where)
         examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
     if not examples:
@@ -78,6 +78,17 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
         if label_parts(examples[-1].label, task):
             check_end(path, location(path, examples[-1].line), labels, "label")
     return examples
+
+
+def label_in(cell: str) -> str:
+    """The label that a cell has, without the blanks around it; "" if it has none."""
+    return cell.strip()
+
+
+def labels_in(cell: str) -> list[str]:
+    """The labels of a cell that has several: names with | between them, or a JSON list of names."""
+    listed = as_list(cell)
+    return [name for name in map(label_in, cell.split(SEPARATOR) if listed is None else listed) if name]
 
 
 def _label(cell: str, names: Mapping[str, str], where: str) -> str:
@@ -102,8 +113,7 @@ def _unknown(label: str, names: Sequence[str]) -> str:
 
 def _several(cell: str, names: Mapping[str, str], where: str) -> str:
     """Names with | between them, or a JSON list of names; an empty cell has none."""
-    listed = as_list(cell)
-    found = [name for name in map(str.strip, cell.split(SEPARATOR) if listed is None else listed) if name]
+    found = labels_in(cell)
     if any(SEPARATOR in name for name in found):
         raise InputError(f"{where}: label {cell}; expected names without {SEPARATOR}, which stands between them")
     return SEPARATOR.join(_label(name, names, where) for name in found)

@@ -25,7 +25,7 @@ from .sequences import Frames, Integers, TokenIds, edges_of, ranges
 
 # L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute
 STEP = 16
-ALONE = 8  # the same for one sequence, whose products are small
+ALONE, SHORT = 8, 64  # one sequence of up to 64 tokens is padded to a multiple of 8, because its products are small
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,10 @@ class Inputs:
         return longest
 
     def padded_length(self, rows: Integers) -> int:
-        """L of a batch of these examples: the longest, rounded up to STEP (one sequence: ALONE) or the limit."""
-        step = STEP if len(rows) * self.choices > 1 else ALONE
-        return min(-(-int(self.lengths[rows].max()) // step) * step, self.limit)
+        """L of a batch of these examples: the longest, rounded up to STEP (one short sequence: ALONE) or the limit."""
+        longest = int(self.lengths[rows].max())
+        step = ALONE if len(rows) * self.choices == 1 and longest <= SHORT else STEP
+        return min(-(-longest // step) * step, self.limit)
 
     def batch(self, rows: Integers, length: int = 0) -> Batch:
         """The examples `rows`, padded to `length` or as short as they may be (keys: batch.py).

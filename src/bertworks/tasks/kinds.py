@@ -153,4 +153,5 @@ def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: t
     try:
         return Task(OWN_TABLE, text, label, kind, labels, metrics=metrics, choices=choices)  # type: ignore[arg-type]
     except ValueError as error:
-        raise InputError(f"{error}; give them with --text{' and --choices' if kind == 'choice' else ''}") from None
+        flags = "--text and --choices" if kind == "choice" else "--text, with commas between them"
+        raise InputError(f"{error}; give them with {flags}") from None

@@ -4,6 +4,8 @@ Texts are strings. A list of them may be any iterable: a list, an array, a colum
 are the named tuples of the kinds of tasks: Example, Choice, Tagged, Question.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
@@ -13,6 +15,7 @@ from ..files import InputError, shorten
 
 S = TypeVar("S")
 T = TypeVar("T")
+TEXT_FIELDS = ("text", "pair", "choices", "question", "context")  # of Example, Choice, Tagged and Question
 
 
 def texts_of(texts: Any, name: str = "texts") -> Iterator[str]:
@@ -121,6 +124,15 @@ def _checked(row: Any, where: str, known: str) -> Any:
     if not isinstance(row.label, Real) or not math.isfinite(row.label):
         raise InputError(f"{where}.label is {_what(row.label)}; expected a name (str), a number, or None")
     return row._replace(label=str(row.label))
+
+
+def hash_of_texts(rows: Iterable[Any]) -> str:
+    """A hash of the texts of rows to train or judge on, in their order: the same for every format of their file."""
+    found = hashlib.sha256()
+    for row in rows:
+        texts = [getattr(row, name) for name in TEXT_FIELDS if name in row._fields]
+        found.update(json.dumps(texts).encode() + b"\n")
+    return found.hexdigest()
 
 
 def _listed(values: Any, name: str, expected: str) -> Iterable[Any]:

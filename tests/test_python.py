@@ -261,6 +261,8 @@ def test_runs_are_compared_and_results_print(place, frames, run, tmp_path):
     )
     found = bertworks.compare(run, tmp_path / "b", samples=100)
     assert found.metrics["accuracy"]["second"] == pytest.approx(other.metrics["accuracy"])
+    with pytest.raises(InputError, match=r"^second is a list; expected a run folder, or what finetune returned"):
+        bertworks.compare(run, [])
     for result in (found, run, bertworks.evaluate(run, frames[1]), bertworks.read_log(run)):
         text, html = repr(result), result._repr_html_()
         assert "accuracy" in text and "<table>" in html and "object at" not in text
@@ -269,6 +271,17 @@ def test_runs_are_compared_and_results_print(place, frames, run, tmp_path):
     assert pickle.loads(pickle.dumps(rows)) == rows == json.loads(json.dumps(rows))
     assert "6 more rows" in repr(rows) and pandas.DataFrame(rows).label.isin(["good", "bad"]).all()
     assert "<b>" not in type(rows)([{"label": "<b>"}])._repr_html_()
+
+
+def test_the_first_import_draws_no_random_number():
+    """A library that is imported with the first function draws one, so a seed set before would mean another number."""
+    lines = (
+        "import random, sys, bertworks",
+        "before = random.getstate()",
+        "names = [getattr(bertworks, name) for name in bertworks.__all__]",
+        "assert 'rich.style' in sys.modules and random.getstate() == before",
+    )
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
 
 
 def state_of_the_process():

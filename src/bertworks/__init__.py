@@ -39,7 +39,11 @@ def lazy_names(package: str) -> tuple[list[str], _Callable[[str], _Any], _Callab
             near = difflib.get_close_matches(name, home, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+        import random
+
+        state = random.getstate()
         value = getattr(importlib.import_module(home[name]), name)
+        random.setstate(state)  # rich draws a number where it is imported
         setattr(_sys.modules[package], name, value)
         return value
 

@@ -8,12 +8,14 @@ import torch
 import torch._inductor.config
 
 import bertworks.inference.engines as engines
+import bertworks.inference.model as inference_model
 from bertworks.checkpoint.folder import save_folder
 from bertworks.cli.__main__ import main
 from bertworks.files import InputError
 from bertworks.inference.engines import Computing, chosen_precision
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
+from bertworks.tasks.inputs import Inputs
 from support.tiny_task import TINY, tiny_folder
 
 TEXTS = ["a b c", "good film , bad film", "d", "good a b c " * 5]
@@ -67,6 +69,23 @@ def test_auto_follows_the_processor(monkeypatch, fast, precision):
     monkeypatch.setattr(engines, "has_bfloat16", lambda: fast)
     assert chosen_precision("auto", CPU) == precision
     assert chosen_precision("float32", CPU) == "float32" and chosen_precision("bfloat16", CPU) == "bfloat16"
+
+
+@pytest.mark.parametrize(("new", "precision"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_follows_the_gpu(monkeypatch, new, precision):
+    """An older GPU computes bfloat16 by emulation, which torch counts as support unless it is asked not to."""
+    monkeypatch.setattr(engines, "has_bfloat16", lambda: not new)  # of the CPU beside it
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: new or including_emulation)
+    assert chosen_precision("auto", torch.device("cuda")) == precision
+
+
+def test_batches_of_vectors_are_larger_on_a_gpu(folders, monkeypatch):
+    loaded = Predictor(folders(""), device="cpu").loaded
+    inputs = Inputs.from_ids([[5] * 16] * 200, loaded.tokenizer, 16)  # 3,200 tokens
+    monkeypatch.setattr(inference_model, "to_device", lambda batch, device: batch)
+    on_gpu = dataclasses.replace(loaded, device=torch.device("cuda"))
+    assert [len(rows) for rows, _ in loaded._batches(inputs)] == [128, 72]
+    assert [len(rows) for rows, _ in on_gpu._batches(inputs)] == [200]
 
 
 def test_a_predictor_says_how_it_computes(folders, monkeypatch):

@@ -8,6 +8,7 @@ from torch import nn
 
 from bertworks.model.config import ModelConfig
 from bertworks.model.encoder import Encoder
+from bertworks.model.heads import build_model
 from bertworks.model.prepare import OneDnnLinear, for_inference
 
 SHAPE = ModelConfig(
@@ -32,13 +33,32 @@ def test_same_numbers_from_the_same_weights():
         encoder.layers[0].query.weight.mul_(2)  # shared: the twin sees it
 
 
+def plain(network):
+    """The names of linear modules that are torch's own."""
+    return {name for name, module in network.named_modules() if type(module) is nn.Linear}
+
+
+HEADS = {  # heads and changes of SHAPE: what reads no tokens, a row a sequence or a masked token
+    "pre-training": (("mlm", "nsp"), {}, {"heads.mlm.dense", "heads.nsp", "encoder.pooler"}),
+    "narrow embeddings": (("tagger",), {"embedding_size": 16}, set()),
+    "a pair": (("classifier",), {"direction": "pair"}, {"encoder.pooler"}),
+    "ModernBERT": (("tagger",), {"family": "modernbert"}, set()),
+}
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
+@pytest.mark.parametrize(("heads", "changes", "expected"), HEADS.values(), ids=HEADS)
+def test_modules_that_read_tokens_use_onednn(heads, changes, expected):
+    model = build_model(replace(SHAPE, **changes), heads, labels=3, seed=1)
+    assert plain(for_inference(model)) == expected
+
+
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
 def test_what_is_changed():
     encoder = Encoder(SHAPE)
     fast = for_inference(encoder)
     assert for_inference(fast) is fast  # prepared once
-    kinds = {type(module) for module in fast.modules()}
-    assert OneDnnLinear in kinds and nn.Linear not in kinds
+    assert plain(fast) == {"pooler"}
     assert OneDnnLinear not in {type(module) for module in encoder.modules()}
     assert for_inference(encoder.to(torch.bfloat16)) is encoder
     shallow = Encoder(SHAPE, pooler=False)

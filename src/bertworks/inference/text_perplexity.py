@@ -46,20 +46,22 @@ NOTES = {
 
 def perplexity(
     model: Path | str,
-    inputs: Sequence[Path | str],
+    inputs: Path | str | Sequence[Path | str],
     max_length: int | None = None,
     computing: Computing = FLOAT32,
     encoding: str = "utf-8",
 ) -> dict[str, Any]:
     """`perplexity` of a left-to-right or right-to-left model, `masked_perplexity` of a masked LM, on files of text.
 
-    inputs: files, folders or globs as for `corpus build`; in plain text blank lines separate documents. Also returned:
-    `interval` (95 %, None of one document), mean `loss` in nats, `documents`, `tokens`, `predicted` ones, `unknown`
-    (their share of [UNK]). Raises InputError if the folder has no language-model head or the files have no text.
+    inputs: files, folders or globs, one or several, as for `corpus build`; in plain text blank lines separate
+    documents. Also returned: `interval` (95 %, None of one document), mean `loss` in nats, `documents`, `tokens`,
+    `predicted` ones, `unknown` (their share of [UNK]). Raises InputError if the folder has no language-model head or
+    the files have no text.
     """
     loaded = LoadedModel.load(model, max_length, computing=computing)
     if "mlm" not in loaded.model.heads:
         raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
+    inputs = [inputs] if isinstance(inputs, (str, Path)) else inputs
     reader = Reader(inputs, FixedOptions(documents="blank-line", encoding=encoding))
     direction, first = loaded.model.config.direction, 0
     sums: list[NDArray[np.float64]] = []

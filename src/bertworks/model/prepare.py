@@ -97,6 +97,9 @@ def compile_layers(encoder: nn.Module, gradients: bool = True) -> None:
 # half the time (docs/log.md). oneDNN's operator has no gradient. It also applies an activation to a product that is
 # still in the cache.
 
+# oneDNN keeps what it prepares for each number of rows. These modules read one row a sequence or a masked token: little
+# work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.
+_NOT_OF_TOKENS = ("pooler", "nsp", "mlm")
 _FUSED = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("relu", "")}  # oneDNN's names
 
 
@@ -147,9 +150,12 @@ class OneDnnLinear(nn.Linear):
 
 
 def _with_onednn(module: Network, lasting: bool) -> Network:
-    """A copy with the same weights, whose linear modules use oneDNN."""
+    """A copy with the same weights, whose linear modules that read tokens use oneDNN."""
     twin = copy.copy(module)
-    twin._modules = {name: child and _with_onednn(child, lasting) for name, child in module._modules.items()}
+    twin._modules = {
+        name: child if child is None or name in _NOT_OF_TOKENS else _with_onednn(child, lasting)
+        for name, child in module._modules.items()
+    }
     if type(twin) is nn.Linear:
         twin.__class__ = OneDnnLinear  # type: ignore[assignment]
     if isinstance(twin, Layer):

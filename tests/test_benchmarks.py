@@ -1,12 +1,15 @@
 """The benchmarks' shared code, and that none of them is left out of benchmarks/smoke.py, which .ci/run runs."""
 
 import argparse
+import dataclasses
 import importlib
 import os
 import re
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -130,3 +133,18 @@ def test_engines_that_others_are_compared_with_are_loaded_however_late(common, m
     options = argparse.Namespace(engines=engines, minutes=8.0, model=tmp_path, smoke=False)
     found = dict(inference.started(options, tmp_path, ["a"], ["a"]))
     assert [name for name, side in found.items() if side == "no time was left"] == ["compiled, float32"]
+
+
+def test_products_alone_are_those_of_a_step(common, monkeypatch):
+    """Their operations: six for each weight and row, and six products of attention."""
+    products = importlib.import_module("products")
+    monkeypatch.setattr(products, "is_supported", lambda x: False)  # torch counts its own operators only
+    shape, sizes = tiny_shape(hidden_size=8, intermediate_size=20, num_hidden_layers=3), products.Sizes(2, 16, 24, 5)
+    with FlopCounterMode(display=False) as counted:
+        products.seconds_alone(shape, sizes, torch.device("cpu"), torch.float32, passes=1)
+    layers = 3 * (6 * 24 * (4 * 8 * 8 + 2 * 8 * 20) + 6 * 2 * 2 * 16 * 16 * 8)
+    assert counted.get_total_flops() == layers + 6 * 5 * (8 * 8 + 8 * shape.vocab_size)
+
+
+def tiny_shape(**changes):
+    return dataclasses.replace(importlib.import_module("tiny").SHAPE, **changes)

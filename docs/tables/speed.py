@@ -120,16 +120,18 @@ def saving() -> Lines:
 
 def corpus_growth() -> Lines:
     """Time and memory of building a store as the text grows."""
-    found, rows = result("benchmarks/corpus-growth"), []
+    rows = []
     names = {
         "pool": "two processes",
         "scheduler": "dask, two workers",
         "near-duplicates": "two processes, `--near-duplicates 0.8`",
     }
-    for side, name in names.items():
-        for one in (size for size in found["sizes"] if side in size):
-            cost = one[side]
-            rate = f"{1000 * one['gigabytes'] / cost['seconds']:.1f}"
-            memory = (f"{cost[key] / 1000:.2f}" for key in ("parent_mb", "worker_mb"))
-            rows.append((name, f"{one['gigabytes']:g}", f"{cost['seconds']:,.0f}", rate, *memory))
+    for file, kind in (("corpus-growth", "EPYC"), ("corpus-growth-20gb-amx", "AMX")):
+        sizes = result(f"benchmarks/{file}")["sizes"]
+        for side, name in names.items():
+            for one in (size for size in sizes if side in size):
+                cost = one[side]
+                rate = f"{1000 * one['gigabytes'] / cost['seconds']:.1f}"
+                memory = (f"{cost[key] / 1000:.2f}" for key in ("parent_mb", "worker_mb"))
+                rows.append((f"{name}, {kind}", f"{one['gigabytes']:g}", f"{cost['seconds']:,.0f}", rate, *memory))
     return table(("built by", "GB of text", "seconds", "MB/s", "GB, the command", "GB, a worker"), rows)

@@ -1,0 +1,80 @@
+"""The matrix products of a step of pre-training by themselves: what all else in a step can save at most.
+
+Of BERT's layers as they are (presets.py): no gates, no narrow embeddings. Pooler and next sentence are left out: they
+read one row a sequence. Every product has operands of its own, which are not in the cache before it, as in a step.
+
+Shapes: B sequences, L positions, T rows of the packed batch, M predictions, D hidden width, I feed-forward width,
+N heads, H head size, V vocabulary.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertworks.batch import IGNORED, Batch
+from bertworks.model.config import ModelConfig
+from bertworks.model.packing import Packing
+from bertworks.model.products import is_supported, product
+from bertworks.training.vocabulary_loss import used_slots
+
+Product = Callable[[], Tensor]
+
+
+class Sizes(NamedTuple):
+    """The rows of a batch's products."""
+
+    B: int
+    L: int
+    T: int
+    M: int
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Sizes":
+        B, L = batch["input_ids"].shape
+        index = Packing.of(batch["attention_mask"], B, L).index
+        return cls(B, L, B * L if index is None else len(index), len(used_slots(batch["masked_labels"] != IGNORED)))
+
+
+def seconds_alone(config: ModelConfig, sizes: Sizes, device: torch.device, dtype: torch.dtype, passes: int) -> float:
+    """The median time of all products of a step, forward and backward, each with operands of its own."""
+    made = products(config, sizes, device, dtype)
+    times = []
+    for _ in range(passes):
+        start = time.perf_counter()
+        for one in made:
+            one()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:] or times)
+
+
+def products(config: ModelConfig, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> list[Product]:
+    """The products of a step, in no order: layers, attention, and the masked-LM head at M positions."""
+    D, wide, N = config.hidden_size, config.intermediate_size, config.num_attention_heads
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, device=device).to(dtype)
+
+    def linear(rows: int, width: int, out: int) -> list[Product]:
+        x, weight, slope = draw(rows, width), draw(out, width), draw(rows, out)
+        forward = product if is_supported(x) else F.linear
+        return [lambda: forward(x, weight, None), lambda: slope @ weight, lambda: slope.T @ x]
+
+    def attention() -> list[Product]:
+        q, k, v, slope = (draw(sizes.B * N, sizes.L, D // N) for _ in range(4))
+        weights = draw(sizes.B * N, sizes.L, sizes.L)
+        pairs = [(q, k.mT), (weights, v), (weights.mT, slope), (slope, v.mT), (weights, k), (weights.mT, q)]
+        return [lambda pair=pair: torch.bmm(*pair) for pair in pairs]  # type: ignore[misc]
+
+    made: list[Product] = []
+    for _ in range(config.num_hidden_layers):
+        for width, out in ((D, 3 * D), (D, D), (D, wide), (wide, D)):
+            made += linear(sizes.T, width, out)
+        made += attention()
+    return made + linear(sizes.M, D, D) + linear(sizes.M, D, config.vocab_size)

@@ -3,8 +3,8 @@
 Of BERT's layers as they are (presets.py): no gates, no narrow embeddings. Pooler and next sentence are left out: they
 read one row a sequence. Every product has operands of its own, which are not in the cache before it, as in a step.
 
-Shapes: B sequences, L positions, T rows of the packed batch, M predictions, D hidden width, I feed-forward width,
-N heads, H head size, V vocabulary.
+Shapes: B sequences, L positions, T rows of the packed batch, R of them that heads read, M predictions, D hidden width,
+I feed-forward width, N heads, H head size, V vocabulary.
 """
 
 import statistics
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertworks.batch import IGNORED, Batch
+from bertworks.batch import Batch
 from bertworks.model.config import ModelConfig
 from bertworks.model.packing import Packing
 from bertworks.model.products import is_supported, product
-from bertworks.training.vocabulary_loss import used_slots
+from bertworks.training.objectives import PretrainingObjective
 
 Product = Callable[[], Tensor]
 
@@ -31,13 +31,15 @@ class Sizes(NamedTuple):
     B: int
     L: int
     T: int
+    R: int
     M: int
 
     @classmethod
     def of(cls, batch: Batch) -> "Sizes":
         B, L = batch["input_ids"].shape
         index = Packing.of(batch["attention_mask"], B, L).index
-        return cls(B, L, B * L if index is None else len(index), len(used_slots(batch["masked_labels"] != IGNORED)))
+        T, batch = B * L if index is None else len(index), PretrainingObjective().prepare(batch)
+        return cls(B, L, T, len(batch["last_cells"]), len(batch["masked_slots"]))
 
 
 def seconds_alone(config: ModelConfig, sizes: Sizes, device: torch.device, dtype: torch.dtype, passes: int) -> float:
@@ -73,8 +75,9 @@ def products(config: ModelConfig, sizes: Sizes, device: torch.device, dtype: tor
         return [lambda pair=pair: torch.bmm(*pair) for pair in pairs]  # type: ignore[misc]
 
     made: list[Product] = []
-    for _ in range(config.num_hidden_layers):
-        for width, out in ((D, 3 * D), (D, D), (D, wide), (wide, D)):
-            made += linear(sizes.T, width, out)
-        made += attention()
+    for i in range(config.num_hidden_layers):
+        rows = sizes.R if i == config.num_hidden_layers - 1 else sizes.T  # behind attention
+        made += linear(sizes.T, D, 3 * D) + attention()
+        for width, out in ((D, D), (D, wide), (wide, D)):
+            made += linear(rows, width, out)
     return made + linear(sizes.M, D, D) + linear(sizes.M, D, config.vocab_size)

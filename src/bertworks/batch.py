@@ -17,6 +17,7 @@ Shapes: B sequences, L positions, M masked slots (a fixed number for each B and 
     teacher_scores     (B, K)       float32        a teacher's scores, in distillation on a task
     packed_cells       (T,)         int64          cells that are computed (model/packing.py); empty: no padding
     masked_slots       (m,)         int64          the used slots of `masked_labels`, then some that are not used
+    last_cells         (R,)         int64          cells that heads read, which the last layer computes
     token_cells        (t,)         int64          cells of real tokens, in distillation
     labelled_cells     (t,)         int64          cells with a tag, in tagging
 
@@ -24,7 +25,7 @@ Every batch has the first three keys. Pre-training adds `pair_labels`, and with 
 supervised tasks add `labels`. IGNORED in a field of int64 labels means that there is no label: no loss, no count.
 `pair_labels` of single segments are IGNORED.
 
-The last four keys can be read off the others. `Objective.prepare` adds those that an objective needs while the batch is
+The last five keys can be read off the others. `Objective.prepare` adds those that an objective needs while the batch is
 on the CPU; a GPU would have to be waited for. Language models get `masked_positions` and `masked_labels` there too: the
 cells that predict a neighbour, and the neighbours' ids.
 """

@@ -121,6 +121,7 @@ def test_no_optimizer_waits_for_the_gpu(on_a_gpu, rule):
 
 def test_a_batch_that_is_not_prepared_would_wait(on_a_gpu, monkeypatch):
     """So that the tests above can fail."""
-    monkeypatch.setattr(type(PRETRAINING["mlm+nsp"]), "prepare", lambda self, batch: batch)
+    cells = {"last_cells": torch.arange(2, device=GPU)}
+    monkeypatch.setattr(type(PRETRAINING["mlm+nsp"]), "prepare", lambda self, batch: batch | cells)
     with pytest.raises(RuntimeError, match="meta"):
         on_a_gpu("mlm+nsp", PADDED)

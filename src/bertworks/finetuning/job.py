@@ -117,6 +117,15 @@ class Job:
         return cls(config, task, kind, data, folder, tokenizer, *sides, world, quiet)
 
     @property
+    def tokens(self) -> Tensor:
+        """(K,) the tokens that the batches of training and evaluation can have."""
+        sets = (self.train, self.dev.inputs, *(rows.inputs for rows in self.more.values()))
+        counts = sum(np.bincount(one.ids, minlength=self.tokenizer.vocab_size) for one in sets)
+        assert isinstance(counts, np.ndarray)
+        counts[[one.pad_id for one in sets]] += 1
+        return torch.from_numpy(np.flatnonzero(counts))
+
+    @property
     def objective(self) -> Objective:
         """What is learned: labels, and what the teacher says, if there is one."""
         if self.teacher is not None:

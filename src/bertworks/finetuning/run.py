@@ -21,6 +21,7 @@ from ..checkpoint.pooling import Pooling, write_pooling
 from ..config import to_toml
 from ..files import InputError, check_version, to_json, write_json, write_text
 from ..model.heads import Model
+from ..model.used_rows import keep_used_rows, restore_rows
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
 from ..reporting.tables import counted
@@ -145,12 +146,15 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
 
 
 def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
-    """The loop of a run before its first step."""
+    """The loop of a run before its first step. The model has the rows of its texts alone until `_write` saves it."""
+    model.to(job.world.device)
+    if not config.optim.adapts:
+        keep_used_rows(model, job.tokens)
     return Loop(
         model,
         job.objective,
         ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None),
-        Optimizer(model.to(job.world.device), config.whole_warmup),
+        Optimizer(model, config.whole_warmup),
         job.world,
         config.loop,
         run.out,
@@ -286,6 +290,7 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
         **judged.settings,
     }
     labels = list(job.task.labels) or None
+    restore_rows(model)
     save_folder(out / "model", model, job.tokenizer, facts, labels, config.max_seq_length, stored)
     if job.task.kind == "embedding":
         write_pooling(out / "model", Pooling(max_length=config.max_seq_length), model.config.hidden_size)

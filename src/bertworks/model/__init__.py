@@ -16,6 +16,7 @@ In reading order:
     layer_choice.py  which hidden states are taken, and how they become one vector a token
     top.py           a layer choice and a BiLSTM between encoder and head
     heads.py         the heads, and the model that holds everything
+    used_rows.py     training without the embeddings of tokens that no text has
     rectangular.py   a forward pass that keeps padding, to export or compile
     position_heads.py  a start whose heads look at a token's neighbours
     prepare.py       shapes, first weights, compiled layers, fast inference

@@ -11,7 +11,7 @@ Shapes: B sequences, L positions, T rows of a packed batch, E embedding width, D
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from .dropout import Dropout, DropoutKey, LayerMasks
 from .layer import Layer, LayerContext, Transform, layer_norm, run_layer
 from .packing import Packing
 from .recurrent import RecurrentLayer
+
+if TYPE_CHECKING:
+    from .used_rows import UsedRows
 
 _POOLER_SITE = (1 << 16) - 1  # of the dropout before RoBERTa's pooler: the last one, which no layer or head has
 
@@ -38,6 +41,7 @@ class Embeddings(nn.Module):
         E, table = config.embedding_width, config.position_embedding_type != "rotary"
         self.offset = config.position_offset
         self.word = nn.Embedding(config.vocab_size, E)
+        self.used: UsedRows | None = None  # which rows `word` has, if it has only some (used_rows.py)
         self.position = nn.Embedding(config.max_position_embeddings, E) if table else None
         self.token_type = nn.Embedding(config.type_vocab_size, E) if config.type_vocab_size else None
         self.norm = layer_norm(config, E)
@@ -51,7 +55,7 @@ class Embeddings(nn.Module):
         if packing.index is not None:
             ids = ids[packing.index]  # (T,)
             types = None if types is None else types[packing.index]
-        x = self.word(ids)  # (T, E)
+        x = self.word(ids if self.used is None else self.used.rows[ids])  # (T, E)
         if self.position is not None:
             x = x + self.position(self._positions(packing, input_ids.device))
         if self.token_type is not None:
@@ -136,6 +140,7 @@ class Encoder(nn.Module):
         depth: int | None = None,
         packed: bool = True,
         packing: Packing | None = None,
+        last_cells: Tensor | None = None,
     ) -> EncoderOutput:
         """Encode a batch.
 
@@ -143,7 +148,9 @@ class Encoder(nn.Module):
         dropout: key of the masks in training on a CPU; without it a module in training mode uses torch's own dropout.
         hidden_states, attentions: return every layer's output, every head's weights. head_mask: (layers, N) factors.
         depth: compute only so many layers, and pool nothing. packed: remove padding before the first layer; False
-        keeps the rectangle (rectangular.py). packing: the batch's, if it is known. Raises ValueError if the sequences
+        keeps the rectangle (rectangular.py). packing: the batch's, if it is known. last_cells: (R,) flat cells whose
+        vectors are read, those of the pooled tokens among them: behind its attention the last layer computes no other
+        token. It has no effect with hidden_states, attentions or recurrent layers. Raises ValueError if the sequences
         are longer than `max_length`, or if a recurrent layer is asked for attention.
         """
         B, L = input_ids.shape
@@ -163,17 +170,22 @@ class Encoder(nn.Module):
             own = self._by_sequence(everywhere, x.device)
             everywhere, local = own, own if local is everywhere else local
         layers = range(self.config.num_hidden_layers)[:depth]
-        masks = self._masks(layers, key, packing)
+        complete = len(layers) == self.config.num_hidden_layers
+        last = last_cells if complete and self._is_last_divisible and not (hidden_states or attentions) else None
+        last = None if last is None or len(last) >= len(x) else last
+        masks = self._masks(layers, key, packing, last)
         for i in layers:
             context = everywhere if i % self.config.global_every == 0 else local
             context = context if head_mask is None else dataclasses.replace(context, head_mask=head_mask[i])
+            if last is not None and i == layers[-1]:
+                context = dataclasses.replace(context, cells=last)
             x, w = self._layer(run, i, x, context, masks[i])  # (T, D), (B, N, L, L)
             masks[i] = None  # kept by the gradient, if there is one
             if hidden_states:
                 states.append(x)
             if w is not None:
                 weights.append(w)
-        complete = len(layers) == self.config.num_hidden_layers
+        packing = packing if last is None else packing.at(last)
         if complete and self.final_norm is not None:
             x = states[-1] = self.final_norm(x)
         return EncoderOutput(
@@ -242,8 +254,10 @@ class Encoder(nn.Module):
         halves = (self.layers[0 if shared in ("all", half) else i] for half in ("attention", "ffn"))
         return run(*halves, x, context, masks)  # type: ignore[no-any-return]
 
-    def _masks(self, layers: range, key: DropoutKey | None, packing: Packing) -> list[LayerMasks | None]:
-        """The keyed masks of each layer; None leaves dropout to torch."""
+    def _masks(
+        self, layers: range, key: DropoutKey | None, packing: Packing, last: Tensor | None = None
+    ) -> list[LayerMasks | None]:
+        """The keyed masks of each layer; None leaves dropout to torch. last: the cells that the last layer returns."""
         if key is None:
             return [None] * len(layers)
         c, attends, B, L = self.config, self.config.layer_type == "attention", packing.B, packing.L
@@ -255,8 +269,21 @@ class Encoder(nn.Module):
         )
         # three dropouts a layer; site 0 is that of the embeddings
         masks = key.masks([(3 * i + j, *kind) for i in layers for j, kind in enumerate(kinds, 1)])
-        packed = [mask if mask is None or mask.shape == square else packing.pack(mask.flatten(0, 1)) for mask in masks]
+        packed = [
+            mask if mask is None or mask.shape == square else packing.pack(mask.flatten(0, 1), last if late else None)
+            for mask, late in zip(masks, [i == layers[-1] for i in layers for _ in kinds], strict=True)
+        ]
         return [LayerMasks(*packed[3 * i : 3 * i + 3]) for i in layers]
+
+    @property
+    def _is_last_divisible(self) -> bool:
+        """Whether the last layer can be computed for some tokens alone."""
+        pools_all = self.pooler is not None and self.config.classifier_pooling == "mean"
+        return self.config.layer_type == "attention" and bool(self.layers) and not pools_all
+
+    def pooled_cells(self, packing: Packing, device: torch.device) -> Tensor:
+        """(B,) flat cells of the tokens that the pooler reads, unless it reads the mean of all."""
+        return packing.end_cells(device, last=self.config.direction == "left")
 
     def _pool(self, x: Tensor, packing: Packing, key: DropoutKey | None) -> Tensor | None:
         """(T, D) to (B, D)."""
@@ -265,7 +292,7 @@ class Encoder(nn.Module):
         if self.config.classifier_pooling == "mean":
             x = packing.mean(x)  # (B, D)
         else:
-            x = x[packing.ends(x.device, last=self.config.direction == "left")]  # (B, D)
+            x = x[packing.rows(self.pooled_cells(packing, x.device))]  # (B, D)
         if self.pooler_dropout is not None:
             x = self.pooler_dropout(x, key)
         return FUNCTIONS[self.config.rules.pooler_activation](self.pooler(x))

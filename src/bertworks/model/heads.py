@@ -22,6 +22,7 @@ from .prepare import initialise
 from .top import Top
 
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
+POOLED = 16  # in inference the last layer computes a multiple of so many tokens that are pooled
 
 
 class MaskedLMHead(Transform):
@@ -98,8 +99,14 @@ class Model(nn.Module):
         """How many of the encoder's layers are computed; None: all, and its pooler."""
         return None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth
 
-    def encode(self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None) -> EncoderOutput:
-        """What the heads read of a batch (batch.py). `dropout`: key of the masks in training on a CPU."""
+    def encode(
+        self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None, last_cells: Tensor | None = None
+    ) -> EncoderOutput:
+        """What the heads read of a batch (batch.py). `dropout`: key of the masks in training on a CPU.
+
+        last_cells: as of Encoder, where neither a top nor a second encoder needs every token.
+        """
+        few = {} if last_cells is None or isinstance(self.encoder, Pair) else {"last_cells": last_cells}
         out: EncoderOutput = self.encoder(
             batch["input_ids"],
             batch["attention_mask"],
@@ -108,8 +115,18 @@ class Model(nn.Module):
             hidden_states=self.top is not None,
             depth=self.depth,
             packing=Packing.of_batch(batch),
+            **few,
         )
         return out if self.top is None else self.top(out, dropout)
+
+    def pool(self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None) -> Tensor | None:
+        """`encode(batch, dropout).pooled`, (B, D), for which the last layer computes the pooled tokens alone."""
+        if isinstance(self.encoder, Pair) or self.top is not None:
+            return self.encode(batch, dropout).pooled
+        cells = self.encoder.pooled_cells(Packing.of_batch(batch), batch["input_ids"].device)
+        if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in packing.py
+            cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED)])
+        return self.encode(batch, dropout, cells).pooled
 
     def freeze_unused_layers(self) -> None:
         """Turn off the gradients of layers above those that the top reads: they have no part in any loss."""

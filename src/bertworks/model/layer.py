@@ -29,6 +29,7 @@ class LayerContext:
     causal: bool = False  # whether these sequences are read from left to right
     head_mask: Tensor | None = None  # (N,) factors of the heads
     attentions: bool = False  # whether to return the weights
+    cells: Tensor | None = None  # (R,) flat cells whose rows the layer returns; None: all that it was given
 
 
 class Layer(nn.Module):
@@ -53,10 +54,15 @@ class Layer(nn.Module):
             self.output_norm = layer_norm(config, D)
 
     def attention(self, x: Tensor, context: LayerContext, masks: LayerMasks | None) -> tuple[Tensor, Tensor | None]:
-        """The first sub-layer, (T, D) to (T, D), and the weights (B, N, L, L) if `context` asks for them."""
+        """The first sub-layer, (T, D) to (T, D), and the weights (B, N, L, L) if `context` asks for them.
+
+        With `context.cells` it returns (R, D).
+        """
         given = self.attention_norm(x) if self.pre else x
         update, weights = self._attend(compute(given), context, masks)
         (update,) = linear(update, self.attention_output)
+        if context.cells is not None:
+            x = context.packing.select(x, context.cells)
         x = self._add(x, update, masks.attention_output if masks else None)
         return x if self.pre else self.attention_norm(x), weights
 
@@ -85,7 +91,8 @@ class Layer(nn.Module):
         packing, visible, blocks = context.packing, context.visible, context.blocks
         B, L = packing.B, packing.L
         if context.lengths is not None:
-            return self._attend_by_sequence(x, context, context.lengths), None
+            rows = self._attend_by_sequence(x, context, context.lengths)
+            return rows if context.cells is None else packing.select(rows, context.cells), None
         q, k, v = heads([packing.unpack(rows).view(B, L, -1) for rows in self._project(x)], self._head_size)
         if context.rotations is not None:
             q, k = rotate(q, context.rotations), rotate(k, context.rotations)
@@ -100,7 +107,8 @@ class Layer(nn.Module):
         else:
             out = fused_attention(q, k, v, visible, rate)
         out = out if blocks is None else blocks.join(out, L)  # (B, N, L, H)
-        return packing.pack(out.transpose(1, 2).reshape(B * L, -1)), weights if context.attentions else None
+        rows = packing.pack(out.transpose(1, 2).reshape(B * L, -1), context.cells)
+        return rows, weights if context.attentions else None
 
     def _attend_by_sequence(self, x: Tensor, context: LayerContext, lengths: Sequence[int]) -> Tensor:
         """The same for inference on a CPU, without a rectangle."""

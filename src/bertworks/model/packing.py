@@ -14,7 +14,9 @@ from torch import Tensor
 
 from ..batch import Batch
 
-STEP = 128  # T is a multiple of this: a product of a new shape costs the library more to prepare than to compute
+# T is a multiple of STEP, with more than MANY tokens of LARGE_STEP: a product of a new shape costs the library more to
+# prepare than to compute
+STEP, MANY, LARGE_STEP = 64, 1024, 128
 CELLS = "packed_cells"  # key of a batch: see batch.py
 
 
@@ -25,9 +27,10 @@ class Packing:
     B: int
     L: int
     mask: Tensor | None  # (B, L) bool, True = real token
-    index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last STEP
+    index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last step
     inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding left out
     recorded: bool = False  # whether B and L are those of a graph that serves other sizes too
+    partial: bool = False  # whether rows of real tokens are left out, because nobody reads them
 
     @classmethod
     def of_batch(cls, batch: Mapping[str, Tensor]) -> "Packing":
@@ -51,10 +54,11 @@ class Packing:
         if not lengths.all():
             raise ValueError("attention_mask has a sequence without a real token; leave that sequence out")
         tokens = int(lengths.sum())
-        if -(-tokens // STEP) * STEP >= B * L:  # all padding would be needed to fill up the last STEP
+        step = STEP if tokens <= MANY else LARGE_STEP
+        if -(-tokens // step) * step >= B * L:  # all padding would be needed to fill up the last step
             return cls(B, L, mask, None, None)
         real, padding = mask.flatten().nonzero().squeeze(1), (~mask).flatten().nonzero().squeeze(1)
-        index = torch.cat([real, padding[: -tokens % STEP]])
+        index = torch.cat([real, padding[: -tokens % step]])
         return cls(B, L, mask, index, _inverse(index, B * L))
 
     @classmethod
@@ -70,12 +74,26 @@ class Packing:
         mask = torch.ones(self.B, self.L, dtype=torch.bool, device=device) if self.mask is None else self.mask
         return replace(self, mask=mask, index=cells, inverse=cells.clone())  # no function is given one tensor twice
 
-    def pack(self, x: Tensor) -> Tensor:
-        """(B*L, D) to (T, D)."""
-        return x if self.index is None else _Gather.apply(x, self.index)
+    def pack(self, x: Tensor, cells: Tensor | None = None) -> Tensor:
+        """(B*L, D) to (T, D), or to (R, D), the rows of these flat cells."""
+        index = self.index if cells is None else cells
+        return x if index is None else _Gather.apply(x, index)
+
+    def at(self, cells: Tensor) -> "Packing":
+        """The packing of these flat cells alone, (R,)."""
+        return replace(self, index=cells, inverse=_inverse(cells, self.B * self.L), partial=True)
+
+    def select(self, x: Tensor, cells: Tensor) -> Tensor:
+        """(T, D) to (R, D), the rows of flat cells."""
+        return _Gather.apply(x, self.rows(cells))  # type: ignore[no-any-return]
 
     def unpack(self, x: Tensor) -> Tensor:
-        """(T, D) to (B*L, D); cells of padding hold copies of a real token, which attention must not see."""
+        """(T, D) to (B*L, D); cells of padding hold copies of a real token, which attention must not see.
+
+        Raises ValueError if this packing has no row for some real tokens.
+        """
+        if self.partial:
+            raise ValueError("the last layer was computed for some tokens only; encode the batch without last_cells")
         return x if self.index is None else _Spread.apply(x, self.index, self.inverse)
 
     def restore(self, x: Tensor) -> Tensor:
@@ -108,8 +126,12 @@ class Packing:
 
     def ends(self, device: torch.device, last: bool) -> Tensor:
         """(B,) row of each sequence's first, or last, real token in the packed form."""
+        return self.rows(self.end_cells(device, last))
+
+    def end_cells(self, device: torch.device, last: bool) -> Tensor:
+        """(B,) flat cell of each sequence's first, or last, real token."""
         start = torch.arange(self.B, device=device) * self.L
-        return self.rows(start + self._reading_keys(device, from_right=last).argmin(1))
+        return start + self._reading_keys(device, from_right=last).argmin(1)
 
     def order(self, device: torch.device, from_right: bool) -> Tensor:
         """(B, L) cells of each sequence as they are read: its real tokens from the left or right, then its padding."""
@@ -147,7 +169,7 @@ def _inverse(index: Tensor, cells: int) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Rows `index` of x. No row is taken twice, so the gradient is copied; torch would use a slow indexed addition."""
+    """Rows `index` of x. No gradient meets another, so they are copied; torch would use a slow indexed addition."""
 
     @staticmethod
     def forward(ctx, x, index):  # type: ignore[no-untyped-def]

@@ -199,9 +199,11 @@ class Order:
 
 def batch_scores(network: Model, batch: Batch, head: str) -> Tensor:
     """Scores of a head for a batch, before any softmax: (B, K), of a token head (B, L, K)."""
-    out, module = network.encode(batch), network.heads[head]
-    scores: Tensor = out.packing.restore(module(out)) if head in TOKEN_HEADS else module(out.pooled)
-    return scores
+    module = network.heads[head]
+    if head not in TOKEN_HEADS:
+        return module(network.pool(batch))  # type: ignore[no-any-return]
+    out = network.encode(batch)
+    return out.packing.restore(module(out))
 
 
 def batch_vectors(network: Model, batch: Batch, head: str = "") -> Tensor:

@@ -97,6 +97,11 @@ class OptimConfig:
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
 
+    @property
+    def adapts(self) -> bool:
+        """Whether the rule scales the update of a tensor by the tensor's norm."""
+        return self.rule in ("lamb", "albert_lamb")
+
 
 def without_late_snapshots(recipe: R, steps: int) -> tuple[R, str]:
     """The recipe without those of its snapshots that come after a run of so many steps, and what was left out."""

@@ -67,7 +67,7 @@ class PretrainingObjective(Objective):
         return self.heads
 
     def prepare(self, batch: Batch) -> Batch:
-        return _with_slots(super().prepare(batch))
+        return _with_last_cells(_with_slots(super().prepare(batch)))
 
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
@@ -77,7 +77,7 @@ class PretrainingObjective(Objective):
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
-        out = model.encode(batch, dropout)
+        out = model.encode(batch, dropout, batch["last_cells"])
         terms = {"mlm": _word_loss(model, out, batch)}
         if self.pair:
             key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
@@ -145,6 +145,26 @@ def _with_slots(batch: Batch) -> Batch:
     from .vocabulary_loss import used_slots
 
     return batch if "masked_slots" in batch else batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
+
+
+def _with_last_cells(batch: Batch) -> Batch:
+    """The batch with the cells that the heads read: those to predict and each sequence's first token.
+
+    Some cells that nobody reads fill up the number, so that not every batch has a new shape.
+    """
+    import torch
+
+    from ..model.packing import Packing
+    from .vocabulary_loss import FILL
+
+    if "last_cells" in batch:
+        return batch
+    ids, packing = batch["input_ids"], Packing.of_batch(batch)
+    read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
+    read[batch["masked_positions"][batch["masked_slots"]]] = True
+    read[packing.end_cells(ids.device, last=False)] = True
+    cells, others = read.nonzero().squeeze(1), (~read).nonzero().squeeze(1)
+    return batch | {"last_cells": torch.cat([cells, others[: -len(cells) % FILL]])}
 
 
 def _word_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:

@@ -117,19 +117,23 @@ class Optimizer:
             for (matrix, share), params in groups.items()
         ]
         self.adam: torch.optim.Optimizer
-        if config.rule in ("lamb", "albert_lamb"):
+        if config.adapts:
             self.adam = Lamb(parts, config.lr, (beta1, beta2), config.eps, corrected=config.rule == "lamb")
         else:
             self.adam = torch.optim.AdamW(parts, config.lr, (beta1, beta2), config.eps, fused=True)
 
     def clip(self) -> torch.Tensor:
-        """Clip the gradients by their global norm, which is returned."""
+        """Clip the gradients by their global norm, which is returned. Adam does so in the pass of its next step."""
         limit = self.config.max_grad_norm
         parameters = [p for p in self.parameters.values() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(p.grad for p in parameters)  # type: ignore[misc]
         # below the limit every gradient is multiplied by 1: left out on a CPU, while a GPU would have to be waited for
-        if limit and not (norm.is_cpu and norm + 1e-6 <= limit):
-            torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        clips = bool(limit) and not (norm.is_cpu and norm + 1e-6 <= limit)
+        if isinstance(self.adam, Lamb):
+            if clips:
+                torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        else:  # what the gradients are divided by
+            self.adam.grad_scale = ((norm + 1e-6) / limit).clamp(min=1.0) if clips else None  # type: ignore[attr-defined]
         return norm
 
     def step(self, update: int, progress: float, norm: torch.Tensor | None = None) -> float:

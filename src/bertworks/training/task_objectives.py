@@ -77,7 +77,7 @@ class ClassificationObjective(Objective):
         return {"task": _weight(batch["labels"], self.weights)}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        logits, labels = model.heads["classifier"](model.encode(batch, dropout).pooled, dropout), batch["labels"]
+        logits, labels = model.heads["classifier"](model.pool(batch, dropout), dropout), batch["labels"]
         return {"task": _labelled_loss(logits, labels, self.weights)}
 
 
@@ -113,7 +113,7 @@ class TeacherScoresObjective(Objective):
         return {"task": _weight(batch["labels"], self.weights), "soft": len(batch["labels"])}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        logits = model.heads["classifier"](model.encode(batch, dropout).pooled, dropout).float()
+        logits = model.heads["classifier"](model.pool(batch, dropout), dropout).float()
         known, T = batch["teacher_scores"], self.temperature
         if logits.shape[1] == 1:
             soft = F.mse_loss(logits, known, reduction="sum")
@@ -151,7 +151,7 @@ class ChoiceObjective(Objective):
         return {"task": len(batch["labels"])}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        scores, labels = model.heads["choice"](model.encode(batch, dropout).pooled, dropout), batch["labels"]
+        scores, labels = model.heads["choice"](model.pool(batch, dropout), dropout), batch["labels"]
         return {"task": cross_entropy(scores.view(len(labels), -1), labels)}
 
 

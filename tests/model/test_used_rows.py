@@ -1,0 +1,93 @@
+"""A word embedding table with the rows of some tokens alone is trained as the whole one is, and becomes whole again."""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+
+from bertworks.model.heads import build_model
+from bertworks.model.used_rows import keep_used_rows, restore_rows
+from bertworks.training.config import OptimConfig
+from bertworks.training.optim import Optimizer
+from bertworks.training.task_objectives import ClassificationObjective
+from support.tiny_task import TINY
+
+USED = torch.tensor([0, 2, 3, 7, 8, 11, 30])
+TABLE = "encoder.embeddings.word.weight"
+
+
+def batch_of(step):
+    generator = torch.Generator().manual_seed(step)
+    ids = USED[torch.randint(len(USED), (6, 9), generator=generator)]
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids, dtype=torch.bool),
+        "token_type_ids": torch.zeros_like(ids),
+        "labels": torch.randint(3, (6,), generator=generator),
+    }
+
+
+def trained(model, config, steps):
+    optimizer, objective = Optimizer(model, config), ClassificationObjective()
+    for step in steps:
+        objective(model, batch_of(step))["task"].loss.backward()
+        optimizer.step(step, step / 8, optimizer.clip())
+    return optimizer
+
+
+@pytest.mark.parametrize("change", [{}, {"rule": "adamw"}, {"layer_decay": 0.5}, {"weight_decay": 0.0}])
+def test_the_whole_table_would_have_become_the_same(change):
+    whole = build_model(TINY, ("classifier",), labels=3, seed=1).eval()
+    few, begun = copy.deepcopy(whole), whole.state_dict()[TABLE].clone()
+    keep_used_rows(few, USED)
+    assert few.state_dict()[TABLE].shape == (8, 32)
+    config = OptimConfig(**{"lr": 0.05, "warmup": 0.0, "weight_decay": 0.3} | change)
+    for model in (whole, few):
+        trained(model, config, range(8))
+    restore_rows(few)
+    assert few.encoder.embeddings.used is None
+    found, expected = few.state_dict(), whole.state_dict()
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-6)
+    unused = [i for i in range(TINY.vocab_size) if i not in USED.tolist()]
+    moved = (found[TABLE][unused] - begun[unused]).abs().max()
+    assert (moved > 1e-4) == (config.weight_decay > 0)
+
+
+def test_the_rows_learn():
+    model = build_model(TINY, ("classifier",), labels=3, seed=1).eval()
+    before = model.state_dict()[TABLE].clone()
+    keep_used_rows(model, USED)
+    trained(model, OptimConfig(0.05, warmup=0.0), range(2))
+    restore_rows(model)
+    assert (model.state_dict()[TABLE] - before)[USED].abs().min(1).values.max() > 0
+
+
+def test_a_token_that_no_text_has_is_no_row():
+    model = build_model(TINY, ("classifier",), labels=3, seed=1)
+    keep_used_rows(model, USED)
+    with pytest.raises(IndexError):
+        model.encode(batch_of(1) | {"input_ids": torch.full((6, 9), 1)})
+
+
+@pytest.mark.parametrize("heads", [("classifier",), ("mlm", "nsp")])
+def test_tables_that_stay_whole(heads):
+    """A frozen table is not trained, a decoder reads every row, and a text may have every token."""
+    model, tokens = build_model(TINY, heads, labels=3, seed=1), USED
+    if heads == ("classifier",):
+        model.freeze()
+    keep_used_rows(model, tokens)
+    full = build_model(TINY, ("classifier",), labels=3, seed=1)
+    keep_used_rows(full, torch.arange(TINY.vocab_size))
+    assert len(model.state_dict()[TABLE]) == len(full.state_dict()[TABLE]) == TINY.vocab_size
+
+
+def test_both_encoders_of_a_pair():
+    model = build_model(dataclasses.replace(TINY, direction="pair"), ("classifier",), labels=3, seed=1)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    keep_used_rows(model, USED)
+    assert {len(p) for name, p in model.named_parameters() if name.endswith("word.weight")} == {8}
+    restore_rows(model)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())

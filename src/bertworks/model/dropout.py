@@ -15,6 +15,7 @@ On a GPU torch's fused kernels are kept: a generator seeded from (seed, step, fi
 Shapes: B rows (sequences), L positions, T rows of a packed batch, D hidden width.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from torch.nn import functional as F
 from .packing import Packing
 
 _WORDS = 4  # 64-bit words of one Philox counter value
+_FEW = 8_000_000  # elements of all masks of a pass
 _LAST = np.iinfo(np.uint64).max
 _ONE = np.uint16(0x3F80)  # the bits of 1.0 in bfloat16
 
@@ -47,10 +49,13 @@ class DropoutKey:
         return _in_bfloat16(self._draw(site, rate, shape), shape)
 
     def masks(self, sites: Sequence[tuple[int, float, tuple[int, ...]]]) -> list[Tensor | None]:
-        """The `mask` of each site, rate and shape, drawn by as many threads as torch uses; None where the rate is 0."""
+        """The `mask` of each site, rate and shape; None where the rate is 0. As many threads as torch uses draw many."""
         wanted = [site for site in sites if site[1]]
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # NumPy releases the interpreter's lock
-            drawn = iter([*pool.map(lambda site: self._draw(*site), wanted)])
+        # few are drawn sooner by this thread alone: after an operation torch's own threads keep the other cores busy
+        threads = torch.get_num_threads() if sum(math.prod(shape) for _, _, shape in wanted) > _FEW else 1
+        with ThreadPoolExecutor(threads) if threads > 1 else contextlib.nullcontext() as pool:
+            run = pool.map if pool else map  # NumPy releases the interpreter's lock
+            drawn = iter([*run(lambda site: self._draw(*site), wanted)])
         # torch is called in this thread alone: in another one it would start a second team of OpenMP threads
         return [_in_bfloat16(next(drawn), shape) if rate else None for _, rate, shape in sites]
 

@@ -49,7 +49,7 @@ class DropoutKey:
         return _in_bfloat16(self._draw(site, rate, shape), shape)
 
     def masks(self, sites: Sequence[tuple[int, float, tuple[int, ...]]]) -> list[Tensor | None]:
-        """The `mask` of each site, rate and shape; None where the rate is 0. Many are drawn by all of torch's threads."""
+        """The `mask` of each site, rate and shape; None where the rate is 0. Several threads draw many."""
         wanted = [site for site in sites if site[1]]
         # few are drawn sooner by this thread alone: after an operation torch's own threads keep the other cores busy
         threads = torch.get_num_threads() if sum(math.prod(shape) for _, _, shape in wanted) > _FEW else 1

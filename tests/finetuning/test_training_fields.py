@@ -20,7 +20,7 @@ from bertworks.tasks.kinds import kind_of, own_task, with_labels
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.task_objectives import ClassificationObjective
 from support.loops import killed_at
-from support.tiny_task import TINY, tiny_place, tiny_rows
+from support.tiny_task import TINY, VOCAB, tiny_place, tiny_rows
 
 CONFIG = FinetuneConfig(
     optim=OptimConfig(lr=3e-3, warmup=0.1),
@@ -254,3 +254,25 @@ def test_arguments_of_another_type_are_named(place, tmp_path, arguments, message
     given = {"train": place / "train.csv", "dev": place / "dev.csv", "quiet": True, **arguments}
     with pytest.raises(InputError, match=message):
         bertworks.finetune(place / "model", tmp_path / "out", **given)
+
+
+@pytest.mark.parametrize("rule", ["bert_adam", "lamb"])
+def test_rows_of_tokens_without_a_text_only_decay(place, table, tmp_path, rule):
+    """They are no part of the training, unless LAMB needs the norm of the whole table."""
+    config = dataclasses.replace(CONFIG, optim=dataclasses.replace(CONFIG.optim, rule=rule))
+    with killed_at(5, ExampleFeed):
+        finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    state = load_file(tmp_path / "run/state/state.safetensors")
+    shortened = len(state["model.encoder.embeddings.word.weight"]) < TINY.vocab_size
+    assert shortened == (rule == "bert_adam")
+    finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    name = "bert.embeddings.word_embeddings.weight"
+    first, last = (
+        load_file(folder / "model.safetensors")[name] for folder in (place / "model", tmp_path / "run/model")
+    )
+    shrunk = (last / first)[VOCAB.index("##z")]
+    assert shrunk.max() < 1
+    if rule == "bert_adam":
+        torch.testing.assert_close(shrunk, shrunk[:1].expand(len(shrunk)), rtol=1e-5, atol=0)
+    moved = (last - first * shrunk[0])[VOCAB.index("good")]
+    assert moved.abs().max() > 1e-4

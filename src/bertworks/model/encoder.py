@@ -148,10 +148,11 @@ class Encoder(nn.Module):
         dropout: key of the masks in training on a CPU; without it a module in training mode uses torch's own dropout.
         hidden_states, attentions: return every layer's output, every head's weights. head_mask: (layers, N) factors.
         depth: compute only so many layers, and pool nothing. packed: remove padding before the first layer; False
-        keeps the rectangle (rectangular.py). packing: the batch's, if it is known. last_cells: (R,) flat cells whose
-        vectors are read, those of the pooled tokens among them: behind its attention the last layer computes no other
-        token. It has no effect with hidden_states, attentions or recurrent layers. Raises ValueError if the sequences
-        are longer than `max_length`, or if a recurrent layer is asked for attention.
+        keeps the rectangle (rectangular.py). packing: the batch's, if it is known. last_cells: (R,) flat cells of real
+        tokens, none twice where there is a gradient, whose vectors are read; those of the pooled tokens are among them.
+        Behind its attention the last layer computes no other token. They have no effect with hidden_states, attentions
+        or recurrent layers. Raises ValueError if the sequences are longer than `max_length`, or if a recurrent layer is
+        asked for attention.
         """
         B, L = input_ids.shape
         if self.config.max_length < L:

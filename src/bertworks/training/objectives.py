@@ -163,7 +163,10 @@ def _with_last_cells(batch: Batch) -> Batch:
     read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
     read[batch["masked_positions"][batch["masked_slots"]]] = True
     read[packing.end_cells(ids.device, last=False)] = True
-    cells, others = read.nonzero().squeeze(1), (~read).nonzero().squeeze(1)
+    computed = torch.ones_like(read)
+    if packing.index is not None:  # cells that are left out share a row, whose gradient would be that of one of them
+        computed = torch.zeros_like(read).index_fill_(0, packing.index, True)
+    cells, others = ((computed & asked).nonzero().squeeze(1) for asked in (read, ~read))
     return batch | {"last_cells": torch.cat([cells, others[: -len(cells) % FILL]])}
 
 

@@ -276,3 +276,15 @@ def test_rows_of_tokens_without_a_text_only_decay(place, table, tmp_path, rule):
         torch.testing.assert_close(shrunk, shrunk[:1].expand(len(shrunk)), rtol=1e-5, atol=0)
     moved = (last - first * shrunk[0])[VOCAB.index("good")]
     assert moved.abs().max() > 1e-4
+
+
+def test_a_run_that_was_begun_with_the_whole_table_goes_on_with_it(place, table, tmp_path, monkeypatch):
+    """So does a run of the versions before tables were shortened."""
+    with monkeypatch.context() as before:
+        before.setattr("bertworks.finetuning.run.keep_used_rows", lambda *_: None)
+        finetune(CONFIG, *table, place / "model", tmp_path / "whole", quiet=True)
+        with killed_at(5, ExampleFeed):
+            finetune(CONFIG, *table, place / "model", tmp_path / "run", quiet=True)
+    finetune(CONFIG, *table, place / "model", tmp_path / "run", quiet=True)
+    whole, resumed = ((tmp_path / name / "model/model.safetensors").read_bytes() for name in ("whole", "run"))
+    assert whole == resumed

@@ -33,8 +33,8 @@ from ..training import machine
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop, Watch
 from ..training.optim import Optimizer
-from ..training.run import ANEW, Run, finished, run_facts, train_in_folder, write_results
-from ..training.state import TrainerState
+from ..training.run import ANEW, STATE_FOLDER, Run, finished, run_facts, train_in_folder, write_results
+from ..training.state import TrainerState, saved_shapes
 from .job import ExampleFeed, Job
 from .recipe import FinetuneConfig
 
@@ -148,7 +148,9 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
 def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
     """The loop of a run before its first step. The model has the rows of its texts alone until `_write` saves it."""
     model.to(job.world.device)
-    if not config.optim.adapts:
+    shapes = job.world.ask_first(lambda: saved_shapes(run.out / STATE_FOLDER))
+    whole = [list(p.shape) == shapes.get(name) for name, p in model.named_parameters() if name.endswith("word.weight")]
+    if not (config.optim.adapts or any(whole)):  # a run that was begun before tables were shortened keeps them
         keep_used_rows(model, job.tokens)
     return Loop(
         model,

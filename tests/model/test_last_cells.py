@@ -98,7 +98,7 @@ def test_pooled_outputs_in_inference(shape, lengths):
     assert rows[-1] == 16  # of eight sequences
 
 
-@pytest.mark.parametrize("lengths", [[24] * 20, [3] + [24] * 19, [3, 5, 24] * 8])
+@pytest.mark.parametrize("lengths", [[24] * 20, [3, 5, 24] * 8])
 def test_the_loss_of_pre_training_reads_few_tokens(lengths):
     """Loss and gradients are those of a model whose last layer computes every token.
 

@@ -331,3 +331,20 @@ def test_lamb_on_a_gpu_chooses_what_it_does_on_a_cpu(sick):
                 lamb.step()
         sides.append([*weights, *(value for p in weights for value in lamb.state[p].values())])
     assert all(torch.equal(one, other) and one.isfinite().all() for one, other in zip(*sides, strict=True))
+
+
+def test_a_norm_clips_one_step_alone():
+    """A step without a new norm leaves its gradients as they are."""
+    weights = []
+    for first in (1.0, 1000.0):
+        model = torch.nn.Linear(3, 1)
+        torch.nn.init.zeros_(model.weight)
+        optimizer = Optimizer(model, OptimConfig(lr=0.1, warmup=0.0, weight_decay=0.0, betas=(0.0, 0.0)))
+        for scale in (first, 1e-6):
+            for p in model.parameters():
+                p.grad = torch.full_like(p, scale)
+            if scale == first:
+                optimizer.clip()
+            optimizer.step(0, 0.0)
+        weights.append(model.weight.detach().clone())
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=0)

@@ -15,7 +15,7 @@ from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey
 from .encoder import Encoder, EncoderOutput
 from .layer import Transform
-from .packing import Packing
+from .packing import Packing, with_packing
 from .pair import Pair
 from .position_heads import start_with_position_heads
 from .prepare import initialise
@@ -123,6 +123,7 @@ class Model(nn.Module):
         """`encode(batch, dropout).pooled`, (B, D), for which the last layer computes the pooled tokens alone."""
         if isinstance(self.encoder, Pair) or self.top is not None:
             return self.encode(batch, dropout).pooled
+        batch = with_packing(dict(batch))  # which `encode` needs too
         cells = self.encoder.pooled_cells(Packing.of_batch(batch), batch["input_ids"].device)
         if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in packing.py
             cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED)])

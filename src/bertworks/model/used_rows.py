@@ -19,7 +19,7 @@ from .encoder import Embeddings
 class UsedRows(NamedTuple):
     """Where the rows of a shortened table belong."""
 
-    rows: Tensor  # (V,) row of each token in the shortened table, behind its end for tokens that no text has
+    rows: Tensor  # (V,) row of each token in the shortened table, K + 1, so out of range, for others
     tokens: Tensor  # (K,) the tokens that texts have
     table: Tensor  # (V, E) the whole table as it was
 

@@ -77,7 +77,9 @@ class PretrainingObjective(Objective):
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
-        out = model.encode(batch, dropout, batch["last_cells"])
+        # the cells have each sequence's first token; an encoder that reads from left to right pools the last one
+        cells = batch["last_cells"] if model.config.direction != "left" else None
+        out = model.encode(batch, dropout, cells)
         terms = {"mlm": _word_loss(model, out, batch)}
         if self.pair:
             key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads

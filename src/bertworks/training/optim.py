@@ -152,6 +152,7 @@ class Optimizer:
             group["update"] = update + 1
         self.adam.found_inf = None if norm is None else (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
         self.adam.step()
+        self.adam.grad_scale = None  # type: ignore[attr-defined]  # it was that of these gradients
         self.adam.zero_grad(set_to_none=True)
         return lr
 

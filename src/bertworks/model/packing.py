@@ -169,7 +169,7 @@ def _inverse(index: Tensor, cells: int) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Rows `index` of x, none twice where there is a gradient: it is copied; torch would use a slow indexed addition."""
+    """Rows `index` of x, none twice where there is a gradient: it is copied, since torch's indexed addition is slow."""
 
     @staticmethod
     def forward(ctx, x, index):  # type: ignore[no-untyped-def]

@@ -431,6 +431,8 @@ def test_useful_operations_count_the_encoder_and_the_masked_share_of_the_vocabul
     assert useful_flops(left) == pytest.approx(6 * (12 * layer + head))
     recurrent = dataclasses.replace(config, model=dataclasses.replace(config.model, layer_type="lstm"))
     assert useful_flops(recurrent) > 0
+    mean = dataclasses.replace(config, model=dataclasses.replace(config.model, classifier_pooling="mean"))
+    assert useful_flops(mean) == pytest.approx(6 * (12 * layer + 0.15 * head))  # the pooler reads every token
 
 
 @pytest.mark.parametrize(

@@ -149,10 +149,9 @@ class Encoder(nn.Module):
         hidden_states, attentions: return every layer's output, every head's weights. head_mask: (layers, N) factors.
         depth: compute only so many layers, and pool nothing. packed: remove padding before the first layer; False
         keeps the rectangle (rectangular.py). packing: the batch's, if it is known. last_cells: (R,) flat cells of real
-        tokens, none twice where there is a gradient, whose vectors are read; those of the pooled tokens are among them.
-        Behind its attention the last layer computes no other token. They have no effect with hidden_states, attentions
-        or recurrent layers. Raises ValueError if the sequences are longer than `max_length`, or if a recurrent layer is
-        asked for attention.
+        tokens, none twice where there is a gradient, whose vectors are read, those of pooled tokens too. Behind its
+        attention the last layer computes no other token, unless hidden_states or attentions need all. Raises ValueError
+        if the sequences are longer than `max_length`, or if a recurrent layer is asked for attention.
         """
         B, L = input_ids.shape
         if self.config.max_length < L:
@@ -168,18 +167,14 @@ class Encoder(nn.Module):
         dense = attentions or packing.recorded or (key is not None and self.config.attention_probs_dropout_prob > 0)
         everywhere, local = self._contexts(packing, x.device, attentions, dense)
         if run is self.run_layer and not (dense or self.training or torch.is_grad_enabled()) and head_mask is None:
-            own = self._by_sequence(everywhere, x.device)
-            everywhere, local = own, own if local is everywhere else local
+            everywhere, local = self._by_sequence(everywhere, local, x.device)
         layers = range(self.config.num_hidden_layers)[:depth]
         complete = len(layers) == self.config.num_hidden_layers
-        last = last_cells if complete and self._is_last_divisible and not (hidden_states or attentions) else None
-        last = None if last is None or len(last) >= len(x) else last
+        divided = complete and self.is_last_divisible and not (hidden_states or attentions)
+        last = last_cells if divided and last_cells is not None and len(last_cells) < len(x) else None
         masks = self._masks(layers, key, packing, last)
         for i in layers:
-            context = everywhere if i % self.config.global_every == 0 else local
-            context = context if head_mask is None else dataclasses.replace(context, head_mask=head_mask[i])
-            if last is not None and i == layers[-1]:
-                context = dataclasses.replace(context, cells=last)
+            context = self._context(i, everywhere, local, head_mask, last)
             x, w = self._layer(run, i, x, context, masks[i])  # (T, D), (B, N, L, L)
             masks[i] = None  # kept by the gradient, if there is one
             if hidden_states:
@@ -227,18 +222,32 @@ class Encoder(nn.Module):
         visible = packing.visible(c.direction, device, span)
         return everywhere, dataclasses.replace(everywhere, visible=visible, rotations=rotations)
 
-    def _by_sequence(self, everywhere: LayerContext, device: torch.device) -> LayerContext:
-        """The context with attention sequence by sequence, on a CPU and where that costs less than the padding."""
+    def _context(
+        self, i: int, everywhere: LayerContext, local: LayerContext, head_mask: Tensor | None, last: Tensor | None
+    ) -> LayerContext:
+        """That of layer i; `last`: the cells that the last layer returns."""
+        context = everywhere if i % self.config.global_every == 0 else local
+        if head_mask is not None:
+            context = dataclasses.replace(context, head_mask=head_mask[i])
+        if last is not None and i == self.config.num_hidden_layers - 1:
+            context = dataclasses.replace(context, cells=last)
+        return context
+
+    def _by_sequence(
+        self, everywhere: LayerContext, local: LayerContext, device: torch.device
+    ) -> tuple[LayerContext, LayerContext]:
+        """The contexts with attention sequence by sequence, on a CPU and where that costs less than the padding."""
         packing, direction = everywhere.packing, self.config.direction
         if device.type != "cpu" or packing.index is None or packing.mask is None or direction == "right":
-            return everywhere
+            return everywhere, local
         lengths = tuple(packing.mask.sum(1).tolist())
         if self.config.layer_type != "attention" or not worth_by_sequence(lengths, packing.L):
-            return everywhere
+            return everywhere, local
         rotations = everywhere.rotations
         if rotations is not None:
             rotations = rotations[:, packing.index % packing.L]
-        return dataclasses.replace(everywhere, lengths=lengths, rotations=rotations, causal=direction == "left")
+        own = dataclasses.replace(everywhere, lengths=lengths, rotations=rotations, causal=direction == "left")
+        return own, own if local is everywhere else local
 
     def _rotations(self, theta: float, L: int, device: torch.device) -> Tensor | None:
         """(2, L, H / 2) of rotary positions; None without them."""
@@ -277,7 +286,7 @@ class Encoder(nn.Module):
         return [LayerMasks(*packed[3 * i : 3 * i + 3]) for i in layers]
 
     @property
-    def _is_last_divisible(self) -> bool:
+    def is_last_divisible(self) -> bool:
         """Whether the last layer can be computed for some tokens alone."""
         pools_all = self.pooler is not None and self.config.classifier_pooling == "mean"
         return self.config.layer_type == "attention" and bool(self.layers) and not pools_all

@@ -281,9 +281,9 @@ def useful_flops(config: PretrainConfig) -> float:
     """
     model, D, E = config.model, config.model.hidden_size, config.model.embedding_width
     with shapes_only():
-        unshared = build_model(dataclasses.replace(model, shared_layers="none"), ("mlm",)).encoder.layers
-        layers = sum(p.numel() for p in unshared.parameters())
-        behind = unshared[-1:].named_parameters() if model.layer_type == "attention" else ()
+        encoder = build_model(dataclasses.replace(model, shared_layers="none"), config.heads).encoder
+        layers = sum(p.numel() for p in encoder.layers.parameters())
+        behind = encoder.layers[-1:].named_parameters() if encoder.is_last_divisible else ()
         last = sum(p.numel() for name, p in behind if name.split(".")[1] not in ("query", "key", "value"))
     predicted = config.masking.masked_lm_prob if config.learns.masked else 1.0
     return 6.0 * (layers - last + predicted * (last + model.vocab_size * E + D * E))

@@ -154,9 +154,7 @@ class Encoder(nn.Module):
         if the sequences are longer than `max_length`, or if a recurrent layer is asked for attention.
         """
         B, L = input_ids.shape
-        if self.config.max_length < L:
-            limit = self.config.max_length
-            raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
+        self._check_length(L)
         packing = packing or (Packing.of if packed else Packing.rectangle)(attention_mask, B, L)
         run = self.run_layer
         if self.compiled_layer is not None and torch.is_grad_enabled() == self.compiled_for_gradients:
@@ -177,10 +175,8 @@ class Encoder(nn.Module):
             context = self._context(i, everywhere, local, head_mask, last)
             x, w = self._layer(run, i, x, context, masks[i])  # (T, D), (B, N, L, L)
             masks[i] = None  # kept by the gradient, if there is one
-            if hidden_states:
-                states.append(x)
-            if w is not None:
-                weights.append(w)
+            states += [x] if hidden_states else []
+            weights += [] if w is None else [w]
         packing = packing if last is None else packing.at(last)
         if complete and self.final_norm is not None:
             x = states[-1] = self.final_norm(x)
@@ -191,6 +187,10 @@ class Encoder(nn.Module):
             states=tuple(states) if hidden_states else None,
             attentions=tuple(weights) if attentions else None,
         )
+
+    def _check_length(self, L: int) -> None:
+        if (limit := self.config.max_length) < L:
+            raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
 
     def _embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, packing: Packing, key: DropoutKey | None

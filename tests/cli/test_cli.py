@@ -271,10 +271,11 @@ def test_rows_to_judge_on_are_a_tasks_or_of_ones_own_columns(tmp_path):
             asked.read()
 
 
-def test_a_reader_that_has_seen_enough_ends_a_verb_quietly(tmp_path):
-    """As `| head -1` does."""
-    line = "from bertworks import cli\n"
-    line += "cli.function_of = lambda _: lambda _: [print('x' * 999, flush=True) for _ in range(999)]\n"
+@pytest.mark.parametrize("printing", ["print('x' * 999, flush=True)", "rich.print('x' * 999)"])
+def test_a_reader_that_has_seen_enough_ends_a_verb_quietly(printing):
+    """As `| head -1` does; rich ends a process whose reader left with status 1."""
+    line = "import rich\nfrom bertworks import cli\n"
+    line += f"cli.function_of = lambda _: lambda _: [{printing} for _ in range(999)]\n"
     line += "cli.main(['tasks'])"
     with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()

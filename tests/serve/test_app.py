@@ -194,3 +194,26 @@ def test_no_answer_names_a_folder(make_client, monkeypatch):
 
     monkeypatch.setattr(model.steps["embed"], "forward", broken)
     assert refused(client.post("/embed", json={"inputs": "a"}), 424, "Backend") == "tiny: NaN"
+
+
+def test_a_folder_inside_a_name_or_a_word_is_no_folder():
+    from bertworks.serve.errors import without_folders
+
+    names = {"tiny": "served_tiny_model", "/models/a": "first", "/models/a-b": "second"}
+    message = "tiny has no head, tiny/config.json; served_tiny_model, tinyness; /models/a: NaN, /models/a-b, /x/models/a"
+    assert without_folders(message, names) == (
+        "served_tiny_model has no head, served_tiny_model/config.json; served_tiny_model, tinyness; "
+        "first: NaN, second, /x/models/a"
+    )
+
+
+def test_a_folder_named_like_a_word_leaves_messages_as_they_are(head_folders, tmp_path, monkeypatch):
+    """A relative folder `the` would be replaced in every message that has the word."""
+    import shutil
+
+    from bertworks.serve.models import ServedModel
+
+    shutil.copytree(head_folders["tiny"], tmp_path / "the")
+    monkeypatch.chdir(tmp_path)
+    model = ServedModel.load("own=the")
+    assert model.predictor.folder == tmp_path / "the"

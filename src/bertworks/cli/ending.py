@@ -48,6 +48,10 @@ def explained_failures(prints_only: bool) -> Iterator[None]:
         except InputError as error:
             print(f"bertworks: {error}", file=sys.stderr)
             raise SystemExit(FAILED) from None
+        except SystemExit as ending:
+            if prints_only and isinstance(ending.__context__, BrokenPipeError):  # a table of rich: it exits with 1
+                raise SystemExit(DONE) from None
+            raise
         except OSError as error:  # disk full, permission denied: nothing half-written is left in place
             if isinstance(error, BrokenPipeError) and prints_only:  # `head`, for example, has read enough
                 discard(sys.stdout)

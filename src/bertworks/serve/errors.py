@@ -18,6 +18,7 @@
 | 503 | Unhealthy | the server is shutting down |
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,6 +45,15 @@ CODES = {  # of OpenAI's errors; no words of Python's, which change with its ver
     424: "model_cannot",
     429: "rate_limit_exceeded",
 }
+
+
+def without_folders(message: str, names: Mapping[str, str]) -> str:
+    """A message with names instead of folders, which are no business of clients. names: of each folder's path.
+
+    Only whole paths are replaced: a folder may have the name of a word, or stand inside another name.
+    """
+    folders = "|".join(re.escape(folder) for folder in sorted(names, key=len, reverse=True))
+    return re.sub(rf"(?<![\w./-])({folders})(?![\w-])", lambda found: names[found[0]], message)
 
 
 class Refusal(Exception):

@@ -15,7 +15,7 @@ from ..inference.steps import Steps
 from ..probing.model import StateSteps
 from ..tasks.inputs import Inputs
 from .embedding import SparseEmbedder, TokenEmbedder
-from .errors import Refusal
+from .errors import Refusal, without_folders
 from .explaining import ExplainSteps
 
 AUTO = Computing("auto")
@@ -79,7 +79,8 @@ class ServedModel:
         if not name or "/" in name:
             raise InputError(f"{argument}: the name {name!r} is no name of a model; write NAME=FOLDER without a slash")
         how = _computing(find_model(folder), computing)
-        predictor = Predictor(folder, precision=how.precision, engine=how.engine)
+        # a whole path, which is never a word of a message: Service.without_paths replaces it there
+        predictor = Predictor(Path(folder).resolve(), precision=how.precision, engine=how.engine)
         return cls(name, predictor, read_prompts(find_model(folder)))
 
     def __repr__(self) -> str:
@@ -89,7 +90,7 @@ class ServedModel:
         """The steps of this name. Raises Refusal (424) if the folder has no head for them, or is an export."""
         if step not in self.steps:
             able, folder = ", ".join(self.abilities), self.predictor.folder
-            why = f": {self.missing[step]}".replace(str(folder), self.name) if is_export(folder) else ""
+            why = f": {without_folders(self.missing[step], {str(folder): self.name})}" if is_export(folder) else ""
             raise Refusal(424, f"the model {self.name!r} cannot {ABILITIES.get(step, step)}{why}; it can: {able}")
         return self.steps[step]
 

@@ -19,7 +19,7 @@ from ..probing.explanation_page import SCRIPTS as EXPLAIN
 from ..probing.explanation_page import STYLE, asset
 from ..tokenizer import Tokenizer
 from .curves import read_curves
-from .errors import Refusal
+from .errors import Refusal, without_folders
 from .rerank import described
 from .routes import dialect, reply, service_of
 
@@ -84,7 +84,7 @@ async def curves(request: Request, seen: str = "") -> Response:
     try:
         return reply(await asyncio.get_running_loop().run_in_executor(service.pool, work))
     except InputError as error:
-        raise Refusal(424, str(error).replace(str(run), run.resolve().name)) from None  # no paths
+        raise Refusal(424, without_folders(str(error), {str(run): run.resolve().name})) from None
 
 
 @router.get("/models")

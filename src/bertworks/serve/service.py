@@ -23,7 +23,7 @@ from ..tasks.base import PreparedRows
 from ..tasks.inputs import Inputs
 from ..tasks.span import SpanRows
 from .config import ServeConfig
-from .errors import Refusal
+from .errors import Refusal, without_folders
 from .explaining import ExplainSteps
 from .limits import check_characters, check_rows, check_size, least_tokens, size_of
 from .metrics import Metrics
@@ -176,10 +176,7 @@ class Service:
 
     def without_paths(self, message: str) -> str:
         """A message with the names of models instead of their folders, which are no business of clients."""
-        for name, model in self.models.items():
-            for folder in (model.predictor.folder.resolve(), model.predictor.folder):
-                message = message.replace(str(folder), name)
-        return message
+        return without_folders(message, {str(model.predictor.folder): name for name, model in self.models.items()})
 
     # ---- the one function that every route calls
 

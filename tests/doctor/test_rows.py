@@ -235,6 +235,8 @@ def test_advice_knows_whether_one_file_was_divided(tmp_path):
          "100 % of the texts are in quotes, which are ordinary characters in a .tsv"),
         ("a.csv", lambda i, line: line if i else "0,label", "columns",
          "the first line seems to be a row, not the names of the columns: '0'"),
+        ("a.txt", lambda i, line: line.split(",")[0] if i else "A fine film.", "columns",
+         "the first line seems to be a row, not the names of the columns: 'A fine film.'"),
         ("a.csv", lambda i, line: line if i else "fine,good", "columns",
          "the first line may be a row, not the names of the columns: 'good' is also a cell of its column"),
         ("a.csv", lambda i, line: line.replace(",", ";"), "reading",

@@ -200,7 +200,9 @@ def test_a_folder_inside_a_name_or_a_word_is_no_folder():
     from bertworks.serve.errors import without_folders
 
     names = {"tiny": "served_tiny_model", "/models/a": "first", "/models/a-b": "second"}
-    message = "tiny has no head, tiny/config.json; served_tiny_model, tinyness; /models/a: NaN, /models/a-b, /x/models/a"
+    message = (
+        "tiny has no head, tiny/config.json; served_tiny_model, tinyness; /models/a: NaN, /models/a-b, /x/models/a"
+    )
     assert without_folders(message, names) == (
         "served_tiny_model has no head, served_tiny_model/config.json; served_tiny_model, tinyness; "
         "first: NaN, second, /x/models/a"

@@ -13,8 +13,8 @@ import pytest
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Example
+from bertworks.tasks.header import MissingColumn
 from bertworks.tasks.kinds import own_table, own_task, read_rows
-from bertworks.tasks.table import MissingColumn
 
 TABLES = {
     "single": (("text",), "label", [{"text": "Good 영화", "label": "yes"}, {"text": "", "label": "no"}]),

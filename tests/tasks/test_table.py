@@ -259,6 +259,11 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
             r"a\.csv, line 1: no column 'text'; found 'txt', 'label'; did you mean 'txt'\?$",
         ),
         ("a.csv", "text;label\na;yes\n", r"a\.csv, line 1: no column 'text'.*cells seem to be separated by ';'"),
+        (
+            "a.txt",
+            "A fine film.\nA waste of time.\n",
+            r"no column 'text'; found 'A fine film\.'; the first line seems to be a text, .*; write a first line",
+        ),
         ("a.csv", "", r"a\.csv, line 1: no column 'text'; found nothing"),
         ("a.csv", "text,label,text\na,yes,b\n", r"a\.csv, line 1: several columns 'text'.*; rename one of them$"),
         (

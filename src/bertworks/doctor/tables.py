@@ -12,17 +12,15 @@ from ..files import InputError
 from ..reporting.tables import counted
 from ..tasks.base import KindName, Task
 from ..tasks.classification import SEPARATOR, label_in, labels_in
+from ..tasks.header import NAME_COLUMNS, SEPARATE, nearest, seems_text, separator_in
 from ..tasks.kinds import OWN_TABLE, own_task, read_rows
 from ..tasks.table import (
     PLAIN,
-    SEPARATE,
     TABLES,
     TableForm,
     column_names,
     ending_of,
-    nearest,
     read_table,
-    separator_in,
 )
 from ..tasks.table import Row as TableRow
 from ..tokenizer import Tokenizer
@@ -245,12 +243,13 @@ def _is_number(text: str) -> bool:
 
 def columns(table: Table) -> Iterator[Finding]:
     """A first line that is a row, and a column that is the same in every row."""
-    odd = [name for name in table.header if len(name) > LONGEST_NAME or _is_number(name)]
+    header = table.header
+    odd = [name for name in header if len(name) > LONGEST_NAME or _is_number(name) or seems_text(header)]
     if odd:
         yield Finding(
             "error",
             f"the first line seems to be a row, not the names of the columns: {named(odd[0])}",
-            "write a first line with a name for each column",
+            NAME_COLUMNS,
         )
     elif likely := _names_among_cells(table):
         yield Finding(

@@ -15,8 +15,8 @@ from ..batch import IGNORED
 from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
 from ..tasks.base import Kind, Task
+from ..tasks.header import nearest
 from ..tasks.inputs import Inputs
-from ..tasks.table import nearest
 from .recipe import BALANCED, parse_weight
 
 

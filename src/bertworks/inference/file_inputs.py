@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..files import InputError
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
+from ..tasks.header import MissingColumn
 from ..tasks.lines import decoded
 from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, Records, Source, is_table, refuse_no_rows, source_of
@@ -22,7 +23,6 @@ from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
 from ..tasks.table import (
     PLAIN,
     TABLES,
-    MissingColumn,
     TableForm,
     as_list,
     column_names,

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ..files import InputError, atomic_write, to_json
+from ..tasks.header import MissingColumn
 from ..tasks.rows import check_count
-from ..tasks.table import MissingColumn, ending_of, read_table
+from ..tasks.table import ending_of, read_table
 from .ensemble import Ensemble
 from .file_inputs import BLANK, Columns, Item, blank_input, columns_for, in_memory, read_inputs
 from .predictor import Predictor

@@ -20,6 +20,7 @@ In reading order:
     squad_scores.py    the official scores of answers
     records.py         DataFrames, datasets and lists of dictionaries, row by row
     lines.py           lines of text files, decoded and limited
+    header.py          the names of a table's columns
     table.py           CSV, TSV, JSON lines and Parquet, row by row
     selection.py       the rows that a verb or a function is given
     sheets.py          the rows of a sheet of Excel

@@ -12,10 +12,11 @@ from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
 from .draws import Division, divide_rows, draw_rows
 from .embedding import EMBEDDING, metrics_of, scale_of
+from .header import MissingColumn
 from .records import Source, as_sequence, described, source_of
 from .rows import checked_rows
 from .span import SPAN
-from .table import MissingColumn, part_of, read_table
+from .table import part_of, read_table
 from .tagging import TAGGING
 
 OWN_TABLE = "table"  # name of the task of a user's own table

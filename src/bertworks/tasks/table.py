@@ -15,7 +15,6 @@ rows are divided in the same way, by document (sentences.py, questions.py).
 """
 
 import csv
-import difflib
 import glob
 import hashlib
 import itertools
@@ -30,6 +29,7 @@ from ..data.encodings import UTF8, codec_of
 from ..data.parsers import list_names
 from ..files import InputError, parse_json, shorten
 from ..tokenizer import normalize
+from .header import SEPARATE, MissingColumn, check_header, nearest
 from .lines import MAX_LINE, decoded, refuse_kind
 from .records import Records, Source
 from .rows import check_characters
@@ -39,16 +39,11 @@ TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")  # .txt is one too wher
 PARTS = ("train", "dev")
 DEV_SHARE = 5  # one row of so many is in the dev part
 BATCH = 1024  # rows of a Parquet file held at a time
-SEPARATE = "save it with commas as .csv, or with tabs as .tsv"
 CARRIAGE_RETURN = (
     "a carriage return (CR) that is not part of a line end, as in files of old Macs; expected line ends LF or CRLF; "
     "save the file with Unix or Windows line ends"
 )
 _CSV_LIMIT = threading.RLock()  # held while the process has our limit
-
-
-class MissingColumn(InputError):
-    """A table has no column of the name that was asked for."""
 
 
 class TableForm(NamedTuple):
@@ -104,7 +99,7 @@ def read_table(
     columns, lists = ([normalize("NFC", name) for name in names] for names in (columns, lists))
     if isinstance(path, Records):
         if path.columns:
-            _check_header([*path.columns], columns, named, str(path))
+            check_header([*path.columns], columns, named, str(path))
         for line, cells in path.rows((*columns, *named)):
             yield _from_object(line, cells, columns, named, lists, path)
         return
@@ -223,14 +218,6 @@ def in_part(text: str, part: str) -> bool:
     return not part or part == PARTS[int.from_bytes(digest) % DEV_SHARE == 0]
 
 
-def nearest(name: str, names: Sequence[str]) -> str:
-    """The end of a message about a name that is none of `names`."""
-    near = difflib.get_close_matches(name, names, 1)
-    if near and "," in near[0]:  # typed as it is, it would be two names
-        return f"; {shorten(near[0])} has a comma: rename the column, or name it in Python, in a list"
-    return f"; did you mean {shorten(near[0])}?" if near else ""
-
-
 # ---- CSV and TSV
 
 
@@ -243,7 +230,7 @@ def _from_records(
         header = header or [normalize("NFC", name) for name in next(records, (0, []))[1]]
         if ending_of(path) in (".tsv", ".txt") and any("\r" in name for name in header):
             raise InputError(f"{path}, line 1: {CARRIAGE_RETURN}")
-        _check_header(header, columns, [name for name in optional if isinstance(name, str)], f"{path}, line 1")
+        check_header(header, columns, [name for name in optional if isinstance(name, str)], f"{path}, line 1")
         indices = [
             name if isinstance(name, int) else header.index(name) if name in header else -1
             for name in (*columns, *optional)
@@ -255,24 +242,6 @@ def _from_records(
                     f"{path}, line {line}: {found}, but the header has {len(header)}; is the line cut off?"
                 )
             yield Row(line, [cells[i] if i >= 0 else "" for i in indices])
-
-
-def _check_header(header: list[str], columns: Sequence[str], optional: Sequence[str], where: str) -> None:
-    """Raises InputError if a column is missing or not the only one of its name."""
-    found = list_names(header) if header else "nothing: the file is empty"
-    missing = [name for name in columns if name not in header]
-    if missing:
-        mark = separator_in(header)
-        hint = f"; its cells seem to be separated by {mark!r}; {SEPARATE}" if mark else nearest(missing[0], header)
-        raise MissingColumn(f"{where}: no column {shorten(missing[0])}; found {found}{hint}")
-    double = [name for name in (*columns, *optional) if header.count(name) > 1]
-    if double:
-        raise InputError(f"{where}: several columns {shorten(double[0])}; found {found}; rename one of them")
-
-
-def separator_in(header: Sequence[str]) -> str:
-    """What seems to separate the cells of a table whose header was read as a single name; "" if nothing does."""
-    return next((mark for mark in ";\t,|" if len(header) == 1 and mark in header[0]), "")
 
 
 def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[str]]]:

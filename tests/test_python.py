@@ -136,8 +136,12 @@ def test_finished_runs_bring_what_doctor_finds_in_them(place, frames, run, tiny_
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"lr": 1e-3}, "^arguments: unknown key lr; did you mean optim.lr"),
-        ({"epoch": 2}, "^arguments: unknown key epoch; did you mean epochs"),
+        ({"lr": 1e-3}, r'^arguments: unknown argument lr; did you mean optim=\{"lr": \.\.\.\}\?$'),
+        ({"learning_rate": 1e-3}, r'^arguments: unknown argument learning_rate; did you mean optim=\{"lr": '),
+        ({"num_train_epochs": 2}, r"^arguments: unknown argument num_train_epochs; did you mean epochs\?$"),
+        ({"per_device_train_batch_size": 2}, r"did you mean batch_size\?$"),
+        ({"zzz": 2}, "^arguments: unknown argument zzz; known arguments: model, out, train, .*, epochs, "),
+        ({"epoch": 2}, "^arguments: unknown argument epoch; did you mean epochs"),
         ({"lable": "topic"}, "^arguments: unknown argument lable; did you mean label"),
         ({"optim": {"lr": "fast"}}, "^arguments: optim.lr = 'fast' is of type str; expected float"),
         ({"task": "mrpc"}, "^task cannot be combined with train, dev; leave one of them out"),
@@ -360,8 +364,10 @@ def test_pretraining_from_python(tiny_store, tmp_path):
     further = pretrain(tiny_store, tmp_path / "b", init=model)
     assert (tmp_path / "b" / "start" / "config.json").exists()
     assert further.metrics["mlm_loss"] != first.metrics["mlm_loss"]
-    with pytest.raises(InputError, match=r"^arguments: unknown key modle; did you mean model"):
+    with pytest.raises(InputError, match=r"^arguments: unknown argument modle; did you mean model"):
         pretrain(tiny_store, tmp_path / "c", modle={})
+    with pytest.raises(InputError, match=r"^model = 'a'; expected a table .* is the argument init$"):
+        pretrain(tiny_store, tmp_path / "c", model="a")
     with pytest.raises(InputError, match=r"model.vocab_size is 7, .* give model.vocab_size"):
         pretrain(tiny_store, tmp_path / "c", **{"model.vocab_size": 7})
 

@@ -34,6 +34,43 @@ RECIPE_BYTES = 1 << 20  # the largest recipe; ours have some thousand
 RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks: KIND/NAME.toml
 
 
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "adam_epsilon": ("optim.eps",),
+    "data_dir": ("data",),
+    "dev_file": ("dev",),
+    "do_lower_case": ("lowercase",),
+    "early_stopping_patience": ("patience",),
+    "eval_steps": ("loop.eval_every",),
+    "init_checkpoint": ("init", "model"),
+    "input_file": ("corpus", "data"),
+    "learning_rate": ("optim.lr",),
+    "logging_steps": ("loop.log_every",),
+    "max_len": ("max_seq_length", "length"),
+    "max_length": ("max_seq_length", "length"),
+    "max_steps": ("loop.steps",),
+    "mlm_probability": ("masking.masked_lm_prob",),
+    "model": ("init",),
+    "model_name_or_path": ("model", "init"),
+    "num_epochs": ("epochs",),
+    "num_train_epochs": ("epochs",),
+    "num_train_steps": ("loop.steps",),
+    "output": ("out",),
+    "output_dir": ("out",),
+    "output_file": ("out",),
+    "per_device_train_batch_size": ("batch_size",),
+    "save_steps": ("loop.save_every",),
+    "task_name": ("task",),
+    "train_batch_size": ("batch_size",),
+    "train_file": ("train",),
+    "validation_file": ("dev",),
+    "vocab_file": ("tokenizer",),
+    "warmup_proportion": ("optim.warmup",),
+    "warmup_ratio": ("optim.warmup",),
+    "warmup_steps": ("optim.warmup",),
+}
+"""Names of transformers and of the original code, and ours of the same meaning: a hint names the first that exists."""
+
+
 def recipe_names(kind: str = "") -> list[str]:
     """The names of the recipes that come with bertworks: of one kind (pretrain), or of all as KIND/NAME."""
     folder = RECIPES / kind
@@ -51,6 +88,9 @@ def find_recipe(name: str, kind: str = "") -> Path:
     listed = name.removeprefix(f"{kind}/") if kind else name  # `bertworks recipes` prints KIND/NAME
     if listed in names:
         return RECIPES / kind / f"{listed}.toml"
+    if Path(name).is_dir():
+        raise InputError(f"{name}: a folder; expected a recipe, by its name (`bertworks recipes` lists them) or file; "
+                         "a model has a flag of its own: --init to pre-train it further, else --model")  # fmt: skip
     near = difflib.get_close_matches(
         name.removesuffix(".toml").removeprefix("recipes/").removeprefix(f"{kind}/"), names
     )
@@ -121,12 +161,24 @@ def with_fields(recipe: T, fields: Mapping[str, Any], function: Callable[..., An
     an argument of the function misspelt, or a wrong value.
     """
     table, known = _as_table(fields), [field.name for field in dataclasses.fields(cast(Any, recipe))]
-    arguments = [*inspect.signature(function).parameters]
     for name in table:
-        near = [] if name in known else difflib.get_close_matches(name, [*arguments, *known], 1)
-        if near and near[0] in arguments:
-            raise InputError(f"arguments: unknown argument {name}; did you mean {near[0]}?")
+        if name not in known:
+            raise InputError(f"arguments: unknown argument {name}; {_hint(name, type(recipe), function)}")
     return from_dict(type(recipe), table, "arguments", recipe)
+
+
+def _hint(name: str, recipe: type[Any], function: Callable[..., Any]) -> str:
+    """What may be meant by an argument that neither the function nor the recipe has, as a call writes it."""
+    kinds = typing.get_type_hints(recipe)
+    arguments = [*(name for name in inspect.signature(function).parameters if name != "fields"), *kinds]
+    other = [
+        key for key in OTHER_NAMES.get(name, ()) if key in arguments or key in _tables_with(key.split(".")[-1], kinds)
+    ]
+    near = other or _tables_with(name, kinds) or difflib.get_close_matches(name, arguments, 1)
+    if not near:
+        return f"known arguments: {', '.join(arguments)}"
+    section, _, key = near[0].rpartition(".")
+    return f'did you mean {section}={{"{key}": ...}}?' if section else f"did you mean {key}?"
 
 
 def flags_of_fields(fields: Mapping[str, Any]) -> set[str]:

@@ -87,6 +87,21 @@ def test_init_says_what_it_leaves_out(tiny_store, trained, tmp_path, capsys):
     recipe = write_recipe(tmp_path, steps=2)
     main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained / "model"), "--objective", "mlm"))
     assert f"in {trained / 'model'}, not used: nsp, pooler\n" in capsys.readouterr().err
+    alone = tmp_path / "run" / "model"  # it has the masked LM's head only
+    main(line(recipe, tiny_store.path, tmp_path / "both", "--init", str(alone), "--estimate"))
+    assert "fresh" not in capsys.readouterr().err
+    main(line(recipe, tiny_store.path, tmp_path / "both", "--init", str(alone)))
+    assert capsys.readouterr().err.count(f"heads that {alone} lacks begin with fresh weights: nsp") == 1
+
+
+def test_a_run_without_a_recipe_says_whose_settings_it_has(tiny_store, tmp_path, capsys):
+    """A model of one's own is easily given without a recipe, and BASE's updates need gigabytes."""
+    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run")
+    bare = ["pretrain", *argv[2:], "--model.vocab-size", "7", "--loop.steps", "2"]
+    said = "no recipe: the paper's settings of BASE, updates of 256 instances of 128 tokens; "
+    with pytest.raises(SystemExit):
+        main(bare)
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):

@@ -18,7 +18,7 @@ import tyro
 from tyro.conf import Positional as Positional
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from ..config import find_recipe, load_recipe
+from ..config import OTHER_NAMES, find_recipe, load_recipe
 from ..files import InputError
 from ..tasks.selection import DevRows as DevRows
 from ..tasks.selection import DividedRows as DividedRows
@@ -64,40 +64,6 @@ ALIASES: dict[str, dict[str, str]] = {
 }
 """For each verb: an earlier name of a flag and its name today, or a short form and the flag with its value."""
 
-OTHER_NAMES: dict[str, tuple[str, ...]] = {
-    "--adam-epsilon": ("--optim.eps",),
-    "--data-dir": ("--data",),
-    "--dev-file": ("--dev",),
-    "--do-lower-case": ("--lowercase",),
-    "--eval-steps": ("--loop.eval-every",),
-    "--init-checkpoint": ("--init", "--model"),
-    "--input-file": ("--corpus", "--data"),
-    "--learning-rate": ("--optim.lr",),
-    "--logging-steps": ("--loop.log-every",),
-    "--max-len": ("--max-seq-length", "--length"),
-    "--max-length": ("--max-seq-length", "--length"),
-    "--max-steps": ("--loop.steps",),
-    "--mlm-probability": ("--masking.masked-lm-prob",),
-    "--model-name-or-path": ("--model", "--init"),
-    "--num-epochs": ("--epochs",),
-    "--num-train-epochs": ("--epochs",),
-    "--num-train-steps": ("--loop.steps",),
-    "--output": ("--out",),
-    "--output-dir": ("--out",),
-    "--output-file": ("--out",),
-    "--per-device-train-batch-size": ("--batch-size",),
-    "--save-steps": ("--loop.save-every",),
-    "--task-name": ("--task",),
-    "--train-batch-size": ("--batch-size",),
-    "--train-file": ("--train",),
-    "--validation-file": ("--dev",),
-    "--vocab-file": ("--tokenizer",),
-    "--warmup-proportion": ("--optim.warmup",),
-    "--warmup-ratio": ("--optim.warmup",),
-    "--warmup-steps": ("--optim.warmup",),
-}
-"""Flags of transformers and of the original code, and ours of the same meaning: a verb's hint is the first it has."""
-
 
 def parse(
     arguments: type[T], argv: list[str], verb: str, *positionals: str, start: T | None = None, more: str = ""
@@ -140,7 +106,8 @@ def flag_hints(words: list[str], known: set[str]) -> list[str]:
     """Return a line for each unknown flag, with the known one that has its meaning or resembles it most, if any."""
     lines = []
     for flag in sorted(flags_in(words) - known - {"--"}):
-        meant = [name for name in OTHER_NAMES.get(flag, ()) if name in known]
+        others = OTHER_NAMES.get(flag[2:].replace("-", "_"), ())
+        meant = [name for other in others if (name := f"--{other.replace('_', '-')}") in known]
         longer = [name for name in known if name.startswith(f"{flag}-")]
         meant = meant or (longer if len(longer) == 1 else [])
         near = meant or sorted(known, key=lambda name: (-likeness(flag, name), name))

@@ -54,6 +54,8 @@ def pretrain(argv: list[str]) -> None:
     """Pre-train, or print the estimate; draw the curves of a finished run."""
     arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain", _of_initial_model)
     config = _with_store(arguments) if arguments.texts else arguments.config
+    if arguments.recipe is None and is_first_process():
+        print(_without_recipe(config), file=sys.stderr)
     if arguments.estimate:
         from ..pretraining.estimate import estimate
 
@@ -73,6 +75,13 @@ def _of_initial_model(recipe: PretrainConfig, argv: list[str]) -> PretrainConfig
     """The recipe with the shape of the model that --init names, if it names one."""
     init, _ = take_flag(argv, "--init")
     return recipe.of_shape(Path(init[0])) if init else recipe
+
+
+def _without_recipe(config: PretrainConfig) -> str:
+    """What a run without a recipe trains with, which few machines have the memory for."""
+    sizes = " and ".join(f"{phase.batch_size} instances of {phase.length} tokens" for phase in config.phases)
+    return (f"no recipe: the paper's settings of BASE, updates of {sizes}; for a small machine write "
+            "`bertworks pretrain cpu ...`; --estimate says what a run needs")  # fmt: skip
 
 
 def _examined(arguments: Arguments) -> "Report":

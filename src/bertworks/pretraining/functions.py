@@ -7,6 +7,7 @@ from typing import Any
 from ..checkpoint.folder import read_config
 from ..checkpoint.memory import ModelLike, start_folder
 from ..config import find_recipe, flags_of_fields, load_recipe, with_fields
+from ..files import InputError
 from ..reporting.arguments import argument_names
 from ..reporting.results import RunResults
 from ..training.config import without_late_snapshots
@@ -39,6 +40,9 @@ def pretrain(
     """
     with argument_names():
         folder, watch = out_folder(out), watch_of(on_step)
+        if isinstance(fields.get("model"), (str, Path)):
+            raise InputError(f"model = {str(fields['model'])!r}; expected a table of the model's fields; "
+                             "the folder whose weights the run starts from is the argument init")  # fmt: skip
         given = flags_of_fields(fields)
         start = None if init is None else start_folder(init, folder)
         if isinstance(recipe, PretrainConfig):

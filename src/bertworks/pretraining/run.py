@@ -62,7 +62,7 @@ def pretrain(
         run = Run(out, config.identity(source.store, init), world, quiet, watch)
         return train_in_folder(
             run,
-            lambda: source.loop(run, start_model(config, init), config.learns),
+            lambda: source.loop(run, start_model(config, init, quiet), config.learns),
             lambda loop: source.save(run, loop, source.results("pretrain", run, loop) | begun, origin),
             source.describe,
         )
@@ -249,8 +249,8 @@ def check_padding(model: ModelConfig, pad: int) -> None:
     )
 
 
-def start_model(config: PretrainConfig, init: Path | None) -> Model:
-    """Fresh weights, or those of a model folder to continue from."""
+def start_model(config: PretrainConfig, init: Path | None, quiet: bool = False) -> Model:
+    """Fresh weights, or those of a model folder to continue from. quiet: do not print what else is fresh or unused."""
     if init is None:
         return build_model(config.model, config.heads, seed=config.loop.seed)
     theirs = dataclasses.asdict(read_config(init)[0])
@@ -260,10 +260,11 @@ def start_model(config: PretrainConfig, init: Path | None) -> Model:
             "shape of the model that it starts from"
         )
     start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
-    if start.fresh:
-        print(f"not in {init}, with fresh weights: {', '.join(start.fresh)}", file=sys.stderr)
-    if start.unused:
-        print(f"in {init}, not used: {', '.join(start.unused)}", file=sys.stderr)
+    if machine.is_first() and not quiet:
+        if start.fresh:
+            print(f"heads that {init} lacks begin with fresh weights: {', '.join(start.fresh)}", file=sys.stderr)
+        if start.unused:
+            print(f"in {init}, not used: {', '.join(start.unused)}", file=sys.stderr)
     return start.model
 
 

@@ -140,7 +140,7 @@ def test_a_run_of_the_schema_before_this_one_is_recognised(tmp_path, monkeypatch
     monkeypatch.setattr("bertworks.config.SCHEMA", SCHEMA + 1)
     assert finished(tmp_path, RunIdentity(grown(before="new")()))
     assert finished(tmp_path, RunIdentity(grown(before="old")(more="old")))
-    other = r"Found more = 'old' \(expected 'new'\) in .*recipe\.toml\. Give another"
+    other = r"Found more = 'old' \(now 'new'\) in .*recipe\.toml\. Give another"
     with pytest.raises(InputError, match=other):
         finished(tmp_path, RunIdentity(grown(before="old")()))
     monkeypatch.setattr("bertworks.config.SCHEMA", 1)
@@ -151,10 +151,10 @@ def test_a_run_of_the_schema_before_this_one_is_recognised(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("recipe, found", [
-    (Recipe(size=4), r"Found size = 3 \(expected 4\) in .*recipe\.toml\. Give another --out"),
+    (Recipe(size=4), r"Found size = 3 \(now 4\) in .*recipe\.toml\. Give another --out"),
     (Recipe(LoopConfig(steps=7, log_every=1), kind="b"),
-     r"Found loop\.steps = 0 \(expected 7\), kind = 'a' \(expected 'b'\) in .*recipe\.toml\. Give"),
-    (Recipe(LoopConfig(1, 2, 3.0), 4, "b"), r"Found loop.* \(expected 3\.0\) and 2 more fields that differ in .* Give"),
+     r"Found loop\.steps = 0 \(now 7\), kind = 'a' \(now 'b'\) in .*recipe\.toml\. Give"),
+    (Recipe(LoopConfig(1, 2, 3.0), 4, "b"), r"Found loop.* \(now 3\.0\) and 2 more fields that differ in .* Give"),
     (Recipe(), r"The settings in .*recipe\.toml are the same; data or model differ\. Give"),
 ])  # fmt: skip
 def test_a_refusal_names_the_fields_that_differ(tmp_path, recipe, found):

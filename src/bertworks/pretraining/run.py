@@ -108,12 +108,12 @@ class StoreTraining:
         rows, tokens = self.config.model.vocab_size, self.store.vocab_size
         padded = init is not None and is_padded(rows, tokens)  # the table of that model stays as it is
         if rows != tokens and not padded:
-            has, other = f"the recipe's model.vocab_size is {rows}", f"give --model.vocab-size {tokens} or "
-            if init is not None:
-                has, other = f"{init} has a vocabulary of {rows} tokens", ""  # a flag would give it another shape
-            raise InputError(
-                f"{has}, the corpus was built with one of {tokens}; {other}build the corpus with the other tokenizer"
-            )
+            has = f"the recipe's model.vocab_size is {rows}"
+            advice = f"give --model.vocab-size {tokens} or build the corpus with the other tokenizer"
+            if init is not None:  # a flag would give it another shape
+                has = f"{init} has a vocabulary of {rows} tokens"
+                advice = f"build the corpus with its tokenizer: bertworks corpus build ... --tokenizer {init}"
+            raise InputError(f"{has}, the corpus was built with one of {tokens}; {advice}")
         if init is None or self.config.model.family == "roberta":  # other models of others may name another padding
             check_padding(self.config.model, self.tokenizer.pad_id)
 

@@ -59,7 +59,7 @@ class RunIdentity:
         unlike = differences(without_intervals(found), without_intervals(self.recipe))
         if not unlike:
             return f"The settings in {path} are the same; data or model differ"
-        shown = [f"{key} = {_shown(old)} (expected {_shown(new)})" for key, old, new in unlike[:_SHOWN]]
+        shown = [f"{key} = {_shown(old)} (now {_shown(new)})" for key, old, new in unlike[:_SHOWN]]
         more = f" and {len(unlike) - _SHOWN} more fields that differ" if len(unlike) > _SHOWN else ""
         return f"Found {', '.join(shown)}{more} in {path}"
 

@@ -78,20 +78,20 @@ PLANTED = {
                         "1 of 241 rows has no label (line 900)"),
     "twice": ([*TRAIN, *(row._replace(text=row.text.upper() + "!", line=900) for row in TRAIN[:3])], [],
               "duplicate rows", "warning", "3 of 243 training rows repeat an earlier row with the same label (lines "
-              "900, 900, 900)"),
+              "900, 900, 900; line 900 is like line 2)"),
     "nearly twice": ([*TRAIN, *(row._replace(text="now " + row.text) for row in TRAIN[:20])], [], "duplicate rows",
                      "warning", "20 of 260 training rows share most of their words with an earlier row (lines 2"),
     "two labels": ([*TRAIN, TRAIN[0]._replace(label="bad", line=900)], [], "conflicting labels", "note",
                    f"1 text has different labels in different rows: {TRAIN[0].text[:18]!r}"),
     "train in dev": (TRAIN, [*DEV, *TRAIN[:2]], "train and dev", "warning",
                      "2 of 122 development rows (1.6 %) are also in the training rows (lines 2, 3 of the "
-                     "development rows)"),
+                     "development rows; line 2 is like line 2 of the training rows)"),
     "dev is train": (TRAIN, TRAIN[:120], "train and dev", "error",
                      "120 of 120 development rows (100 %) are also in the training rows (lines 2, 3, 4, ... of the "
-                     "development rows)"),
+                     "development rows; line 2 is like line 2 of the training rows)"),
     "nearly train in dev": (TRAIN, [*DEV, TRAIN[0]._replace(text=TRAIN[0].text + " again")], "train and dev", "note",
                             "1 of 121 development rows (0.83 %) shares most of its words with rows in the training "
-                            "rows (line 2 of the development rows)"),
+                            "rows (line 2 of the development rows, which is like line 2 of the training rows)"),
 }  # fmt: skip
 
 
@@ -127,7 +127,8 @@ def test_questions_leak_by_their_contexts_and_choices_have_no_classes():
     assert found(asked, other, span) == []
     [hit] = found(asked, [*other, asked[3]._replace(question="Where?")], span)
     assert hit == ("train and dev", "note", "1 of 111 development paragraphs (0.9 %) is also in the training "
-                   "paragraphs (line 0 of the development paragraphs)")  # fmt: skip
+                   "paragraphs (line 0 of the development paragraphs, which is like line 0 of the training "
+                   "paragraphs)")  # fmt: skip
     choice = Task("c", ("text",), kind="choice", choices=("a", "b"))
     some, many = ([Choice(text, ("one", "two"), 0) for text in texts(n, n)] for n in (110, 220))
     assert found(many, some, choice) == []
@@ -360,7 +361,7 @@ def test_lines_of_one_file_that_was_divided_are_those_of_the_table(tmp_path):
     path = table(tmp_path / "a.csv", rows)
     report = of_rows(*divided_data(own_task("", ("text",), "label"), [path], Division(dev_share=0.2)))
     [one] = [one for one in report.findings if one.check == "train and dev"]
-    assert one.evidence.endswith(", ... of the table, drawn as development rows)")
+    assert one.evidence.endswith(", ... of the table, drawn as development rows; line 4 is like line 244)")
     assert one.advice.startswith("keep such rows on one side with --group COLUMN, or remove these lines from the table")
 
 

@@ -12,7 +12,7 @@ from ..tokenizer.normalization import normalize
 from .alike import find_alike
 from .findings import Finding, NotChecked, percent, some_of
 from .labels import balance, conflicts, spelling
-from .rows import CUT, DIVIDE, FEW, Row, Rows, lines, repeated, share_severity
+from .rows import CUT, DIVIDE, FEW, Row, Rows, lines, lines_like, repeated, share_severity
 
 FEW_DEV = 100  # rows
 SPOILED = 0.2  # share of dev rows in train from which the scores say nothing
@@ -49,23 +49,24 @@ def duplicates(rows: Rows) -> Iterator[Finding]:
     if rows.task.kind == "tagging":
         raise NotChecked("short sentences repeat in tagged text")
     again = repeated([(key, row.label) for row, key in zip(rows.train, rows.keys, strict=True)])
-    same = [rows.train[i] for i in again]
+    same = [(rows.train[i], rows.train[first]) for i, first in again.items()]
     if same:
         yield Finding(
             share_severity(len(same), len(rows.train)),
             f"{some_of(len(same), len(rows.train), 'training rows', 'repeats', 'repeat')} an earlier row with the same "
-            f"label ({lines(same)})",
+            f"label ({lines_like(same)})",
             LOOK + (COPIES if rows.classes else ""),
             {"rows": len(same), "share": round(len(same) / len(rows.train), 4)},
         )
     if rows.task.kind == "choice":
         return
     shingles, exact = rows.shingles[0], {*repeated(rows.keys)}
-    near = [rows.train[i] for i in find_alike(shingles, shingles) if i not in exact]
+    alike = find_alike(shingles, shingles)
+    near = [(rows.train[i], rows.train[first]) for i, first in alike.items() if i not in exact]
     if near:
         yield Finding(
             "note" if len(rows.task.text) > 1 else share_severity(len(near), len(rows.train), 0.05),
-            f"{some_of(len(near), len(rows.train), 'training rows', *SHARES)} with an earlier row ({lines(near)})",
+            f"{some_of(len(near), len(rows.train), 'training rows', *SHARES)} with an earlier row ({lines_like(near)})",
             "look at them: templates and boilerplate teach little",
             {"rows": len(near), "share": round(len(near) / len(rows.train), 4)},
         )
@@ -75,16 +76,19 @@ def leakage(rows: Rows) -> Iterator[Finding]:
     """Development rows that are in the training rows, exactly or nearly."""
     if not rows.dev:
         raise NotChecked("no development rows given; give --dev, or divide the table: bertworks finetune --dev-share")
-    train, what = set(rows.keys), "paragraphs" if rows.task.kind == "span" else "rows"
-    same = {i for i, key in enumerate(rows.dev_keys) if key in train}
-    whose, advice = f"the development {what}", "remove them from train, except to compare with published scores"
+    what = "paragraphs" if rows.task.kind == "span" else "rows"
+    train = {key: i for i, key in reversed([*enumerate(rows.keys)])}  # the first row of each
+    same = {i: train[key] for i, key in enumerate(rows.dev_keys) if key in train}
+    whose, advice = f" of the development {what}", "remove them from train, except to compare with published scores"
     if rows.divided:
-        whose = "the table, drawn as development rows"
+        whose = " of the table, drawn as development rows"
         advice = "keep such rows on one side with --group COLUMN, or remove these lines from the table"
-    near = set() if rows.task.kind == "tagging" else {*find_alike(rows.shingles[1], rows.shingles[0])} - same
+    alike = {} if rows.task.kind == "tagging" else find_alike(rows.shingles[1], rows.shingles[0])
+    near = {i: first for i, first in alike.items() if i not in same}
     for found, how in ((same, ("is also", "are also")), (near, (f"{one} with rows" for one in SHARES))):
         if not found:
             continue
+        pairs = [(rows.dev[i], rows.train[first]) for i, first in sorted(found.items())]
         share = len(found) / len(rows.dev)
         severity = share_severity(len(found), len(rows.dev))
         if share >= SPOILED and (found is same or len(rows.task.text) == 1):  # a pair may share one long text
@@ -94,7 +98,7 @@ def leakage(rows: Rows) -> Iterator[Finding]:
         yield Finding(
             severity,
             f"{some_of(len(found), len(rows.dev), f'development {what} ({percent(share)})', *how)} in the training "
-            f"{what} ({lines(rows.dev[i] for i in sorted(found))} of {whose})",
+            f"{what} ({lines_like(pairs, whose, '' if rows.divided else f' of the training {what}')})",
             f"{advice}: the scores on them say nothing about new texts",
             {"rows": len(found), "share": round(share, 4)},
         )

@@ -113,6 +113,15 @@ def lines(rows: Iterable[Row]) -> str:
     return f"line{'s' if len(numbers) > 1 else ''} {shown}{', ...' if len(numbers) > EXAMPLES else ''}"
 
 
+def lines_like(pairs: Iterable[tuple[Row, Row]], of: str = "", others: str = "") -> str:
+    """The lines of the first rows, for a sentence, and the row that the first one is like. of, others: whose rows."""
+    found = [*pairs]
+    row, like = found[0]
+    shown, joint = lines(one for one, _ in found) + of, "; " if len(found) > 1 else ", "
+    which = f"line {row.line} is" if len(found) > 1 else "which is"
+    return f"{shown}{joint}{which} like line {like.line}{others}"
+
+
 def own_labels(labels: int, rows: int) -> bool:
     """Whether nearly every row has a label of its own, as in a column of ids."""
     return labels >= max(FEW_LABELS, OWN_LABELS * rows)
@@ -123,7 +132,7 @@ def share_severity(count: int, total: int, limit: float = TWICE) -> Severity:
     return "warning" if count >= limit * total else "note"
 
 
-def repeated(keys: Sequence[Any]) -> list[int]:
-    """The positions of keys that occurred before."""
-    seen: dict[Any, int] = {}
-    return [i for i, key in enumerate(keys) if seen.setdefault(key, i) != i]
+def repeated(keys: Sequence[Any]) -> dict[int, int]:
+    """The positions of keys that occurred before, each with the first position of its key."""
+    first: dict[Any, int] = {}
+    return {i: first[key] for i, key in enumerate(keys) if first.setdefault(key, i) != i}

@@ -128,8 +128,10 @@ class StoreTraining:
 
             At the end, and where scores are compared to keep the best weights, at the last phase's.
             """
-            last = config.loop.keep_best or config.loop.share(progress) >= 1
-            data = held_out[-1 if last else progress.phase]
+            over = config.loop.share(progress) >= 1
+            if over and world.main and not run.quiet:
+                print(f"evaluating on at most {config.eval_batches} held-out batches", file=sys.stderr)
+            data = held_out[-1 if over or config.loop.keep_best else progress.phase]
             return evaluate(model, objective, data.batches(64, config.eval_batches), world)
 
         def save_snapshot(step: int) -> None:

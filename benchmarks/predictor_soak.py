@@ -6,8 +6,9 @@ Labels and tags by two small models with random weights, in turn, and every tent
 texts from 3 to 180 words, and now and then of one of 20,000 words. Calls have 1 to 64 texts, drawn by a seed. The first
 answer for a text is kept: later ones must be the same, within rounding, which depends on the batch.
 
-Memory grows by 100 MB or so while batches have shapes that are new: oneDNN keeps a prepared product of each. After some
-thousand calls of a model hardly any is new. Hence many calls, and a second half that is judged alone.
+Memory grows while batches have numbers of rows that are new: oneDNN keeps half a megabyte for each product of each
+number, 1,024 products at most. Rare numbers keep turning up for hours, so calls before the clock starts give each model
+single texts and batches of all sizes (`meet_sizes`). What grows afterwards is something else.
 
 It fails if a call returns fewer or more answers than texts, if an answer changes, or if memory grows over the second
 half of ten minutes or more: by more than 1 MB an hour, at the lower bound of the slope's 95 % interval.
@@ -40,8 +41,9 @@ MOST_TEXTS = 64  # of a call
 BETWEEN = 10  # calls from one of the large model to the next
 LONG = 0.01  # share of the calls that have a long text as well
 LONG_WORDS = 20_000
+WORDS = 200  # of the longest other text, about
 EXACT = 1e-4  # what scores and numbers of vectors may differ by
-SMOKE = {"minutes": 0.03, "texts": 20}
+SMOKE, SMOKE_TEXTS = {"minutes": 0.03, "texts": 20}, 2
 Call = Callable[[Sequence[str]], Sequence[Any]]
 
 
@@ -77,10 +79,22 @@ def calls(model: Path, folder: Path) -> dict[str, Call]:
     return {"embed": lambda texts: [*embedder.embed(texts)], "classify": classified, "tag": tagged}
 
 
+def meet_sizes(named: dict[str, Call], texts: Sequence[str], most: int) -> None:
+    """Call every model with single texts, and with batches of equal texts, of so many sizes that none is new later."""
+    words = " ".join(texts).split()
+    for call in named.values():
+        for count in range(1, most * WORDS // MOST_TEXTS, 2):
+            call([" ".join(words[:count])])
+        for count in (1, 4, 7, 11, 15, 22, 33, 50, 75, 110, 170):
+            for copies in range(2, most + 2):
+                call([" ".join(words[:count])] * copies)
+
+
 def soak(options: Any, named: dict[str, Call]) -> common.Result:
     """Call until the time is over; counts, and the memory of this process each second."""
     texts = mixed_texts(options.data, options.texts)
     long = " ".join(texts[i % len(texts)] for i in range(LONG_WORDS // 30))
+    meet_sizes(named, texts, SMOKE_TEXTS if options.smoke else MOST_TEXTS)
     rng, first = random.Random(SEED), dict[tuple[str, str], Any]()
     counts = dict.fromkeys(("calls", "texts", "lost", "changed"), 0)
     times, megabytes = array("d"), array("d")

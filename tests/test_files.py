@@ -14,6 +14,7 @@ from bertworks.files import (
     InputError,
     atomic_write,
     flush_folder,
+    not_found,
     parse_json,
     read_json,
     read_json_object,
@@ -319,3 +320,15 @@ def test_an_open_file_is_written_by_its_descriptor(tmp_path, name):
         subprocess.run([sys.executable, "-c", f"{code}; os.write(1, b'after')"], stdout=out, check=True, timeout=60)
     assert (tmp_path / "out").read_text() == "before now after"
     assert os.listdir(folder) == ["link"] and (folder / "link").is_symlink()
+
+
+def test_a_path_that_is_not_there_gets_the_nearest_name_beside_it(tmp_path):
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    (tmp_path / "runs" / "frist.csv").touch()
+    assert not_found(tmp_path / "runs" / "frist", "folder") == f"no such folder; did you mean {tmp_path}/runs/first?"
+    assert not_found(tmp_path / "runs" / "first.cvs") == f"no such file; did you mean {tmp_path}/runs/frist.csv?"
+    assert not_found(tmp_path / "other" / "first", "folder") == "no such folder"
+    assert not_found(tmp_path / "zzz", "file or folder") == "no such file or folder"
+    assert not_found(tmp_path / "runs") == "a folder; expected a file"
+    assert not_found(tmp_path / "runs" / "frist.csv", "folder") == "a file; expected a folder"
+    assert not_found(os.devnull) == "a pipe or device; expected a file"

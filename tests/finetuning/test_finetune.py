@@ -32,11 +32,13 @@ from bertworks.model.presets import PRESETS
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
+from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import learning_rate
 from bertworks.training.run import locked
 from support.loops import killed_at
-from support.tiny_task import TINY, tiny_folder, tiny_place, tiny_rows, tiny_table
+from support.processes import together
+from support.tiny_task import TINY, VOCAB, tiny_folder, tiny_place, tiny_rows, tiny_table
 
 CONFIG = FinetuneConfig(
     optim=OptimConfig(lr=3e-3, warmup=0.1),
@@ -472,6 +474,27 @@ def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, mo
     assert not (tmp_path / "run/results.json").exists()
 
 
+# ---- several processes
+
+
+def tune_in_a_process(rank, place, out):
+    machine.matmul_peak = lambda *_: 1e12
+    finetune(changed(steps=6), *tiny_rows(place), place / "model", out, quiet=True)
+
+
+def test_two_processes_train_the_used_rows_as_one_does(place, tmp_path):
+    """Each of them shortens the table of words by itself; the texts have the letters a to f, not the others."""
+    tune_in_a_process(0, place, tmp_path / "one")
+    assert together(tune_in_a_process, place, tmp_path / "two") == [None, None]
+    one, two = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
+    before = load_file(place / "model" / "model.safetensors")
+    table = "bert.embeddings.word_embeddings.weight"
+    unused = VOCAB.index("z")
+    assert not torch.equal(one[table][unused], before[table][unused])  # decay
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-4, atol=2e-5)
+
+
 # ---- labels
 
 
@@ -701,5 +724,5 @@ def test_a_model_that_is_not_there_is_refused_before_rows_are_read(place, capsys
     with pytest.raises(SystemExit):
         main(["finetune", "--model", "bert-base-uncased", "--out", "o", *tables])
     told = capsys.readouterr().err
-    assert told.count("\n") == 1 and told.startswith("bertworks: bert-base-uncased: no such folder; expected a model ")
+    assert told.count("\n") == 1 and told.startswith("bertworks: bert-base-uncased: no such folder; a model folder has ")
     assert "bertworks downloads nothing: give a folder on this machine" in told

@@ -136,7 +136,7 @@ def test_order_is_kept_over_chunks(classifier):
 
 def test_refused(pretrained, classifier, tmp_path):
     with pytest.raises(
-        InputError, match="no classifier, which the kind single needs; add one with: bertworks finetune"
+        InputError, match="no classifier, which tasks of the kind 'single' need; fine-tune it first: bertworks finetune"
     ):
         Predictor(pretrained).classify("a")
     with pytest.raises(InputError, match="no masked-LM head"):

@@ -472,7 +472,7 @@ def test_a_wrong_task_literal_is_refused():
 
 
 def test_missing_folder_and_file(tmp_path):
-    with pytest.raises(InputError, match="no such folder; expected the one with train"):
+    with pytest.raises(InputError, match="no such folder; sst2 needs the folder with train"):
         load_data(TASKS["sst2"], tmp_path / "none")
     with pytest.raises(InputError, match=r"train\.tsv: no such file$"):
         load_data(TASKS["sst2"], tmp_path)

@@ -13,11 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
+from bertworks.model.used_rows import keep_used_rows
 from bertworks.training import loop as loop_module
 from bertworks.training.config import OptimConfig
 from bertworks.training.machine import World
 from bertworks.training.objectives import PRETRAINING
-from bertworks.training.task_objectives import DistillationObjective, TaggingObjective
+from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective, TaggingObjective
 from support.batches import batch_of
 from support.loops import loop_of
 
@@ -33,10 +34,22 @@ def case(name):
     if name in PRETRAINING:
         objective = PRETRAINING[name]
         return dataclasses.replace(TINY, direction=objective.direction), objective.heads, objective
+    if name.startswith("classification"):
+        return TINY, ("classifier",), ClassificationObjective()
     return (TINY, ("tagger",), TaggingObjective()) if name == "tagging" else (TINY, ("mlm",), None)
 
 
-NAMES = [*PRETRAINING, "tagging", "distillation", "distillation of every token"]
+DRAWN = torch.tensor([0, *range(5, 100)])  # the tokens of batch_of
+NAMES = [
+    *PRETRAINING, "classification", "classification, used rows", "tagging",
+    "distillation", "distillation of every token",
+]  # fmt: skip
+
+
+def batch_for(name, lengths):
+    """A batch of sequences of these lengths, with the labels of a case."""
+    batch = batch_of(lengths, labels=True)
+    return batch | {"labels": torch.arange(len(lengths)) % 4} if name.startswith("classification") else batch
 
 
 def parts_of(name, seed=1):
@@ -52,7 +65,7 @@ def parts_of(name, seed=1):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lengths", [PADDED, NEARLY_FULL, FULL], ids=["padded", "nearly full", "full"])
 def test_a_prepared_batch_has_the_losses_and_gradients_of_the_batch(name, lengths):
-    batch, found = batch_of(lengths, labels=True), []
+    batch, found = batch_for(name, lengths), []
     for prepared in (False, True):
         model, objective = parts_of(name)
         given = objective.prepare(batch) if prepared else batch
@@ -91,10 +104,12 @@ def on_a_gpu(monkeypatch, tmp_path):
 
     def run(name, lengths, rule="bert_adam"):
         model, objective = parts_of(name)
-        group = loop_module.Group([(batch_of(lengths, labels=True), 0)] * 2, (0, 0, 0))
+        group = loop_module.Group([(batch_for(name, lengths), 0)] * 2, (0, 0, 0))
         for module in (model, getattr(objective, "teacher", None)):
             if module is not None:
                 module.to(GPU)
+        if "used rows" in name:
+            keep_used_rows(model, DRAWN)
         world = World(0, 1, GPU)
         loop = loop_of(model, [], tmp_path, OptimConfig(rule=rule), objective, steps=9, world=world)
         with Copies() as copies:
@@ -110,7 +125,7 @@ def on_a_gpu(monkeypatch, tmp_path):
 def test_no_operation_of_an_update_waits_for_the_gpu(on_a_gpu, name, lengths):
     loop, copies = on_a_gpu(name, lengths)
     assert loop.progress.updates == 1  # the second is settled a step later
-    batch = loop.objective.prepare(batch_of(lengths, labels=True))
+    batch = loop.objective.prepare(batch_for(name, lengths))
     assert copies == ["aten._to_copy.default"] * len(batch) * 4  # nothing but the four micro-batches
 
 

@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..files import InputError, NotWritten, atomic_write, read_json_object, write_json, write_text
+from ..files import InputError, NotWritten, atomic_write, not_found, read_json_object, write_json, write_text
 from ..model.config import ModelConfig, TopConfig
 from ..model.encoder import Encoder
 from ..model.heads import Model, build_model
@@ -46,7 +46,7 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     path = find_model(path)
     if not path.is_dir():
         raise InputError(
-            f"{path}: no such folder; expected a model folder with {CONFIG} and {WEIGHTS}; bertworks "
+            f"{path}: {not_found(path, 'folder')}; a model folder has {CONFIG} and {WEIGHTS}; bertworks "
             "downloads nothing: give a folder on this machine (docs/bridges.md)"
         )
     if not (path / CONFIG).exists():

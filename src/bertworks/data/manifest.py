@@ -7,7 +7,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..files import InputError, check_fields, check_version, read_json, shorten
+from ..files import InputError, check_fields, check_version, not_found, read_json, shorten
 
 FORMAT = "bertworks-corpus"
 VERSION = 1  # of the format; a bertworks reads every format from 1 to its own, and refuses newer ones by name
@@ -47,7 +47,7 @@ def read_manifest(folder: Path | str) -> dict[str, Any]:
         if (folder / PARTS).is_dir():
             advice = "rerun the `corpus build` command: it continues, or says what it needs"
             raise InputError(f"{folder}: this store is not finished; {advice}")
-        what = "a folder without manifest.json" if folder.is_dir() else "no such folder"
+        what = "a folder without manifest.json" if folder.is_dir() else not_found(folder, "folder")
         raise InputError(f"{folder}: {what}; expected a store made by `bertworks corpus build ... --out {folder}`")
     manifest = read_json(path)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from ..files import InputError
+from ..files import InputError, not_found
 
 BUFFER = 1 << 16  # small, because it is searched for the end of many blank lines again and again
 CHUNK = 1 << 10  # compressed bytes at a time: zstd makes at most 32 MiB of 1 KiB (a block of 4 bytes can say 128 KiB)
@@ -211,7 +211,7 @@ def _expand(item: str | Path) -> list[Path]:
         if files:
             return sorted(files)
         raise InputError(f"{item}: no file matches this pattern")
-    raise InputError(f"{path}: no such file or folder")
+    raise InputError(f"{path}: {not_found(path, 'file or folder')}")
 
 
 def _hidden(path: Path) -> bool:

@@ -13,7 +13,7 @@ from ..checkpoint.folder import load_tokenizer
 from ..checkpoint.locate import CONFIG, find_model
 from ..checkpoint.metadata import input_length
 from ..data.manifest import MANIFEST, PARTS
-from ..files import InputError
+from ..files import InputError, not_found
 from ..finetuning.recipe import FinetuneConfig
 from ..reporting.run_files import LOG, RESULTS
 from ..tasks.base import Data, Task
@@ -57,6 +57,9 @@ def examine(path: Path | str | None = None, given: Given | None = None, fix: boo
         report = Report("this machine", "machine")
         report.examine(machine.CHECKS, machine.Machine())
         return report
+    if not isinstance(path, str | Path):
+        raise InputError(f"path is a {type(path).__name__}; expected the path of a run, a store, a model folder or a "
+                         "table; save rows that are in memory to a file first: frame.to_csv('rows.csv')")  # fmt: skip
     path = Path(path)
     if given.task is not None and given.data is None:
         return _data_folder(path, given)
@@ -64,7 +67,8 @@ def examine(path: Path | str | None = None, given: Given | None = None, fix: boo
         if one is not None:
             _refuse_special(part_of(one)[0])
     if not part_of(path)[0].exists():
-        raise InputError(f"{path}: no such file or folder; expected a run, a store, a model folder or a table")
+        found = not_found(path, "file or folder")
+        raise InputError(f"{path}: {found}; expected a run, a store, a model folder or a table")
     if not path.is_dir():
         return _table(path, given, fix)
     report = _folder(path, given, fix)

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from ..checkpoint.locate import CONFIG
 from ..config import differences, load_resolved
-from ..files import InputError, check_fields, shorten
+from ..files import InputError, check_fields, not_found, shorten
 from ..finetuning.recipe import FinetuneConfig
 from ..reporting.arguments import argument_names
 from ..reporting.results import COLLAPSED, Printed, RunResults
@@ -127,7 +128,7 @@ def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, s
 def read_runs(folder: Path) -> dict[int | None, Outcome]:
     """The run in `folder`, under None, or those of its seeds. Raises InputError if one is missing or unfinished."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; expected a run folder of `bertworks finetune`")
+        raise InputError(f"{folder}: {not_found(folder, 'folder')}; runs are folders that `bertworks finetune` wrote")
     inside = {int(path.name[5:]): path for path in folder.glob("seed-*") if re.fullmatch(r"seed-\d+", path.name)}
     if inside:
         return {seed: read_run(inside[seed]) for seed in sorted(inside)}
@@ -138,6 +139,9 @@ def read_run(folder: Path) -> Outcome:
     """A finished run. Raises InputError if it is none."""
     path = folder / "results.json"
     if not path.exists():
+        if (folder / CONFIG).exists():
+            raise InputError(f"{folder}: a model folder, without the predictions of a run; expected a run folder of "
+                             "`bertworks finetune`, such as the folder that this one is in")  # fmt: skip
         raise InputError(f"{folder} is not finished (no results.json); rerun its command")
     results = read_results(path, {"kind?": str})
     if results.get("kind") == "sweep":

@@ -150,7 +150,7 @@ def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
     model.to(job.world.device)
     shapes = job.world.ask_first(lambda: saved_shapes(run.out / STATE_FOLDER))
     whole = [list(p.shape) == shapes.get(name) for name, p in model.named_parameters() if name.endswith("word.weight")]
-    if not (config.optim.adapts or any(whole)):  # a run that was begun before tables were shortened keeps them
+    if not (config.optim.scales_by_norm or any(whole)):  # a run that was begun before tables were shortened keeps them
         keep_used_rows(model, job.tokens)
     return Loop(
         model,

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..files import InputError
+from ..files import InputError, not_found
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
 from ..tasks.header import MissingColumn
@@ -203,7 +203,7 @@ def _with_beginning(values: Sequence[str], texts: int, choices: Sequence[str]) -
 def read_lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """Every line of a text file with its number, blank ones too; "-" is standard input. Raises InputError."""
     if file != "-" and not Path(file).is_file():
-        raise InputError(f"{file}: no such file; give a text itself with --string")
+        raise InputError(f"{file}: {not_found(file)}; a text itself is given with --string")
     with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
         for number, line in enumerate(decoded(opened, "standard input" if file == "-" else file, encoding), 1):
             yield number, line.rstrip("\r\n")

@@ -121,8 +121,8 @@ class LoadedModel:
         head = KINDS[kind].head
         if head is not None and head not in self.model.heads:
             raise InputError(
-                f"{self.folder} has no {head}, which the kind {kind} needs; "
-                f"add one with: bertworks finetune --model {self.folder} ..."
+                f"{self.folder} has no {head}, which tasks of the kind {kind!r} need; "
+                f"fine-tune it first: bertworks finetune --model {self.folder} ..."
             )
 
     def check_vectors(self) -> None:

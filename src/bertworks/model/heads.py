@@ -22,7 +22,7 @@ from .prepare import initialise
 from .top import Top
 
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
-POOLED = 16  # in inference the last layer computes a multiple of so many tokens that are pooled
+POOLED_STEP = 16  # in inference the last layer computes a multiple of so many tokens that are pooled
 
 
 class MaskedLMHead(Transform):
@@ -126,7 +126,7 @@ class Model(nn.Module):
         batch = with_packing(dict(batch))  # which `encode` needs too
         cells = self.encoder.pooled_cells(Packing.of_batch(batch), batch["input_ids"].device)
         if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in packing.py
-            cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED)])
+            cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED_STEP)])
         return self.encode(batch, dropout, cells).pooled
 
     def freeze_unused_layers(self) -> None:

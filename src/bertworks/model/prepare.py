@@ -99,7 +99,7 @@ def compile_layers(encoder: nn.Module, gradients: bool = True) -> None:
 
 # oneDNN keeps what it prepares for each number of rows. These modules read one row a sequence or a masked token: little
 # work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.
-_NOT_OF_TOKENS = ("pooler", "nsp", "mlm")
+_FEW_ROWS = ("pooler", "nsp", "mlm")
 _FUSED = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("relu", "")}  # oneDNN's names
 
 
@@ -153,7 +153,7 @@ def _with_onednn(module: Network, lasting: bool) -> Network:
     """A copy with the same weights, whose linear modules that read tokens use oneDNN."""
     twin = copy.copy(module)
     twin._modules = {
-        name: child if child is None or name in _NOT_OF_TOKENS else _with_onednn(child, lasting)
+        name: child if child is None or name in _FEW_ROWS else _with_onednn(child, lasting)
         for name, child in module._modules.items()
     }
     if type(twin) is nn.Linear:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError
+from ..files import InputError, not_found
 from ..tokenizer import normalize
 from .base import Data, Kind, KindName, Task
 from .choice import CHOICE
@@ -73,7 +73,8 @@ def load_data(task: Task, folder: Path | str) -> Data:
     """Training and development rows of a task from its folder. Raises InputError with file and line."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; expected the one with {task.train} and {task.dev} of {task.name}")
+        found = not_found(folder, "folder")
+        raise InputError(f"{folder}: {found}; {task.name} needs the folder with {task.train} and {task.dev}")
     train, dev = (read_rows(task, folder / name) for name in (task.train, task.dev))
     more = {name: read_rows(task, folder / file) for name, file in task.more.items() if (folder / file).exists()}
     return Data(train, dev, str(folder), more)

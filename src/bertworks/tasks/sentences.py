@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import pre_tokenizers
 
-from ..files import InputError, shorten
+from ..files import InputError, not_found, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
 from .lines import decoded
@@ -117,7 +117,7 @@ def _columns(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]
     words: list[str] = []
     tags: list[str] = []
     if not path.is_file():
-        raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else 'no such file'}")
+        raise InputError(f"{path}: {not_found(path)}")
     with open(path, "rb") as file:
         for number, line in enumerate(itertools.chain(decoded(file, str(path), task.form.encoding), [""]), 1):
             line = line.rstrip("\r\n")

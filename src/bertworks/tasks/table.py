@@ -27,7 +27,7 @@ from typing import IO, Any, NamedTuple
 
 from ..data.encodings import UTF8, codec_of
 from ..data.parsers import list_names
-from ..files import InputError, parse_json, shorten
+from ..files import InputError, not_found, parse_json, shorten
 from ..tokenizer import normalize
 from .header import SEPARATE, MissingColumn, check_header, nearest
 from .lines import MAX_LINE, decoded, refuse_kind
@@ -110,7 +110,7 @@ def read_table(
                 refuse_kind(file.read(16), str(path))
         raise InputError(f"{path}: expected a file that ends in {', '.join(TABLES)}")
     if not path.is_file():
-        raise InputError(f"{path}: {'a folder; expected a file' if path.is_dir() else f'no such file{_deeper(path)}'}")
+        raise InputError(f"{path}: {not_found(path)}{_deeper(path)}")
     rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined, form)
     if ending in (".jsonl", ".parquet"):
         objects = (

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, read_json, write_json, write_text
+from ..files import InputError, not_found, read_json, write_json, write_text
 from . import byte_bpe, unigram
 from .bert_rules import BertRules
 from .pipeline import Layout, lowercases
@@ -20,7 +20,8 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path]:
     is missing or damaged, or a vocab.txt is not said to be cased or uncased.
     """
     if not path.exists():
-        raise InputError(f"{path}: no such file; expected a folder with a tokenizer.json, or a vocab.txt")
+        raise InputError(f"{path}: {not_found(path, 'file or folder')}; expected a model folder or another one with a "
+                         "tokenizer.json, or a vocab.txt")  # fmt: skip
     settings: dict[str, Any] = {}
     if path.is_dir():
         config, path = path / "tokenizer_config.json", _file_in(path)

@@ -98,7 +98,7 @@ class OptimConfig:
             raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
 
     @property
-    def adapts(self) -> bool:
+    def scales_by_norm(self) -> bool:
         """Whether the rule scales the update of a tensor by the tensor's norm."""
         return self.rule in ("lamb", "albert_lamb")
 

@@ -117,7 +117,7 @@ class Optimizer:
             for (matrix, share), params in groups.items()
         ]
         self.adam: torch.optim.Optimizer
-        if config.adapts:
+        if config.scales_by_norm:
             self.adam = Lamb(parts, config.lr, (beta1, beta2), config.eps, corrected=config.rule == "lamb")
         else:
             self.adam = torch.optim.AdamW(parts, config.lr, (beta1, beta2), config.eps, fused=True)

@@ -42,6 +42,7 @@ BETWEEN = 10  # calls from one of the large model to the next
 LONG = 0.01  # share of the calls that have a long text as well
 LONG_WORDS = 20_000
 WORDS = 200  # of the longest other text, about
+FILLED = (1_800, 7_000, 7_000)  # words in the largest batch of each model, about
 EXACT = 1e-4  # what scores and numbers of vectors may differ by
 SMOKE, SMOKE_TEXTS = {"minutes": 0.03, "texts": 20}, 2
 Call = Callable[[Sequence[str]], Sequence[Any]]
@@ -80,13 +81,13 @@ def calls(model: Path, folder: Path) -> dict[str, Call]:
 
 
 def meet_sizes(named: dict[str, Call], texts: Sequence[str], most: int) -> None:
-    """Call every model with single texts, and with batches of equal texts, of so many sizes that none is new later."""
+    """Call every model with single texts, and with 2 to `most` equal texts, so that hardly a size is new later."""
     words = " ".join(texts).split()
-    for call in named.values():
-        for count in range(1, most * WORDS // MOST_TEXTS, 2):
+    for call, filled in zip(named.values(), FILLED, strict=True):
+        for count in range(1, WORDS * most // MOST_TEXTS, 2):
             call([" ".join(words[:count])])
-        for count in (1, 4, 7, 11, 15, 22, 33, 50, 75, 110, 170):
-            for copies in range(2, most + 2):
+        for count in (3, 9, 17, 29, 50, 110):
+            for copies in range(2, min(most, filled // count) + 1):
                 call([" ".join(words[:count])] * copies)
 
 

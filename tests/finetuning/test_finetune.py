@@ -724,5 +724,5 @@ def test_a_model_that_is_not_there_is_refused_before_rows_are_read(place, capsys
     with pytest.raises(SystemExit):
         main(["finetune", "--model", "bert-base-uncased", "--out", "o", *tables])
     told = capsys.readouterr().err
-    assert told.count("\n") == 1 and told.startswith("bertworks: bert-base-uncased: no such folder; a model folder has ")
+    assert told.count("\n") == 1 and told.startswith("bertworks: bert-base-uncased: no such folder; a model")
     assert "bertworks downloads nothing: give a folder on this machine" in told

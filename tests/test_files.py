@@ -325,8 +325,8 @@ def test_an_open_file_is_written_by_its_descriptor(tmp_path, name):
 def test_a_path_that_is_not_there_gets_the_nearest_name_beside_it(tmp_path):
     (tmp_path / "runs" / "first").mkdir(parents=True)
     (tmp_path / "runs" / "frist.csv").touch()
-    assert not_found(tmp_path / "runs" / "frist", "folder") == f"no such folder; did you mean {tmp_path}/runs/first?"
-    assert not_found(tmp_path / "runs" / "first.cvs") == f"no such file; did you mean {tmp_path}/runs/frist.csv?"
+    assert not_found(tmp_path / "runs" / "frist", "folder") == f"no such folder (did you mean {tmp_path}/runs/first?)"
+    assert not_found(tmp_path / "runs" / "first.cvs") == f"no such file (did you mean {tmp_path}/runs/frist.csv?)"
     assert not_found(tmp_path / "other" / "first", "folder") == "no such folder"
     assert not_found(tmp_path / "zzz", "file or folder") == "no such file or folder"
     assert not_found(tmp_path / "runs") == "a folder; expected a file"

@@ -91,7 +91,7 @@ def not_found(path: Path | str, what: Literal["file", "folder", "file or folder"
         beside = itertools.islice(path.parent.iterdir(), 1_000)
         names = [one.name for one in beside if what != "folder" or one.is_dir()]
         for near in difflib.get_close_matches(path.name, names, 1):
-            return f"no such {what}; did you mean {path.with_name(near)}?"
+            return f"no such {what} (did you mean {path.with_name(near)}?)"
     return f"no such {what}"
 
 

@@ -45,10 +45,10 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     """
     path = find_model(path)
     if not path.is_dir():
-        raise InputError(
-            f"{path}: {not_found(path, 'folder')}; a model folder has {CONFIG} and {WEIGHTS}; bertworks "
-            "downloads nothing: give a folder on this machine (docs/bridges.md)"
-        )
+        found, offline = f"{path}: {not_found(path, 'folder')}; a model folder has {CONFIG} and {WEIGHTS}", ""
+        if not path.exists():
+            offline = "; bertworks downloads nothing: give a folder on this machine (docs/bridges.md)"
+        raise InputError(found + offline)
     if not (path / CONFIG).exists():
         if (path / "state").is_dir():
             raise InputError(

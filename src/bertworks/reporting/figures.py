@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from ..files import InputError, atomic_write
+from ..files import InputError, atomic_write, not_found
 from .fonts import plain_texts, text_width
 from .outputs import check_output
 from .run_files import LOG, METRICS, RESULTS, read_log, read_results
@@ -66,7 +66,7 @@ def read_curves(folder: Path | str) -> Curves:
     """The run in `folder`. Raises InputError if there is no log with records in it, or a file was changed."""
     folder = Path(folder)
     if not (folder / LOG).is_file():
-        what = "no log.jsonl in this folder" if folder.is_dir() else "no such folder"
+        what = "no log.jsonl in this folder" if folder.is_dir() else not_found(folder, "folder")
         raise InputError(f"{folder}: {what}; expected the run folder of `bertworks pretrain` or `bertworks finetune`")
     records = read_log(folder)
     kinds: dict[str, list[dict[str, Any]]] = {"train": [], "eval": []}

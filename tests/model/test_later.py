@@ -11,63 +11,14 @@ from torch.nn import functional as F
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.model.attention import rotate, rotation
-from bertworks.model.config import ModelConfig, TopConfig
+from bertworks.model.config import TopConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
 from bertworks.model.prepare import compile_layers, for_inference, initialise
 from bertworks.model.presets import PRESETS
 from bertworks.training.optim import layers_from_top
-
-TINY = ModelConfig(
-    vocab_size=50,
-    hidden_size=24,
-    num_hidden_layers=4,
-    num_attention_heads=3,
-    intermediate_size=40,
-    max_position_embeddings=20,
-    hidden_dropout_prob=0.2,
-    attention_probs_dropout_prob=0.1,
-)
-OPTIONS = {
-    "rotary": {"position_embedding_type": "rotary", "rope_theta": 100.0},
-    "pre": {"norm": "pre"},
-    "geglu": {"feed_forward": "geglu"},
-    "window": {"attention_window": 2},
-    "factorised": {"embedding_size": 10},
-    "shared": {"shared_layers": "all"},
-    "shared-attention": {"shared_layers": "attention"},
-    "shared-ffn": {"shared_layers": "ffn"},
-    "offset": {"position_offset": 2},
-    "untied": {"tie_word_embeddings": False},
-    "left-window": {"attention_window": 2, "direction": "left"},
-    "roberta": {"family": "roberta", "position_offset": 2, "pad_token_id": 1, "type_vocab_size": 1},
-    "albert": {"family": "albert", "embedding_size": 10, "shared_layers": "all", "classifier_dropout": 0.3},
-    "distilbert": {"family": "distilbert", "type_vocab_size": 0},
-    "modern": {
-        "position_embedding_type": "rotary",
-        "norm": "pre",
-        "feed_forward": "geglu",
-        "attention_window": 2,
-        "global_every": 2,
-        "type_vocab_size": 0,
-    },
-    "no-bias": {"bias": False},
-    "mean": {"classifier_pooling": "mean"},
-    "modernbert": {
-        "family": "modernbert",
-        "position_embedding_type": "rotary",
-        "norm": "pre",
-        "feed_forward": "geglu",
-        "attention_window": 2,
-        "global_every": 2,
-        "local_rope_theta": 100.0,
-        "type_vocab_size": 0,
-        "bias": False,
-    },
-    "all": {"family": "albert", "embedding_size": 10, "shared_layers": "ffn", "norm": "pre", "feed_forward": "geglu"}
-    | {"position_embedding_type": "rotary", "attention_window": 2, "tie_word_embeddings": False},
-}
+from support.encoder_options import OPTIONS, TINY
 
 
 def fresh(option: str | dict, **more) -> Encoder:

@@ -185,10 +185,12 @@ def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
 
 def test_messages_name_the_flags_of_the_command(corpus, tokenizer, tmp_path, capsys):
     (tmp_path / "one.txt").write_text(document(1))
-    with pytest.raises(InputError, match=r"give --input.documents blank-line, .*--validation-share 0$"):
+    with pytest.raises(InputError, match=r"give --input.documents blank-line if .*--validation-share 0$"):
         run(tmp_path / "one.txt", tokenizer, tmp_path / "few", input=InputOptions())
     build([tmp_path / "one.txt"], tokenizer, tmp_path / "whole", BuildConfig(validation_share=0.0, workers=1))
-    assert "separate them by blank lines and give --input.documents blank-line\n" in capsys.readouterr().err
+    assert (
+        "separate them by blank lines and give --input.documents blank-line (for Markdown " in capsys.readouterr().err
+    )
     run(corpus, tokenizer, tmp_path / "store", language="ko", splitter="line", near_duplicates=0.0)
     given = {"input": InputOptions(documents="blank-line", encoding="ascii"), "max_sentence_tokens": 9}
     with pytest.raises(InputError) as error:

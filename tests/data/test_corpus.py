@@ -67,6 +67,16 @@ def test_plain_text_blank_lines_separate_documents(tmp_path):
     assert found == [Document("One.\nTwo.", f"{path}, line 3"), Document("Three.", f"{path}, line 7")]
 
 
+def test_each_line_may_be_a_document(tmp_path):
+    path = put(tmp_path / "a.txt", "\nOne. Two.\n\n  Three.\nFour.")
+    found = list(read_documents([path], InputOptions(documents="line")))
+    expected = [("One. Two.", 2), ("Three.", 4), ("Four.", 5)]
+    assert found == [Document(text, f"{path}, line {number}") for text, number in expected]
+    assert [*read_documents([put(tmp_path / "b.txt", "")], InputOptions(documents="line"))] == []
+    with pytest.raises(InputError, match="line with --input.paragraphs blank-line; expected one of the two"):
+        InputOptions(paragraphs="blank-line", documents="line")
+
+
 def test_wrapped_text_is_joined(tmp_path):
     path = put(tmp_path / "a.txt", "One\ntwo.\n\nThree\nfour.\n")
     assert texts(path, InputOptions(paragraphs="blank-line")) == ["One two.\nThree four."]

@@ -309,13 +309,15 @@ class _Build:
         """Raise InputError if none of the shards, given by name, is one to train on."""
         if not any(name.startswith("train") for name in shards):
             found = f"documents with text: {sum(part.documents for part in parts):,}"
-            separate = "give --input.documents blank-line, " if self.config.input.flags else ""
-            none = ", or give --validation-share 0" if self.config.input.flags else ""
-            advice = f"separate the documents by blank lines ({separate}or a file each), add text{none}"
-            if not self.config.input.flags:
+            advice = (
+                "give a file for each document, or JSON lines with a field `text`; for blank lines between "
+                "documents build the store with `bertworks corpus build --input.documents blank-line`"
+            )
+            if self.config.input.flags:
                 advice = (
-                    "give a file for each document, or JSON lines with a field `text`; for blank lines between "
-                    "documents build the store with `bertworks corpus build --input.documents blank-line`"
+                    "give --input.documents blank-line if blank lines separate documents, or line if each line is one "
+                    "(for Markdown --input.format text too), or a file for each; else add text, or hold nothing out "
+                    "with --validation-share 0"
                 )
             raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
 

@@ -31,8 +31,8 @@ class InputOptions:
 
     format: Literal["auto", "text", "wikiextractor", "markdown", "jsonl", "parquet"] = "auto"
     """auto: by file name (.md, .jsonl, .parquet) and first bytes (<doc ...>), else text"""
-    documents: Literal["file", "blank-line"] = "file"
-    """plain text: a file is one document, or blank lines separate documents"""
+    documents: Literal["file", "blank-line", "line"] = "file"
+    """plain text: a file is one document, or blank lines separate documents, or each line is one"""
     paragraphs: Literal["line", "blank-line"] = "line"
     """plain text: each line is a paragraph, or lines are wrapped and blank lines separate paragraphs"""
     text_field: str = "text"
@@ -68,6 +68,9 @@ class InputOptions:
         object.__setattr__(self, "encoding", codec_of(self.encoding))
         if self.documents == self.paragraphs == "blank-line":
             raise InputError("--input.documents and --input.paragraphs cannot both be blank-line; set one of the two")
+        if self.documents == "line" and self.paragraphs != "line":
+            raise InputError("--input.documents line with --input.paragraphs blank-line; expected one of the two: a "
+                             "document of one line is not wrapped")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,7 @@ def _text(lines: Lines, options: InputOptions) -> Iterator[Document]:
         paragraphs.add(line)
         if line:
             first = first or lines.number
-        elif options.documents == "blank-line" and first:
+        if first and (options.documents == "line" or (options.documents == "blank-line" and not line)):
             yield paragraphs.take(f"{lines.name}, line {first}")
             first = 0
     if options.documents == "file" or not lines.number:  # an empty file is an empty document, so that it is counted

@@ -174,7 +174,7 @@ def _check_counts(sentences: list[int], size: int, flags: bool) -> str | None:
         return (
             f"the whole input is one document ({size:,} characters). Next-sentence prediction needs many: put each "
             "document into a file of its own, or separate them by blank lines and give --input.documents "
-            f"blank-line{how}"
+            f"blank-line{how} (for Markdown --input.format text too)"
         )
     if median < 2:
         return (

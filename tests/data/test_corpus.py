@@ -73,7 +73,7 @@ def test_each_line_may_be_a_document(tmp_path):
     expected = [("One. Two.", 2), ("Three.", 4), ("Four.", 5)]
     assert found == [Document(text, f"{path}, line {number}") for text, number in expected]
     assert [*read_documents([put(tmp_path / "b.txt", "")], InputOptions(documents="line"))] == []
-    with pytest.raises(InputError, match="line with --input.paragraphs blank-line; expected one of the two"):
+    with pytest.raises(InputError, match=r"line with --input\.paragraphs blank-line; expected one of the two"):
         InputOptions(paragraphs="blank-line", documents="line")
 
 

@@ -30,7 +30,7 @@ def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["divided", "two files"])
-def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how):
+def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how, capsys):
     tiny_folder(tmp_path / "model")
     tiny_table(tmp_path / "a.csv", 40, 1)
     given = {"dev_share": 0.25, "split_seed": 3} if how == "divided" else {"dev": tiny_table(tmp_path / "b.csv", 20, 2)}
@@ -41,6 +41,13 @@ def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how):
     assert {"length", "vocabulary"} <= {*report.checked}  # by the run's own model
     evidence = [one.evidence for one in report.findings]
     assert f"{run.details['examples']['train']} training rows" in evidence
+    own = f"on its own development rows it has accuracy {run.metrics['accuracy']:.4f} ({run.folder / 'results.json'})"
+    for model, table, seen in ((run, "a", 30 if how == "divided" else 40), (run.folder / "model", "c", 0)):
+        tiny_table(tmp_path / "c.csv", 60, 3)
+        main(["evaluate", str(getattr(model, "folder", model)), str(tmp_path / f"{table}.csv")])
+        told = capsys.readouterr().err
+        assert (f"warning: {seen} of 40 rows are in the training rows of {run.folder}" in told) == bool(seen)
+        assert (own in told) == bool(seen)
     (tmp_path / "a.csv").write_text("label,text\nbad,other\ngood,rows\n")
     assert "a.csv" in examine(run.folder).skipped["rows"]
 

@@ -1,9 +1,10 @@
 """`bertworks evaluate`: the metrics of a fine-tuned model."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..files import InputError
 from ..reporting.outputs import check_output
@@ -18,6 +19,9 @@ from .arguments import (
     refuse_with_flag,
     several_models,
 )
+
+if TYPE_CHECKING:
+    from ..tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,23 @@ def evaluate(argv: list[str]) -> None:
         _show(results, arguments.out)
         print(results["note"], file=sys.stderr)
         return
+    task, read = rows.read()
     if others:
-        results = evaluate_ensemble([arguments.model, *others], *rows.read(), computing=computing)
+        results = evaluate_ensemble([arguments.model, *others], task, read, computing=computing)
     else:
-        results = evaluate_model(arguments.model, *rows.read(), computing=computing)
+        results = evaluate_model(arguments.model, task, read, computing=computing)
     _show(results, arguments.out)
+    for model in (arguments.model, *others):
+        _warn_of_training_rows(model, task, read)
+
+
+def _warn_of_training_rows(model: Path, task: "Task", rows: Sequence[Any]) -> None:
+    """Print a line on stderr if a run is evaluated on what it was trained on."""
+    from ..doctor.finetuned import rows_trained_on
+
+    run = model.parent if model.name == "model" else model
+    if told := rows_trained_on(run, task, rows):
+        print(told, file=sys.stderr)
 
 
 def _named(argv: list[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,16 +17,17 @@ from ..checkpoint.metadata import TASK, labels_of
 from ..files import InputError, read_json_object
 from ..finetuning.recipe import OWN_TABLE_STEPS
 from ..reporting.results import COLLAPSED
-from ..reporting.run_files import read_json_lines
+from ..reporting.run_files import RESULTS, read_json_lines
 from ..reporting.tables import counted
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.draws import DIVIDED, Division
 from ..tasks.kinds import OWN_TABLE, divided_data, load_data, own_task
 from ..tasks.table import PLAIN, TableForm, form_of, part_of
+from .alike import key_of
 from .findings import Finding, NotChecked, named, percent, some_of
 from .logs import RunFiles, held_out_loss, more_rows
-from .rows import CUT, IDS, OWN, Rows, own_labels
+from .rows import CUT, IDS, OWN, Rows, own_labels, rows_of
 
 PREDICTIONS = "predictions.jsonl"
 SWAPPED = 0.2  # by which another order of the labels has to be more accurate
@@ -34,6 +35,7 @@ CHANCE = 0.01  # probability with which chance may pass for another order of the
 SURE = 1.5  # times the loss of equal probabilities
 SEVERAL = "multi_label_classification"  # problem_type in config.json
 SHOWN = 4  # runs that a finding names
+SEEN = 0.05  # share of evaluated rows in the training rows; fewer may be duplicates
 
 
 @dataclass(frozen=True)
@@ -267,6 +269,25 @@ def _own_rows(run: RunFiles, place: str, form: TableForm) -> tuple[Task, Data]:
     if missing := [file for file in files if not part_of(file)[0].is_file()]:
         raise InputError(f"{missing[0]}: no such file; the run read other files or rows in memory")
     return divided_data(task, files, division)
+
+
+def rows_trained_on(run: Path, task: Task, rows: Sequence[Any]) -> str:
+    """What is to be said of evaluated rows that a run on a table of one's own was trained on; "" if there are few."""
+    try:
+        known = rows_of_run(RunFiles(run)) if RunFiles(run).results.get("task") == OWN_TABLE else None
+    except (InputError, NotChecked):
+        return ""
+    if known is None or not rows:
+        return ""
+    train = {*known.keys}
+    seen = sum(tuple(map(key_of, row.texts)) in train for row in rows_of(task, rows))
+    if seen < SEEN * len(rows):
+        return ""
+    own = next((f"{name} {score:.4f}" for name, score in RunFiles(run).metrics.items() if name != "loss"), "")
+    return (
+        f"warning: {some_of(seen, len(rows), 'rows', 'is', 'are')} in the training rows of {run}, so these metrics say "
+        f"little about new texts; on its own development rows it has {own} ({run / RESULTS})"
+    )
 
 
 CHECKS: dict[str, Callable[[FinetunedRun], Iterable[Finding]]] = {

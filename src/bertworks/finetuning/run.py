@@ -8,8 +8,7 @@ of its own inside, and results.json has means and standard deviations. Whole gri
 import contextlib
 import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from ..config import to_toml
 from ..files import InputError, check_version, to_json, write_json, write_text
 from ..model.heads import Model
 from ..model.used_rows import keep_used_rows, restore_rows
-from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
 from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
@@ -37,8 +35,6 @@ from ..training.run import ANEW, STATE_FOLDER, Run, finished, run_facts, train_i
 from ..training.state import TrainerState, saved_shapes
 from .job import ExampleFeed, Job
 from .recipe import FinetuneConfig
-
-FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a shorter time left is not printed
 
 
 @contextlib.contextmanager
@@ -162,7 +158,6 @@ def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
         run.out,
         run.identity.hash,
         evaluate=Judge(job, config, model),
-        after_step=Forecast(config.loop.steps, job.say),
         weights=job.weights,
         watch=run.watch,
         patience=config.patience,
@@ -213,28 +208,6 @@ def opening(job: Job, config: FinetuneConfig) -> str:
     if majority := getattr(job.dev, "majority", 0.0):
         said.append(f"{task.metrics[0]} of guessing: {majority:.4f}")
     return "; ".join(said)
-
-
-class Forecast:
-    """Says how long a run will take, once, after a few of its updates."""
-
-    def __init__(self, steps: int, say: Callable[[str], None]):
-        self.steps, self.say, self.done = steps, say, not steps
-        self.first, self.began = 0, 0.0
-
-    def __call__(self, step: int) -> None:
-        """To be called after each update with its number, counted from 1. The first one, a warm-up, is not counted."""
-        if self.done:
-            return
-        if not self.first:
-            self.first, self.began = step, time.perf_counter()
-            return
-        spent, updates = time.perf_counter() - self.began, step - self.first
-        if spent > FORECAST_AFTER or updates >= 20:
-            self.done = True
-            left = spent / updates * (self.steps - step)
-            if left > FORECAST_AFTER:
-                self.say(f"about {duration(left)} of training to go")
 
 
 def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:

@@ -6,10 +6,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from ..files import NotWritten, to_json, write_text
 from .notebook import Cell
 from .run_files import LOG, read_log
+
+FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a shorter time left is not printed
+FORECAST_UPDATES = 20  # after which it is printed in any case
 
 
 class Reporter:
@@ -24,6 +28,7 @@ class Reporter:
         if main and self.path.exists():
             kept = [r for r in read_log(run) if r["step"] < step + (r["kind"] == "train" or not over)]
             write_text(self.path, "".join(to_json(record) + "\n" for record in kept))
+        self.forecast = Forecast()
         self.console = Console(stderr=True)
         self.bar: Progress | None = None
         self.cell: Cell | None = None
@@ -36,12 +41,14 @@ class Reporter:
             else:
                 self.bar.start()
 
-    def progress(self, share: float, info: str) -> None:
-        """Move the bar to `share` of the run."""
+    def progress(self, share: float, info: str, seconds: float = 0.0) -> None:
+        """Move the bar to `share` of the run, after so many seconds of training; once say how long it will take."""
         if self.bar:
             self.bar.update(self.task, completed=share, info=info)
         if self.cell:
             self.cell.draw()
+        if not self.quiet and (left := self.forecast.left(share, seconds)) > FORECAST_AFTER:
+            self._show(f"about {duration(left)} of training to go")
 
     def record(self, kind: str, values: dict[str, Any]) -> None:
         """Append one record to the log and show it as a line."""
@@ -56,12 +63,16 @@ class Reporter:
         if self.quiet:
             return
         text = "  ".join(f"{name} {_short(name, value)}" for name, value in values.items() if value is not None)
+        self._show(text, f"{kind:5} ")
+
+    def _show(self, text: str, kind: str = "") -> None:
+        """Show a line above the bar, in the notebook's cell, or on stderr."""
         if self.cell:
-            self.cell.add(f"{kind:5} {text}")
+            self.cell.add(kind + text)
         elif self.bar:
-            self.bar.console.print(f"[dim]{kind:5}[/] {text}", highlight=False, soft_wrap=True)
+            self.bar.console.print(Text.assemble((kind, "dim"), text), highlight=False, soft_wrap=True)
         else:
-            print(f"{kind:5} {text}", file=sys.stderr, flush=True)
+            print(kind + text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Stop the bar."""
@@ -69,6 +80,24 @@ class Reporter:
             self.cell.draw(now=True)
         elif self.bar:
             self.bar.stop()
+
+
+class Forecast:
+    """How long a run will still train, known once: after a few updates, before the log may have its first line."""
+
+    def __init__(self) -> None:
+        self.begun: tuple[float, float] | None = None  # share and seconds after the first update, which warms up
+        self.updates, self.known = 0, False
+
+    def left(self, share: float, seconds: float) -> float:
+        """Seconds, when they are first known, else 0. To be called after each update with the run's progress."""
+        if self.begun is None or self.known:
+            self.begun = self.begun or (share, seconds)
+            return 0.0
+        first, before = self.begun
+        self.updates += 1
+        self.known = seconds - before > FORECAST_AFTER or self.updates >= FORECAST_UPDATES
+        return (seconds - before) / (share - first) * (1 - share) if self.known and share > first else 0.0
 
 
 def duration(seconds: float) -> str:

@@ -34,6 +34,7 @@ SWAPPED = 0.2  # by which another order of the labels has to be more accurate
 CHANCE = 0.01  # probability with which chance may pass for another order of the labels
 SURE = 1.5  # times the loss of equal probabilities
 SEVERAL = "multi_label_classification"  # problem_type in config.json
+ROW_KINDS = ("single", "pair", "regression", "multilabel", "choice")  # kinds whose examples are rows of a file
 SHOWN = 4  # runs that a finding names
 SEEN = 0.05  # share of evaluated rows in the training rows; fewer may be duplicates
 
@@ -246,11 +247,12 @@ def rows_of_run(run: RunFiles, given: TableForm = PLAIN) -> Rows:
         found = f"the rows were not found as the run read them, {place}: {error}"
         raise NotChecked(f"{found}; examine the table itself") from None
     counts, read = {"train": len(data.train), "dev": len(data.dev)}, results.get("examples")
-    if results.get("task") == OWN_TABLE and read != counts:
+    own = results.get("task") == OWN_TABLE
+    if read != counts and (own or (read and task.kind in ROW_KINDS)):
         said = [", ".join(f"{count:,} {side} rows" for side, count in one.items()) for one in (counts, read or {})]
         raise NotChecked(
             f"{place}: found {said[0]}, the run read {said[1]}: the file has changed, or --train-rows or --group chose "
-            "the rows; examine the table itself"
+            f"the rows; examine the {'table' if own else 'folder'} itself"
         )
     return Rows.of(task, data)
 

@@ -141,7 +141,8 @@ def truncation(rows: Rows) -> Iterator[Finding]:
             "warning",
             f"{percent(cut)} of {len(sample):,} training rows are longer than {rows.max_seq_length} tokens and are cut "
             f"(95 % have at most {most})",
-            f"give --max-seq-length {-(-most // 16) * 16} if the model has so many positions; it takes more time",
+            f"give --max-seq-length {-(-most // 16) * 16} if the model has so many positions (it takes more time), "
+            "or shorten the texts to what decides their labels",
             {"share": round(cut, 4), "tokens": most},
         )
 

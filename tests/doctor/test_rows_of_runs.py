@@ -21,7 +21,7 @@ def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
     files.mkdir()
     for name in ("train", "dev"):
         write_text(files / f"{name}.tsv", "sentence\tlabel\n" + "a fine film\t1\na bad film\t0\n" * 60)
-    run = finetuned(tmp_path / "run", task="sst2", data=str(files), examples={"train": 40, "dev": 120})
+    run = finetuned(tmp_path / "few", task="sst2", data=str(files), examples={"train": 40, "dev": 120})
     report = examine(run)  # of 40 rows that were drawn, of which it is not known which
     assert "train and dev" not in report.checked and "--train-rows or --group chose" in report.skipped["rows"]
     run = finetuned(tmp_path / "run", task="sst2", data=str(files), examples={"train": 120, "dev": 120})

@@ -393,6 +393,30 @@ def test_rows_of_other_kinds_are_checked_too(tmp_path):
             compare_runs(run, run, samples=100)
 
 
+def test_the_models_that_runs_began_with_are_compared(tmp_path):
+    """They are in no recipe, and no other difference may matter more."""
+    for name, model in (("one", "mini"), ("other", "own/model"), ("memory", str(tmp_path / "memory" / "start"))):
+        run = saved_classes(tmp_path / name, 0.6, seed=1)
+        results = json.loads((run / "results.json").read_text()) | {"model": model}
+        (run / "results.json").write_text(json.dumps(results))
+    found = compare_runs(tmp_path / "one", tmp_path / "other")
+    assert found["settings"]["model"] == ["mini", "own/model"]
+    assert compare_runs(tmp_path / "one", tmp_path / "memory")["settings"]["model"] == ["mini", "one in memory"]
+    assert "model" not in compare_runs(tmp_path / "one", tmp_path / "one").get("settings", {})
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    for name, file, message in (
+        ("model", "config.json", "a model folder, without the predictions of a run"),
+        ("store", "manifest.json", "no run, neither recipe.toml nor results.json"),
+        ("begun", "log.jsonl", "is not finished"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).touch()
+        with pytest.raises(InputError, match=message):
+            compare_runs(tmp_path / name, tmp_path / name)
+
+
 def test_seeds_that_do_not_fit(tmp_path):
     for seed in (1, 2):
         saved_classes(tmp_path / "one" / f"seed-{seed}", 0.6, seed=seed)

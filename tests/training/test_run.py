@@ -13,7 +13,7 @@ from bertworks.config import SCHEMA, added, to_toml
 from bertworks.files import InputError, NewerVersion, NotWritten, OtherRun, remove_temporaries, try_lock, write_json
 from bertworks.training.config import LoopConfig
 from bertworks.training.identity import FORMAT, RunIdentity
-from bertworks.training.run import finished, locked, opened_run, write_results
+from bertworks.training.run import finished, locked, opened_run, refuse_other_folder, write_results
 from support.loops import ALONE, IDENTITY
 
 
@@ -29,6 +29,24 @@ def test_a_folder_in_use_is_refused_by_name(tmp_path):
             pass
     with opened_run(tmp_path / "run", IDENTITY, ALONE) as results:
         assert results is None
+
+
+def test_a_folder_of_other_files_is_no_run_folder(tmp_path):
+    """Rows and texts of a user would be mixed with the files of a run."""
+    refuse_other_folder(tmp_path / "none")
+    refuse_other_folder(tmp_path)
+    for name in ("README.md", ".lock", "cell.json"):
+        (tmp_path / name).touch()
+    (tmp_path / "start").mkdir()
+    refuse_other_folder(tmp_path)
+    for name in ("a.csv", "b.csv", "c.csv", "d.csv"):
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"files that are not a run's \(a\.csv, b\.csv, c\.csv, \.\.\.\); give a new"):
+        refuse_other_folder(tmp_path)
+    with pytest.raises(InputError, match=r"a\.csv is a file; expected a run folder"):
+        refuse_other_folder(tmp_path / "a.csv")
+    (tmp_path / "recipe.toml").touch()  # a run that was begun there before
+    refuse_other_folder(tmp_path)
 
 
 def test_a_lock_is_free_after_an_error(tmp_path):

@@ -26,10 +26,11 @@ from ..files import InputError, check_fields, not_found, shorten
 from ..finetuning.recipe import FinetuneConfig
 from ..reporting.arguments import argument_names
 from ..reporting.results import COLLAPSED, Printed, RunResults
-from ..reporting.run_files import METRICS, read_json_lines, read_results
+from ..reporting.run_files import LOG, METRICS, read_json_lines, read_results
 from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
 from ..training.identity import RECIPE, without_intervals
+from ..training.run import STATE_FOLDER
 from . import statistics as resampling
 
 ROWS = "predictions.jsonl"
@@ -142,6 +143,9 @@ def read_run(folder: Path) -> Outcome:
         if (folder / CONFIG).exists():
             raise InputError(f"{folder}: a model folder, without the predictions of a run; expected a run folder of "
                              "`bertworks finetune`, such as the folder that this one is in")  # fmt: skip
+        if not any((folder / name).exists() for name in (RECIPE, LOG, STATE_FOLDER, ROWS)):
+            raise InputError(f"{folder}: no run, neither {RECIPE} nor results.json; expected a run folder of "
+                             "`bertworks finetune`")  # fmt: skip
         raise InputError(f"{folder} is not finished (no results.json); rerun its command")
     results = read_results(path, {"kind?": str})
     if results.get("kind") == "sweep":
@@ -206,12 +210,21 @@ def _collapsed(seeds: list[Any], pairs: list[tuple[Outcome, Outcome]]) -> list[s
 
 
 def _settings(first: Outcome, second: Outcome) -> dict[str, list[Any]]:
-    """Both values of each field in which the recipes differ; {} where a recipe is missing or cannot be read."""
+    """Both values of the model that was fine-tuned, and of each field of the recipes, where they differ.
+
+    Fields are left out where a recipe is missing or cannot be read.
+    """
+    models = [
+        "one in memory" if Path(model).parent == run.folder else model
+        for run in (first, second)
+        for model in [str(run.results.get("model", ""))]
+    ]
+    unlike: dict[str, list[Any]] = {"model": models} if all(models) and len({*models}) > 1 else {}
     try:
         recipes = [without_intervals(load_resolved(run.folder / RECIPE, FinetuneConfig)) for run in (first, second)]
     except InputError:
-        return {}
-    return {key: [a, b] for key, a, b in differences(*recipes) if key not in ("seeds", "loop.seed")}
+        return unlike
+    return unlike | {key: [a, b] for key, a, b in differences(*recipes) if key not in ("seeds", "loop.seed")}
 
 
 # ---- predictions as numbers

@@ -31,7 +31,16 @@ from ..training import machine
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop, Watch
 from ..training.optim import Optimizer
-from ..training.run import ANEW, STATE_FOLDER, Run, finished, run_facts, train_in_folder, write_results
+from ..training.run import (
+    ANEW,
+    STATE_FOLDER,
+    Run,
+    finished,
+    refuse_other_folder,
+    run_facts,
+    train_in_folder,
+    write_results,
+)
 from ..training.state import TrainerState, saved_shapes
 from .job import ExampleFeed, Job
 from .recipe import FinetuneConfig
@@ -72,6 +81,7 @@ def finetune(
     watch: called with the kind and the values of each record of the log; when it returns True, the run is saved and
     stops. Raises InputError for unfit data, folder or settings, or if `out` belongs to a run with other ones.
     """
+    refuse_other_folder(Path(out))
     with joined_job(config, task, data, model, quiet, watch) as job:
         return run_seeds(job, Path(out)) if config.seeds else run_seed(job, config.loop.seed, Path(out))
 

@@ -31,7 +31,7 @@ from ..model.prepare import compile_layers, for_inference
 from ..training import machine
 from ..training.loop import Loop, autocast, evaluate
 from ..training.objectives import PretrainingObjective
-from ..training.run import Run, is_finished, train_in_folder
+from ..training.run import Run, is_finished, refuse_other_folder, train_in_folder
 from ..training.task_objectives import DistillationObjective
 from .recipe import DistillConfig, run_identity
 from .run import StoreTraining
@@ -94,6 +94,7 @@ def distill(
     Raises InputError if recipe, teacher and store do not fit together, or if `out` belongs to another run.
     """
     config.loop.check(METRICS)
+    refuse_other_folder(out)
     folder = find_model(teacher)
     read_config(folder)  # refuses what is no model folder
     refuse_export(folder)

@@ -28,7 +28,7 @@ from ..training import machine
 from ..training.loop import Group, Loop, Watch, evaluate
 from ..training.objectives import Objective
 from ..training.optim import Optimizer
-from ..training.run import Run, is_finished, run_facts, train_in_folder
+from ..training.run import Run, is_finished, refuse_other_folder, run_facts, train_in_folder
 from ..training.state import TrainerState
 from .recipe import Phase, PretrainConfig
 
@@ -51,6 +51,7 @@ def pretrain(
     Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
     config.loop.check(config.metrics)
+    refuse_other_folder(out)
     size = sum(file.stat().st_size for file in Path(corpus).glob("*.npy"))
     if size >= LARGE_STORE and not (quiet or is_finished(out)) and machine.is_first():
         print(f"checking the corpus store {corpus} ({size / 1e6:,.0f} MB)", file=sys.stderr)

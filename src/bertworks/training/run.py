@@ -5,6 +5,7 @@ has the folder's lock, the temporary files of killed processes, the state, and r
 """
 
 import contextlib
+import fnmatch
 import os
 import shutil
 import sys
@@ -28,7 +29,8 @@ from ..files import (
 )
 from ..model.heads import Model
 from ..model.prepare import compile_layers
-from ..reporting.run_files import RESULTS, read_results
+from ..reporting.outputs import KEPT
+from ..reporting.run_files import LOG, RESULTS, read_results
 from . import machine
 from .identity import FORMAT, RECIPE, RunIdentity
 from .loop import Loop, Watch
@@ -168,6 +170,18 @@ def opened_run(
             return results
 
         yield world.ask_first(look)
+
+
+def refuse_other_folder(out: Path) -> None:
+    """Raises InputError if a run cannot be written to `out`: it is a file, or a folder of other files than a run's."""
+    if out.is_file():
+        raise InputError(f"{out} is a file; expected a run folder, or a path where there is nothing yet")
+    if not out.is_dir() or any((out / name).exists() for name in (RECIPE, RESULTS, LOG, STATE_FOLDER)):
+        return
+    files = (file for file in sorted(out.iterdir()) if file.is_file() and not file.name.startswith("."))
+    if others := [file.name for file in files if not any(fnmatch.fnmatch(file.name, known) for known in KEPT)]:
+        named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        raise InputError(f"{out} has files that are not a run's ({named}); give a new folder as --out")
 
 
 def is_finished(out: Path) -> bool:

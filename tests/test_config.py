@@ -259,5 +259,5 @@ def test_a_flag_that_is_not_finite_is_refused_before_anything_is_written():
     for write in (to_toml, identities):
         with pytest.raises(InputError, match=r"^inner\.rate = inf; expected a finite number"):
             write(Outer("x", Inner(rate=float("inf"))))
-    with pytest.raises(ValueError, match="finite epochs"):
+    with pytest.raises(ValueError, match="epochs = inf; expected a finite number above 0"):
         FinetuneConfig(epochs=float("inf"))

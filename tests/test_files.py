@@ -329,6 +329,7 @@ def test_a_path_that_is_not_there_gets_the_nearest_name_beside_it(tmp_path):
     assert not_found(tmp_path / "runs" / "first.cvs") == f"no such file (did you mean {tmp_path}/runs/frist.csv?)"
     assert not_found(tmp_path / "other" / "first", "folder") == "no such folder"
     assert not_found(tmp_path / "zzz", "file or folder") == "no such file or folder"
+    assert not_found(tmp_path / "ru", "folder") == f"no such folder (did you mean {tmp_path}/runs?)"
     assert not_found(tmp_path / "runs") == "a folder; expected a file"
     assert not_found(tmp_path / "runs" / "frist.csv", "folder") == "a file; expected a folder"
     assert not_found(os.devnull) == "a pipe or device; expected a file"

@@ -37,12 +37,15 @@ RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks:
 OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "adam_epsilon": ("optim.eps",),
     "data_dir": ("data",),
+    "dataset": ("data", "train"),
     "dev_file": ("dev",),
     "do_lower_case": ("lowercase",),
     "early_stopping_patience": ("patience",),
+    "eval_dataset": ("dev",),
     "eval_steps": ("loop.eval_every",),
     "init_checkpoint": ("init", "model"),
     "input_file": ("corpus", "data"),
+    "label_column": ("label",),
     "learning_rate": ("optim.lr",),
     "logging_steps": ("loop.log_every",),
     "max_len": ("max_seq_length", "length"),
@@ -50,7 +53,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "max_steps": ("loop.steps",),
     "mlm_probability": ("masking.masked_lm_prob",),
     "model": ("init",),
-    "model_name_or_path": ("model", "init"),
+    "model_name_or_path": ("init", "model"),
     "num_epochs": ("epochs",),
     "num_train_epochs": ("epochs",),
     "num_train_steps": ("loop.steps",),
@@ -60,7 +63,9 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "per_device_train_batch_size": ("batch_size",),
     "save_steps": ("loop.save_every",),
     "task_name": ("task",),
+    "text_column": ("text",),
     "train_batch_size": ("batch_size",),
+    "train_dataset": ("train",),
     "train_file": ("train",),
     "validation_file": ("dev",),
     "vocab_file": ("tokenizer",),
@@ -174,7 +179,8 @@ def _hint(name: str, recipe: type[Any], function: Callable[..., Any]) -> str:
     other = [
         key for key in OTHER_NAMES.get(name, ()) if key in arguments or key in _tables_with(key.split(".")[-1], kinds)
     ]
-    near = other or _tables_with(name, kinds) or difflib.get_close_matches(name, arguments, 1)
+    joined = [name.replace("_", ".", 1)] if _tables_with(name.partition("_")[2], kinds) else []  # optim_lr
+    near = other or _tables_with(name, kinds) or joined or difflib.get_close_matches(name, arguments, 1)
     if not near:
         return f"known arguments: {', '.join(arguments)}"
     section, _, key = near[0].rpartition(".")
@@ -363,7 +369,8 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
     prefix = f"{key}." if key else ""
     for name in value:
         if name not in names:
-            near = _tables_with(name, kinds) or difflib.get_close_matches(name, names, 1)
+            other = [key.split(".")[-1] for key in OTHER_NAMES.get(name, ()) if key.split(".")[-1] in names]
+            near = other or _tables_with(name, kinds) or difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(names)}"
             raise InputError(f"{where}: unknown key {prefix}{name}; {hint}")
     made = {f.name: f.default_factory for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}

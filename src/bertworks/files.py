@@ -90,7 +90,8 @@ def not_found(path: Path | str, what: Literal["file", "folder", "file or folder"
     with contextlib.suppress(OSError):
         beside = itertools.islice(path.parent.iterdir(), 1_000)
         names = [one.name for one in beside if what != "folder" or one.is_dir()]
-        for near in difflib.get_close_matches(path.name, names, 1):
+        longer = [name for name in names if name.startswith(path.name)]
+        for near in longer if len(longer) == 1 else difflib.get_close_matches(path.name, names, 1):
             return f"no such {what} (did you mean {path.with_name(near)}?)"
     return f"no such {what}"
 

@@ -424,3 +424,9 @@ def test_embedders_have_no_accuracy(tmp_path):
     assert "labels" in examine(path, given).skipped
     report = of_rows(Task("e", ("a", "b"), label="score", kind="embedding"), Data(TRAIN, DEV[:50]))
     assert [one.evidence for one in report.findings if one.check == "number of rows"] == ["50 development rows"]
+
+
+def test_users_are_no_labels_where_a_column_has_fewer_values(tmp_path):
+    """A column of 40 users has few enough for labels, and is the last one."""
+    lines = ["felt,wrote,user", *(f"{'yn'[i % 2]},words number {i} of many,user{i % 40}" for i in range(300))]
+    assert "label in 'felt'" in examine(table(tmp_path / "a.csv", lines)).kind

@@ -668,7 +668,7 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
             "none.toml: no such file, and no recipe",
         ),
         (["evaluate", "--model", "m", "--dev", "none.csv"], "none.csv: no such file"),
-        (["finetune", "--model", "m", "--out", "o", "--batch-size", "0"], "expected batch_size of 1 or more"),
+        (["finetune", "--model", "m", "--out", "o", "--batch-size", "0"], "batch_size = 0; expected 1 or more"),
         (["finetune", "--model", "m", "--out", "o", "--dropout", "1"], "expected dropout from 0 to below 1"),
         (["finetune", "--model", "m", "--out", "o", "--seeds", "1", "1"], "seeds that differ"),
         (

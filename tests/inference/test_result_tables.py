@@ -271,3 +271,12 @@ def test_probe_heads_remembers_the_columns(place, capsys):
     with pytest.raises(SystemExit):  # a column that is named is the one that is read
         main(["probe", "heads", str(place / "run"), "--dev", str(place / "table.csv"), "--text", "text"])
     assert "text" in capsys.readouterr().err
+
+
+def test_a_dash_is_standard_output(place, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    printed = []
+    for more in ([], ["--out", "-"]):
+        main(["predict", str(place / "run"), str(place / "rows.csv"), "--text", "id", *more])
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != "" and not any(tmp_path.iterdir())

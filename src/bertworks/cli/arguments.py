@@ -259,6 +259,11 @@ def several_models(argv: list[str], data: bool = False) -> tuple[list[str], tupl
     return [*rest, "--model", values[0]], tuple(map(Path, values[1:]))
 
 
+def to_write(out: Path | None) -> Path | None:
+    """The file of --out, None for standard output, which may be given as `-` too."""
+    return None if out == Path("-") else out
+
+
 def is_flag(word: str) -> bool:
     """Whether the word is a flag; `-` alone is standard input."""
     return word.startswith("-") and word != "-"

@@ -32,15 +32,14 @@ def build(argv: list[str]) -> None:
     """Build the store, and print what it contains."""
     arguments = parse(BuildArguments, argv, "corpus build", "--data...")
     from ..doctor.examination import of_store
+    from ..reporting.tables import counted
     from ..tokenizer import Tokenizer
 
     out, tokenizer = arguments.out, Tokenizer.load(arguments.tokenizer, arguments.lowercase)
     manifest = run_to_its_end(lambda: build_store(arguments.data, tokenizer, out, arguments.config), INTERRUPTED)
     counts = manifest["counts"]
-    print(
-        f"{out}: {counts['train']['tokens']:,} tokens in {counts['train']['documents']:,} documents to train on, "
-        f"{counts['validation']['documents']:,} documents held out"
-    )
+    train, held_out = (counted(counts[split]["documents"], "document") for split in ("train", "validation"))
+    print(f"{out}: {counts['train']['tokens']:,} tokens in {train} to train on, {held_out} held out")
     if left_out := ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count):
         print(f"left out: {left_out}")
     print_findings(lambda: of_store(out))

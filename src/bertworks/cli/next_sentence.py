@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..files import InputError
-from .arguments import Positional, comma_separated, parse, refuse_beside
+from .arguments import Positional, comma_separated, parse, refuse_beside, to_write
 
 if TYPE_CHECKING:
     from ..inference.predictor import Predictor
@@ -31,7 +31,7 @@ class Arguments:
         None  # table of pairs, instead of A and B: .csv, .tsv, .jsonl, .parquet or .xlsx; each row gives a result
     )
     text: str = "a,b"  # the two text columns of the table, separated by a comma
-    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none: standard output
+    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none or -: standard output
     out: Path | None = None
 
 
@@ -49,12 +49,13 @@ def next_sentence(argv: list[str]) -> None:
     from ..inference.predictor import Predictor
     from ..inference.result_tables import check_file
 
-    check_file(arguments.out, [arguments.data], [arguments.model])
+    out = to_write(arguments.out)
+    check_file(out, [arguments.data], [arguments.model])
     predictor = Predictor(arguments.model)
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     if arguments.data:
-        _write(predictor, str(arguments.data), (columns[0], columns[1]), arguments.out)
+        _write(predictor, str(arguments.data), (columns[0], columns[1]), out)
     else:
         found = predictor.next_sentence(arguments.a, arguments.b)
         cut = f"; {found['cut']:,} tokens did not fit and were cut" if found["cut"] else ""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..files import InputError
-from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, several_models
+from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, several_models, to_write
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Arguments:
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated; empty: as in fine-tuning
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of an .xlsx table; empty: its only one
-    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none: standard output
+    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none or -: standard output
     out: Path | None = None
     # add the input to each result; of a .csv, .tsv or .xlsx table all its columns. In a table they keep their names,
     # with `input.` in front where a result has the name
@@ -63,9 +63,11 @@ def predict(argv: list[str]) -> None:
     from ..inference.files import predict_file, predict_string
     from ..inference.predictor import Predictor
     from ..inference.result_tables import check_file
+    from ..reporting.tables import counted
     from ..tasks.table import TableForm
 
-    check_file(arguments.out, [arguments.data], [arguments.model, *others])
+    out = to_write(arguments.out)
+    check_file(out, [arguments.data], [arguments.model, *others])
     each = [
         Predictor(one, precision=arguments.precision, engine=arguments.engine) for one in (arguments.model, *others)
     ]
@@ -73,16 +75,16 @@ def predict(argv: list[str]) -> None:
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     how = (arguments.all_scores, arguments.n_best, arguments.echo)
-    written = f": {arguments.out}" if arguments.out else ""
+    written = f": {out}" if out else ""
     if arguments.string:
-        predict_string(predictor, arguments.string, arguments.out, *how)
-        if arguments.out:
+        predict_string(predictor, arguments.string, out, *how)
+        if out:
             print(f"1 input{written}", file=sys.stderr)
         return
     form = TableForm(arguments.encoding, arguments.sheet)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
-    counts = predict_file(predictor, arguments.data, columns, arguments.out, *how)
+    counts = predict_file(predictor, arguments.data, columns, out, *how)
     cut = predictor.truncated
     lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
     empty = f", {counts.empty:,} of them empty and not predicted" if counts.empty else ""
-    print(f"{counts.inputs:,} inputs{lost if cut['examples'] else ''}{empty}{written}", file=sys.stderr)
+    print(f"{counted(counts.inputs, 'input')}{lost if cut['examples'] else ''}{empty}{written}", file=sys.stderr)

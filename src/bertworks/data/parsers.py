@@ -152,7 +152,7 @@ class Lines:
             advice = "expected UTF-8 text; convert the file or leave it out"
             advice = self.options.advised(advice, "set --input.invalid repair")
             if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise self.error("UTF-16 text", f"{hint(raw)}; {advice}")
+                raise self.error("UTF-16 text", f"give --encoding utf-16; {advice}")
             raise self.error("a NUL byte", advice)
         return raw.replace(b"\0", b"")
 

@@ -18,7 +18,7 @@ from ..finetuning.recipe import FinetuneConfig
 from ..reporting.run_files import LOG, RESULTS
 from ..tasks.base import Data, Task
 from ..tasks.kinds import load_data
-from ..tasks.table import part_of
+from ..tasks.table import TABLES, part_of
 from ..tokenizer import Tokenizer
 from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER, SUMMARIES
@@ -277,7 +277,7 @@ def _table(path: Path, given: Given, fix: bool) -> Report:
 
     def reading(path: Path) -> Iterable[Finding]:
         if not tables.is_table(path):
-            raise InputError(f"{path}: expected a table (.csv, .tsv, .jsonl, .parquet) or a folder; look at the name")
+            raise InputError(f"{path}: expected a table ({', '.join(TABLES)} or .txt) or a folder")
         if separated := [*tables.separated_otherwise(path, given.columns)]:
             return separated
         columns = tables.find_columns(path, given.columns)

@@ -23,7 +23,7 @@ from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.draws import DIVIDED, Division
 from ..tasks.kinds import OWN_TABLE, divided_data, load_data, own_task
-from ..tasks.table import PLAIN, TableForm, form_of, part_of
+from ..tasks.table import PLAIN, TABLES, TableForm, ending_of, form_of, part_of
 from .alike import key_of
 from .findings import Finding, NotChecked, named, percent, some_of
 from .logs import RunFiles, held_out_loss, more_rows
@@ -269,7 +269,9 @@ def _own_rows(run: RunFiles, place: str, form: TableForm) -> tuple[Task, Data]:
     else:
         division, files = Division(), [Path(name) for name in place.split(", ")]
     if missing := [file for file in files if not part_of(file)[0].is_file()]:
-        raise InputError(f"{missing[0]}: no such file; the run read other files or rows in memory")
+        if ending_of(missing[0]) not in (*TABLES, ".txt"):
+            raise NotChecked("the rows were in memory, and a run keeps no rows")
+        raise InputError(f"{missing[0]}: no such file")
     return divided_data(task, files, division)
 
 

@@ -204,8 +204,11 @@ def _guess_label(cells: dict[str, list[str]]) -> str:
         if name in cells:
             return name
     few = {name: len({*found}) for name, found in cells.items() if found and max(map(len, found)) <= 40}
-    fitting = [name for name, n in few.items() if 1 < n <= min(MOST_LABELS, len(cells[name]) / 5)]
-    return fitting[-1] if fitting else ""  # tables have their label last, behind columns such as a source or a split
+    for rows in (20, 5):  # of a label, at least: users and days have fewer than classes
+        fitting = [name for name, n in few.items() if 1 < n <= min(MOST_LABELS, len(cells[name]) / rows)]
+        if fitting:
+            return fitting[-1]  # tables have their label last, behind columns such as a source or a split
+    return ""
 
 
 def _guess_text(cells: dict[str, list[str]]) -> tuple[str, ...]:
@@ -246,10 +249,11 @@ def columns(table: Table) -> Iterator[Finding]:
     header = table.header
     odd = [name for name in header if len(name) > LONGEST_NAME or _is_number(name) or seems_text(header)]
     if odd:
+        listed = "; `predict` and `corpus build` take a list of texts as it is" if seems_text(header) else ""
         yield Finding(
             "error",
             f"the first line seems to be a row, not the names of the columns: {named(odd[0])}",
-            NAME_COLUMNS,
+            f"to train on it, {NAME_COLUMNS}{listed}",
         )
     elif likely := _names_among_cells(table):
         yield Finding(

@@ -80,10 +80,10 @@ class FinetuneConfig(Limits):
         super().__post_init__()
         if self.batch_size > MOST_ROWS:
             raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MOST_ROWS:,} rows per update")
-        if self.batch_size < 1 or not 0 < self.epochs < math.inf or self.reinit_layers < 0:
-            raise ValueError("expected batch_size of 1 or more, finite epochs above 0, reinit_layers of 0 or more")
-        if self.min_steps < 0:
-            raise ValueError(f"min_steps = {self.min_steps}; expected 0 or more")
+        check_least(self, ("batch_size",), 1)
+        check_least(self, ("reinit_layers", "min_steps"), 0)
+        if not 0 < self.epochs < math.inf:
+            raise ValueError(f"epochs = {self.epochs}; expected a finite number above 0")
         if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
         check_least(self, ("patience",) if self.frozen_layers is None else ("patience", "frozen_layers"), 0)

@@ -82,8 +82,11 @@ class DevRows:
         if any(table is None for table in own.values()):
             tables = "a table" if len(own) == 1 else "tables"
             divide = ", or --train with --dev-share 0.1" if hasattr(self, "dev_share") else ""
+            missing = ""
+            if self.dev is None and getattr(self, "train", None) is not None:
+                missing = "no development rows; "
             raise InputError(
-                f"give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}{divide}"
+                f"{missing}give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}{divide}"
             )
         refuse_idle_sheet(self.sheet, own.values())
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")

@@ -108,7 +108,8 @@ def read_table(
         if path.is_file():
             with open(path, "rb") as file:
                 refuse_kind(file.read(16), str(path))
-        raise InputError(f"{path}: expected a file that ends in {', '.join(TABLES)}")
+        found = f"{not_found(path)}, which" if path.is_dir() else "expected a file that"
+        raise InputError(f"{path}: {found} ends in {', '.join(TABLES)} or .txt")
     if not path.is_file():
         raise InputError(f"{path}: {not_found(path)}{_deeper(path)}")
     rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined, form)

@@ -30,6 +30,7 @@ SCRIPTS = (
     "predictor_soak",
     "relatives",
     "saving",
+    "hostile_server",
     "serving",
     "serving_load",
 )

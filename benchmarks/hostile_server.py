@@ -6,8 +6,9 @@ A case is a pure function of (seed, index). It takes a valid request of one rout
 request, its Content-Length, or cuts it short and leaves. The server may answer, refuse (4xx) with a message, or close
 the connection. Findings:
 
-    500         an exception that no refusal stands for      hang      no answer and no end within 10 seconds
-    form        a refusal without its JSON                   long      a message of more than 2,000 characters
+    500         5xx but 503: no refusal stands for it        hang      ten seconds of silence
+    closed      no answer to a whole request                 cut       an answer of fewer bytes than its head says
+    form        a refusal without its JSON message           long      a message of more than 2,000 characters
     folder      a path of the server's machine in an answer  changed   a valid request has another answer than before
     traceback   in the server's log                          dead      the server has ended
 
@@ -105,9 +106,9 @@ def attack(options: Any, folder: Path) -> common.Result:
             raise SystemExit(f"{refused[0]}: a valid request was refused: {expected[refused[0]][-300:]!r}")
         for index in range(options.cases):
             rng = random.Random(f"{options.seed}/{index}")
-            path, request, leaves = case(rng, address)
+            path, request, leaves, whole = case(rng, address)
             answer = answer_to(address, request, leaves)
-            end, finding = judged(answer, leaves, folder)
+            end, finding = judged(answer, leaves, whole, folder)
             ends[end] += 1
             if not finding and index % VALID_EVERY == 0:
                 sound = answer_to(address, address.post(path, body_of(path)))
@@ -144,21 +145,21 @@ def body_of(path: str) -> bytes:
     return json.dumps(BODIES[path]).encode()
 
 
-def case(rng: random.Random, address: Address) -> tuple[str, bytes, bool]:
-    """The route, the damaged request, and whether the client leaves before its end."""
+def case(rng: random.Random, address: Address) -> tuple[str, bytes, bool, bool]:
+    """The route, the damaged request, whether the client leaves before its end, and whether it is whole HTTP."""
     path, other = rng.choice([*BODIES]), body_of(rng.choice([*BODIES]))
     body, how = body_of(path), rng.random()
     if how < 0.45:
-        return path, address.post(path, mutations.mutate_json(rng, body, other)), False
+        return path, address.post(path, mutations.mutate_json(rng, body, other)), False, True
     request = address.post(path, body)
     if how < 0.65:
-        return path, mutations.mutate_bytes(rng, request, address.post("/embed", other)), False
+        return path, mutations.mutate_bytes(rng, request, address.post("/embed", other)), False, False
     if how < 0.75:
         head, _, _ = request.partition(b"Content-Length")
-        return path, head + f"Content-Length: {rng.choice(LENGTHS)}\r\n\r\n".encode() + body, False
+        return path, head + f"Content-Length: {rng.choice(LENGTHS)}\r\n\r\n".encode() + body, False, False
     if how < 0.9:
-        return path, request[: rng.randrange(len(request))], rng.random() < 0.5
-    return path, request * rng.choice((2, 3, 20)), rng.random() < 0.5
+        return path, request[: rng.randrange(len(request))], rng.random() < 0.5, False
+    return path, request * rng.choice((2, 3, 20)), rng.random() < 0.5, True
 
 
 def answer_to(address: Address, request: bytes, leaves: bool = False) -> bytes:
@@ -168,7 +169,8 @@ def answer_to(address: Address, request: bytes, leaves: bool = False) -> bytes:
     follows, so that a server which waits for the rest can end.
     """
     received, patient = b"", True
-    with suppress(ConnectionError), socket.create_connection(address, SILENCE) as connection:
+    connection = socket.create_connection(address, SILENCE)  # a server that is not there is an error here
+    with connection, suppress(ConnectionError):
         connection.sendall(request)
         if leaves:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -179,7 +181,7 @@ def answer_to(address: Address, request: bytes, leaves: bool = False) -> bytes:
                 block = connection.recv(1 << 16)
             except TimeoutError:
                 if not patient:
-                    return received or b"hang"
+                    return b"hang" + received
                 patient = False
                 connection.shutdown(socket.SHUT_WR)
                 connection.settimeout(SILENCE)
@@ -202,16 +204,21 @@ def body_in(answer: bytes) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-def judged(answer: bytes, leaves: bool, folder: Path) -> tuple[str, str]:
-    """How a case ended: left, closed, or the class of its status; and what is wrong with that, "" if nothing."""
+def judged(answer: bytes, leaves: bool, whole: bool, folder: Path) -> tuple[str, str]:
+    """How a case ended: left, closed, or the class of its status; and what is wrong with that, "" if nothing.
+
+    whole: whether the request was one as HTTP has it, whatever its body.
+    """
     if leaves:
         return "left", ""
-    if answer == b"hang":
+    if answer.startswith(b"hang"):
         return "silent", "hang"
     if not answer:
-        return "closed", ""
+        return "closed", "closed" if whole else ""
+    if not is_whole(answer):
+        return "cut", "cut"
     status, body = answer[9:12].decode("latin-1"), body_in(answer)
-    if str(folder).encode() in answer:
+    if any(str(path).encode() in answer for path in (folder, common.HERE.parent)):
         return status, "folder"
     if status.startswith("5") and status != "503":
         return status, "500"
@@ -220,9 +227,10 @@ def judged(answer: bytes, leaves: bool, folder: Path) -> tuple[str, str]:
     if status.startswith("4"):
         with suppress(ValueError):
             told = json.loads(body.partition(b"HTTP/1.1 ")[0])
-            message = told.get("error", told)
-            message = message.get("message", "") if isinstance(message, dict) else message
-            return "4xx", "" if message and len(message) <= 2_000 else "long"
+            message = told.get("error") if isinstance(told, dict) else None
+            message = message.get("message") if isinstance(message, dict) else message
+            if isinstance(message, str) and message:
+                return "4xx", "" if len(message) <= 2_000 else "long"
         return "4xx", "form"
     return f"{status[0]}xx", ""
 
@@ -230,9 +238,9 @@ def judged(answer: bytes, leaves: bool, folder: Path) -> tuple[str, str]:
 def killed(
     options: Any, command: list[str], address: Address, log: Path, expected: dict[str, bytes]
 ) -> list[tuple[int, str]]:
-    """Kill servers that are answering; what is wrong with those that follow them, by the number of the kill."""
+    """Kill servers that are answering; what is wrong with the server that follows each, by the number of the kill."""
     found = []
-    for kill in range(options.kills):
+    for kill in range(options.kills + 1):
         rng = random.Random(f"{options.seed}/kill/{kill}")
         with open(log, "ab") as file:
             server = Process(command, address.port, {"OMP_NUM_THREADS": "1"}, file)
@@ -241,10 +249,11 @@ def killed(
                 path = rng.choice([*BODIES])
                 if body_in(answer_to(address, address.post(path, body_of(path)))) != body_in(expected[path]):
                     found.append((kill, "changed"))
-                with socket.create_connection(address, SILENCE) as connection:
-                    connection.sendall(address.post(path, body_of(path)) * 20)
-                    time.sleep(rng.random() * 0.05)
-                    server.process.send_signal(signal.SIGKILL)
+                if kill < options.kills:
+                    with socket.create_connection(address, SILENCE) as connection:
+                        connection.sendall(address.post(path, body_of(path)) * 20)
+                        time.sleep(rng.random() * 0.05)
+                        server.process.send_signal(signal.SIGKILL)
             finally:
                 server.end()
     return found

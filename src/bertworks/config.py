@@ -19,7 +19,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -176,11 +176,7 @@ def _hint(name: str, recipe: type[Any], function: Callable[..., Any]) -> str:
     """What may be meant by an argument that neither the function nor the recipe has, as a call writes it."""
     kinds = typing.get_type_hints(recipe)
     arguments = [*(name for name in inspect.signature(function).parameters if name != "fields"), *kinds]
-    other = [
-        key for key in OTHER_NAMES.get(name, ()) if key in arguments or key in _tables_with(key.split(".")[-1], kinds)
-    ]
-    joined = [name.replace("_", ".", 1)] if _tables_with(name.partition("_")[2], kinds) else []  # optim_lr
-    near = other or _tables_with(name, kinds) or joined or difflib.get_close_matches(name, arguments, 1)
+    near = _other_names(name, arguments, kinds) or difflib.get_close_matches(name, arguments, 1)
     if not near:
         return f"known arguments: {', '.join(arguments)}"
     section, _, key = near[0].rpartition(".")
@@ -369,8 +365,7 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
     prefix = f"{key}." if key else ""
     for name in value:
         if name not in names:
-            other = [key.split(".")[-1] for key in OTHER_NAMES.get(name, ()) if key.split(".")[-1] in names]
-            near = other or _tables_with(name, kinds) or difflib.get_close_matches(name, names, 1)
+            near = _other_names(name, names, kinds) or difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(names)}"
             raise InputError(f"{where}: unknown key {prefix}{name}; {hint}")
     made = {f.name: f.default_factory for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}
@@ -381,6 +376,14 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
     except (TypeError, ValueError) as error:  # a required field is missing, or __post_init__ refuses a value
         at = "" if key and str(error).startswith(f"{key}.") else f"{key or cls.__name__}: "
         raise InputError(f"{where}: {at}{error}") from None
+
+
+def _other_names(name: str, known: Sequence[str], kinds: Mapping[str, Any]) -> list[str]:
+    """The dotted keys that `name` may stand for: a name of other programs, one without its table, or optim_lr."""
+    meant = [key for key in OTHER_NAMES.get(name, ()) if key in known or key in _tables_with(key.split(".")[-1], kinds)]
+    inner = [key.split(".")[-1] for key in OTHER_NAMES.get(name, ()) if key.split(".")[-1] in known]  # inside [optim]
+    joined = [key for key in _tables_with(name.partition("_")[2], kinds) if key == name.replace("_", ".", 1)]
+    return meant or inner or _tables_with(name, kinds) or joined
 
 
 def _tables_with(name: str, kinds: Mapping[str, Any]) -> list[str]:

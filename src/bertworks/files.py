@@ -89,7 +89,8 @@ def not_found(path: Path | str, what: Literal["file", "folder", "file or folder"
         return f"a {found}; expected a {what}"
     with contextlib.suppress(OSError):
         beside = itertools.islice(path.parent.iterdir(), 1_000)
-        names = [one.name for one in beside if what != "folder" or one.is_dir()]
+        fits = {"file": Path.is_file, "folder": Path.is_dir, "file or folder": Path.exists}[what]
+        names = [one.name for one in beside if fits(one)]
         longer = [name for name in names if name.startswith(path.name)]
         for near in longer if len(longer) == 1 else difflib.get_close_matches(path.name, names, 1):
             return f"no such {what} (did you mean {path.with_name(near)}?)"

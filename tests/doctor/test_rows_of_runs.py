@@ -45,12 +45,13 @@ def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how, capsys):
     evidence = [one.evidence for one in report.findings]
     assert f"{run.details['examples']['train']} training rows" in evidence
     own = f"on its own development rows it has accuracy {run.metrics['accuracy']:.4f} ({run.folder / 'results.json'})"
-    for model, table, seen in ((run, "a", 30 if how == "divided" else 40), (run.folder / "model", "c", 0)):
-        tiny_table(tmp_path / "c.csv", 60, 3)
-        main(["evaluate", str(getattr(model, "folder", model)), str(tmp_path / f"{table}.csv")])
-        told = capsys.readouterr().err
-        assert (f"warning: {seen} of 40 rows are in the training rows of {run.folder}" in told) == bool(seen)
-        assert (own in told) == bool(seen)
+    tiny_table(tmp_path / "c.csv", 60, 3)
+    told = f"warning: {30 if how == 'divided' else 40} of 40 rows are in the training rows of {run.folder}, so"
+    for folder in (run.folder, run.folder / "model"):
+        for table in ("a", "c"):
+            main(["evaluate", str(folder), str(tmp_path / f"{table}.csv")])
+            printed = capsys.readouterr().err
+            assert (told in printed) == (own in printed) == ("warning: " in printed) == (table == "a"), printed
     (tmp_path / "a.csv").write_text("label,text\nbad,other\ngood,rows\n")
     assert "a.csv" in examine(run.folder).skipped["rows"]
 

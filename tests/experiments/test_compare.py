@@ -394,15 +394,29 @@ def test_rows_of_other_kinds_are_checked_too(tmp_path):
 
 
 def test_the_models_that_runs_began_with_are_compared(tmp_path):
-    """They are in no recipe, and no other difference may matter more."""
-    for name, model in (("one", "mini"), ("other", "own/model"), ("memory", str(tmp_path / "memory" / "start"))):
-        run = saved_classes(tmp_path / name, 0.6, seed=1)
-        results = json.loads((run / "results.json").read_text()) | {"model": model}
-        (run / "results.json").write_text(json.dumps(results))
-    found = compare_runs(tmp_path / "one", tmp_path / "other")
-    assert found["settings"]["model"] == ["mini", "own/model"]
-    assert compare_runs(tmp_path / "one", tmp_path / "memory")["settings"]["model"] == ["mini", "one in memory"]
-    assert "model" not in compare_runs(tmp_path / "one", tmp_path / "one").get("settings", {})
+    """They are in no recipe, and no other difference may matter more. Those in memory are known by their weights."""
+    for name, model, weights in (
+        ("one", "mini", ""), ("other", "own/model", ""), ("a", "", "x"), ("b", "", "y"), ("c", "", "x"),
+    ):  # fmt: skip
+        for run in (tmp_path / name, tmp_path / "seeds" / name / "seed-1"):
+            saved_classes(run, 0.6, seed=1)
+            start = (run.parent if run.name == "seed-1" else run) / "start"
+            if weights:
+                start.mkdir()
+                (start / "model.safetensors").write_text(weights)
+            results = json.loads((run / "results.json").read_text()) | {"model": str(start) if weights else model}
+            (run / "results.json").write_text(json.dumps(results))
+
+    def unlike(first, second):
+        found = [
+            compare_runs(place / first, place / second).get("settings", {}) for place in (tmp_path, tmp_path / "seeds")
+        ]
+        assert found[0].get("model") == found[1].get("model")
+        return found[0].get("model")
+
+    assert unlike("one", "other") == ["mini", "own/model"] and unlike("one", "one") is None
+    assert unlike("a", "c") is None and len({*unlike("a", "b")}) == 2
+    assert unlike("one", "a")[1].startswith("one in memory (")
 
 
 def test_a_folder_without_a_run_is_named(tmp_path):

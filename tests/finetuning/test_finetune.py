@@ -29,10 +29,11 @@ from bertworks.inference.evaluation import evaluate
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.model.presets import PRESETS
+from bertworks.pretraining.distill import distill
+from bertworks.pretraining.recipe import DistillConfig
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
-from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import learning_rate
 from bertworks.training.run import locked
@@ -467,11 +468,24 @@ def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, mo
     assert not (tmp_path / "run/results.json").exists()
 
 
+def test_a_run_is_not_written_among_rows(place, table, tmp_path):
+    (tmp_path / "rows.csv").touch()
+    model = bertworks.Predictor(place / "model")
+    for begin in (
+        lambda: finetune(CONFIG, *table, place / "model", tmp_path, quiet=True),
+        lambda: bertworks.finetune(model, tmp_path, train=place / "train.csv", dev=place / "dev.csv"),
+        lambda: bertworks.pretrain("cpu", tmp_path / "none", tmp_path, init=model),
+        lambda: distill(DistillConfig(loop=LoopConfig(steps=1)), place / "model", tmp_path / "none", tmp_path),
+    ):
+        with pytest.raises(InputError, match=r"has other files than a run's, such as rows\.csv"):
+            begin()
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
+
+
 # ---- several processes
 
 
 def tune_in_a_process(rank, place, out):
-    machine.matmul_peak = lambda *_: 1e12
     finetune(changed(steps=6), *tiny_rows(place), place / "model", out, quiet=True)
 
 

@@ -98,7 +98,7 @@ def test_a_run_without_a_recipe_says_whose_settings_it_has(tiny_store, tmp_path,
     """A model of one's own is easily given without a recipe, and BASE's updates need gigabytes."""
     argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run")
     bare = ["pretrain", *argv[2:], "--model.vocab-size", "7", "--loop.steps", "2"]
-    said = "no recipe: the paper's settings of BASE, updates of 256 instances of 128 tokens; "
+    said = "no recipe: updates of 256 instances of 128 tokens, for machines that train BASE; "
     with pytest.raises(SystemExit):
         main(bare)
     assert capsys.readouterr().err.startswith(said)

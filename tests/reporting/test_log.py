@@ -26,7 +26,7 @@ def test_a_resumed_run_drops_what_it_will_write_again(tmp_path):
 
 def test_a_run_says_once_how_long_it_will_train(tmp_path, capsys):
     """After a few updates, from the seconds of training alone: evaluations lie between them."""
-    for quiet, said in ((False, "about 2 min 54 s of training to go\n"), (True, "")):
+    for quiet, said in ((False, "about 2 min 54 s of training to go at this pace\n"), (True, "")):
         reporter = Reporter(tmp_path, 10, quiet)  # resumed at step 10 of 100
         for step in range(11, 31):
             reporter.progress(step / 100, "", 100 + 2.0 * step)

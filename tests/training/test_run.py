@@ -31,20 +31,19 @@ def test_a_folder_in_use_is_refused_by_name(tmp_path):
         assert results is None
 
 
-def test_a_folder_of_other_files_is_no_run_folder(tmp_path):
-    """Rows and texts of a user would be mixed with the files of a run."""
+@pytest.mark.parametrize("name", ["a.csv", "notes.txt", "config.json", "manifest.json"])
+def test_a_folder_of_other_files_is_no_run_folder(tmp_path, name):
+    """Rows of a user, a model or a store would be mixed with the files of a run; a job's log may be there before."""
     refuse_other_folder(tmp_path / "none")
-    refuse_other_folder(tmp_path)
-    for name in ("README.md", ".lock", "cell.json"):
-        (tmp_path / name).touch()
+    for known in ("README.md", ".lock", "cell.json", "train.log", "slurm-17.out"):
+        (tmp_path / known).touch()
     (tmp_path / "start").mkdir()
     refuse_other_folder(tmp_path)
-    for name in ("a.csv", "b.csv", "c.csv", "d.csv"):
-        (tmp_path / name).touch()
-    with pytest.raises(InputError, match=r"files that are not a run's \(a\.csv, b\.csv, c\.csv, \.\.\.\); give a new"):
+    (tmp_path / name).touch()
+    with pytest.raises(InputError, match=rf"has other files than a run's, such as {name}; give a new folder as --out"):
         refuse_other_folder(tmp_path)
-    with pytest.raises(InputError, match=r"a\.csv is a file; expected a run folder"):
-        refuse_other_folder(tmp_path / "a.csv")
+    with pytest.raises(InputError, match=rf"{name} is a file; expected a run folder"):
+        refuse_other_folder(tmp_path / name)
     (tmp_path / "recipe.toml").touch()  # a run that was begun there before
     refuse_other_folder(tmp_path)
 

@@ -53,6 +53,9 @@ class Arguments:
 def pretrain(argv: list[str]) -> None:
     """Pre-train, or print the estimate; draw the curves of a finished run."""
     arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain", _of_initial_model)
+    from ..training.run import refuse_other_folder
+
+    refuse_other_folder(arguments.out)
     config = _with_store(arguments) if arguments.texts else arguments.config
     if arguments.recipe is None and is_first_process():
         print(_without_recipe(config), file=sys.stderr)
@@ -78,10 +81,10 @@ def _of_initial_model(recipe: PretrainConfig, argv: list[str]) -> PretrainConfig
 
 
 def _without_recipe(config: PretrainConfig) -> str:
-    """What a run without a recipe trains with, which few machines have the memory for."""
+    """What a run without a recipe trains with: batches that few machines have the memory for."""
     sizes = " and ".join(f"{phase.batch_size} instances of {phase.length} tokens" for phase in config.phases)
-    return (f"no recipe: the paper's settings of BASE, updates of {sizes}; for a small machine write "
-            "`bertworks pretrain cpu ...`; --estimate says what a run needs")  # fmt: skip
+    return (f"no recipe: updates of {sizes}, for machines that train BASE; for a small one write "
+            "`bertworks pretrain cpu ...` (`bertworks recipes` lists all)")  # fmt: skip
 
 
 def _examined(arguments: Arguments) -> "Report":

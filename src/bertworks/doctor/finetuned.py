@@ -284,12 +284,16 @@ def rows_trained_on(run: Path, task: Task, rows: Sequence[Any]) -> str:
     if known is None or not rows:
         return ""
     train = {*known.keys}
-    seen = sum(tuple(map(key_of, row.texts)) in train for row in rows_of(task, rows))
-    if seen < SEEN * len(rows):
+    asked = rows_of(task, rows)  # of questions the paragraphs
+    seen = sum(tuple(map(key_of, row.texts)) in train for row in asked)
+    if not seen or seen < SEEN * len(asked):
         return ""
-    own = next((f"{name} {score:.4f}" for name, score in RunFiles(run).metrics.items() if name != "loss"), "")
+    what = "paragraphs" if task.kind == "span" else "rows"
+    own = next(
+        (f"{name} {score:.4f}" for name, score in RunFiles(run).metrics.items() if name != "loss"), "its metrics"
+    )
     return (
-        f"warning: {some_of(seen, len(rows), 'rows', 'is', 'are')} in the training rows of {run}, so these metrics say "
+        f"warning: {some_of(seen, len(asked), what, 'is', 'are')} in the training rows of {run}, so these metrics tell "
         f"little about new texts; on its own development rows it has {own} ({run / RESULTS})"
     )
 

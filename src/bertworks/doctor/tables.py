@@ -204,7 +204,7 @@ def _guess_label(cells: dict[str, list[str]]) -> str:
         if name in cells:
             return name
     few = {name: len({*found}) for name, found in cells.items() if found and max(map(len, found)) <= 40}
-    for rows in (20, 5):  # of a label, at least: users and days have fewer than classes
+    for rows in (10, 5):  # of a label, at least: users and days have fewer than classes
         fitting = [name for name, n in few.items() if 1 < n <= min(MOST_LABELS, len(cells[name]) / rows)]
         if fitting:
             return fitting[-1]  # tables have their label last, behind columns such as a source or a split
@@ -251,7 +251,7 @@ def columns(table: Table) -> Iterator[Finding]:
     if odd:
         listed = "; `predict` and `corpus build` take a list of texts as it is" if seems_text(header) else ""
         yield Finding(
-            "error",
+            "warning" if seems_text(header) else "error",  # the question of a form may be a name
             f"the first line seems to be a row, not the names of the columns: {named(odd[0])}",
             f"to train on it, {NAME_COLUMNS}{listed}",
         )

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ..checkpoint.locate import CONFIG
+from ..checkpoint.weights import WEIGHTS
 from ..config import differences, load_resolved
-from ..files import InputError, check_fields, not_found, shorten
+from ..files import InputError, check_fields, checksum, not_found, shorten
 from ..finetuning.recipe import FinetuneConfig
 from ..reporting.arguments import argument_names
 from ..reporting.results import COLLAPSED, Printed, RunResults
@@ -209,16 +210,20 @@ def _collapsed(seeds: list[Any], pairs: list[tuple[Outcome, Outcome]]) -> list[s
     ]
 
 
+def _start_of(run: Outcome) -> str:
+    """The model that a run began with; of one in memory, which the run folder has, its weights."""
+    model = Path(str(run.results.get("model") or ""))
+    if model.name == "start" and model.parent in (run.folder, run.folder.parent) and (model / WEIGHTS).is_file():
+        return f"one in memory ({checksum(model / WEIGHTS)[:8]})"
+    return str(model) if model.name else ""
+
+
 def _settings(first: Outcome, second: Outcome) -> dict[str, list[Any]]:
     """Both values of the model that was fine-tuned, and of each field of the recipes, where they differ.
 
     Fields are left out where a recipe is missing or cannot be read.
     """
-    models = [
-        "one in memory" if Path(model).parent == run.folder else model
-        for run in (first, second)
-        for model in [str(run.results.get("model", ""))]
-    ]
+    models = [_start_of(run) for run in (first, second)]
     unlike: dict[str, list[Any]] = {"model": models} if all(models) and len({*models}) > 1 else {}
     try:
         recipes = [without_intervals(load_resolved(run.folder / RECIPE, FinetuneConfig)) for run in (first, second)]

@@ -11,7 +11,7 @@ from ..reporting.results import RunResults
 from ..tasks.base import KindName
 from ..tasks.catalogue import find_task
 from ..tasks.selection import DividedRows
-from ..training.run import OnStep, out_folder, watch_of
+from ..training.run import OnStep, out_folder, refuse_other_folder, watch_of
 from .recipe import FinetuneConfig, idle_fields, listed_weights, refuse_idle, starting_recipe, with_restarts
 from .run import finetune as run_finetuning
 
@@ -65,6 +65,7 @@ def finetune(
     """
     with argument_names():
         folder, watch = out_folder(out), watch_of(on_step)
+        refuse_other_folder(folder)
         columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
         config = _recipe(recipe, task, columns, restarts, fields)
         tables: dict[str, Any] = {"data": data, "dev": dev, "train": train}

@@ -11,7 +11,7 @@ from ..files import InputError
 from ..reporting.arguments import argument_names
 from ..reporting.results import RunResults
 from ..training.config import without_late_snapshots
-from ..training.run import OnStep, out_folder, watch_of
+from ..training.run import OnStep, out_folder, refuse_other_folder, watch_of
 from .recipe import PretrainConfig
 from .run import pretrain as run_pretraining
 
@@ -40,6 +40,7 @@ def pretrain(
     """
     with argument_names():
         folder, watch = out_folder(out), watch_of(on_step)
+        refuse_other_folder(folder)
         if isinstance(fields.get("model"), (str, Path)):
             raise InputError(f"model = {str(fields['model'])!r}; expected a table of the model's fields; "
                              "the folder whose weights the run starts from is the argument init")  # fmt: skip

@@ -130,8 +130,8 @@ class StoreTraining:
             At the end, and where scores are compared to keep the best weights, at the last phase's.
             """
             over = config.loop.share(progress) >= 1
-            if over and world.main and not run.quiet:
-                print(f"evaluating on at most {config.eval_batches} held-out batches", file=sys.stderr)
+            if over:
+                run.say(f"evaluating on at most {config.eval_batches} held-out batches")
             data = held_out[-1 if over or config.loop.keep_best else progress.phase]
             return evaluate(model, objective, data.batches(64, config.eval_batches), world)
 

@@ -13,7 +13,7 @@ from .notebook import Cell
 from .run_files import LOG, read_log
 
 FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a shorter time left is not printed
-FORECAST_UPDATES = 20  # after which it is printed in any case
+FORECAST_UPDATES = 20  # after which it is known in any case
 
 
 class Reporter:
@@ -48,7 +48,7 @@ class Reporter:
         if self.cell:
             self.cell.draw()
         if not self.quiet and (left := self.forecast.left(share, seconds)) > FORECAST_AFTER:
-            self._show(f"about {duration(left)} of training to go")
+            self._show(f"about {duration(left)} of training to go at this pace")
 
     def record(self, kind: str, values: dict[str, Any]) -> None:
         """Append one record to the log and show it as a line."""

@@ -52,6 +52,8 @@ def without_folders(message: str, names: Mapping[str, str]) -> str:
 
     Only whole paths are replaced: a folder may have the name of a word, or stand inside another name.
     """
+    if not names:
+        return message
     folders = "|".join(re.escape(folder) for folder in sorted(names, key=len, reverse=True))
     return re.sub(rf"(?<![\w./-])({folders})(?![\w-])", lambda found: names[found[0]], message)
 

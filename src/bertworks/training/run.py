@@ -29,7 +29,6 @@ from ..files import (
 )
 from ..model.heads import Model
 from ..model.prepare import compile_layers
-from ..reporting.outputs import KEPT
 from ..reporting.run_files import LOG, RESULTS, read_results
 from . import machine
 from .identity import FORMAT, RECIPE, RunIdentity
@@ -40,6 +39,7 @@ from .state import resume
 LOCK = ".lock"
 STATE_FOLDER = "state"
 SUMMARIES = {"seeds", "sweep", "suite", "study"}  # fields of results.json that stands for several runs
+NOT_OF_RUNS = ("*.csv", "*.tsv", "*.parquet", "*.xlsx", "*.txt", "config.json", "manifest.json")
 ANEW = "restore the file, or remove the folder to run it again"
 
 
@@ -173,15 +173,16 @@ def opened_run(
 
 
 def refuse_other_folder(out: Path) -> None:
-    """Raises InputError if a run cannot be written to `out`: it is a file, or a folder of other files than a run's."""
+    """Raises InputError if `out` is a file, or has rows, texts, a model or a store; a log of the job may be there."""
     if out.is_file():
         raise InputError(f"{out} is a file; expected a run folder, or a path where there is nothing yet")
     if not out.is_dir() or any((out / name).exists() for name in (RECIPE, RESULTS, LOG, STATE_FOLDER)):
         return
-    files = (file for file in sorted(out.iterdir()) if file.is_file() and not file.name.startswith("."))
-    if others := [file.name for file in files if not any(fnmatch.fnmatch(file.name, known) for known in KEPT)]:
-        named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-        raise InputError(f"{out} has files that are not a run's ({named}); give a new folder as --out")
+    with os.scandir(out) as entries:
+        names = (entry.name for entry in entries if entry.is_file())
+        other = next((name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in NOT_OF_RUNS)), "")
+    if other:
+        raise InputError(f"{out} has other files than a run's, such as {other}; give a new folder as --out")
 
 
 def is_finished(out: Path) -> bool:

@@ -332,4 +332,5 @@ def test_a_path_that_is_not_there_gets_the_nearest_name_beside_it(tmp_path):
     assert not_found(tmp_path / "ru", "folder") == f"no such folder (did you mean {tmp_path}/runs?)"
     assert not_found(tmp_path / "runs") == "a folder; expected a file"
     assert not_found(tmp_path / "runs" / "frist.csv", "folder") == "a file; expected a folder"
+    assert not_found(tmp_path / ("x" * 300), "folder") == "no such folder"
     assert not_found(os.devnull) == "a pipe or device; expected a file"

@@ -138,6 +138,7 @@ def test_finished_runs_bring_what_doctor_finds_in_them(place, frames, run, tiny_
         ({"learning_rate": 1e-3}, r'^arguments: unknown argument learning_rate; did you mean optim=\{"lr": '),
         ({"num_train_epochs": 2}, r"^arguments: unknown argument num_train_epochs; did you mean epochs\?$"),
         ({"per_device_train_batch_size": 2}, r"did you mean batch_size\?$"),
+        ({"random_seed": 1}, r'did you mean loop=\{"seed": \.\.\.\}\?$'),
         ({"max_lr": 1e-3}, "unknown argument max_lr; known arguments"),
         ({"optim_lr": 1e-3}, r'did you mean optim=\{"lr": \.\.\.\}\?$'),
         ({"optim": {"learning_rate": 1e-3}}, r"unknown key optim\.learning_rate; did you mean optim\.lr\?$"),

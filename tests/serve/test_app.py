@@ -201,11 +201,12 @@ def test_a_folder_inside_a_name_or_a_word_is_no_folder():
 
     names = {"tiny": "served_tiny_model", "/models/a": "first", "/models/a-b": "second"}
     message = (
-        "tiny has no head, tiny/config.json; served_tiny_model, tinyness; /models/a: NaN, /models/a-b, /x/models/a"
+        "tiny has no head, tiny/config.json; served_tiny_model, tinyness; /models/a: NaN, /models/a-b, "
+        "/x/models/a, /models/a.bak"
     )
     assert without_folders(message, names) == (
         "served_tiny_model has no head, served_tiny_model/config.json; served_tiny_model, tinyness; "
-        "first: NaN, second, /x/models/a"
+        "first: NaN, second, /x/models/a, /models/a.bak"
     )
 
 

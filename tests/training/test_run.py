@@ -31,7 +31,7 @@ def test_a_folder_in_use_is_refused_by_name(tmp_path):
         assert results is None
 
 
-@pytest.mark.parametrize("name", ["a.csv", "notes.txt", "config.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["a.csv", "predictions.jsonl", "config.json", "model", "state"])
 def test_a_folder_of_other_files_is_no_run_folder(tmp_path, name):
     """Rows of a user, a model or a store would be mixed with the files of a run; a job's log may be there before."""
     refuse_other_folder(tmp_path / "none")

@@ -13,7 +13,6 @@ from .notebook import Cell
 from .run_files import LOG, read_log
 
 FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a shorter time left is not printed
-FORECAST_UPDATES = 20  # after which it is known in any case
 
 
 class Reporter:
@@ -87,7 +86,7 @@ class Forecast:
 
     def __init__(self) -> None:
         self.begun: tuple[float, float] | None = None  # share and seconds after the first update, which warms up
-        self.updates, self.known = 0, False
+        self.known = False
 
     def left(self, share: float, seconds: float) -> float:
         """Seconds, when they are first known, else 0. To be called after each update with the run's progress."""
@@ -95,8 +94,7 @@ class Forecast:
             self.begun = self.begun or (share, seconds)
             return 0.0
         first, before = self.begun
-        self.updates += 1
-        self.known = seconds - before > FORECAST_AFTER or self.updates >= FORECAST_UPDATES
+        self.known = seconds - before > FORECAST_AFTER
         return (seconds - before) / (share - first) * (1 - share) if self.known and share > first else 0.0
 
 

@@ -55,7 +55,7 @@ def without_folders(message: str, names: Mapping[str, str]) -> str:
     if not names:
         return message
     folders = "|".join(re.escape(folder) for folder in sorted(names, key=len, reverse=True))
-    return re.sub(rf"(?<![\w./-])({folders})(?![\w-])", lambda found: names[found[0]], message)
+    return re.sub(rf"(?<![\w./-])({folders})(?![\w-]|\.\w)", lambda found: names[found[0]], message)
 
 
 class Refusal(Exception):

@@ -34,12 +34,15 @@ from . import machine
 from .identity import FORMAT, RECIPE, RunIdentity
 from .loop import Loop, Watch
 from .machine import World
-from .state import resume
+from .state import STATE, resume
 
 LOCK = ".lock"
 STATE_FOLDER = "state"
 SUMMARIES = {"seeds", "sweep", "suite", "study"}  # fields of results.json that stands for several runs
-NOT_OF_RUNS = ("*.csv", "*.tsv", "*.parquet", "*.xlsx", "*.txt", "config.json", "manifest.json")
+NOT_OF_RUNS = (  # files and folders that no run has before its recipe.toml
+    *("*.csv", "*.tsv", "*.jsonl", "*.parquet", "*.xlsx", "*.txt", "config.json", "manifest.json"),
+    *("model", STATE_FOLDER),
+)
 ANEW = "restore the file, or remove the folder to run it again"
 
 
@@ -176,10 +179,10 @@ def refuse_other_folder(out: Path) -> None:
     """Raises InputError if `out` is a file, or has rows, texts, a model or a store; a log of the job may be there."""
     if out.is_file():
         raise InputError(f"{out} is a file; expected a run folder, or a path where there is nothing yet")
-    if not out.is_dir() or any((out / name).exists() for name in (RECIPE, RESULTS, LOG, STATE_FOLDER)):
+    if not out.is_dir() or any((out / name).exists() for name in (RECIPE, RESULTS, LOG, f"{STATE_FOLDER}/{STATE}")):
         return
     with os.scandir(out) as entries:
-        names = (entry.name for entry in entries if entry.is_file())
+        names = (entry.name for entry in entries)
         other = next((name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in NOT_OF_RUNS)), "")
     if other:
         raise InputError(f"{out} has other files than a run's, such as {other}; give a new folder as --out")

@@ -42,7 +42,7 @@ from open_loop import Address
 from predictor_soak import own_memory
 from server_process import Process, free_port, started
 
-PATIENCE = 0.5  # seconds without an answer, after which a client ends its side
+PATIENCE = 2.0  # seconds without an answer, after which a client ends its side
 SILENCE = 10.0  # seconds without an answer that count as a hang
 VALID_EVERY = 20  # cases from one valid request to the next
 WARM = 0.2  # share of the cases after which memory is first measured

@@ -100,6 +100,8 @@ ELSEWHERE = {  # commands that take long or need a cluster; tests/demo, data, ex
     "deploy.md": ("bertworks advise", "bertworks serve"),
     "scale.md": ("bertworks", "torchrun"),
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks advise"),
+    # of a published folder; tests/pretraining continues models
+    "own-text.md": ("bertworks corpus build texts/ --tokenizer FOLDER", "bertworks pretrain cpu --init FOLDER"),
     "serving.md": ("bertworks serve", "bertworks advise"),
 }
 SERVED = ("serving.md",)  # pages whose Python needs a server; it runs in tests/serve

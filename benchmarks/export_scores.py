@@ -21,13 +21,14 @@ from typing import Any
 import torch
 
 import common
-from bertworks.experiments.compare import ROWS, compare_runs
+from bertworks.experiments.compare import compare_runs
 from bertworks.export.config import ExportConfig
 from bertworks.export.folder import export
 from bertworks.files import read_json, to_json, write_json, write_text
 from bertworks.inference.engines import Computing
 from bertworks.inference.evaluation import Evaluation
 from bertworks.inference.model import LoadedModel
+from bertworks.reporting.run_files import PREDICTIONS
 from bertworks.tasks.base import Task
 from finetuning_scores import data_of, fine_tuned
 from finetuning_settings import TASKS, Settings
@@ -45,7 +46,7 @@ def judged(loaded: LoadedModel, task: Task, rows: Sequence[Any], results: dict[s
     seconds = time.perf_counter() - begun
     out.mkdir(parents=True)
     write_json(out / "results.json", {**results, "metrics": found.metrics, "predicted": found.predicted})
-    write_text(out / ROWS, "".join(to_json(row) + "\n" for row in found.files[ROWS]))
+    write_text(out / PREDICTIONS, "".join(to_json(row) + "\n" for row in found.files[PREDICTIONS]))
     return {"metrics": found.metrics, "seconds": seconds}
 
 

@@ -6,7 +6,7 @@ A case is a pure function of (seed, index). It takes a valid request of one rout
 request, its Content-Length, or cuts it short and leaves. The server may answer, refuse (4xx) with a message, or close
 the connection. Findings:
 
-    500         5xx but 503: no refusal stands for it        hang      ten seconds of silence
+    500         5xx, except 503                              hang      no byte for ten seconds
     closed      no answer to a whole request                 cut       an answer of fewer bytes than its head says
     form        a refusal without its JSON message           long      a message of more than 2,000 characters
     folder      a path of the server's machine in an answer  changed   a valid request has another answer than before

@@ -383,7 +383,7 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
 
 
 def _other_names(name: str, known: Sequence[str], kinds: Mapping[str, Any]) -> list[str]:
-    """The dotted keys that `name` may stand for: a name of other programs, one without its table, or optim_lr."""
+    """The dotted keys that `name` may mean: as other programs call it (learning_rate), lr alone, or optim_lr."""
     meant = [key for key in OTHER_NAMES.get(name, ()) if key in known or key in _tables_with(key.split(".")[-1], kinds)]
     inner = [key.split(".")[-1] for key in OTHER_NAMES.get(name, ()) if key.split(".")[-1] in known]  # inside [optim]
     joined = [key for key in _tables_with(name.partition("_")[2], kinds) if key == name.replace("_", ".", 1)]

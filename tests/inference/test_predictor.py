@@ -598,9 +598,9 @@ def test_an_input_without_text_keeps_its_place(classifier, tmp_path, capsys):
         (
             "a.csv",
             b"texts,b\nx,y\n",
-            "no column 'text'; found 'texts', 'b'; did you mean 'texts'?; name the text column",
+            "no column 'text'; found 'texts', 'b' (did you mean 'texts'?); name the text column",
         ),
-        ("a.jsonl", b'{"texts": "x"}\n', "no key 'text'; found 'texts'; did you mean 'texts'?; name the text column"),
+        ("a.jsonl", b'{"texts": "x"}\n', "no key 'text'; found 'texts' (did you mean 'texts'?); name the text column"),
         ("a.txt.gz", b"\x1f\x8b\x08", "a.txt.gz: a compressed file"),
         ("a.txt", b"x" * (17 << 20), "a.txt, line 1: more than 16,777,216 bytes"),
     ],

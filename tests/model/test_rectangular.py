@@ -7,18 +7,12 @@ import torch
 from torch.export import Dim, export
 
 from bertworks.files import InputError
-from bertworks.model.config import ModelConfig, TopConfig
+from bertworks.model.config import TopConfig
 from bertworks.model.heads import TOKEN_HEADS, build_model
 from bertworks.model.rectangular import STATES, Rectangular
+from support.encoder_options import TINY
 
-TINY = ModelConfig(
-    vocab_size=50,
-    hidden_size=24,
-    num_hidden_layers=4,
-    num_attention_heads=3,
-    intermediate_size=40,
-    max_position_embeddings=640,
-)
+LONG = dataclasses.replace(TINY, max_position_embeddings=640, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 MODERN = {"position_embedding_type": "rotary", "norm": "pre", "feed_forward": "geglu", "type_vocab_size": 0}
 MODERN |= {"attention_window": 2, "global_every": 2, "local_rope_theta": 100.0, "bias": False}
 SHAPES = {
@@ -38,7 +32,7 @@ HEADS = ("mlm", "nsp", "classifier", "tagger", "span", "choice")
 
 
 def model_of(shape, heads=HEADS, num_hidden_layers=4, **more):
-    config = dataclasses.replace(TINY, num_hidden_layers=num_hidden_layers, **SHAPES[shape])
+    config = dataclasses.replace(LONG, num_hidden_layers=num_hidden_layers, **SHAPES[shape])
     heads = tuple(name for name in heads if config.direction != "pair" or name not in ("mlm", "nsp"))
     model = build_model(config, heads, labels=3, seed=1, pooler=True, **more)
     with torch.no_grad():
@@ -117,7 +111,7 @@ def test_only_what_is_asked_for_is_computed(monkeypatch):
 
 
 def test_what_cannot_be_recorded_is_refused():
-    lstm = build_model(dataclasses.replace(TINY, layer_type="lstm"), ("classifier",), labels=2)
+    lstm = build_model(dataclasses.replace(LONG, layer_type="lstm"), ("classifier",), labels=2)
     with pytest.raises(InputError, match=r"layer_type = 'lstm'.*attention layers"):
         Rectangular(lstm)
     top = TopConfig(bilstm_layers=1, bilstm_width=8)

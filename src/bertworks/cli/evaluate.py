@@ -101,7 +101,8 @@ def _warn_of_training_rows(model: Path, task: "Task", rows: Sequence[Any]) -> No
     """Print a line on stderr if a run is evaluated on what it was trained on."""
     from ..doctor.finetuned import rows_trained_on
 
-    run = model.parent if model.resolve().name == "model" else model
+    folder = model.resolve()
+    run = folder.parent if folder.name == "model" else model
     if told := rows_trained_on(run, task, rows):
         print(told, file=sys.stderr)
 

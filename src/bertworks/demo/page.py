@@ -14,7 +14,7 @@ from typing import Any
 from ..files import write_text
 from ..probing.attention import Attention, attend
 from ..probing.model import ProbedModel
-from ..reporting.run_files import read_json_lines, read_log
+from ..reporting.run_files import PREDICTIONS, read_json_lines, read_log
 from .drawings import falling_loss, head_maps, score_bars
 from .report import (
     ABOUT,
@@ -86,7 +86,7 @@ def verdict(task: dict[str, Any], untrained: bool = False) -> str:
 
 def tagged_rows(out: Path, results: dict[str, Any]) -> list[dict[str, Any]]:
     """A few development rows with the most different tagged words, and the tags that the first encoder gives them."""
-    predicted = read_json_lines(tuned_folder(out, results) / "predictions.jsonl", {"gold": [str], "predicted": [str]})
+    predicted = read_json_lines(tuned_folder(out, results) / PREDICTIONS, {"gold": [str], "predicted": [str]})
     lines = (out / "tags" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [{"words": json.loads(line)["words"], **row} for line, row in zip(lines, predicted, strict=True)]
     rows.sort(key=lambda row: -len({word for word, tag in zip(row["words"], row["gold"], strict=True) if tag != "O"}))

@@ -17,7 +17,7 @@ from ..checkpoint.metadata import TASK, labels_of
 from ..files import InputError, read_json_object
 from ..finetuning.recipe import OWN_TABLE_STEPS
 from ..reporting.results import COLLAPSED
-from ..reporting.run_files import RESULTS, read_json_lines
+from ..reporting.run_files import PREDICTIONS, RESULTS, read_json_lines
 from ..reporting.tables import counted
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
@@ -29,7 +29,6 @@ from .findings import Finding, NotChecked, named, percent, some_of
 from .logs import RunFiles, held_out_loss, more_rows
 from .rows import CUT, IDS, OWN, Rows, own_labels, rows_of
 
-PREDICTIONS = "predictions.jsonl"
 SWAPPED = 0.2  # by which another order of the labels has to be more accurate
 CHANCE = 0.01  # probability with which chance may pass for another order of the labels
 SURE = 1.5  # times the loss of equal probabilities
@@ -276,9 +275,10 @@ def _own_rows(run: RunFiles, place: str, form: TableForm) -> tuple[Task, Data]:
 
 
 def rows_trained_on(run: Path, task: Task, rows: Sequence[Any]) -> str:
-    """What is to be said of evaluated rows that a run on a table of one's own was trained on; "" if there are few."""
+    """A warning that evaluated rows are training rows of a run on a table of one's own; "" if hardly any are."""
+    files = RunFiles(run)
     try:
-        known = rows_of_run(RunFiles(run)) if RunFiles(run).results.get("task") == OWN_TABLE else None
+        known = rows_of_run(files) if files.results.get("task") == OWN_TABLE else None
     except (InputError, NotChecked):
         return ""
     if known is None or not rows:
@@ -289,9 +289,7 @@ def rows_trained_on(run: Path, task: Task, rows: Sequence[Any]) -> str:
     if not seen or seen < SEEN * len(asked):
         return ""
     what = "paragraphs" if task.kind == "span" else "rows"
-    own = next(
-        (f"{name} {score:.4f}" for name, score in RunFiles(run).metrics.items() if name != "loss"), "its metrics"
-    )
+    own = next((f"{name} {score:.4f}" for name, score in files.metrics.items() if name != "loss"), "its metrics")
     return (
         f"warning: {some_of(seen, len(asked), what, 'is', 'are')} in the training rows of {run}, so these metrics tell "
         f"little about new texts; on its own development rows it has {own} ({run / RESULTS})"

@@ -19,6 +19,7 @@ Files in reading order:
     report.py        results.json of a study
     study_tables.py  the tables of a study
     figures.py       the picture of a study
+    outcomes.py      a finished run: its results and predictions, as compare.py reads them
     compare.py       two runs on the same development rows: differences with intervals
     statistics.py    metrics of many resamples at once, for the paired bootstrap
     submission.py    predictions for GLUE's leaderboard

@@ -9,32 +9,28 @@ Shapes: n examples, R resamples, P pairs of runs, S numbers an example (statisti
 """
 
 import math
-import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..checkpoint.locate import CONFIG
-from ..checkpoint.weights import WEIGHTS
 from ..config import differences, load_resolved
-from ..files import InputError, check_fields, checksum, not_found, shorten
+from ..files import InputError, check_fields, shorten
 from ..finetuning.recipe import FinetuneConfig
 from ..reporting.arguments import argument_names
 from ..reporting.results import COLLAPSED, Printed, RunResults
-from ..reporting.run_files import LOG, METRICS, read_json_lines, read_results
+from ..reporting.run_files import PREDICTIONS
 from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
 from ..training.identity import RECIPE, without_intervals
-from ..training.run import STATE_FOLDER
 from . import statistics as resampling
+from .outcomes import Outcome, read_runs, start_of
 
-ROWS = "predictions.jsonl"
 PLACE, TRUTH = ("id", "line"), ("label", "gold", "answers")  # fields of a row: where it is, and what is true of it
 SHOWN_SETTINGS = 4  # settings that differ, of those that a note lists
 SAME_ROWS = "fine-tune both with the same --dev, or with the same --train, --dev-share, --group and --split-seed"
@@ -55,14 +51,6 @@ class Comparison(Printed):
 
     def table(self) -> ResultTable:
         return table(self.details)
-
-
-class Outcome(NamedTuple):
-    """A finished run: its results, and what it predicted for each development row."""
-
-    folder: Path
-    results: dict[str, Any]
-    rows: list[dict[str, Any]]
 
 
 def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 1) -> Comparison:
@@ -127,37 +115,6 @@ def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, s
 # ---- runs
 
 
-def read_runs(folder: Path) -> dict[int | None, Outcome]:
-    """The run in `folder`, under None, or those of its seeds. Raises InputError if one is missing or unfinished."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: {not_found(folder, 'folder')}; runs are folders that `bertworks finetune` wrote")
-    inside = {int(path.name[5:]): path for path in folder.glob("seed-*") if re.fullmatch(r"seed-\d+", path.name)}
-    if inside:
-        return {seed: read_run(inside[seed]) for seed in sorted(inside)}
-    return {None: read_run(folder)}
-
-
-def read_run(folder: Path) -> Outcome:
-    """A finished run. Raises InputError if it is none."""
-    path = folder / "results.json"
-    if not path.exists():
-        if (folder / CONFIG).exists():
-            raise InputError(f"{folder}: a model folder, without the predictions of a run; expected a run folder of "
-                             "`bertworks finetune`, such as the folder that this one is in")  # fmt: skip
-        if not any((folder / name).exists() for name in (RECIPE, LOG, STATE_FOLDER, ROWS)):
-            raise InputError(f"{folder}: no run, neither {RECIPE} nor results.json; expected a run folder of "
-                             "`bertworks finetune`")  # fmt: skip
-        raise InputError(f"{folder} is not finished (no results.json); rerun its command")
-    results = read_results(path, {"kind?": str})
-    if results.get("kind") == "sweep":
-        check_fields(results, {"chosen": str}, str(path))
-        raise InputError(f"{folder} is a sweep; give one of its settings, such as {folder / results['chosen']}")
-    if results.get("kind") != "finetune" or not (folder / ROWS).exists():
-        raise InputError(f"{folder}: no {ROWS} in this folder; expected a run folder of `bertworks finetune`")
-    check_fields(results, {"task": str, "metrics": METRICS, "predicted": {str: int}}, str(path))
-    return Outcome(folder, results, read_json_lines(folder / ROWS, {}))
-
-
 def _shared_seeds(sides: list[dict[int | None, Outcome]]) -> list[Any]:
     one, other = sides
     if (None in one) != (None in other):
@@ -185,13 +142,13 @@ def _check(first: Outcome, run: Outcome) -> None:
         if _only(a, names) != _only(b, names):
             shown = (*PLACE, *TRUTH)
             raise InputError(
-                f"{run.folder / ROWS}, line {number}: {_only(b, shown)}; {first.folder / ROWS} has {_only(a, shown)} "
-                f"there. Only runs on the same development rows can be compared: {SAME_ROWS}"
+                f"{run.folder / PREDICTIONS}, line {number}: {_only(b, shown)}; {first.folder / PREDICTIONS} has "
+                f"{_only(a, shown)} there. Only runs on the same development rows can be compared: {SAME_ROWS}"
             )
     if len(run.rows) != len(first.rows):
         raise InputError(
-            f"{run.folder / ROWS} has {len(run.rows)} rows, {first.folder / ROWS} {len(first.rows)}; only runs on "
-            f"the same development rows can be compared: {SAME_ROWS}"
+            f"{run.folder / PREDICTIONS} has {len(run.rows)} rows, {first.folder / PREDICTIONS} {len(first.rows)}; "
+            f"only runs on the same development rows can be compared: {SAME_ROWS}"
         )
 
 
@@ -210,20 +167,12 @@ def _collapsed(seeds: list[Any], pairs: list[tuple[Outcome, Outcome]]) -> list[s
     ]
 
 
-def _start_of(run: Outcome) -> str:
-    """The model that a run began with; of one in memory, which the run folder has, its weights."""
-    model = Path(str(run.results.get("model") or ""))
-    if model.name == "start" and model.parent in (run.folder, run.folder.parent) and (model / WEIGHTS).is_file():
-        return f"one in memory ({checksum(model / WEIGHTS)[:8]})"
-    return str(model) if model.name else ""
-
-
 def _settings(first: Outcome, second: Outcome) -> dict[str, list[Any]]:
     """Both values of the model that was fine-tuned, and of each field of the recipes, where they differ.
 
     Fields are left out where a recipe is missing or cannot be read.
     """
-    models = [_start_of(run) for run in (first, second)]
+    models = [start_of(run) for run in (first, second)]
     unlike: dict[str, list[Any]] = {"model": models} if all(models) and len({*models}) > 1 else {}
     try:
         recipes = [without_intervals(load_resolved(run.folder / RECIPE, FinetuneConfig)) for run in (first, second)]
@@ -255,7 +204,7 @@ def form_of(run: Outcome) -> Form:
             {"exact": float, "f1": float}, _columns("exact", "f1"), resampling.ANSWERS, lambda rows: rows[:, 0] > 0
         )
     if "label" not in row:
-        raise InputError(f"{run.folder / ROWS}: {row}; expected rows with label and predicted")
+        raise InputError(f"{run.folder / PREDICTIONS}: {row}; expected rows with label and predicted")
     if "pearson" in metrics or "spearman" in metrics:
         return Form({"label": float, "predicted": float}, _columns("label", "predicted"), resampling.VALUES)
     if "micro_f1" in metrics or "exact_match" in metrics:
@@ -269,7 +218,7 @@ def form_of(run: Outcome) -> Form:
 def _check_rows(run: Outcome, form: Form) -> None:
     """Raises InputError for a row of another form, or with another number of tags than are true."""
     for number, row in enumerate(run.rows, 1):
-        where = f"{run.folder / ROWS}, line {number}"
+        where = f"{run.folder / PREDICTIONS}, line {number}"
         check_fields(row, form.row, where)
         if "gold" in form.row and len(row["gold"]) != len(row["predicted"]):
             raise InputError(f"{where}: {len(row['predicted'])} tags for {len(row['gold'])} units; restore the file")
@@ -317,8 +266,8 @@ def _check_metrics(pair: tuple[Outcome, Outcome], rows: NDArray[np.float64], for
             found, expected = float(form.measures[name](once, numbers)[0]), run.results["metrics"][name]
             if abs(found - expected) > 1e-5:
                 raise InputError(
-                    f"{run.folder}: {ROWS} gives {name} {found:.6f}, results.json has {expected:.6f}; one of the two "
-                    "files has been changed"
+                    f"{run.folder}: {PREDICTIONS} gives {name} {found:.6f}, results.json has {expected:.6f}; one of "
+                    "the two files has been changed"
                 )
 
 

@@ -40,7 +40,7 @@ class Reporter:
             else:
                 self.bar.start()
 
-    def progress(self, share: float, info: str, seconds: float = 0.0) -> None:
+    def progress(self, share: float, info: str, seconds: float) -> None:
         """Move the bar to `share` of the run, after so many seconds of training; once say how long it will take."""
         if self.bar:
             self.bar.update(self.task, completed=share, info=info)

@@ -13,6 +13,7 @@ from ..files import READ_BYTES, InputError, check_fields, parse_json, read_bytes
 RUN: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}  # of a git command
 LOG = "log.jsonl"
 RESULTS = "results.json"
+PREDICTIONS = "predictions.jsonl"
 METRICS = {str: float}
 RECORD = {"kind": str, "step": range(1 << 63), "seconds?": (float, None)}  # of a log; all else is a number or null
 REPAIR = "restore the file"

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..files import InputError, shorten
+from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ChoiceObjective
 from .base import Judged, Kind, Limits, Task, no_names
@@ -139,7 +140,7 @@ class ChoiceRows:
             predicted={str(i): counts[i] for i in range(self.inputs.choices)},
             majority=self.majority,
             collapsed=len(counts) == 1 < len(set(true.tolist())),
-            files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
+            files={PREDICTIONS: [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
         )
 
 

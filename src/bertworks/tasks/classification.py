@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from ..batch import IGNORED
 from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
+from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer, normalize
 from ..training.task_objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
@@ -284,7 +285,7 @@ class ClassRows:
             majority=self.majority,
             collapsed=same and differ,
             flat=spread < FLAT and differ and not same,
-            files={"predictions.jsonl": [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
+            files={PREDICTIONS: [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
             details={} if task.kind == "regression" else self._details(scores, predicted),
         )
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..files import InputError
+from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import EMBEDDING_SCALE, EmbeddingObjective
 from .base import Example, Judged, Kind, Limits, Task, no_names
@@ -163,7 +164,7 @@ class PairRows:
             known = {"mrr": float((1 / ranks).mean()), "recall_at_1": float((ranks == 1).float().mean())}
             true = {name: known[name] for name in self.task.metrics}
             same = same and not bool((ranks == 1).any())  # pairs of equal texts have one cosine, and are told apart
-        return Judged({"loss": loss, **true}, collapsed=same, files={"predictions.jsonl": rows})
+        return Judged({"loss": loss, **true}, collapsed=same, files={PREDICTIONS: rows})
 
 
 def _unit(vectors: Tensor) -> tuple[Tensor, Tensor]:

@@ -45,5 +45,5 @@ def nearest(name: str, names: Sequence[str]) -> str:
     """The end of a message about a name that is none of `names`."""
     near = difflib.get_close_matches(name, names, 1)
     if near and "," in near[0]:  # typed as it is, it would be two names
-        return f"; {shorten(near[0])} has a comma: rename the column, or name it in Python, in a list"
-    return f"; did you mean {shorten(near[0])}?" if near else ""
+        return f" ({shorten(near[0])} has a comma: rename the column, or name it in Python, in a list)"
+    return f" (did you mean {shorten(near[0])}?)" if near else ""

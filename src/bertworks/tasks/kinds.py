@@ -97,8 +97,6 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
         return KINDS[task.kind].read(task, source, labelled)
     except MissingColumn as error:
         if task.name != OWN_TABLE:
-            if str(error).endswith("?"):  # it names the likely column
-                raise
             raise MissingColumn(f"{error}; expected a file in the form of {task.name}'s official ones") from None
         choices = ", --choices" if task.choices else ""
         raise MissingColumn(f"{error}; name the columns with --text{choices} and --label") from None

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..batch import IGNORED
 from ..files import InputError, shorten
+from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
@@ -122,7 +123,7 @@ class SpanRows:
         if not labelled:
             return Judged({}, settings=tuned, files=files)
         graded = self._grade([one.text for one in chosen])
-        for row, exact, f1 in zip(files["predictions.jsonl"], graded.exact.tolist(), graded.f1.tolist(), strict=True):
+        for row, exact, f1 in zip(files[PREDICTIONS], graded.exact.tolist(), graded.f1.tolist(), strict=True):
             row |= {"exact": exact, "f1": f1}
         metrics = {"loss": self._loss(scores.numpy()), **self._metrics(graded, answers, chosen)}
         counts = Counter("answer" if one.text else "no answer" for one in chosen)
@@ -176,7 +177,7 @@ class SpanRows:
         files: dict[str, Any] = {
             "predictions.json": dict(zip(ids, (one.text for one in chosen), strict=True)),
             "nbest_predictions.json": dict(zip(ids, listed, strict=True)),
-            "predictions.jsonl": rows,
+            PREDICTIONS: rows,
         }
         if answers and answers[0].null_odds is not None:
             files["null_odds.json"] = dict(zip(ids, (one.null_odds for one in answers), strict=True))

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from ..batch import IGNORED
 from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
+from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer, compose
 from ..training.task_objectives import TaggingObjective
 from .base import Judged, Kind, Limits, Task
@@ -265,7 +266,7 @@ class TagRows:
             collapsed=whole.found == 0 < whole.gold,
             settings={"characters": by_character(self.task)},
             files={
-                "predictions.jsonl": [{"line": row.line, "gold": row.tags, "predicted": tags} for row, tags in rows],
+                PREDICTIONS: [{"line": row.line, "gold": row.tags, "predicted": tags} for row, tags in rows],
                 "types.json": each,
             },
         )

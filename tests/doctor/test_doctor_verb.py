@@ -58,10 +58,17 @@ def test_the_exit_status_says_how_grave_the_findings_are(place, tmp_path, capsys
         (["--corpus", "store"], "doctor without a path cannot be combined with --corpus"),
         (["empty", "--task", "sst2", "--dev", "b.csv"], "--task cannot be combined with --dev"),
         (["empty", "--task", "sst3"], "sst3"),
+        (["vocab.txt"], "vocab.txt: a vocabulary; expected a table; `bertworks tokenizer check vocab.txt TEXT` tells"),
+        (["a.csv", "--corpus", "store"], "a table cannot be combined with --corpus"),
+        (["folder", "--text", "a"], "a model folder cannot be combined with --text"),
+        (["folder", "--max-seq-length", "64"], "a model folder cannot be combined with --max-seq-length"),
     ],
 )
 def test_what_cannot_be_examined_is_refused(words, message, tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "folder").mkdir()
+    for name, text in (("a.csv", "text\na\n"), ("vocab.txt", "[PAD]\n[UNK]\n"), ("folder/config.json", "{}")):
+        (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     assert status("doctor", *words) == 1
     assert message in capsys.readouterr().err

@@ -845,6 +845,9 @@ def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, 
         (tmp_path / "results.json").write_text(json.dumps(read_json(out / "results.json") | change))
         with pytest.raises(InputError, match=said):
             run_study(plan, tmp_path, tmp_path / "cells")
+    (tmp_path / "results.json").rename(tmp_path / "rows.jsonl")
+    with pytest.raises(InputError, match=r"other files than a run's, such as rows\.jsonl"):
+        run_study(plan, tmp_path, tmp_path / "cells")
 
 
 def drawn(file):

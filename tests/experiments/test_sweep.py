@@ -352,6 +352,10 @@ def test_what_is_refused(swept, place, tmp_path):
         finetune(CONFIG, task, data, place / "model", single, quiet=True)
     with pytest.raises(InputError, match=r"results of something else \(finetune table\)"):
         run(place, single)
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/rows.csv").write_text("text,label\n")
+    with pytest.raises(InputError, match=r"other files than a run's, such as rows\.csv"):
+        run(place, tmp_path / "texts")
 
 
 def test_a_sweep_on_the_command_line(place, tmp_path, capsys, monkeypatch):

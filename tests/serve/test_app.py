@@ -44,6 +44,8 @@ def test_a_body_that_is_no_json_or_has_another_form_is_refused(client):
     for headers in ({}, {"content-type": "application/x-www-form-urlencoded"}):
         assert "an empty body" in refused(client.post("/embed", content=b"", headers=headers), 400, "Empty")
     assert "no route GET /predict; use POST; " in refused(client.get("/predict"), 405, "NotFound")
+    near = client.post("/predicts", json={"inputs": "a"})
+    assert "no route POST /predicts; did you mean /predict? " in refused(near, 404, "NotFound")
     refused(client.get("/nothing"), 404, "NotFound")
     assert client.get("/embed").headers["allow"] == "POST"
 

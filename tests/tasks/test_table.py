@@ -264,6 +264,12 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
             "A fine film.\nA waste of time.\n",
             r"no column 'text'; found 'A fine film\.'; the first line seems to be a text, .*; write a first line",
         ),
+        (
+            "a.csv",
+            "a film of great beauty,label\na,b\n",
+            "no column 'text'; found 'a film of great beauty', 'label'; e",
+        ),
+        ("a.txt", "a film of great beauty\nbad\n", "the first line seems to be a text, not the names of the columns"),
         ("a.csv", "", r"a\.csv, line 1: no column 'text'; found nothing"),
         ("a.csv", "text,label,text\na,yes,b\n", r"a\.csv, line 1: several columns 'text'.*; rename one of them$"),
         (

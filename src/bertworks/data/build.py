@@ -218,7 +218,8 @@ class _Build:
             refuse_unknown(share, f"{_names(self.inputs)}, its beginning", self.config.input.flags)
         if self.config.splitter == "auto" and (note := borrowing(self.config.language)):
             self.progress.say(note)
-        for warning in check_documents(documents, self.config.language, self.config.splitter, self.config.input.flags):
+        given, by_line = self.config, self.config.input.documents == "line"
+        for warning in check_documents(documents, given.language, given.splitter, given.input.flags, by_line):
             self.progress.say(f"warning: {warning}")
 
     def workers(self) -> Pool:

@@ -136,11 +136,15 @@ def document_batches(documents: Iterable[Document], chars: int) -> Iterator[list
 
 
 def check_documents(
-    documents: Iterable[Document], language: str = "en", splitter: Splitter = "auto", flags: bool = True
+    documents: Iterable[Document],
+    language: str = "en",
+    splitter: Splitter = "auto",
+    flags: bool = True,
+    by_line: bool = False,
 ) -> list[str]:
     """Warnings about these documents, so that wrong boundaries of documents are seen before a long build.
 
-    flags: whether advice may name flags of `corpus build`.
+    flags: whether advice may name flags of `corpus build`. by_line: whether each line is a document, as was asked for.
     """
     lines: list[str] = []
     sentences: list[int] = []
@@ -151,7 +155,11 @@ def check_documents(
         size += len(document.text)
     if not sentences:
         return []
-    found = (_check_counts(sentences, size, flags), _check_wrapping(lines, flags), _check_script(lines, language))
+    found = (
+        _check_counts(sentences, size, flags, by_line),
+        _check_wrapping(lines, flags),
+        _check_script(lines, language),
+    )
     return [one for one in found if one]
 
 
@@ -167,8 +175,13 @@ def _check_script(lines: list[str], language: str) -> str | None:
     return None
 
 
-def _check_counts(sentences: list[int], size: int, flags: bool) -> str | None:
+def _check_counts(sentences: list[int], size: int, flags: bool, by_line: bool) -> str | None:
     median = statistics.median(sentences)
+    if by_line and (len(sentences) == 1 or median < 2):
+        found = f"the whole input is one line ({size:,} characters)"
+        if len(sentences) > 1:
+            found = f"of the first {len(sentences):,} documents, one a line, half have one sentence at most"
+        return f"{found}. Next-sentence pairs need neighbours in a document; masked words alone do not (objective mlm)"
     how = "" if flags else " to `bertworks corpus build`"
     if len(sentences) == 1:
         return (

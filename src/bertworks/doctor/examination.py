@@ -16,8 +16,10 @@ from ..data.manifest import MANIFEST, PARTS
 from ..files import InputError, not_found
 from ..finetuning.recipe import FinetuneConfig
 from ..reporting.run_files import LOG, RESULTS
+from ..reporting.tables import counted
 from ..tasks.base import Data, Task
-from ..tasks.kinds import load_data
+from ..tasks.kinds import OWN_TABLE, load_data
+from ..tasks.selection import refuse_beside
 from ..tasks.table import TABLES, part_of
 from ..tokenizer import Tokenizer
 from ..training.identity import RECIPE
@@ -42,6 +44,22 @@ class Given:
     dev: Path | None = None  # second table
     columns: Columns = field(default_factory=lambda: Columns((), ""))
     max_seq_length: int = 0  # tokens of an input; 0: the model's or the task's
+
+    def refuse_but(self, read: set[str], what: str) -> None:
+        """Raises InputError for a flag that would have no effect, because only those of `read` are read of `what`."""
+        given = {
+            "--corpus": self.corpus,
+            "--model": self.model,
+            "--train" if self.task and self.task.name == OWN_TABLE else "--task": self.task,
+            "--dev": self.dev,
+            "--text": None if self.columns.text == ("text",) else self.columns.text,  # its default
+            "--label": self.columns.label,
+            "--max-seq-length": self.max_seq_length,
+        }
+        refuse_beside(what, {flag: value for flag, value in given.items() if flag not in read})
+
+
+ROWS_OF_RUN = {"--task", "--train", "--model", "--max-seq-length"}  # what is read of a fine-tuned run's rows
 
 
 def examine(path: Path | str | None = None, given: Given | None = None, fix: bool = False) -> Report:
@@ -86,14 +104,17 @@ def _refuse_special(path: Path) -> None:
 
 def _folder(path: Path, given: Given, fix: bool) -> Report:
     if (path / DEMO).is_file():
+        given.refuse_but(set(), "a demo")
         report = Report(str(path), "demo")
         report.examine({"parts": several.parts_of_demo}, path)
         return report
     if (path / MANIFEST).exists() or (path / PARTS).is_dir():
+        given.refuse_but(set(), "a corpus store")
         return of_store(path, thorough=True)
     if any((path / name).exists() for name in (LOG, RESULTS, RECIPE)) or (path / STATE_FOLDER).is_dir():
         return _run(path, given, fix)
     if (path / CONFIG).exists():
+        given.refuse_but(set(), "a model folder")
         report = Report(str(path), "model folder")
         _model(path, report, fix)
         return report
@@ -123,9 +144,11 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
     if several_runs:
         return _runs(path, given)
     if is_pretraining(files):
+        given.refuse_but({"--corpus"}, "a pre-training run")
         report = of_pretraining(path, given.corpus, thorough=True)
     else:
         known = None if given.data is None or given.task is None else rows.Rows.of(given.task, given.data)
+        given.refuse_but(ROWS_OF_RUN, "a fine-tuned run")
         report = of_finetuning(path)
         try:
             known = known or finetuned.rows_of_run(files, given.columns.form)
@@ -183,8 +206,9 @@ def is_pretraining(files: logs.RunFiles) -> bool:
 
 def _runs(path: Path, given: Given) -> Report:
     """A folder of runs: what is found in several of them is listed once. A run that cannot be read is an error."""
+    given.refuse_but({"--corpus"}, "a folder of runs")
     runs = several.runs_inside(path)
-    report = Report(str(path), f"folder of {len(runs)} runs")
+    report = Report(str(path), f"folder of {counted(len(runs), 'run')}")
     whole = logs.RunFiles(path)
     if (path / RESULTS).is_file():
         report.examine(several.SEED_CHECKS, whole)
@@ -198,6 +222,8 @@ def _runs(path: Path, given: Given) -> Report:
             found.append(Finding("error", str(error), check="results", where=where))
             continue
         found += [replace(finding, where=where) for finding in one.findings]
+        if not is_pretraining(files):
+            report.skipped["rows"] = f"of one run alone: bertworks doctor {runs[0]}"
         report.checked += [name for name in one.checked if name not in report.checked]
         report.skipped |= one.skipped
     report.findings += several.merged(found, names)
@@ -273,6 +299,10 @@ def _length(task: Task) -> int:
 
 
 def _table(path: Path, given: Given, fix: bool) -> Report:
+    given.refuse_but({"--dev", "--model", "--text", "--label", "--max-seq-length"}, "a table")
+    if path.name == "vocab.txt":
+        raise InputError(f"{path}: a vocabulary; expected a table; `bertworks tokenizer check {path} TEXT` tells "
+                         "whether it fits a text")  # fmt: skip
     report, opened = Report(str(path), "table"), list[tables.Table]()
 
     def reading(path: Path) -> Iterable[Finding]:

@@ -27,10 +27,11 @@ from ..pretraining.recipe import PretrainConfig
 from ..pretraining.run import held_out_metrics, pretrain, useful_flops
 from ..pretraining.static import train_static
 from ..reporting.log import duration
-from ..reporting.run_files import LOG, read_log, read_results
+from ..reporting.run_files import LOG, RESULTS, read_log, read_results
 from ..reporting.tables import ResultTable
 from ..tasks.base import Data
 from ..training import machine
+from ..training.run import refuse_other_folder
 from .baselines import fit_baseline
 from .cells import (
     TRAINED,
@@ -114,8 +115,9 @@ def _worker_engine(plan: Plan, folder: Path, options: Options) -> Engine[StudyWo
 
 
 def check_out(plan: Plan, out: Path) -> None:
-    """Raises InputError if `out` has the results of something else."""
-    path = out / "results.json"
+    """Raises InputError if `out` is no folder of runs, or has the results of something else."""
+    refuse_other_folder(out)
+    path = out / RESULTS
     if not path.exists():
         return
     found = read_results(path, {}, "restore the file, or give another --out")
@@ -160,7 +162,7 @@ def check_snapshot(start: InitialModel, grid: Grid) -> None:
 
 def write(plan: Plan, grid: Grid, out: Path, machine: dict[str, Any]) -> dict[str, Any]:
     """Write results.json and study.md with all that is known so far; returns the results."""
-    path = out / "results.json"
+    path = out / RESULTS
     results = measure(plan, grid, read_json(path) if path.exists() else None) | {"machine": machine}
     write_tables(results, out)
     write_json(path, results)
@@ -241,7 +243,7 @@ class Runner:
         facts = {} if isinstance(work, Concatenation) else {"machine": machine.facts()}
         seconds = 0.0 if isinstance(work, Concatenation) else time.perf_counter() - began
         results = {"kind": work.kind, **found, "seconds": seconds, **facts}
-        write_json(path / "results.json", results)
+        write_json(path / RESULTS, results)
         return results
 
     @property

@@ -114,8 +114,9 @@ def _check_seeds(job: Job, out: Path) -> None:
 
 
 def check_folder(out: Path, mine: dict[str, Any]) -> None:
-    """Raises InputError if `out` has the results of something else: other values than `mine` of the same keys."""
-    path = out / "results.json"
+    """Raises InputError if `out` is no folder of runs or has results with other values of the keys of `mine`."""
+    refuse_other_folder(out)
+    path = out / RESULTS
     found = read_results(path, {}, ANEW) if path.exists() else mine
     if any(found.get(key) != value for key, value in mine.items()):
         what = " ".join(str(found[key]) for key in ("kind", "sweep", "suite", "task") if key in found)

@@ -30,7 +30,8 @@ from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.model.presets import PRESETS
 from bertworks.pretraining.distill import distill
-from bertworks.pretraining.recipe import DistillConfig
+from bertworks.pretraining.recipe import DistillConfig, PretrainConfig
+from bertworks.pretraining.run import pretrain
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
@@ -475,6 +476,7 @@ def test_a_run_is_not_written_among_rows(place, table, tmp_path):
         lambda: finetune(CONFIG, *table, place / "model", tmp_path, quiet=True),
         lambda: bertworks.finetune(model, tmp_path, train=place / "train.csv", dev=place / "dev.csv"),
         lambda: bertworks.pretrain("cpu", tmp_path / "none", tmp_path, init=model),
+        lambda: pretrain(PretrainConfig(loop=LoopConfig(steps=1)), tmp_path / "none", tmp_path),
         lambda: distill(DistillConfig(loop=LoopConfig(steps=1)), place / "model", tmp_path / "none", tmp_path),
     ):
         with pytest.raises(InputError, match=r"has other files than a run's, such as rows\.csv"):

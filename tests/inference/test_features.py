@@ -4,6 +4,8 @@ import dataclasses
 import errno
 import io
 import itertools
+import json
+import shutil
 import sys
 import tempfile
 import tracemalloc
@@ -17,7 +19,9 @@ import torch
 from pyarrow import parquet
 from safetensors.numpy import load_file
 
+import bertworks
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer
+from bertworks.checkpoint.metadata import TASK
 from bertworks.checkpoint.pooling import MODES, Pooling
 from bertworks.cli import main
 from bertworks.files import InputError
@@ -338,6 +342,26 @@ def test_arrays_in_files(folder, tmp_path, ending, dtype, capsys, monkeypatch):
         for name in ("vectors", "offsets", "words", "ids"):
             np.testing.assert_array_equal(found[name][a:b], getattr(one, name))
     assert "segments" not in found and [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_columns_are_those_of_the_models_own_table(folder, tmp_path, capsys):
+    own = tmp_path / "own"
+    shutil.copytree(folder, own)
+    settings = json.loads((own / "config.json").read_text())
+    (own / "config.json").write_text(json.dumps({**settings, TASK: {"kind": "pair", "text": ["a", "b"]}}))
+    table, out = tmp_path / "in.csv", tmp_path / "out.npz"
+    table.write_text("text,a,b\nbad,good film,abc\n")
+    rows = [{"text": "bad", "a": "good film", "b": "abc"}]
+    for given, wanted in (((), ("good film", "abc")), (("text",), "bad"), (("b",), "abc")):
+        [expected] = Extractor.load(folder).stream([wanted])
+        main(["features", str(own), str(table), "--out", str(out), *(["--text", *given] if given else [])])
+        assert ("segments" in read(out)) == (not given)
+        [found] = bertworks.features(own, rows, text=given)
+        for vectors in (found.vectors, read(out)["vectors"]):
+            np.testing.assert_array_equal(vectors, expected.vectors)
+    table.write_text("text\nbad\n")  # another table, with the usual column
+    main(["features", str(own), str(table), "--out", str(out)])
+    assert len(read(out)["vectors"]) == 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

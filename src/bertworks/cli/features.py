@@ -23,7 +23,9 @@ class Arguments:
     data: Positional[str]
     out: Path  # file to write: .safetensors, .parquet or .npz
     config: Flat[FeatureConfig] = field(default_factory=FeatureConfig)
-    text: str = ""  # text column of a table, or two columns separated by a comma for sentence pairs; empty: text
+    # text column of a table, or two columns separated by a comma for sentence pairs; empty: those of the table that the
+    # model was fine-tuned on, or text
+    text: str = ""
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of an .xlsx table; empty: its only one
     device: Literal["cpu", "cuda"] | None = None  # where to compute; none: a GPU if there is one, else the CPU
@@ -32,15 +34,18 @@ class Arguments:
 def features(argv: list[str]) -> None:
     """Write the vectors, and print how many there are."""
     arguments = parse(Arguments, argv, "features", "--model", "--data")
-    from ..inference.feature_files import write_features, writer_for
+    from ..inference.feature_files import columns_of, write_features, writer_for
     from ..inference.features import Extractor
     from ..inference.file_inputs import Columns
+    from ..reporting.tables import counted
     from ..tasks.table import TableForm
 
     out = arguments.out
     writer_for(out, [arguments.data], [arguments.model])  # a wrong name is refused before minutes of computing
-    columns = Columns(comma_separated(arguments.text), form=TableForm(arguments.encoding, arguments.sheet))
+    given = Columns(comma_separated(arguments.text), form=TableForm(arguments.encoding, arguments.sheet))
     extractor = Extractor.load(arguments.model, arguments.config, arguments.device)
+    columns = columns_of(arguments.model, arguments.data, given)
     done = write_features(extractor, arguments.data, columns, out, {"model": str(arguments.model)})
     long = f", {done.windowed:,} of them through windows of {extractor.max_length} tokens" if done.windowed else ""
-    print(f"{done.texts:,} texts{long}, {done.vectors:,} vectors of width {done.width}: {out}", file=sys.stderr)
+    found = f"{counted(done.texts, 'text')}{long}, {counted(done.vectors, 'vector')} of width {done.width}"
+    print(f"{found}: {out}", file=sys.stderr)

@@ -19,7 +19,7 @@ from .config import FeatureConfig
 from .engines import Computing, EngineName, Precision
 from .evaluation import evaluate as evaluate_rows
 from .evaluation import remembered
-from .feature_files import read_texts, write_features, writer_for
+from .feature_files import columns_of, read_texts, write_features, writer_for
 from .features import Extractor
 from .file_inputs import Columns
 from .files import Counts, blank_result, predict_data, write_results
@@ -116,16 +116,17 @@ def features(
 
     model: model folder, run folder, or a loaded model. data: a list of texts or of pairs; a pandas or polars DataFrame,
     a datasets.Dataset, a list of dictionaries; or the path of a file. text: column of a table, or two for pairs; by
-    default text. layers, pool, words, ...: see FeatureConfig. out: write them to this file instead (.safetensors,
-    .parquet, .npz), in constant memory, and return how many were written. device: cpu or cuda; none: a GPU if there is
-    one. Raises InputError for unfit data, with the row.
+    default those of the table that the model was fine-tuned on, or text. layers, pool, words, ...: see FeatureConfig.
+    out: write them to this file instead (.safetensors, .parquet, .npz), in constant memory, and return how many were
+    written. device: cpu or cuda; none: a GPU if there is one. Raises InputError for unfit data, with the row.
     """
     with argument_names():
         config = FeatureConfig(layers, pool, words, specials, dtype, precision, max_length)
-        columns, source = Columns(comma_separated(text)), _file_or(data)
+        source = _file_or(data)
         if out is not None:
             writer_for(Path(out), [source], [origin_of(model)])  # refused before minutes of computing
         extractor = Extractor.load(model, config, device)
+        columns = columns_of(model, source, Columns(comma_separated(text)))
         if out is not None:
             return write_features(extractor, source, columns, Path(out), {"model": str(origin_of(model))})
         found = [*extractor.stream(one for _, one in read_texts(source, columns))]

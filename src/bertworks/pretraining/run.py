@@ -23,6 +23,7 @@ from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
 from ..model.prepare import shapes_only
 from ..reporting.log import duration
+from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
 from ..training import machine
 from ..training.loop import Group, Loop, Watch, evaluate
@@ -168,7 +169,7 @@ class StoreTraining:
         lines = [
             f"model: {config.model.num_hidden_layers} layers, width {config.model.hidden_size}, "
             f"{parameters:,} parameters; corpus: {tokens:,} tokens",
-            f"device {loop.world.device}, {loop.world.size} process(es), "
+            f"device {loop.world.device}, {counted(loop.world.size, 'process')}, "
             f"matrix products at {loop.matmul_peak / 1e9:,.0f} GFLOP/s at best",
             plateau(self.store.unigram_entropy(), kept),
             f"budget: {config.loop.budget()}; the lines of training say the time left",

@@ -34,7 +34,7 @@ class Progress:
             with self._rich(name, total / scale, scale, unit):
                 yield
         else:
-            self.say(f"{name}: {total / scale:,.0f} {unit}")
+            self.say(f"{name}: {total / scale:,.0f} {unit.removesuffix('s') if total == 1 else unit}")
             self.at = _plain_lines(name, total / scale, scale, unit)
             yield
         self.at = lambda done: None

@@ -86,8 +86,8 @@ def number(value: Any) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things: 1 seed, 1,200 seeds."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """A number of things: 1 seed, 1,200 seeds, 2 processes."""
+    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def points(value: Any) -> str:

@@ -430,3 +430,5 @@ def test_users_are_no_labels_where_a_column_has_fewer_values(tmp_path):
     """A column of 40 users has few enough for labels, and is the last one."""
     lines = ["felt,wrote,user", *(f"{'yn'[i % 2]},words number {i} of many,user{i % 40}" for i in range(300))]
     assert "label in 'felt'" in examine(table(tmp_path / "a.csv", lines)).kind
+    few = ["felt,wrote", *(f"{'xyz'[i % 3]},words number {i} of many" for i in range(24))]  # eight rows a label
+    assert "label in 'felt'" in examine(table(tmp_path / "b.csv", few)).kind

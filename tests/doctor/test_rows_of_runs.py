@@ -37,6 +37,18 @@ def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
     assert hits(report) == [] and "were not found" in report.skipped["rows"]
 
 
+def test_examples_of_a_tagger_are_windows_and_its_rows_are_examined_all_the_same(tmp_path):
+    (tmp_path / "conll").mkdir()
+    for name in ("eng.train", "eng.testa"):
+        write_text(
+            tmp_path / "conll" / name, "-DOCSTART- -X- -X- O\n\n" + f"{name} NN I-NP O\nSeoul NNP I-NP I-LOC\n\n" * 4
+        )
+    files = str(tmp_path / "conll")
+    run = finetuned(tmp_path / "run", task="conll2003", data=files, examples={"train": 1, "dev": 1})
+    report = examine(run)
+    assert "rows" not in report.skipped and "number of rows" in report.checked
+
+
 @pytest.mark.parametrize("how", ["divided", "two files"])
 def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how, monkeypatch, capsys):
     tiny_folder(tmp_path / "model")

@@ -117,6 +117,11 @@ def test_runs_on_a_divided_table(table, tmp_path, capsys):
     model = json.loads((tmp_path / "pre/model/config.json").read_text())
     assert model["vocab_size"] == Tokenizer.load(tmp_path / "store-tokenizer").vocab_size < 8192
     assert "which is the model's vocabulary" in capsys.readouterr().err
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/a.csv").touch()
+    with pytest.raises(SystemExit):  # before minutes of building
+        main(["pretrain", "cpu", *texts, "--corpus", str(tmp_path / "other"), "--out", str(tmp_path / "rows"), *run])
+    assert "such as a.csv" in capsys.readouterr().err and not (tmp_path / "other").exists()
     line = ["finetune", out, "--train", str(table), "--dev-share", "0.2", "--group", "user", "--train-rows", "32"]
     main([*line, "--out", str(tmp_path / "run"), "--loop.steps", "2", "--max-seq-length", "16"])
     assert "32 rows to train on, 40 to evaluate on" in capsys.readouterr().err

@@ -469,6 +469,13 @@ def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, mo
     assert not (tmp_path / "run/results.json").exists()
 
 
+def test_gradients_that_a_notebook_switched_off_are_computed(place, table, finished, tmp_path):
+    with torch.no_grad():
+        results = finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", tmp_path / "run", quiet=True)
+        assert not torch.is_grad_enabled()
+    assert results["metrics"] == finished[1]["metrics"]
+
+
 def test_a_run_is_not_written_among_rows(place, table, tmp_path):
     (tmp_path / "rows.csv").touch()
     model = bertworks.Predictor(place / "model")

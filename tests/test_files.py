@@ -14,7 +14,6 @@ from bertworks.files import (
     InputError,
     atomic_write,
     flush_folder,
-    not_found,
     parse_json,
     read_json,
     read_json_object,
@@ -26,6 +25,7 @@ from bertworks.files import (
     write_json,
     write_text,
 )
+from bertworks.hints import not_found
 
 
 @pytest.mark.parametrize(

@@ -222,3 +222,5 @@ def test_a_folder_named_like_a_word_leaves_messages_as_they_are(head_folders, tm
     monkeypatch.chdir(tmp_path)
     model = ServedModel.load("own=the")
     assert model.predictor.folder == tmp_path / "the"
+    monkeypatch.chdir(tmp_path / "the")
+    assert ServedModel.load(".").name == "the"

@@ -256,7 +256,7 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
         (
             "a.csv",
             "txt,label\na,yes\n",
-            r"a\.csv, line 1: no column 'text'; found 'txt', 'label' \(did you mean 'txt'\?\)",
+            r"a\.csv, line 1: no column 'text'; found 'txt', 'label' \(did you mean 'txt'\?\); expected a file",
         ),
         ("a.csv", "text;label\na;yes\n", r"a\.csv, line 1: no column 'text'.*cells seem to be separated by ';'"),
         (

@@ -37,6 +37,18 @@ def test_rows_of_a_run_are_examined_where_they_are_still_there(tmp_path):
     assert hits(report) == [] and "were not found" in report.skipped["rows"]
 
 
+def test_rows_with_relative_paths_are_found_from_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "project/data/SST-2").mkdir(parents=True)
+    for name in ("train", "dev"):
+        write_text(tmp_path / f"project/data/SST-2/{name}.tsv", "sentence\tlabel\n" + "a fine film\t1\n" * 60)
+    counts = {"train": 60, "dev": 60}
+    run = finetuned(tmp_path / "project/runs/a", task="sst2", data="data/SST-2", examples=counts)
+    monkeypatch.chdir(tmp_path)
+    assert "duplicate rows" in examine("project/runs/a").checked
+    run.rename(tmp_path / "a")  # from where the rows are not seen
+    assert "the rows were not found as the run read them, data/SST-2" in examine("a").skipped["rows"]
+
+
 def test_examples_of_a_tagger_are_windows_and_its_rows_are_examined_all_the_same(tmp_path):
     (tmp_path / "conll").mkdir()
     for name in ("eng.train", "eng.testa"):

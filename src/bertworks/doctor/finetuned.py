@@ -241,7 +241,7 @@ def rows_of_run(run: RunFiles, given: TableForm = PLAIN) -> Rows:
             task, data = _own_rows(run, place, form)
         else:
             task = replace(find_task(str(results.get("task"))), form=form)
-            data = load_data(task, Path(place))
+            data = load_data(task, _located(run.folder, place))
     except (InputError, OSError) as error:
         found = f"the rows were not found as the run read them, {place}: {error}"
         raise NotChecked(f"{found}; examine the table itself") from None
@@ -256,6 +256,12 @@ def rows_of_run(run: RunFiles, given: TableForm = PLAIN) -> Rows:
     return Rows.of(task, data)
 
 
+def _located(run: Path, name: str) -> Path:
+    """A file or folder as a run was given it, from here or from a folder above the run: it may have begun elsewhere."""
+    places = (folder / name for folder in (Path(), *run.resolve().parents))
+    return next((place for place in places if part_of(place)[0].exists()), Path(name))
+
+
 def _own_rows(run: RunFiles, place: str, form: TableForm) -> tuple[Task, Data]:
     """The rows of a run on tables of one's own, from what its results and its model say. Raises InputError."""
     settings = read_config(run.folder / "model")[1].get(TASK) or {}
@@ -264,9 +270,9 @@ def _own_rows(run: RunFiles, place: str, form: TableForm) -> tuple[Task, Data]:
     task = replace(own_task(str(settings.get("kind") or ""), *columns), form=form)
     if divided := DIVIDED.fullmatch(place):
         division = Division(dev_share=float(divided["share"]), seed=int(divided["seed"]))
-        files = [Path(divided["table"])]
+        files = [_located(run.folder, divided["table"])]
     else:
-        division, files = Division(), [Path(name) for name in place.split(", ")]
+        division, files = Division(), [_located(run.folder, name) for name in place.split(", ")]
     if missing := [file for file in files if not part_of(file)[0].is_file()]:
         if ending_of(missing[0]) not in (*TABLES, ".txt"):
             raise NotChecked("the rows were in memory, and a run keeps no rows")

@@ -14,6 +14,7 @@ from bertworks.files import (
     InputError,
     atomic_write,
     flush_folder,
+    not_found,
     parse_json,
     read_json,
     read_json_object,
@@ -25,7 +26,6 @@ from bertworks.files import (
     write_json,
     write_text,
 )
-from bertworks.hints import not_found
 
 
 @pytest.mark.parametrize(

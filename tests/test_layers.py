@@ -15,7 +15,7 @@ import bertworks
 
 ROOT = Path(bertworks.__file__).parent
 FLOORS = [
-    {"config", "hints", "files", "batch"},
+    {"config", "files", "batch"},
     {"reporting", "workers", "tokenizer", "model"},
     {"data", "training", "checkpoint"},
     {"tasks"},

@@ -19,20 +19,65 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import tomli_w
 
 from .files import InputError, check_version, read_bytes, shorten
-from .hints import nearest_keys
 
 T = TypeVar("T")
 SCHEMA = 6  # of recipes; schema 1 is that of recipe.toml files without a number
 RECIPE_BYTES = 1 << 20  # the largest recipe; ours have some thousand
 
 RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks: KIND/NAME.toml
+
+
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "adam_epsilon": ("optim.eps",),
+    "data_dir": ("data",),
+    "dataset": ("data", "train"),
+    "dev_file": ("dev",),
+    "do_lower_case": ("lowercase",),
+    "early_stopping_patience": ("patience",),
+    "eval_dataset": ("dev",),
+    "eval_steps": ("loop.eval_every",),
+    "init_checkpoint": ("init", "model"),
+    "input_file": ("corpus", "data"),
+    "label_column": ("label",),
+    "learning_rate": ("optim.lr",),
+    "log_steps": ("loop.log_every",),
+    "logging_steps": ("loop.log_every",),
+    "max_len": ("max_seq_length", "length"),
+    "max_length": ("max_seq_length", "length"),
+    "max_steps": ("loop.steps",),
+    "mlm_probability": ("masking.masked_lm_prob",),
+    "model": ("init",),
+    "model_name_or_path": ("init", "model"),
+    "num_epochs": ("epochs",),
+    "num_train_epochs": ("epochs",),
+    "num_steps": ("loop.steps",),
+    "num_train_steps": ("loop.steps",),
+    "output": ("out",),
+    "output_dir": ("out",),
+    "output_file": ("out",),
+    "per_device_train_batch_size": ("batch_size",),
+    "random_seed": ("loop.seed",),
+    "save_steps": ("loop.save_every",),
+    "task_name": ("task",),
+    "text_column": ("text",),
+    "train_batch_size": ("batch_size",),
+    "train_dataset": ("train",),
+    "train_file": ("train",),
+    "train_steps": ("loop.steps",),
+    "validation_file": ("dev",),
+    "vocab_file": ("tokenizer",),
+    "warmup_proportion": ("optim.warmup",),
+    "warmup_ratio": ("optim.warmup",),
+    "warmup_steps": ("optim.warmup",),
+}
+"""Names of transformers and of the original code, and ours of the same meaning: a hint names the first that exists."""
 
 
 def recipe_names(kind: str = "") -> list[str]:
@@ -135,7 +180,7 @@ def _hint(name: str, recipe: type[Any], function: Callable[..., Any]) -> str:
     """What may be meant by an argument that neither the function nor the recipe has, as a call writes it."""
     kinds = typing.get_type_hints(recipe)
     arguments = [*(name for name in inspect.signature(function).parameters if name != "fields"), *kinds]
-    near = nearest_keys(name, arguments, kinds)
+    near = _other_names(name, arguments, kinds) or difflib.get_close_matches(name, arguments, 1)
     if not near:
         return f"known arguments: {', '.join(arguments)}"
     section, _, key = near[0].rpartition(".")
@@ -324,7 +369,7 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
     prefix = f"{key}." if key else ""
     for name in value:
         if name not in names:
-            near = nearest_keys(name, names, kinds)
+            near = _other_names(name, names, kinds) or difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(names)}"
             raise InputError(f"{where}: unknown key {prefix}{name}; {hint}")
     made = {f.name: f.default_factory for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}
@@ -335,6 +380,20 @@ def _convert_table(cls: Any, value: Any, where: str, key: str, start: Any) -> An
     except (TypeError, ValueError) as error:  # a required field is missing, or __post_init__ refuses a value
         at = "" if key and str(error).startswith(f"{key}.") else f"{key or cls.__name__}: "
         raise InputError(f"{where}: {at}{error}") from None
+
+
+def _other_names(name: str, known: Sequence[str], kinds: Mapping[str, Any]) -> list[str]:
+    """The dotted keys that `name` may mean: as other programs call it (learning_rate), lr alone, or optim_lr."""
+    meant = [key for key in OTHER_NAMES.get(name, ()) if key in known or key in _tables_with(key.split(".")[-1], kinds)]
+    inner = [key.split(".")[-1] for key in OTHER_NAMES.get(name, ()) if key.split(".")[-1] in known]  # inside [optim]
+    joined = [key for key in _tables_with(name.partition("_")[2], kinds) if key == name.replace("_", ".", 1)]
+    return meant or inner or _tables_with(name, kinds) or joined
+
+
+def _tables_with(name: str, kinds: Mapping[str, Any]) -> list[str]:
+    """The dotted keys of tables inside that have a field of this name: optim.lr for lr."""
+    tables = ((key, kind) for key, kind in kinds.items() if dataclasses.is_dataclass(kind))
+    return [f"{key}.{name}" for key, kind in tables if name in {field.name for field in dataclasses.fields(kind)}]
 
 
 def _name(kind: Any) -> str:

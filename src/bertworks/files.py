@@ -8,8 +8,10 @@ Files are not trusted: readers limit size, nesting and numbers, and `shorten` th
 """
 
 import contextlib
+import difflib
 import glob
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -21,7 +23,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import psutil
 
@@ -77,6 +79,22 @@ def shorten(value: object, limit: int = 80) -> str:
         return clip(short.repr(value).replace("\n", " "), limit)  # some tables have a line for each column
     except ValueError:  # an integer of thousands of digits
         return f"a value of type {type(value).__name__}"
+
+
+def not_found(path: Path | str, what: Literal["file", "folder", "file or folder"] = "file") -> str:
+    """What is there in place of a file or folder that was asked for, for a message, with the nearest name beside it."""
+    path = Path(path)
+    if os.path.exists(path):  # unlike the method, no error for a name that is too long
+        found = "folder" if path.is_dir() else "file" if path.is_file() else "pipe or device"
+        return f"a {found}; expected a {what}"
+    with contextlib.suppress(OSError):
+        beside = itertools.islice(path.parent.iterdir(), 1_000)
+        fits = {"file": Path.is_file, "folder": Path.is_dir, "file or folder": Path.exists}[what]
+        names = [one.name for one in beside if fits(one) and one.name.isprintable()]
+        longer = [name for name in names if name.startswith(path.name)]
+        for near in longer if len(longer) == 1 else difflib.get_close_matches(path.name, names, 1):
+            return f"no such {what} (did you mean {path.with_name(near)}?)"
+    return f"no such {what}"
 
 
 @contextlib.contextmanager

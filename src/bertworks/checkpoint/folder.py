@@ -18,8 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..files import InputError, NotWritten, atomic_write, read_json_object, write_json, write_text
-from ..hints import not_found
+from ..files import InputError, NotWritten, atomic_write, not_found, read_json_object, write_json, write_text
 from ..model.config import ModelConfig, TopConfig
 from ..model.encoder import Encoder
 from ..model.heads import Model, build_model

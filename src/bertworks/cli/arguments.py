@@ -18,9 +18,8 @@ import tyro
 from tyro.conf import Positional as Positional
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from ..config import find_recipe, load_recipe
+from ..config import OTHER_NAMES, find_recipe, load_recipe
 from ..files import InputError
-from ..hints import OTHER_NAMES
 from ..tasks.selection import DevRows as DevRows
 from ..tasks.selection import DividedRows as DividedRows
 from ..tasks.selection import TrainRows as TrainRows

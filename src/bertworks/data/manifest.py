@@ -7,8 +7,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..files import InputError, check_fields, check_version, read_json, shorten
-from ..hints import not_found
+from ..files import InputError, check_fields, check_version, not_found, read_json, shorten
 
 FORMAT = "bertworks-corpus"
 VERSION = 1  # of the format; a bertworks reads every format from 1 to its own, and refuses newer ones by name

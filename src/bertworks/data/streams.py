@@ -21,8 +21,7 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from ..files import InputError
-from ..hints import not_found
+from ..files import InputError, not_found
 
 BUFFER = 1 << 16  # small, because it is searched for the end of many blank lines again and again
 CHUNK = 1 << 10  # compressed bytes at a time: zstd makes at most 32 MiB of 1 KiB (a block of 4 bytes can say 128 KiB)

@@ -13,9 +13,8 @@ from ..checkpoint.folder import load_tokenizer
 from ..checkpoint.locate import CONFIG, find_model
 from ..checkpoint.metadata import input_length
 from ..data.manifest import MANIFEST, PARTS
-from ..files import InputError
+from ..files import InputError, not_found
 from ..finetuning.recipe import FinetuneConfig
-from ..hints import not_found
 from ..reporting.run_files import LOG, RESULTS
 from ..reporting.tables import counted
 from ..tasks.base import Data, Task

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from ..checkpoint.locate import CONFIG
 from ..checkpoint.weights import WEIGHTS
-from ..files import InputError, check_fields, checksum, shorten
-from ..hints import not_found
+from ..files import InputError, check_fields, checksum, not_found, shorten
 from ..reporting.run_files import LOG, METRICS, PREDICTIONS, RESULTS, read_json_lines, read_results
 from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER

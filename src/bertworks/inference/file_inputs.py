@@ -10,8 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..files import InputError
-from ..hints import not_found
+from ..files import InputError, not_found
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
 from ..tasks.header import MissingColumn

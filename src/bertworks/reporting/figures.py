@@ -18,8 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from ..files import InputError, atomic_write
-from ..hints import not_found
+from ..files import InputError, atomic_write, not_found
 from .fonts import plain_texts, text_width
 from .outputs import check_output
 from .run_files import LOG, METRICS, RESULTS, read_log, read_results

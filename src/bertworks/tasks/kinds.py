@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError
-from ..hints import not_found
+from ..files import InputError, not_found
 from ..tokenizer import normalize
 from .base import Data, Kind, KindName, Task
 from .choice import CHOICE

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import pre_tokenizers
 
-from ..files import InputError, shorten
-from ..hints import not_found
+from ..files import InputError, not_found, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
 from .lines import decoded

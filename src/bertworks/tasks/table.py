@@ -27,8 +27,7 @@ from typing import IO, Any, NamedTuple
 
 from ..data.encodings import UTF8, codec_of
 from ..data.parsers import list_names
-from ..files import InputError, parse_json, shorten
-from ..hints import not_found
+from ..files import InputError, not_found, parse_json, shorten
 from ..tokenizer import normalize
 from .header import SEPARATE, MissingColumn, check_header, nearest
 from .lines import MAX_LINE, decoded, refuse_kind

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, read_json, write_json, write_text
-from ..hints import not_found
+from ..files import InputError, not_found, read_json, write_json, write_text
 from . import byte_bpe, unigram
 from .bert_rules import BertRules
 from .pipeline import Layout, lowercases

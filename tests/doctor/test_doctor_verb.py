@@ -12,8 +12,9 @@ from bertworks.doctor import examine
 from bertworks.doctor.examination import Given
 from bertworks.doctor.findings import Finding, Report
 from bertworks.doctor.listing import brief, show
-from bertworks.files import InputError
+from bertworks.files import InputError, write_text
 from conftest import tiny_texts
+from support.planted import finetuned, pretrained
 from support.tiny_task import tiny_folder, tiny_table
 
 
@@ -59,19 +60,51 @@ def test_the_exit_status_says_how_grave_the_findings_are(place, tmp_path, capsys
         (["empty", "--task", "sst2", "--dev", "b.csv"], "--task cannot be combined with --dev"),
         (["empty", "--task", "sst3"], "sst3"),
         (["vocab.txt"], "vocab.txt: a vocabulary; expected a table; `bertworks tokenizer check vocab.txt TEXT` tells"),
-        (["a.csv", "--corpus", "store"], "a table cannot be combined with --corpus"),
-        (["folder", "--text", "a"], "a model folder cannot be combined with --text"),
-        (["folder", "--max-seq-length", "64"], "a model folder cannot be combined with --max-seq-length"),
+        (["a.csv", "--corpus", "store"], "a table is examined without --corpus; leave --corpus out"),
+        (["a.csv", "--data", "x"], "--data x: the folder of a known task's files; give --task NAME with it"),
+        (["folder", "--text", "a"], "a model folder is examined without --text; leave --text out"),
+        (["demo", "--max-seq-length", "64"], "a demo is examined without --max-seq-length"),
+        (["store", "--model", "folder"], "a corpus store is examined without --model"),
+        (["runs/a", "--model", "folder"], "a pre-training run is examined without --model"),
+        (
+            ["runs/b", "--kind", "pair", "--dev", "a.csv"],
+            "a fine-tuned run is examined without --dev and --kind",
+        ),
+        (["runs", "--model", "folder"], "a folder of runs is examined without --model"),
+        (
+            ["data", "--task", "sst2", "--corpus", "store", "--label", "x"],
+            "a task's data is examined without --corpus",
+        ),
+        (["--task", "sst2", "--data", "data", "--corpus", "store"], "a task's data is examined without --corpus"),
+        (["--label", "x"], "doctor without a path cannot be combined with --label"),
     ],
 )
 def test_what_cannot_be_examined_is_refused(words, message, tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "folder").mkdir()
-    for name, text in (("a.csv", "text\na\n"), ("vocab.txt", "[PAD]\n[UNK]\n"), ("folder/config.json", "{}")):
-        (tmp_path / name).write_text(text)
+    for name in ("folder", "demo", "store", "data"):
+        (tmp_path / name).mkdir()
+    pretrained(tmp_path / "runs/a")
+    finetuned(tmp_path / "runs/b")
+    for name, text in {
+        "a.csv": "text\na\n",
+        "vocab.txt": "[PAD]\n[UNK]\n",
+        "folder/config.json": "{}",
+        "demo/demo.toml": "",
+        "store/manifest.json": "{}",
+        "data/train.tsv": "sentence\tlabel\na\t1\n",
+        "data/dev.tsv": "sentence\tlabel\na\t1\n",
+    }.items():
+        write_text(tmp_path / name, text)
     monkeypatch.chdir(tmp_path)
     assert status("doctor", *words) == 1
     assert message in capsys.readouterr().err
+
+
+def test_rows_that_are_given_with_a_run_are_examined(place, tmp_path, capsys):
+    finetuned(tmp_path / "run")
+    own = ("--train", place / "train.csv", "--dev", place / "train.csv", "--text", "text", "--label", "label")
+    status("doctor", tmp_path / "run", *own, "--model", place / "model")
+    assert "240 of 240 development rows" in " ".join(capsys.readouterr().out.split())
 
 
 def test_json_has_the_numbers(place, capsys):

@@ -15,7 +15,8 @@ def test_seeds_and_folders_of_runs_are_examined_together(tmp_path):
     write_json(tmp_path / "run/results.json", {"format": 2, "metrics": {"accuracy": 0.7}, **seeds})
     report = examine(tmp_path / "run")
     assert report.kind == "folder of 3 runs"
-    assert report.skipped["rows"] == f"of one run alone: bertworks doctor {tmp_path / 'run/seed-1'}"
+    said = f"examine a single run to check its rows: bertworks doctor {tmp_path / 'run/seed-1'}"
+    assert report.skipped["rows"] == said
     found = {(one.check, one.where): one.evidence for one in report.findings}
     assert found == {
         ("seeds", ""): "2 of 3 seeds collapsed: 2, 3",

@@ -374,7 +374,7 @@ def test_two_tables_are_compared(tmp_path):
 def test_a_column_that_is_not_there_is_refused_and_another_encoding_is_read(tmp_path):
     path = table(tmp_path / "a.csv", good_lines())
     for columns, name in ((Columns(("txet",), "label"), "txet"), (Columns(("text",), "lable"), "lable")):
-        with pytest.raises(InputError, match=f"no column '{name}'; found 'text', 'label' .did you mean"):
+        with pytest.raises(InputError, match=rf"no column '{name}'; found 'text', 'label' \(did you mean"):
             examine(path, Given(columns=columns))
     korean = [line.replace("good", "긍정").replace("bad", "부정") for line in good_lines()]
     path.write_text("\n".join([*korean, korean[1]]) + "\n", encoding="cp949")

@@ -337,12 +337,17 @@ def test_what_cannot_be_compared(tmp_path):
         save(tmp_path / "d", classes(0.8)[:-1], metrics): "has 199 rows, .* 200; only runs on .* --dev-share, --group",
         save(tmp_path / "e", classes(0.8), metrics | {"accuracy": 0.1}): "accuracy .* one of the two files has been",
         save(tmp_path / "f", classes(0.8), metrics, kind="sweep", chosen="b16"): "is a sweep; give one of its .*f/b16",
-        save(tmp_path / "g", classes(0.8), metrics, kind="pretrain"): "expected a run folder of `bertworks finetune`",
+        save(tmp_path / "g", classes(0.8), metrics, kind="pretrain"): "g: results of the kind 'pretrain'; expected",
         tmp_path / "none": "no such folder",
     }
     for bad, message in cases.items():
         with pytest.raises(InputError, match=message):
             compare_runs(good, bad, samples=100)
+    write_json(tmp_path / "g/results.json", {"task": "t"})
+    (tmp_path / "e/predictions.jsonl").unlink()
+    for name, message in (("g", "results.json without the kind of its run"), ("e", "no predictions.jsonl in this")):
+        with pytest.raises(InputError, match=f"{name}: {message}"):
+            compare_runs(good, tmp_path / name)
     (tmp_path / "a/results.json").unlink()
     with pytest.raises(InputError, match="a is not finished"):
         compare_runs(good, tmp_path / "a")

@@ -231,6 +231,13 @@ def test_a_sweep_stopped_again_and_again_goes_on_to_the_same_bytes(swept, place,
         assert (one / "model").exists() == (other / "model").exists() and not (one / "state").exists()
 
 
+def test_a_sweep_killed_before_its_results_were_written_ends_all_the_same(swept, place, tmp_path):
+    shutil.copytree(swept[0], tmp_path / "out")
+    for name in ("results.json", "best.json"):  # written behind model/
+        (tmp_path / "out" / name).unlink()
+    assert run(place, tmp_path / "out")["best"] == swept[1]["best"]
+
+
 def failing(monkeypatch, *names):
     """Let the runs in these folders end in an error."""
     run_seed = module.run_seed
@@ -548,6 +555,9 @@ def test_tasks_keep_their_defaults_under_the_line():
 def test_a_suite_that_cannot_be(place, tmp_path, capsys):
     with pytest.raises(InputError, match="none of the paper's tasks is here; expected some of the folders MNLI, QQP"):
         run_suite(lambda task: CONFIG, tmp_path, place / "model", tmp_path / "out")
+    (tmp_path / "rows.csv").touch()
+    with pytest.raises(InputError, match=r"other files than a run's, such as rows\.csv"):
+        run_suite(lambda task: CONFIG, tmp_path, place / "model", tmp_path)
     for more in (["--task", "mrpc", "--data", "d"], []):
         with pytest.raises(SystemExit):
             main(["finetune", "--suite", "paper", "--model", "m", "--out", "o", *more])

@@ -469,8 +469,9 @@ def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, mo
     assert not (tmp_path / "run/results.json").exists()
 
 
-def test_gradients_that_a_notebook_switched_off_are_computed(place, table, finished, tmp_path):
-    with torch.no_grad():
+@pytest.mark.parametrize("switched_off", [torch.no_grad, torch.inference_mode])
+def test_gradients_that_a_notebook_switched_off_are_computed(switched_off, place, table, finished, tmp_path):
+    with switched_off():
         results = finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", tmp_path / "run", quiet=True)
         assert not torch.is_grad_enabled()
     assert results["metrics"] == finished[1]["metrics"]

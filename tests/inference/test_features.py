@@ -359,9 +359,25 @@ def test_columns_are_those_of_the_models_own_table(folder, tmp_path, capsys):
         [found] = bertworks.features(own, rows, text=given)
         for vectors in (found.vectors, read(out)["vectors"]):
             np.testing.assert_array_equal(vectors, expected.vectors)
-    table.write_text("text\nbad\n")  # another table, with the usual column
-    main(["features", str(own), str(table), "--out", str(out)])
-    assert len(read(out)["vectors"]) == 1
+    assert len(bertworks.features(own, (row for row in rows))) == 1  # read once
+    table.write_text("text\nbad\n")
+    with pytest.raises(SystemExit):  # as predict
+        main(["features", str(own), str(table), "--out", str(out)])
+    assert "no column 'a'; found 'text'; name the text column, or two" in capsys.readouterr().err
+
+
+def test_columns_of_official_files_and_of_words(folder, tmp_path):
+    own = tmp_path / "own"
+    shutil.copytree(folder, own)
+    settings = json.loads((own / "config.json").read_text())
+    for task, row, text in (
+        ({"kind": "single", "name": "sst2"}, {"sentence": "good film", "label": "1"}, "good film"),
+        ({"kind": "tagging", "words": ["w"], "label": "t"}, {"w": ["good", "film"], "t": ["A", "B"]}, "good film"),
+        ({"kind": "choice", "text": ["q"], "choices": ["a", "b"]}, {"q": "good", "a": "x", "b": "y"}, "good"),
+    ):
+        (own / "config.json").write_text(json.dumps({**settings, TASK: task}))
+        [expected], [found] = Extractor.load(folder).stream([text]), bertworks.features(own, [row])
+        np.testing.assert_array_equal(found.vectors, expected.vectors)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -44,8 +44,6 @@ def test_a_body_that_is_no_json_or_has_another_form_is_refused(client):
     for headers in ({}, {"content-type": "application/x-www-form-urlencoded"}):
         assert "an empty body" in refused(client.post("/embed", content=b"", headers=headers), 400, "Empty")
     assert "no route GET /predict; use POST; " in refused(client.get("/predict"), 405, "NotFound")
-    near = client.post("/predicts", json={"inputs": "a"})
-    assert "no route POST /predicts; did you mean /predict? " in refused(near, 404, "NotFound")
     refused(client.get("/nothing"), 404, "NotFound")
     assert client.get("/embed").headers["allow"] == "POST"
 
@@ -212,6 +210,13 @@ def test_a_folder_inside_a_name_or_a_word_is_no_folder():
     )
 
 
+def test_the_folder_of_the_shell_is_served_under_its_name(head_folders, monkeypatch):
+    from bertworks.serve.models import ServedModel
+
+    monkeypatch.chdir(head_folders["tiny"])
+    assert ServedModel.load(".").name == head_folders["tiny"].name != ""
+
+
 def test_a_folder_named_like_a_word_leaves_messages_as_they_are(head_folders, tmp_path, monkeypatch):
     """A relative folder `the` would be replaced in every message that has the word."""
     import shutil
@@ -222,5 +227,3 @@ def test_a_folder_named_like_a_word_leaves_messages_as_they_are(head_folders, tm
     monkeypatch.chdir(tmp_path)
     model = ServedModel.load("own=the")
     assert model.predictor.folder == tmp_path / "the"
-    monkeypatch.chdir(tmp_path / "the")
-    assert ServedModel.load(".").name == "the"

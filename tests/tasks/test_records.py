@@ -91,7 +91,7 @@ def test_labels_that_look_missing_are_labels_in_files_and_in_memory(tmp_path):
 def test_missing_columns_are_named_with_those_that_there_are():
     for data, where in ((pandas.DataFrame({"Text": ["a"]}), "dev"), (polars.DataFrame({"Text": ["a"]}), "dev"),
                         ([{"Text": "a"}], r"dev\[0\]")):  # fmt: skip
-        with pytest.raises(MissingColumn, match=f"^{where}: no (column|key) 'text'; found 'Text' .did you mean 'Text"):
+        with pytest.raises(MissingColumn, match=rf"^{where}: no (column|key) 'text'; found 'Text' \(did you mean"):
             read_rows(PLAIN, data, labelled=False, name="dev")
 
 

@@ -267,7 +267,7 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
         (
             "a.csv",
             "a film of great beauty,label\na,b\n",
-            "no column 'text'; found 'a film of great beauty', 'label'; e",
+            "no column 'text'; found 'a film of great beauty', 'label'; expected",
         ),
         ("a.txt", "a film of great beauty\nbad\n", "the first line seems to be a text, not the names of the columns"),
         ("a.csv", "", r"a\.csv, line 1: no column 'text'; found nothing"),

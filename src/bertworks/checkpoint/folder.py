@@ -31,7 +31,7 @@ from .locate import CONFIG as CONFIG
 from .locate import find_model as find_model
 from .locate import move_in
 from .locate import run_name as run_name
-from .metadata import LABELLED, labels_of, top_of
+from .metadata import LABELLED, TASK, labels_of, stored_task, top_of
 from .names import Family, heads_in, listed
 from .weights import WEIGHTS, check_finite, read_weights
 
@@ -58,6 +58,14 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
         raise InputError(f"{path}: no {CONFIG} in this folder, so it is not (or not yet) a model folder{inner}")
     settings = hf.by_family(read_json_object(path / CONFIG))
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
+
+
+def read_task(path: Path | str) -> dict[str, Any]:
+    """What a model or run folder stores of the task that it was fine-tuned for; {} if it stores none.
+
+    Raises InputError like `read_config`, or if a stored value has the wrong type.
+    """
+    return stored_task(read_config(path)[1].get(TASK) or {}, str(find_model(path) / CONFIG))
 
 
 def load_model(path: Path | str, finite: bool = True) -> Model:

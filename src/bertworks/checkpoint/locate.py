@@ -82,9 +82,14 @@ def _results(run: Path) -> dict[str, Any]:
     return {}
 
 
-def run_name(folder: Path) -> str:
+def run_folder(model: Path) -> Path:
+    """The run folder, if a model folder is its `model/`; else the folder itself."""
+    return model.parent if model.name == "model" else model
+
+
+def run_name(model: Path) -> str:
     """The name of a model folder, of the run where it is a run's `model/`."""
-    return folder.parent.name if folder.name == "model" else folder.name
+    return run_folder(model).name
 
 
 def _nothing(folder: Path) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..files import InputError
 from ..tasks.selection import comma_separated, refuse_beside
 from .arguments import Flat, Positional, TrainRows, parse
 from .ending import FAILED, UNSOUND
@@ -67,26 +68,29 @@ def _given(arguments: Arguments) -> "Given":
     from ..tasks.table import TableForm
 
     rows = arguments.rows
+    texts, choices = comma_separated(rows.text), comma_separated(rows.choices)
+    form = TableForm(codec_of(rows.encoding), rows.sheet)
+    columns = Columns(texts, rows.label, rows.kind or "", choices, form=form)
+    given = Given(arguments.corpus, arguments.model, None, None, rows.dev, columns, arguments.max_seq_length)
     if arguments.path is None and not (rows.task and rows.data):
         others = {"--corpus": arguments.corpus, "--model": arguments.model, "--task": rows.task, "--data": rows.data}
-        refuse_beside("doctor without a path", {**others, "--dev": rows.dev, "--train": rows.train})
-    task, data = None, None
+        others |= {"--dev": rows.dev, "--train": rows.train, "--label": rows.label, "--choices": rows.choices}
+        refuse_beside("doctor without a path", others)
+    if rows.data and not rows.task:
+        raise InputError(f"--data {rows.data}: the folder of a known task's files; give --task NAME with it")
     if rows.task:
         from ..tasks.catalogue import find_task
         from ..tasks.kinds import load_data
 
         refuse_beside("--task", {"--train": rows.train, "--dev": rows.dev})
-        task = replace(find_task(rows.task), form=TableForm(codec_of(rows.encoding), rows.sheet))
-        data = load_data(task, rows.data) if rows.data else None
-    elif rows.train is not None:
+        task = replace(find_task(rows.task), form=form)
+        return replace(given, task=task, data=load_data(task, rows.data) if rows.data else None)
+    if rows.train is not None:
         from ..tasks.kinds import own_table
 
         task, data = own_table(rows.find()[0], *rows.find()[1])
-    texts, choices = comma_separated(rows.text), comma_separated(rows.choices)
-    form = TableForm(codec_of(rows.encoding), rows.sheet)
-    columns = Columns(texts, rows.label, rows.kind or "", choices, form=form)
-    length = arguments.max_seq_length
-    return Given(arguments.corpus, arguments.model, task, data, rows.dev, columns, length)
+        return replace(given, task=task, data=data, dev=None, columns=Columns((), "", form=form))  # of the rows
+    return given
 
 
 def print_findings(

@@ -34,17 +34,19 @@ class Arguments:
 def features(argv: list[str]) -> None:
     """Write the vectors, and print how many there are."""
     arguments = parse(Arguments, argv, "features", "--model", "--data")
-    from ..inference.feature_files import columns_of, write_features, writer_for
+    from ..checkpoint.folder import read_task
+    from ..checkpoint.locate import find_model
+    from ..inference.feature_files import write_features, writer_for
     from ..inference.features import Extractor
-    from ..inference.file_inputs import Columns
+    from ..inference.file_inputs import Columns, columns_for
     from ..reporting.tables import counted
     from ..tasks.table import TableForm
 
     out = arguments.out
     writer_for(out, [arguments.data], [arguments.model])  # a wrong name is refused before minutes of computing
     given = Columns(comma_separated(arguments.text), form=TableForm(arguments.encoding, arguments.sheet))
+    columns = columns_for(read_task(find_model(arguments.model)), arguments.data, given)._replace(choices=())
     extractor = Extractor.load(arguments.model, arguments.config, arguments.device)
-    columns = columns_of(arguments.model, arguments.data, given)
     done = write_features(extractor, arguments.data, columns, out, {"model": str(arguments.model)})
     long = f", {done.windowed:,} of them through windows of {extractor.max_length} tokens" if done.windowed else ""
     found = f"{counted(done.texts, 'text')}{long}, {counted(done.vectors, 'vector')} of width {done.width}"

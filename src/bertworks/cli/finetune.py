@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..files import InputError
 from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe, with_restarts
+from ..reporting.run_files import RESULTS
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from .arguments import (
@@ -155,7 +156,7 @@ def _one(command: Arguments) -> dict[str, Any] | None:
     if command.rows.dev_share and os.environ.get("RANK", "0") == "0":
         counts = f"{len(data.train):,} rows to train on, {len(data.dev):,} to evaluate on"
         print(f"{command.rows.train}: {counts}", file=sys.stderr)
-    if not (command.out / "results.json").exists():  # a finished run reads no rows
+    if not (command.out / RESULTS).exists():  # a finished run reads no rows
         print_findings(lambda: _examined_rows(command, task, data), unharmed="the run starts all the same")
     if not command.sweep:
         from ..finetuning.run import finetune as run_finetuning

@@ -218,8 +218,14 @@ class _Build:
             refuse_unknown(share, f"{_names(self.inputs)}, its beginning", self.config.input.flags)
         if self.config.splitter == "auto" and (note := borrowing(self.config.language)):
             self.progress.say(note)
-        given, by_line = self.config, self.config.input.documents == "line"
-        for warning in check_documents(documents, given.language, given.splitter, given.input.flags, by_line):
+        options = self.config.input
+        for warning in check_documents(
+            documents,
+            self.config.language,
+            self.config.splitter,
+            flags=options.flags,
+            by_line=options.documents == "line",
+        ):
             self.progress.say(f"warning: {warning}")
 
     def workers(self) -> Pool:
@@ -326,11 +332,11 @@ class _Build:
         """Have near-duplicates found, so that shards can leave them out."""
         assert self.sketcher is not None
         tasks = comparisons(documents, self.sketcher.bands[0])
-        self._run("comparing", "tasks", BuildWorker.compare, {task.name: task for task in tasks}, pool)
+        self._run("comparing", "task", BuildWorker.compare, {task.name: task for task in tasks}, pool)
 
     def _write_shards(self, plan: list[ShardPlan], pool: Pool) -> None:
         """Have the shards gathered."""
-        self._run("writing", "shards", BuildWorker.write_shard, {f"{shard.name}.json": shard for shard in plan}, pool)
+        self._run("writing", "shard", BuildWorker.write_shard, {f"{shard.name}.json": shard for shard in plan}, pool)
 
     def _run(self, stage: str, unit: str, task: Callable[..., None], given: dict[str, Any], pool: Pool) -> None:
         """Have `task` run for each value of `given`, unless the working folder has the file that its key names."""

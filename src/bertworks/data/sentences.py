@@ -177,11 +177,13 @@ def _check_script(lines: list[str], language: str) -> str | None:
 
 def _check_counts(sentences: list[int], size: int, flags: bool, by_line: bool) -> str | None:
     median = statistics.median(sentences)
-    if by_line and (len(sentences) == 1 or median < 2):
-        found = f"the whole input is one line ({size:,} characters)"
-        if len(sentences) > 1:
-            found = f"of the first {len(sentences):,} documents, one a line, half have one sentence at most"
-        return f"{found}. Next-sentence pairs need neighbours in a document; masked words alone do not (objective mlm)"
+    if by_line and len(sentences) == 1:
+        return f"the whole input is one line ({size:,} characters), so one document; give more lines"
+    if by_line and median < 2:
+        return (
+            f"each line is a document, and half of the first {len(sentences):,} have one sentence at most. "
+            "Next-sentence pairs need neighbours: separate documents by blank lines, or pre-train with --objective mlm"
+        )
     how = "" if flags else " to `bertworks corpus build`"
     if len(sentences) == 1:
         return (

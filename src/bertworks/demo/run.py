@@ -22,7 +22,7 @@ from ..files import InputError, write_json, write_text
 from ..pretraining.run import pretrain
 from ..reporting.figures import plot_groups, plot_runs
 from ..reporting.log import duration
-from ..reporting.run_files import LOG, read_log, read_results
+from ..reporting.run_files import LOG, RESULTS, read_log, read_results
 from ..tokenizer import Tokenizer, TokenizerConfig
 from ..training import machine
 from ..training.identity import without_intervals
@@ -73,9 +73,9 @@ def demo(
     screen = Screen(clock.plan(), [Step(name, about) for name, (about, _) in STEPS.items()], console)
     run = Demo(config, out, roots or installed_roots(), screen, clock)
     run.open_folder()
-    if (out / "results.json").exists():
+    if (out / RESULTS).exists():
         results: dict[str, Any] | None = read_results(
-            out / "results.json", FINISHED, "remove the file to make it again from the runs"
+            out / RESULTS, FINISHED, "remove the file to make it again from the runs"
         )
     else:
         with screen.shown():
@@ -121,7 +121,7 @@ class Demo:
             self.plot(results)
             write_text(self.out / "REPORT.md", report(results))
             write_page(self.out, results)
-            write_json(self.out / "results.json", results)
+            write_json(self.out / RESULTS, results)
         return results
 
     @contextmanager

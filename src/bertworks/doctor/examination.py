@@ -19,7 +19,6 @@ from ..reporting.run_files import LOG, RESULTS
 from ..reporting.tables import counted
 from ..tasks.base import Data, Task
 from ..tasks.kinds import OWN_TABLE, load_data
-from ..tasks.selection import refuse_beside
 from ..tasks.table import TABLES, part_of
 from ..tokenizer import Tokenizer
 from ..training.identity import RECIPE
@@ -45,21 +44,38 @@ class Given:
     columns: Columns = field(default_factory=lambda: Columns((), ""))
     max_seq_length: int = 0  # tokens of an input; 0: the model's or the task's
 
-    def refuse_but(self, read: set[str], what: str) -> None:
-        """Raises InputError for a flag that would have no effect, because only those of `read` are read of `what`."""
-        given = {
-            "--corpus": self.corpus,
-            "--model": self.model,
-            "--train" if self.task and self.task.name == OWN_TABLE else "--task": self.task,
-            "--dev": self.dev,
-            "--text": None if self.columns.text == ("text",) else self.columns.text,  # its default
-            "--label": self.columns.label,
-            "--max-seq-length": self.max_seq_length,
+    def refuse_idle(self, what: str) -> None:
+        """Raises InputError for what would have no effect on the examination of `what`, one of READ."""
+        columns = self.columns
+        flags: dict[str, dict[str, Any]] = {
+            "corpus": {"--corpus": self.corpus},
+            "model": {"--model": self.model},
+            "rows": {"--train" if self.task and self.task.name == OWN_TABLE else "--task": self.task},
+            "dev": {"--dev": self.dev},
+            "columns": {
+                "--text": () if columns.text == ("text",) else columns.text,  # the default of the flag
+                "--label": columns.label,
+                "--kind": columns.kind,
+                "--choices": columns.choices,
+            },
+            "max_seq_length": {"--max-seq-length": self.max_seq_length},
         }
-        refuse_beside(what, {flag: value for flag, value in given.items() if flag not in read})
+        unread = [given for name, given in flags.items() if name not in READ[what]]
+        if idle := [flag for given in unread for flag, value in given.items() if value]:
+            raise InputError(f"{what} is examined without {' and '.join(idle)}; leave {' and '.join(idle)} out")
 
 
-ROWS_OF_RUN = {"--task", "--train", "--model", "--max-seq-length"}  # what is read of a fine-tuned run's rows
+READ: dict[str, tuple[str, ...]] = {
+    "a demo": (),
+    "a corpus store": (),
+    "a model folder": (),
+    "a pre-training run": ("corpus",),
+    "a folder of runs": ("corpus",),
+    "a fine-tuned run": ("rows", "model", "max_seq_length"),
+    "a table": ("dev", "columns", "model", "max_seq_length"),
+    "a task's data": ("rows", "model", "max_seq_length"),
+}
+"""What may be given besides the path, by what is examined."""
 
 
 def examine(path: Path | str | None = None, given: Given | None = None, fix: bool = False) -> Report:
@@ -70,6 +86,7 @@ def examine(path: Path | str | None = None, given: Given | None = None, fix: boo
     """
     given = given or Given()
     if path is None and given.task is not None and given.data is not None:
+        given.refuse_idle("a task's data")
         return of_rows(given.task, given.data, given.model, given.max_seq_length or _length(given.task))
     if path is None:
         report = Report("this machine", "machine")
@@ -104,17 +121,17 @@ def _refuse_special(path: Path) -> None:
 
 def _folder(path: Path, given: Given, fix: bool) -> Report:
     if (path / DEMO).is_file():
-        given.refuse_but(set(), "a demo")
+        given.refuse_idle("a demo")
         report = Report(str(path), "demo")
         report.examine({"parts": several.parts_of_demo}, path)
         return report
     if (path / MANIFEST).exists() or (path / PARTS).is_dir():
-        given.refuse_but(set(), "a corpus store")
+        given.refuse_idle("a corpus store")
         return of_store(path, thorough=True)
     if any((path / name).exists() for name in (LOG, RESULTS, RECIPE)) or (path / STATE_FOLDER).is_dir():
         return _run(path, given, fix)
     if (path / CONFIG).exists():
-        given.refuse_but(set(), "a model folder")
+        given.refuse_idle("a model folder")
         report = Report(str(path), "model folder")
         _model(path, report, fix)
         return report
@@ -144,11 +161,11 @@ def _run(path: Path, given: Given, fix: bool) -> Report:
     if several_runs:
         return _runs(path, given)
     if is_pretraining(files):
-        given.refuse_but({"--corpus"}, "a pre-training run")
+        given.refuse_idle("a pre-training run")
         report = of_pretraining(path, given.corpus, thorough=True)
     else:
+        given.refuse_idle("a fine-tuned run")
         known = None if given.data is None or given.task is None else rows.Rows.of(given.task, given.data)
-        given.refuse_but(ROWS_OF_RUN, "a fine-tuned run")
         report = of_finetuning(path)
         try:
             known = known or finetuned.rows_of_run(files, given.columns.form)
@@ -206,7 +223,7 @@ def is_pretraining(files: logs.RunFiles) -> bool:
 
 def _runs(path: Path, given: Given) -> Report:
     """A folder of runs: what is found in several of them is listed once. A run that cannot be read is an error."""
-    given.refuse_but({"--corpus"}, "a folder of runs")
+    given.refuse_idle("a folder of runs")
     runs = several.runs_inside(path)
     report = Report(str(path), f"folder of {counted(len(runs), 'run')}")
     whole = logs.RunFiles(path)
@@ -223,7 +240,7 @@ def _runs(path: Path, given: Given) -> Report:
             continue
         found += [replace(finding, where=where) for finding in one.findings]
         if not is_pretraining(files):
-            report.skipped["rows"] = f"of one run alone: bertworks doctor {runs[0]}"
+            report.skipped.setdefault("rows", f"examine a single run to check its rows: bertworks doctor {run}")
         report.checked += [name for name in one.checked if name not in report.checked]
         report.skipped |= one.skipped
     report.findings += several.merged(found, names)
@@ -287,6 +304,7 @@ def _reader(model: Path | None, max_seq_length: int) -> tuple[Tokenizer | None, 
 
 def _data_folder(path: Path, given: Given) -> Report:
     assert given.task is not None
+    given.refuse_idle("a task's data")
     length = given.max_seq_length or _length(given.task)
     report = of_rows(given.task, load_data(given.task, path), given.model, length)
     report.target, report.kind = str(path), f"rows of {given.task.name}"
@@ -299,7 +317,7 @@ def _length(task: Task) -> int:
 
 
 def _table(path: Path, given: Given, fix: bool) -> Report:
-    given.refuse_but({"--dev", "--model", "--text", "--label", "--max-seq-length"}, "a table")
+    given.refuse_idle("a table")
     if path.name == "vocab.txt":
         raise InputError(f"{path}: a vocabulary; expected a table; `bertworks tokenizer check {path} TEXT` tells "
                          "whether it fits a text")  # fmt: skip

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checkpoint.folder import read_config
+from ..checkpoint.folder import read_task
 from ..checkpoint.locate import CONFIG
-from ..checkpoint.metadata import TASK, labels_of
+from ..checkpoint.metadata import labels_of
 from ..files import InputError, read_json_object
 from ..finetuning.recipe import OWN_TABLE_STEPS
 from ..reporting.results import COLLAPSED
@@ -264,7 +264,7 @@ def _located(run: Path, name: str) -> Path:
 
 def _own_rows(run: RunFiles, place: str, form: TableForm) -> tuple[Task, Data]:
     """The rows of a run on tables of one's own, from what its results and its model say. Raises InputError."""
-    settings = read_config(run.folder / "model")[1].get(TASK) or {}
+    settings = read_task(run.folder / "model")
     texts = tuple(settings.get("words") or settings.get("text") or ())
     columns = (texts, str(settings.get("label") or ""), tuple(settings.get("choices") or ()))
     task = replace(own_task(str(settings.get("kind") or ""), *columns), form=form)

@@ -12,7 +12,7 @@ from ..files import InputError
 from ..reporting.tables import counted
 from ..tasks.base import KindName, Task
 from ..tasks.classification import SEPARATOR, label_in, labels_in
-from ..tasks.header import NAME_COLUMNS, SEPARATE, nearest, seems_text, separator_in
+from ..tasks.header import NAME_COLUMNS, SEPARATE, nearest_column, seems_text, separator_in
 from ..tasks.kinds import OWN_TABLE, own_task, read_rows
 from ..tasks.table import (
     PLAIN,
@@ -156,7 +156,7 @@ def check_columns(path: Path, columns: Columns) -> None:
     wanted = [*columns.text, *columns.choices, *(columns.label.split(",") if columns.label else ())]
     if missing := [name for name in wanted if name not in found]:
         listed = ", ".join(map(named, found))
-        raise InputError(f"{path}: no column {named(missing[0])}; found {listed}{nearest(missing[0], found)}")
+        raise InputError(f"{path}: no column {named(missing[0])}; found {listed}{nearest_column(missing[0], found)}")
 
 
 def _label(task: Task, cells: list[str]) -> str | None:

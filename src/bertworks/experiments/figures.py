@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter
 from ..files import InputError, check_fields, read_json
 from ..reporting.figures import COLOURS, GREY, new_figure, save_figure
 from ..reporting.fonts import text_width
-from ..reporting.run_files import LOG, METRICS
+from ..reporting.run_files import LOG, METRICS, RESULTS
 from .compare import paired
 from .report import FORMAT
 
@@ -46,7 +46,7 @@ def read_study(folder: Path) -> dict[str, Any] | None:
 
     Raises InputError if its results.json is not JSON, or of another version.
     """
-    path = folder / "results.json"
+    path = folder / RESULTS
     try:
         found = read_json(path, finite=False) if path.exists() else None
     except InputError as error:

@@ -1,13 +1,12 @@
-"""A finished run as `compare` reads it: its results, and what it predicted for each development row."""
+"""Finished runs of fine-tuning, read from their folders for `compare`."""
 
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..checkpoint.locate import CONFIG
 from ..checkpoint.weights import WEIGHTS
 from ..files import InputError, check_fields, checksum, not_found, shorten
-from ..reporting.run_files import LOG, METRICS, PREDICTIONS, RESULTS, read_json_lines, read_results
+from ..reporting.run_files import LOG, METRICS, PREDICTIONS, RESULTS, read_json_lines, read_results, seed_folders
 from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER
 
@@ -24,23 +23,20 @@ def read_runs(folder: Path) -> dict[int | None, Outcome]:
     """The run in `folder`, under None, or those of its seeds. Raises InputError if one is missing or unfinished."""
     if not folder.is_dir():
         raise InputError(f"{folder}: {not_found(folder, 'folder')}; runs are folders that `bertworks finetune` wrote")
-    inside = {int(path.name[5:]): path for path in folder.glob("seed-*") if re.fullmatch(r"seed-\d+", path.name)}
-    if inside:
-        return {seed: read_run(inside[seed]) for seed in sorted(inside)}
-    return {None: read_run(folder)}
+    return {seed: read_run(run) for seed, run in seed_folders(folder).items()} or {None: read_run(folder)}
 
 
 def read_run(folder: Path) -> Outcome:
-    """A finished run. Raises InputError if it is none."""
+    """The run in `folder`. Raises InputError if there is none, or if it is not finished."""
     path = folder / RESULTS
     if not path.exists():
         if (folder / CONFIG).exists():
             raise InputError(f"{folder}: a model folder, without the predictions of a run; expected a run folder of "
                              "`bertworks finetune`, such as the folder that this one is in")  # fmt: skip
         if not any((folder / name).exists() for name in (RECIPE, LOG, STATE_FOLDER, PREDICTIONS)):
-            raise InputError(f"{folder}: no run, neither {RECIPE} nor results.json; expected a run folder of "
+            raise InputError(f"{folder}: no run, neither {RECIPE} nor {RESULTS}; expected a run folder of "
                              "`bertworks finetune`")  # fmt: skip
-        raise InputError(f"{folder} is not finished (no results.json); rerun its command")
+        raise InputError(f"{folder} is not finished (no {RESULTS}); rerun its command")
     results = read_results(path, {"kind?": str})
     if results.get("kind") == "sweep":
         check_fields(results, {"chosen": str}, str(path))
@@ -57,7 +53,7 @@ def read_run(folder: Path) -> Outcome:
 
 
 def start_of(run: Outcome) -> str:
-    """The model that a run began with; of one in memory, which the run folder has, its weights."""
+    """The model that a run began with: its folder, or of one in memory, which is saved as start/, its weights' hash."""
     model = Path(str(run.results.get("model") or ""))
     if model.name == "start" and model.parent in (run.folder, run.folder.parent) and (model / WEIGHTS).is_file():
         return f"one in memory ({checksum(model / WEIGHTS)[:8]})"

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..config import RECIPES
 from ..files import InputError, check_fields, write_text
+from ..reporting.run_files import RESULTS
 from ..reporting.tables import ResultTable, counted
 from .claims import LEVEL, Difference, claim_results, claim_table, claimed_rows, difference, difference_text, holm
 from .engine import failure_notes
@@ -58,7 +59,7 @@ def load_results(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{folder}: no results of a study; expected its --out, with the results.json of `bertworks study`"
         )
-    check_fields(results, SHOWN, str(folder / "results.json"), "run the study again: it writes the file anew")
+    check_fields(results, SHOWN, str(folder / RESULTS), "run the study again: it writes the file anew")
     return results if "claim" in results else {"claim": _late_claim(results, folder)} | results
 
 

@@ -17,11 +17,13 @@ from ..files import InputError, OtherRun, write_json, write_text
 from ..finetuning.job import Job
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import check_folder, joined_job
+from ..reporting.run_files import RESULTS
 from ..reporting.tables import ResultTable, points
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS, plain_name
 from ..tasks.kinds import load_data
 from ..training import machine
+from ..training.run import refuse_other_folder
 from .engine import Cell, Engine, Grid, failure_notes
 from .spread import work_on_scheduler
 from .sweep import Search, SeedRun, run_cell, with_seeds
@@ -70,6 +72,7 @@ def run_suite(
     InputError if there is none of the tasks, or `out` holds anything else.
     """
     out, data = Path(out), Path(data)
+    refuse_other_folder(out)
     check_folder(out, {"kind": "suite", "suite": "paper"})
     folders, missing = find_folders(data)
     if not folders:
@@ -85,7 +88,7 @@ def run_suite(
     results = _results(tasks, missing, grid)
     if world.main:
         write_text(out / "suite.md", table(results).markdown())
-        write_json(out / "results.json", results)
+        write_json(out / RESULTS, results)
     return results
 
 

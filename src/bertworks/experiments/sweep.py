@@ -20,13 +20,14 @@ from ..files import InputError, read_json, try_lock, write_json, write_text
 from ..finetuning.job import Job
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import check_folder, run_seed, summarise
-from ..reporting.run_files import METRICS
+from ..reporting.run_files import METRICS, RESULTS
 from ..reporting.tables import ResultTable, counted, points
 from ..tasks.base import Data, Task
 from ..tasks.draws import WHOLE, Division
 from ..tasks.kinds import divided_data
 from ..training import machine
 from ..training.machine import World
+from ..training.run import refuse_other_folder
 from .engine import Cell, Engine, Grid, failure_notes
 from .grids import SWEEPS, OwnSetting, Setting, check_grid, check_runs, settings_of
 from .spread import work_on_scheduler
@@ -157,6 +158,8 @@ class Search:
         """Raises InputError for an unknown grid, a recipe that does not fit it, or if `out` holds anything else."""
         if self.name:
             check_grid(self.name, self.config)
+        if not any(self.grid.path(cell).exists() for cell in self.cells):  # else a `model` in `out` is the sweep's own
+            refuse_other_folder(self.out)
         mine = {"kind": "sweep", "sweep": self.name} if self.name else {"kind": "finetune", "recipe": None}
         check_folder(self.out, mine)
 
@@ -217,7 +220,7 @@ class Search:
             temporary.rename(self.out / "model")
             write_json(note, best)
         write_text(self.out / "sweep.md", table(results).markdown())
-        write_json(self.out / "results.json", results)
+        write_json(self.out / RESULTS, results)
 
 
 def summarise_cells(cells: list[Cell[SeedRun]], grid: Grid, out: Path, world: World) -> dict[str, Any] | None:

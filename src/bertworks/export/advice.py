@@ -118,7 +118,7 @@ def _rounds(
     """All figures of all engines, in interleaved rounds."""
     rates: list[list[float]] = [[] for _ in workers]
     singles: list[list[float]] = [[] for _ in workers]
-    with progress.stage(f"measuring {len(workers)} engines", config.rounds, "rounds"):
+    with progress.stage(f"measuring {len(workers)} engines", config.rounds, "round"):
         for number in range(config.rounds):
             order = range(len(workers))
             for i in order if number % 2 == 0 else reversed(order):

@@ -14,7 +14,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from ..checkpoint.locate import CERTIFICATE, find_model, is_export
+from ..checkpoint.locate import CERTIFICATE, find_model, is_export, run_name
 from ..files import InputError, check_fields, checksum, read_json_object, write_json
 from ..inference.exported import FORMAT, read_graph
 from ..inference.predictor import Predictor
@@ -66,7 +66,7 @@ def write_certificate(folder: Path, graph: dict[str, Any], source: Path, more: d
             "format": FORMAT,
             "graph": graph,
             "source": {
-                "name": source.parent.name if source.name == "model" else source.name,
+                "name": run_name(source),
                 "files": file_sums(source),
             },
             "export": {"files": file_sums(folder)},

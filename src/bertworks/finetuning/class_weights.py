@@ -6,6 +6,7 @@ row may have several labels, a label's weight is (n - n_k) / n_k. Else the recip
 Shapes: n labels of the training rows, n_k of them of class k, K classes that occur.
 """
 
+import difflib
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,6 @@ from ..batch import IGNORED
 from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
 from ..tasks.base import Kind, Task
-from ..tasks.header import nearest
 from ..tasks.inputs import Inputs
 from .recipe import BALANCED, parse_weight
 
@@ -37,8 +37,9 @@ def class_weights(given: Sequence[str], task: Task, kind: Kind, train: Inputs) -
     named = dict(map(parse_weight, given))
     if unknown := [name for name in named if name not in task.labels]:
         found = listed([*map(shorten, task.labels)], LABELS)
-        raise InputError(f"class_weights has no label {shorten(unknown[0])}; expected some of {found}"
-                         f"{nearest(unknown[0], task.labels)}")  # fmt: skip
+        near = difflib.get_close_matches(unknown[0], task.labels, 1)
+        hint = f" (did you mean {shorten(near[0])}?)" if near else ""
+        raise InputError(f"class_weights has no label {shorten(unknown[0])}; expected some of {found}{hint}")
     return tuple(named.get(label, 1.0) for label in task.labels)
 
 

@@ -21,7 +21,7 @@ from ..config import to_toml
 from ..files import InputError, check_version, to_json, write_json, write_text
 from ..model.heads import Model
 from ..model.used_rows import keep_used_rows, restore_rows
-from ..reporting.run_files import RESULTS, read_results
+from ..reporting.run_files import RESULTS, read_results, seed_folders
 from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
 from ..tasks.kinds import OWN_TABLE
@@ -107,15 +107,12 @@ def run_seeds(job: Job, out: Path) -> dict[str, Any] | None:
 
 def _check_seeds(job: Job, out: Path) -> None:
     """`compare` and `doctor` take all seeds of a folder as one, also those that this command does not name."""
-    for folder in sorted(out.glob("seed-*")):
-        seed = folder.name.removeprefix("seed-")
-        if seed.isdecimal():
-            finished(folder, job.identity(job.config.resolved(len(job.train), int(seed))))
+    for seed, folder in seed_folders(out).items():
+        finished(folder, job.identity(job.config.resolved(len(job.train), seed)))
 
 
 def check_folder(out: Path, mine: dict[str, Any]) -> None:
-    """Raises InputError if `out` is no folder of runs or has results with other values of the keys of `mine`."""
-    refuse_other_folder(out)
+    """Raises InputError if `out` has the results of something else: other values than `mine` of the same keys."""
     path = out / RESULTS
     found = read_results(path, {}, ANEW) if path.exists() else mine
     if any(found.get(key) != value for key, value in mine.items()):

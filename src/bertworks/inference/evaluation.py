@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from ..checkpoint.folder import read_config
+from ..checkpoint.folder import read_task
 from ..checkpoint.locate import CONFIG, refuse_export
 from ..checkpoint.memory import ModelLike, network_of, origin_of
-from ..checkpoint.metadata import TASK, stored_scale, stored_task
+from ..checkpoint.metadata import TASK, stored_scale
 from ..checkpoint.names import LABELS, listed
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..files import InputError, read_json_object, write_json
@@ -112,7 +112,7 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
     folder = origin_of(model)
     if not (folder / CONFIG).exists() and not all(map(_is_there, rows.find()[1])):
         return rows  # whoever reads them says what is missing
-    task = stored_task(read_config(folder)[1].get(TASK) or {}, str(folder / CONFIG))
+    task = read_task(folder)
     if rows.dev is None or rows.task:
         return rows
     text = task.get("words") or task.get("text")

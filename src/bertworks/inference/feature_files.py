@@ -19,15 +19,11 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checkpoint.folder import read_config
-from ..checkpoint.locate import CONFIG
-from ..checkpoint.memory import ModelLike, origin_of
-from ..checkpoint.metadata import TASK, stored_task
 from ..files import InputError, atomic_write, safetensors_header
 from ..reporting.outputs import check_output, naming
 from ..tasks.table import TABLES, ending_of, part_of
 from .features import Chunk, Extractor, Text
-from .file_inputs import Columns, names_of, read_inputs
+from .file_inputs import Columns, read_inputs
 
 Write = Callable[[Chunk, list[int]], None]  # a chunk, and the line of each of its texts
 Facts = dict[str, str]  # metadata in the file
@@ -72,18 +68,9 @@ def write_features(extractor: Extractor, file: Any, columns: Columns, out: Path,
     return Written(int(total[0]), int(total[1]), extractor.width, int(total[2]))
 
 
-def columns_of(model: ModelLike, data: Any, columns: Columns) -> Columns:
-    """The columns, where not given those of the table that the model was fine-tuned on, if `data` has them."""
-    folder = origin_of(model)
-    own = tuple(stored_task(read_config(folder)[1].get(TASK) or {}, str(folder / CONFIG)).get("text", ()))
-    if columns.text or not own or not {*own} <= {*names_of(data, columns.form)}:
-        return columns
-    return columns._replace(text=own, found=True)
-
-
 def read_texts(data: Any, columns: Columns) -> Iterator[tuple[int, Text]]:
     """(line or row counted from 1, text or pair) of each input. Raises InputError like `read_inputs`."""
-    for given in read_inputs(data, "", columns):
+    for given in read_inputs(data, "tagging" if columns.words else "", columns):
         if len(given.texts) not in (1, 2):
             raise InputError(f"row {given.name['line']}: {len(given.texts)} texts; expected one, or two for pairs")
         yield given.name["line"], given.texts[0] if len(given.texts) == 1 else (given.texts[0], given.texts[1])

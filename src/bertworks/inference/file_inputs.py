@@ -31,8 +31,6 @@ from ..tasks.table import (
     part_of,
     read_table,
 )
-from .ensemble import Ensemble
-from .predictor import Predictor
 from .result_tables import SEPARATORS, WORKBOOK
 
 TEXT = ".txt"  # a table, or lines of text (`_is_table`)
@@ -117,7 +115,7 @@ def _is_table(file: str, columns: Columns, text: tuple[str, ...]) -> bool:
         return ending_of(file) in TABLES
     if columns.text and not columns.found:
         return True
-    names = names_of(file, columns.form)
+    names = _names_of(file, columns.form)
     return len(names) > 1 and {*text, *columns.choices} <= {*names}
 
 
@@ -162,7 +160,7 @@ def in_memory(data: Any) -> Any:
 
 
 def _warn_of_tabs(file: str, form: TableForm) -> None:
-    if file != "-" and ending_of(file) == TEXT and len(names_of(file, form)) > 1:
+    if file != "-" and ending_of(file) == TEXT and len(_names_of(file, form)) > 1:
         print(
             f"{file}: each line is read as a text, although the first line has tabs; if it is a table, name its text "
             "column with --text",
@@ -209,10 +207,12 @@ def read_lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r\n")
 
 
-def columns_for(predictor: Predictor | Ensemble, data: Any, columns: Columns) -> Columns:
-    """The columns of a table that are read: those given, or those of fine-tuning, or of the official files."""
-    settings = predictor.loaded.settings
-    names = () if columns.text else names_of(data, columns.form)
+def columns_for(settings: Mapping[str, Any], data: Any, columns: Columns) -> Columns:
+    """The columns of a table that are read: those given, or those of fine-tuning, or of the official files.
+
+    settings: what the folder stores of its task.
+    """
+    names = () if columns.text else _names_of(data, columns.form)
     return _official(columns.or_those_of(settings, names), settings, names)
 
 
@@ -224,7 +224,7 @@ def _official(columns: Columns, settings: Mapping[str, Any], names: Collection[s
     return columns._replace(text=task.text, choices=task.choices)
 
 
-def names_of(data: Any, form: TableForm) -> Collection[str]:
+def _names_of(data: Any, form: TableForm) -> Collection[str]:
     """The names of a table's columns; () of a file that is not there, and of what is no table."""
     if isinstance(data, str):
         known = ending_of(data) in (*TABLES, TEXT) and part_of(data)[0].is_file()

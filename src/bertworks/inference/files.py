@@ -81,7 +81,7 @@ def predict_data(
     counts: updated. Raises InputError with file and line, or with the row.
     """
     data = data if isinstance(data, str) else in_memory(data)
-    items = read_inputs(data, predictor.kind, columns_for(predictor, data, columns), whole=echo)
+    items = read_inputs(data, predictor.kind, columns_for(predictor.loaded.settings, data, columns), whole=echo)
     return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts, echo)
 
 
@@ -92,7 +92,7 @@ def blank_result(
 
     It is that of an input of made-up texts: which fields there are depends on model and columns.
     """
-    item = blank_input(file, predictor.kind, columns_for(predictor, file, columns), echo)
+    item = blank_input(file, predictor.kind, columns_for(predictor.loaded.settings, file, columns), echo)
     return next(_results([item], lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo))
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..checkpoint.folder import read_task
 from ..checkpoint.memory import ModelLike, origin_of
 from ..files import InputError, shorten
 from ..reporting.arguments import argument_names
@@ -19,9 +20,9 @@ from .config import FeatureConfig
 from .engines import Computing, EngineName, Precision
 from .evaluation import evaluate as evaluate_rows
 from .evaluation import remembered
-from .feature_files import columns_of, read_texts, write_features, writer_for
+from .feature_files import read_texts, write_features, writer_for
 from .features import Extractor
-from .file_inputs import Columns
+from .file_inputs import Columns, columns_for, in_memory
 from .files import Counts, blank_result, predict_data, write_results
 from .predictor import Predictor
 from .result_tables import check_file
@@ -125,8 +126,9 @@ def features(
         source = _file_or(data)
         if out is not None:
             writer_for(Path(out), [source], [origin_of(model)])  # refused before minutes of computing
+        source = source if isinstance(source, str) else in_memory(source)
+        columns = columns_for(read_task(origin_of(model)), source, Columns(comma_separated(text)))._replace(choices=())
         extractor = Extractor.load(model, config, device)
-        columns = columns_of(model, source, Columns(comma_separated(text)))
         if out is not None:
             return write_features(extractor, source, columns, Path(out), {"model": str(origin_of(model))})
         found = [*extractor.stream(one for _, one in read_texts(source, columns))]

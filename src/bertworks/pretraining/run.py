@@ -167,7 +167,7 @@ class StoreTraining:
         tokens = sum(shard.n_tokens for shard in self.store.shards("train"))
         kept = config.masking.kept_share if config.learns.masked else 0.0
         lines = [
-            f"model: {config.model.num_hidden_layers} layers, width {config.model.hidden_size}, "
+            f"model: {counted(config.model.num_hidden_layers, 'layer')}, width {config.model.hidden_size}, "
             f"{parameters:,} parameters; corpus: {tokens:,} tokens",
             f"device {loop.world.device}, {counted(loop.world.size, 'process')}, "
             f"matrix products at {loop.matmul_peak / 1e9:,.0f} GFLOP/s at best",

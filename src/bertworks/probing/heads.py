@@ -23,6 +23,7 @@ from ..inference.evaluation import Evaluation
 from ..inference.model import LoadedModel
 from ..model.encoder import Encoder
 from ..reporting.log import duration
+from ..reporting.run_files import PREDICTIONS
 from ..tasks.base import Judged, Task
 from ..training.machine import facts
 from .config import HeadsConfig
@@ -101,8 +102,7 @@ def masked(encoder: Encoder, mask: Tensor) -> Iterator[None]:
 
 def _changed(whole: Judged, judged: Judged) -> int:
     """The number of rows whose prediction differs from the whole model's."""
-    name = "predictions.jsonl"
-    return sum(a != b for a, b in zip(whole.files[name], judged.files[name], strict=True))
+    return sum(a != b for a, b in zip(whole.files[PREDICTIONS], judged.files[PREDICTIONS], strict=True))
 
 
 # ---- tables and pictures

@@ -7,7 +7,6 @@ Ito's, which colour-blind people can tell apart.
 
 import itertools
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,7 +20,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 from ..files import InputError, atomic_write, not_found
 from .fonts import plain_texts, text_width
 from .outputs import check_output
-from .run_files import LOG, METRICS, RESULTS, read_log, read_results
+from .run_files import LOG, METRICS, RESULTS, read_log, read_results, seed_folders
 
 X = Literal["step", "tokens", "seconds"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -88,13 +87,13 @@ def runs_in(folder: Path, every: bool = False) -> list[Path]:
     if (folder / LOG).exists():
         return [folder]
     inside = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in sorted(folder.glob(f"{pattern}/{LOG}"))]
-    seeds = {int(run.name[5:]): run for run in inside if run.parent == folder and re.fullmatch(r"seed-\d+", run.name)}
+    seeds = [run for run in seed_folders(folder).values() if run in inside]
     if every and len(seeds) < len(inside):
         return inside
     if inside and len(seeds) < len(inside):
         listed = "\n".join(f"  {run}" for run in inside[:SHOWN]) + ("\n  ..." if len(inside) > SHOWN else "")
         raise InputError(f"{folder} is a folder of {len(inside)} runs; give those to draw, such as\n{listed}")
-    return [seeds[seed] for seed in sorted(seeds)] or [folder]
+    return seeds or [folder]
 
 
 def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> list[Path]:

@@ -5,6 +5,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from .tables import counted
+
 EVERY = 10.0  # seconds between plain lines
 
 
@@ -24,17 +26,19 @@ class Progress:
 
     @contextlib.contextmanager
     def stage(self, name: str, total: float, unit: str) -> Iterator[None]:
-        """A stage of `total` units; "B" is shown in MB, or in kB below ten of them."""
+        """A stage of `total` units, each a noun ("shard"); or "B", shown in MB, or in kB below ten of them."""
         scale = 1.0
         if unit == "B":
             scale, unit = (1e6, "MB") if total >= 1e7 else (1e3, "kB")
+        else:
+            unit = counted(round(total), unit).split()[1]
         if not self.show:
             yield
         elif self.bar:
             with self._rich(name, total / scale, scale, unit):
                 yield
         else:
-            self.say(f"{name}: {total / scale:,.0f} {unit.removesuffix('s') if total == 1 else unit}")
+            self.say(f"{name}: {total / scale:,.0f} {unit}")
             self.at = _plain_lines(name, total / scale, scale, unit)
             yield
         self.at = lambda done: None

@@ -4,6 +4,7 @@ The reader says which fields it needs, and of what form (`files.check_fields`). 
 program gives one message with file and field, never a traceback.
 """
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,12 @@ def commit() -> str | None:
         return subprocess.run(describe, **RUN).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def seed_folders(folder: Path) -> dict[int, Path]:
+    """The folders seed-1, seed-2, ... of a run with several seeds, by seed."""
+    found = {int(path.name[5:]): path for path in folder.glob("seed-*") if re.fullmatch(r"seed-\d+", path.name)}
+    return dict(sorted(found.items()))
 
 
 def read_results(path: Path | str, form: Any, repair: str = REPAIR) -> Any:

@@ -17,7 +17,6 @@ where the default is not enough. Errors are raised as `Refusal(status, message)`
 are written. Everything else (limits, admission, key, body, truncation, metrics) has been done before or inside `run`.
 """
 
-import difflib
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -89,8 +88,7 @@ async def _no_route(request: Request, error: Any) -> Response:
         raise Refusal(error.status_code, str(error.detail))
     shown = f"{request.method} {request.url.path[:80]}"
     allowed = (error.headers or {}).get("Allow")
-    near = difflib.get_close_matches(request.url.path, [*request.app.openapi()["paths"]], 1)
-    use = f"use {allowed}; " if allowed else f"did you mean {near[0]}? " if near else ""
+    use = f"use {allowed}; " if allowed else ""
     raise Refusal(error.status_code, f"no route {shown}; {use}GET /openapi.json lists them", error.headers)
 
 

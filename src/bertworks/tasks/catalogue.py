@@ -241,8 +241,8 @@ def find_task(name: str) -> Task:
     found = next((task for key, task in TASKS.items() if plain_name(key) == plain), None)
     if found is None:
         near = difflib.get_close_matches(name.lower(), TASKS, 1)
-        hint = f"did you mean {near[0]}" if near else f"known: {', '.join(TASKS)}"
-        raise InputError(f"no task {name!r}; {hint}. For data of your own: --train, --dev, --text, --label")
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(TASKS)}."
+        raise InputError(f"no task {name!r}; {hint} For data of your own: --train, --dev, --text, --label")
     return found
 
 

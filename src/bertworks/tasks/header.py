@@ -19,7 +19,7 @@ def check_header(header: list[str], columns: Sequence[str], optional: Sequence[s
     found = list_names(header) if header else "nothing: the file is empty"
     missing = [name for name in columns if name not in header]
     if missing:
-        hint = nearest(missing[0], header)
+        hint = nearest_column(missing[0], header)
         if mark := separator_in(header):
             hint = f"; its cells seem to be separated by {mark!r}; {SEPARATE}"
         elif seems_text(header):
@@ -41,8 +41,8 @@ def seems_text(header: Sequence[str]) -> bool:
     return len(words) > 3 or (len(words) > 1 and words[-1][-1] in ".!?。")
 
 
-def nearest(name: str, names: Sequence[str]) -> str:
-    """The end of a message about a name that is none of `names`."""
+def nearest_column(name: str, names: Sequence[str]) -> str:
+    """The hint of a message about a column that is none of `names`."""
     near = difflib.get_close_matches(name, names, 1)
     if near and "," in near[0]:  # typed as it is, it would be two names
         return f" ({shorten(near[0])} has a comma: rename the column, or name it in Python, in a list)"

@@ -29,7 +29,7 @@ from ..data.encodings import UTF8, codec_of
 from ..data.parsers import list_names
 from ..files import InputError, not_found, parse_json, shorten
 from ..tokenizer import normalize
-from .header import SEPARATE, MissingColumn, check_header, nearest
+from .header import SEPARATE, MissingColumn, check_header, nearest_column
 from .lines import MAX_LINE, decoded, refuse_kind
 from .records import Records, Source
 from .rows import check_characters
@@ -359,7 +359,7 @@ def _from_object(
     missing = [name for name in columns if name not in value]
     if missing:
         raise MissingColumn(
-            f"{where}: no key {shorten(missing[0])}; found {list_names(value)}{nearest(missing[0], [*value])}"
+            f"{where}: no key {shorten(missing[0])}; found {list_names(value)}{nearest_column(missing[0], [*value])}"
         )
     wanted = (*columns, *optional)
     return Row(line, [_text(value.get(name), name in lists, f"{where}: {shorten(name)}") for name in wanted])

@@ -133,7 +133,6 @@ class Loop:
             ending.callback(self._writer.close)
             ending.callback(reporter.close)
             stop = ending.enter_context(caught_signals())
-            ending.enter_context(torch.enable_grad())  # which a notebook may have switched off
             return self._train(stop, reporter)
 
     def _train(self, stop: Stop, reporter: Reporter) -> bool:

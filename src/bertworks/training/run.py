@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..config import to_toml
 from ..files import (
     InputError,
@@ -95,7 +97,11 @@ def train_in_folder(
     state/ stays when the run is finished. form: the fields that the results of a finished run need (`check_fields`).
     Raises InputError if the folder is in use or belongs to another run, or its results have another form.
     """
-    with opened_run(run.out, run.identity, run.world, keep_state) as results:
+    with (
+        opened_run(run.out, run.identity, run.world, keep_state) as results,
+        torch.inference_mode(False),  # a notebook may have switched it on, or gradients off
+        torch.enable_grad(),
+    ):
         if results is not None:
             check_fields(results, dict(form or {}), str(run.out / RESULTS), ANEW)
             run.say(f"{run.out} is finished; see {run.out / RESULTS}")

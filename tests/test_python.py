@@ -132,6 +132,22 @@ def test_finished_runs_bring_what_doctor_finds_in_them(place, frames, run, tiny_
 
 
 @pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bertworks.predict("m", ["a"], top_k=3), r"'top_k'; did you mean all_scores in place of top_k\?$"),
+        (lambda: bertworks.features("m", ["a"], pooling="mean"), r"did you mean pool in place of pooling\?$"),
+        (lambda: bertworks.evaluate("m", eval_dataset=[]), r"did you mean dev in place of eval_dataset\?$"),
+        (lambda: bertworks.finetune("m", output_dir="x"), r"^finetune\(\): missing .* 'out'; did you mean out in"),
+        (lambda: bertworks.predict("m", ["a"], zzz=3), r"^predict\(\) got an unexpected keyword argument 'zzz'$"),
+        (lambda: bertworks.predict("m"), r"^predict\(\) missing 1 required positional argument: 'data'$"),
+    ],
+)
+def test_arguments_of_other_libraries_are_hinted(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"lr": 1e-3}, r'^arguments: unknown argument lr; did you mean optim=\{"lr": \.\.\.\}\?$'),

@@ -88,12 +88,14 @@ def not_found(path: Path | str, what: Literal["file", "folder", "file or folder"
         found = "folder" if path.is_dir() else "file" if path.is_file() else "pipe or device"
         return f"a {found}; expected a {what}"
     with contextlib.suppress(OSError):
-        beside = itertools.islice(path.parent.iterdir(), 1_000)
+        first = next(one for one in (path, *path.parents) if os.path.exists(one.parent))  # that is not there
+        rest = path.relative_to(first)
         fits = {"file": Path.is_file, "folder": Path.is_dir, "file or folder": Path.exists}[what]
-        names = [one.name for one in beside if fits(one) and one.name.isprintable()]
-        longer = [name for name in names if name.startswith(path.name)]
-        for near in longer if len(longer) == 1 else difflib.get_close_matches(path.name, names, 1):
-            return f"no such {what} (did you mean {path.with_name(near)}?)"
+        beside = itertools.islice(first.parent.iterdir(), 1_000)
+        names = [one.name for one in beside if fits(one / rest) and one.name.isprintable()]
+        longer = [name for name in names if name.startswith(first.name)]
+        for near in longer if len(longer) == 1 else difflib.get_close_matches(first.name, names, 1):
+            return f"no such {what} (did you mean {first.with_name(near) / rest}?)"
     return f"no such {what}"
 
 

@@ -609,7 +609,7 @@ def test_of_several_seeds_the_best_one_is_named(tmp_path):
     (tmp_path / "results.json").write_text('{"seeds": [1, 2, 3]}')
     with pytest.raises(InputError) as found:
         find_model(tmp_path)
-    assert f"; {tmp_path / 'seed-2'} has the best development score (accuracy 0.7500); or ask all: " in str(found.value)
+    assert f"; {tmp_path / 'seed-2'} has the best development score (accuracy 0.7500); `predict`" in str(found.value)
     (tmp_path / "seed-2/results.json").write_text("{")  # damaged: the others are named all the same
     with pytest.raises(InputError, match="seed-1 has the best development score"):
         find_model(tmp_path)

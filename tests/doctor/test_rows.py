@@ -5,7 +5,9 @@ import random
 import unicodedata
 from dataclasses import replace
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from bertworks.checkpoint.folder import save_folder
 from bertworks.doctor import examine
@@ -105,6 +107,10 @@ def test_a_planted_fault_is_found(name):
 
 def test_cut_texts_and_unknown_words_are_found_by_the_model_that_reads_them(tmp_path):
     model = tiny_folder(tmp_path / "model")
+    few = [*TRAIN[:190], *(row._replace(text="good " * 60) for row in TRAIN[190:200])]  # a twentieth is cut
+    [one] = [one for one in of_rows(TASK, Data(few, DEV, "x"), model, 96).findings if one.check == "length"]
+    assert one.numbers["tokens"] <= 96 and "the longest 242)" in one.evidence
+    assert one.advice.startswith("give --max-seq-length 256 if")
     [hit] = found(model=model, max_seq_length=32)
     assert hit[:2] == ("length", "warning") and "100 % of 240 training rows are longer than 32 tokens" in hit[2]
     korean = [row._replace(text=f"{row.text} 영화 아주") for row in TRAIN]
@@ -225,7 +231,9 @@ def test_advice_knows_whether_one_file_was_divided(tmp_path):
     ("name", "change", "check", "evidence"),
     [
         ("a.csv", lambda i, line: line.replace(" ", " cafÃ© ", 1) if i == 5 else line, "encoding",
-         "1 cell with UTF-8 that was read as Windows-1252 (mojibake) (line 6)"),
+         "1 cell with UTF-8 that was read in another encoding (mojibake) (line 6)"),
+        ("a.csv", lambda i, line: line.replace(" ", " 긍정 ".encode().decode("latin-1"), 1) if i == 5 else line,
+         "encoding", "1 cell with UTF-8 that was read in another encoding (mojibake) (line 6)"),
         ("a.csv", lambda i, line: line.replace(" ", " \ufffd ", 1) if i == 5 else line, "encoding",
          "1 cell with the replacement character U+FFFD (line 6)"),
         ("a.csv", lambda i, line: line.replace(" ", " <br /> ", 1) if i else line, "markup",
@@ -236,7 +244,7 @@ def test_advice_knows_whether_one_file_was_divided(tmp_path):
          "100 % of the texts are in quotes, which are ordinary characters in a .tsv"),
         ("a.csv", lambda i, line: line if i else "0,label", "columns",
          "the first line seems to be a row, not the names of the columns: '0'"),
-        ("a.txt", lambda i, line: line.split(",")[0] if i else "A fine film.", "columns",
+        ("a.csv", lambda i, line: line.split(",")[0] if i else "A fine film.", "columns",
          "the first line seems to be a row, not the names of the columns: 'A fine film.'"),
         ("a.csv", lambda i, line: line if i else "fine,good", "columns",
          "the first line may be a row, not the names of the columns: 'good' is also a cell of its column"),
@@ -363,6 +371,31 @@ def test_lines_of_one_file_that_was_divided_are_those_of_the_table(tmp_path):
     [one] = [one for one in report.findings if one.check == "train and dev"]
     assert one.evidence.endswith(", ... of the table, drawn as development rows; line 4 is like line 244)")
     assert one.advice.startswith("keep such rows on one side with --group COLUMN, or remove these lines from the table")
+
+
+def test_a_table_in_utf_8_that_is_read_as_latin_1(tmp_path):
+    path = tmp_path / "a.csv"
+    lines = (f"좋은 영화 {i},긍정\n나쁜 영화 {i},부정\n" for i in range(120))
+    path.write_text("text,label\n" + "".join(lines), encoding="utf-8")
+    form = TableForm("latin-1")
+    found = {one.check: one for one in examine(path, Given(columns=Columns((), "", form=form))).findings}
+    assert found["encoding"].numbers == {"cells": 480}
+    task = replace(own_task("", ("text",), "label"), form=form)
+    rows = of_rows(*divided_data(task, [path], Division(dev_share=0.2)))
+    [one] = [one for one in rows.findings if one.check == "encoding of the texts"]
+    assert "UTF-8 that was read as" in one.evidence and one.advice == "give --encoding utf-8"
+    right = {one.check for one in examine(path).findings}
+    assert not {"encoding", "encoding of the texts"} & right
+
+
+def test_what_is_no_table_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("a fine film\na bad one\n")
+    with pytest.raises(InputError, match=r"a\.txt: lines of text, without columns; expected a table"):
+        examine(tmp_path / "a.txt")
+    vectors = pyarrow.table({"line": [1, 2], "vector": [[0.1, 1e-5], [0.3, 2e-5]]})
+    parquet.write_table(vectors, tmp_path / "v.parquet")
+    [one] = examine(tmp_path / "v.parquet").findings
+    assert one.evidence == "no column of texts; give it with --text"
 
 
 def test_two_tables_are_compared(tmp_path):

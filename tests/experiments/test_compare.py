@@ -13,7 +13,7 @@ from bertworks.cli import main
 from bertworks.config import to_toml
 from bertworks.experiments import statistics as resampling
 from bertworks.experiments.compare import compare_runs, table
-from bertworks.files import InputError, write_json
+from bertworks.files import InputError, read_json, write_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.tasks.metrics import METRICS
 from bertworks.tasks.tags import score_tags
@@ -273,6 +273,12 @@ def test_collapsed_runs_and_other_settings_are_reported(tmp_path, capsys):
     results = compare_runs(one, other, samples=500)
     assert results["collapsed"] == ["second"]
     assert results["settings"] == {"epochs": [3.0, 1.0], "optim.lr": [5e-5, 3e-5]}
+    for run, count in ((one, 300), (other, 1000)):
+        found = read_json(run / "results.json")
+        write_json(run / "results.json", {**found, "examples": {"train": count}})
+    assert compare_runs(one, other, samples=500)["settings"]["training rows"] == [300, 1000]
+    for run in (one, other):
+        write_json(run / "results.json", {**read_json(run / "results.json"), "examples": {"train": 300}})
     main(["compare", str(one), str(other), "--samples", "500"])
     told = capsys.readouterr().out
     assert "warning: second: collapsed: the same answer for every development row" in told
@@ -334,7 +340,7 @@ def test_what_cannot_be_compared(tmp_path):
         save(tmp_path / "a", classes(0.8), metrics, task="other"): "is of the task t, .* of other; expected one task",
         save(tmp_path / "b", moved, metrics): r"line 8: \{'line': 10, .*Only runs on the same",
         save(tmp_path / "c", other, metrics): "Only runs on the same development rows",
-        save(tmp_path / "d", classes(0.8)[:-1], metrics): "has 199 rows, .* 200; only runs on .* --dev-share, --group",
+        save(tmp_path / "d", moved[:-1], metrics): "has 199 rows, .* 200; only runs on .* --dev-share, --group",
         save(tmp_path / "e", classes(0.8), metrics | {"accuracy": 0.1}): "accuracy .* one of the two files has been",
         save(tmp_path / "f", classes(0.8), metrics, kind="sweep", chosen="b16"): "is a sweep; give one of its .*f/b16",
         save(tmp_path / "g", classes(0.8), metrics, kind="pretrain"): "g: results of the kind 'pretrain'; expected",
@@ -442,7 +448,7 @@ def test_seeds_that_do_not_fit(tmp_path):
         saved_classes(tmp_path / "other" / f"seed-{seed + 5}", 0.6, seed=seed)
     with pytest.raises(InputError, match=r"no seed in common \(1, 2 and 6, 7\)"):
         compare_runs(tmp_path / "one", tmp_path / "other")
-    with pytest.raises(InputError, match="one is a single run, the other has several seeds"):
+    with pytest.raises(InputError, match=r" is a single run, .* a folder of seeds; give two of .* and .*/seed-\d"):
         compare_runs(tmp_path / "one", tmp_path / "other/seed-6")
     (tmp_path / "one/seed-2/results.json").unlink()
     with pytest.raises(InputError, match="seed-2 is not finished"):

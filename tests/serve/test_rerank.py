@@ -247,6 +247,14 @@ def test_a_pretrained_model_is_refused_with_what_would_work(client):
         assert "fine-tune it on pairs, or with --kind embedding" in found.json()["error"]
 
 
+def test_an_embedder_gives_vectors_before_a_classifier_if_none_is_named(client_of):
+    client = client_of("labels", "emb")
+    body = {"inputs": {"source_sentence": "good film", "sentences": ["bad film", "good"]}}
+    unnamed = client.post("/similarity", json=body).json()
+    assert unnamed == client.post("/similarity", json={**body, "model": "emb"}).json()
+    assert unnamed != client.post("/similarity", json={**body, "model": "labels"}).json()
+
+
 def test_the_screen_and_the_list_of_models_say_who_ranks(client, embedding):
     from bertworks.serve.screen import routes_of
 

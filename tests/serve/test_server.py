@@ -75,7 +75,7 @@ def test_a_folder_that_is_missing_and_names_that_clash_are_named(tmp_path, head_
     with pytest.raises(InputError, match="nothing"):
         load_models([str(tmp_path / "nothing")])
     tiny = head_folders["tiny"]
-    with pytest.raises(InputError, match="two folders of the name 'a'; name them"):
+    with pytest.raises(InputError, match="two folders of the name 'a'; give each a name of its own"):
         load_models([f"a={tiny}", f"a={tiny}"])
     with pytest.raises(InputError, match="without a slash"):
         load_models([f"a/b={tiny}"])

@@ -64,7 +64,8 @@ def _best_of(folder: Path, runs: list[Path]) -> str:
     best = max(runs, key=lambda run: _score(run)[1])
     name, value = _score(best)
     score = f"; {best} has the best development score ({name} {value:.4f})" if name else ""
-    return f"{score}; or ask all: bertworks predict --model {' '.join(map(str, runs))}" if len(runs) > 1 else score
+    all_runs = f"; `predict` and `evaluate` take all of them too: --model {' '.join(map(str, runs))}"
+    return score + (all_runs if len(runs) > 1 else "")
 
 
 def _score(run: Path) -> tuple[str, float]:

@@ -76,7 +76,9 @@ def finetune(argv: list[str]) -> None:
     _check_effects(command, flags_in(argv), task)
     _check_sweep(command, flags_in(argv))
     from ..reporting.tracking import followed
+    from ..training.run import refuse_other_folder
 
+    refuse_other_folder(command.out)  # before any row is read
     first = os.environ.get("RANK", "0") == "0"
     with followed(command.out, command.log if first else None):
         results = run_to_its_end(lambda: _suite(command, argv, task) if command.suite else _one(command))

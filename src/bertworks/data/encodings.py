@@ -6,6 +6,8 @@ Nothing is guessed silently: `hint` only completes a message.
 import codecs
 import contextlib
 import io
+import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -90,6 +92,17 @@ def misread(text: str, encoding: str = "utf-8") -> str:
         advice = "save it again from its source" if encoding in UTF8 else f"give --encoding {found[0]}"
         return f"the text looks like {found[1]} that was read as {codec}; {advice}"
     return ""
+
+
+def is_mojibake(text: str) -> bool:
+    """Whether there are characters in it that are the bytes of UTF-8 text in Windows-1252 or latin-1."""
+    for word in re.findall(r"[^\x00-\x7f]{2,}", text):
+        for codec in ("cp1252", "latin-1"):
+            with contextlib.suppress(UnicodeError):
+                read = word.encode(codec).decode("utf-8")
+                if all(unicodedata.category(char)[0] in "LMNPSZ" for char in read):
+                    return True
+    return False
 
 
 def _bytes_of(lines: list[str], codec: str) -> Iterator[bytes]:

@@ -321,6 +321,9 @@ def _table(path: Path, given: Given, fix: bool) -> Report:
     if path.name == "vocab.txt":
         raise InputError(f"{path}: a vocabulary; expected a table; `bertworks tokenizer check {path} TEXT` tells "
                          "whether it fits a text")  # fmt: skip
+    if tables.is_lines(path, given.columns):
+        raise InputError(f"{path}: lines of text, without columns; expected a table; name a column with --text if its "
+                         "first line has a name. `predict` and `corpus build` read the file as it is")  # fmt: skip
     report, opened = Report(str(path), "table"), list[tables.Table]()
 
     def reading(path: Path) -> Iterable[Finding]:

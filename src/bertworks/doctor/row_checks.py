@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from ..data.encodings import misread
 from ..reporting.tables import counted
 from ..tasks.classification import NUMERIC
 from ..tokenizer.check import check as check_vocabulary
@@ -125,6 +126,13 @@ def empty(rows: Rows) -> Iterator[Finding]:
         )
 
 
+def reading(rows: Rows) -> Iterator[Finding]:
+    """Texts that were read in another encoding than their own."""
+    if told := misread("\n".join(row.text for row in _sample(rows.train)), rows.task.form.encoding):
+        found, _, advice = told.partition("; ")
+        yield Finding("warning", found, advice)
+
+
 def truncation(rows: Rows) -> Iterator[Finding]:
     """Texts that are longer than an input may be."""
     if rows.tokenizer is None or not rows.max_seq_length:
@@ -137,11 +145,12 @@ def truncation(rows: Rows) -> Iterator[Finding]:
     cut = sum(count > rows.max_seq_length for count in counts) / max(1, len(counts))
     if cut >= CUT:
         most = int(np.percentile(counts, 95))
+        wanted = most if most > rows.max_seq_length else max(counts)
         yield Finding(
             "warning",
             f"{percent(cut)} of {len(sample):,} training rows are longer than {rows.max_seq_length} tokens and are cut "
-            f"(95 % have at most {most})",
-            f"give --max-seq-length {-(-most // 16) * 16} if the model has so many positions (it takes more time), "
+            f"(95 % have at most {most}, the longest {max(counts)})",
+            f"give --max-seq-length {-(-wanted // 16) * 16} if the model has so many positions (it takes more time), "
             "or shorten the texts to what decides their labels",
             {"share": round(cut, 4), "tokens": most},
         )
@@ -166,6 +175,7 @@ CHECKS: dict[str, Callable[[Rows], Iterable[Finding]]] = {
     "labels": balance,
     "spelling of labels": spelling,
     "empty rows": empty,
+    "encoding of the texts": reading,
     "duplicate rows": duplicates,
     "conflicting labels": conflicts,
     "train and dev": leakage,

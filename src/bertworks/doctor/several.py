@@ -11,6 +11,7 @@ from .logs import RunFiles
 
 UNSTABLE = 0.05  # standard deviation over seeds
 SHOWN = 4  # runs that a finding names
+DEEPEST = 5  # folders from a folder of runs to a run: a demo has finetune/tags/pre-trained/lr-0.001/seed-1
 
 
 def seeds(run: RunFiles) -> Iterator[Finding]:
@@ -43,7 +44,7 @@ def seeds(run: RunFiles) -> Iterator[Finding]:
 
 def runs_inside(folder: Path) -> list[Path]:
     """The run folders in a folder of runs: seeds, a sweep, a suite, the cells of a study."""
-    found = {path.parent for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(f"{pattern}/log.jsonl")}
+    found = {path.parent for depth in range(1, DEEPEST + 1) for path in folder.glob("*/" * depth + LOG)}
     above = {parent for path in found for parent in path.parents}
     found |= {path.parent for path in folder.glob(f"*/{RESULTS}") if path.parent not in above}
     return sorted(path for path in found if path.name != "model" and path.parent.name != "snapshots")

@@ -2,12 +2,12 @@
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from ..data.encodings import is_mojibake
 from ..files import InputError
 from ..reporting.tables import counted
 from ..tasks.base import KindName, Task
@@ -61,6 +61,7 @@ PAIR_ENDS = (("1", "2"), ("_a", "_b"), ("A", "B"))  # of the names of two column
 SOME = 0.05  # share of cells from which markup and the like are a warning
 LONGEST_NAME = 60  # characters of a column's name
 MOST_LABELS = 50  # different cells of a column of labels
+_WORD = re.compile(r"[^\W\d_]{2}")  # numbers have single letters, as in 1e-5
 _MARKUP = re.compile(r"<(?:br|p|div|a|b|i|span)\b[^>]*>|&(?:amp|lt|gt|quot|nbsp|#\d+);", re.IGNORECASE)
 
 
@@ -170,6 +171,11 @@ def is_table(path: Path) -> bool:
     return ending_of(path) in (*TABLES, ".txt")
 
 
+def is_lines(path: Path, given: Columns) -> bool:
+    """Whether a .txt has one column that nobody named, so that each of its lines is a text."""
+    return ending_of(path) == ".txt" and given.text in ((), TEXTS[0]) and len(_header(path, given.form)) == 1
+
+
 def separated_otherwise(path: Path, given: Columns) -> Iterator[Finding]:
     """A table whose cells are not separated by what its name promises, so that its header is one name."""
     header = _header(path, given.form)
@@ -219,9 +225,10 @@ def _guess_text(cells: dict[str, list[str]]) -> tuple[str, ...]:
         pairs = [(name, name[: -len(first)] + second) for name in cells if name.endswith(first)]
         if found := next((pair for pair in pairs if pair[1] in cells), None):
             return found
-    if not cells:
+    words = [name for name, found in cells.items() if any(_WORD.search(cell) for cell in found)]
+    if not words:
         raise InputError("no column of texts; give it with --text")
-    return (max(cells, key=lambda name: sum(map(len, cells[name]))),)
+    return (max(words, key=lambda name: sum(map(len, cells[name]))),)
 
 
 def _is_scale(values: list[str]) -> bool:
@@ -282,7 +289,7 @@ def encoding(table: Table) -> Iterator[Finding]:
     """Texts that were decoded wrongly once, replacement and control characters, decomposed letters."""
     texts = [(line, cell) for line, cells in table.cells for cell in cells if not cell.isascii() or "\x00" in cell]
     kinds = {
-        "UTF-8 that was read as Windows-1252 (mojibake)": (_is_mojibake, "decode the source as UTF-8"),
+        "UTF-8 that was read in another encoding (mojibake)": (is_mojibake, "decode the source as UTF-8"),
         "the replacement character U+FFFD": (lambda cell: "\ufffd" in cell, "decode the source in its own encoding"),
         "NUL characters": (lambda cell: "\x00" in cell, "the source may be UTF-16; save it as UTF-8"),
     }
@@ -295,18 +302,6 @@ def encoding(table: Table) -> Iterator[Finding]:
                 advice,
                 {"cells": len(found)},
             )
-
-
-def _is_mojibake(cell: str) -> bool:
-    """Whether the characters are the bytes of UTF-8 text in Windows-1252."""
-    for word in re.findall(r"[^\x00-\x7f]{2,}", cell):
-        try:
-            read = word.encode("cp1252").decode("utf-8")
-        except UnicodeError:
-            continue
-        if all(unicodedata.category(char)[0] in "LMNPSZ" for char in read):
-            return True
-    return False
 
 
 def markup(table: Table) -> Iterator[Finding]:

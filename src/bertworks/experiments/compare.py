@@ -22,7 +22,7 @@ from scipy import stats
 from ..config import differences, load_resolved
 from ..files import InputError, check_fields, shorten
 from ..finetuning.recipe import FinetuneConfig
-from ..reporting.arguments import argument_names
+from ..reporting.arguments import argument_names, hinted
 from ..reporting.results import COLLAPSED, Printed, RunResults
 from ..reporting.run_files import PREDICTIONS
 from ..reporting.tables import ResultTable, points
@@ -53,6 +53,7 @@ class Comparison(Printed):
         return table(self.details)
 
 
+@hinted
 def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 1) -> Comparison:
     """Compare two finished runs of fine-tuning on the same development rows, example by example.
 
@@ -83,7 +84,7 @@ def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, s
     if seed < 0:
         raise InputError(f"seed = {seed}; expected 0 or more")
     sides = [read_runs(Path(folder)) for folder in (first, second)]
-    seeds = _shared_seeds(sides)
+    seeds = _shared_seeds([first, second], sides)
     pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]
     runs = [run for pair in pairs for run in pair]
     form = form_of(runs[0])
@@ -115,10 +116,13 @@ def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, s
 # ---- runs
 
 
-def _shared_seeds(sides: list[dict[int | None, Outcome]]) -> list[Any]:
+def _shared_seeds(folders: Sequence[Path | str], sides: list[dict[int | None, Outcome]]) -> list[Any]:
     one, other = sides
     if (None in one) != (None in other):
-        raise InputError("one is a single run, the other has several seeds; give two of a kind (RUN/seed-1, say)")
+        single, several = folders if None in one else reversed(folders)
+        seed = next(iter(other if None in one else one))
+        raise InputError(f"{single} is a single run, {several} a folder of seeds; give two of a kind, such as "
+                         f"{single} and {Path(several) / f'seed-{seed}'}")  # fmt: skip
     seeds = [seed for seed in one if seed in other]
     if not seeds:
         seeds_of = " and ".join(", ".join(map(str, side)) for side in sides)
@@ -136,6 +140,11 @@ def _check(first: Outcome, run: Outcome) -> None:
     if run.results["task"] != first.results["task"]:
         tasks = f"{first.folder} is of the task {first.results['task']}, {run.folder} of {run.results['task']}"
         raise InputError(f"{tasks}; expected one task")
+    if len(run.rows) != len(first.rows):
+        raise InputError(
+            f"{run.folder / PREDICTIONS} has {len(run.rows)} rows, {first.folder / PREDICTIONS} {len(first.rows)}; "
+            f"only runs on the same development rows can be compared: {SAME_ROWS}"
+        )
     texts = [one.results.get("dev_texts") for one in (first, run)]
     names = TRUTH if texts[0] is not None and texts[0] == texts[1] else (*PLACE, *TRUTH)
     for number, (a, b) in enumerate(zip(first.rows, run.rows, strict=False), 1):
@@ -145,11 +154,6 @@ def _check(first: Outcome, run: Outcome) -> None:
                 f"{run.folder / PREDICTIONS}, line {number}: {_only(b, shown)}; {first.folder / PREDICTIONS} has "
                 f"{_only(a, shown)} there. Only runs on the same development rows can be compared: {SAME_ROWS}"
             )
-    if len(run.rows) != len(first.rows):
-        raise InputError(
-            f"{run.folder / PREDICTIONS} has {len(run.rows)} rows, {first.folder / PREDICTIONS} {len(first.rows)}; "
-            f"only runs on the same development rows can be compared: {SAME_ROWS}"
-        )
 
 
 def _only(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -168,12 +172,14 @@ def _collapsed(seeds: list[Any], pairs: list[tuple[Outcome, Outcome]]) -> list[s
 
 
 def _settings(first: Outcome, second: Outcome) -> dict[str, list[Any]]:
-    """Both values of the model that was fine-tuned, and of each field of the recipes, where they differ.
+    """Both values of the model that was fine-tuned, of the training rows and of each field of the recipes, if unequal.
 
     Fields are left out where a recipe is missing or cannot be read.
     """
     models = [start_of(run) for run in (first, second)]
     unlike: dict[str, list[Any]] = {"model": models} if all(models) and len({*models}) > 1 else {}
+    rows = [(run.results.get("examples") or {}).get("train") for run in (first, second)]
+    unlike |= {"training rows": rows} if all(rows) and len({*rows}) > 1 else {}
     try:
         recipes = [without_intervals(load_resolved(run.folder / RECIPE, FinetuneConfig)) for run in (first, second)]
     except InputError:

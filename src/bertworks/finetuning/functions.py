@@ -6,7 +6,7 @@ from typing import Any
 
 from ..checkpoint.memory import ModelLike, origin_of, start_folder
 from ..config import flags_of_fields, with_fields
-from ..reporting.arguments import argument_names
+from ..reporting.arguments import argument_names, hinted
 from ..reporting.results import RunResults
 from ..tasks.base import KindName
 from ..tasks.catalogue import find_task
@@ -18,6 +18,7 @@ from .run import finetune as run_finetuning
 OWN = {"kind": None, "text": "text", "label": "", "choices": ()}  # arguments of tables of one's own
 
 
+@hinted
 def finetune(
     model: ModelLike,
     out: Path | str,

@@ -10,7 +10,7 @@ import numpy as np
 from ..checkpoint.folder import read_task
 from ..checkpoint.memory import ModelLike, origin_of
 from ..files import InputError, shorten
-from ..reporting.arguments import argument_names
+from ..reporting.arguments import argument_names, hinted
 from ..reporting.results import Evaluated, Rows
 from ..tasks.base import KindName
 from ..tasks.records import could_be_path
@@ -31,6 +31,7 @@ Columned = str | Sequence[str]
 """The name of a column, or several: a list, or with commas between."""
 
 
+@hinted
 def evaluate(
     model: ModelLike,
     dev: Any = None,
@@ -58,6 +59,7 @@ def evaluate(
         return Evaluated(evaluate_rows(model, *rows.read(), computing=Computing(precision)))
 
 
+@hinted
 def predict(
     model: ModelLike,
     data: Any,
@@ -96,6 +98,7 @@ def predict(
         return rows
 
 
+@hinted
 def features(
     model: ModelLike,
     data: Any,

@@ -8,7 +8,7 @@ from ..checkpoint.folder import read_config
 from ..checkpoint.memory import ModelLike, start_folder
 from ..config import find_recipe, flags_of_fields, load_recipe, with_fields
 from ..files import InputError
-from ..reporting.arguments import argument_names
+from ..reporting.arguments import argument_names, hinted
 from ..reporting.results import RunResults
 from ..training.config import without_late_snapshots
 from ..training.run import OnStep, out_folder, refuse_other_folder, watch_of
@@ -16,6 +16,7 @@ from .recipe import PretrainConfig
 from .run import pretrain as run_pretraining
 
 
+@hinted
 def pretrain(
     recipe: PretrainConfig | Path | str,
     corpus: Path | str,

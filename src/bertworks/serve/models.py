@@ -116,6 +116,12 @@ class ServedModel:
         """Whether it was fine-tuned on single texts; False where the folder, of other software, does not say it."""
         return self.predictor.loaded.texts_a_row == 1
 
+    @property
+    def compares(self) -> bool:
+        """Whether it was trained as an embedder, and has no classifier: the cosine of its vectors is a likeness."""
+        trained = self.predictor.kind == "embedding" or self.predictor.pooling is not None
+        return trained and "embed" in self.steps and "classify" not in self.steps
+
     def output(self, *beginnings: str) -> int | None:
         """The number of the first label that begins with one of these, in lower case."""
         labels = self.predictor.loaded.labels
@@ -168,6 +174,6 @@ def load_models(arguments: Sequence[str], computing: Computing = AUTO) -> dict[s
     for argument in arguments:
         model = ServedModel.load(argument, computing)
         if model.name in models:
-            raise InputError(f"two folders of the name {model.name!r}; name them: NAME=FOLDER")
+            raise InputError(f"two folders of the name {model.name!r}; give each a name of its own: NAME=FOLDER")
         models[model.name] = model
     return models

@@ -112,8 +112,8 @@ def ranker_of(service: Service, name: str | None) -> ServedModel:
     model = service.find(name, "classify", ranks)
     if ranks(model):
         return model
-    embedder = service.find(name, "embed", compares)
-    return embedder if compares(embedder) else model
+    embedder = service.find(name, "embed")
+    return embedder if embedder.compares else model
 
 
 def relevant_outputs(model: ServedModel) -> NDArray[np.float64] | None:
@@ -131,15 +131,9 @@ def ranks(model: ServedModel) -> bool:
     return "classify" in model.steps and not reads_single(model) and relevant_outputs(model) is not None
 
 
-def compares(model: ServedModel) -> bool:
-    """Whether a model ranks by cosine: it was trained as an embedder, and has no classifier."""
-    trained = model.predictor.kind == "embedding" or model.predictor.pooling is not None
-    return trained and "embed" in model.steps and "classify" not in model.steps
-
-
 def described(model: ServedModel) -> dict[str, Any]:
     """What clients may know of a model, with `reranks`: whether it answers the routes that rank."""
-    return model.info | {"reranks": ranks(model) or compares(model)}
+    return model.info | {"reranks": ranks(model) or model.compares}
 
 
 # ---- scores
@@ -157,7 +151,7 @@ class How:
 async def scored(request: Request, model: ServedModel, query: str, texts: Sequence[str], how: How) -> Answers:
     """The relevance of each text. Raises Refusal as `Service.run` does, and 424 if the model does not rank."""
     service = service_of(request)
-    if compares(model):
+    if model.compares:
         asked = EmbeddingInput(left=how.left)
 
         def prepare(rows: Any) -> EmbeddingRows:

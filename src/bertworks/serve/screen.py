@@ -11,7 +11,7 @@ from .. import __version__
 from .config import ServeConfig
 from .models import ServedModel
 from .page import languages_of
-from .rerank import compares, ranks
+from .rerank import ranks
 from .service import Service
 
 ROUTES = {  # steps and their own routes; all of them also answer in the forms of Hugging Face and KServe
@@ -55,7 +55,7 @@ def show(service: Service, address: str, key: str, seconds: float) -> None:
 def routes_of(model: ServedModel) -> list[str]:
     """The routes of what a model can do. Models of pairs whose labels say "relevant" rank, and embedders."""
     routes = [route for step in model.steps for route in ROUTES.get(step, "").split()]
-    return [*routes, "/rerank"] if ranks(model) or compares(model) else routes
+    return [*routes, "/rerank"] if ranks(model) or model.compares else routes
 
 
 def reachable(address: str) -> str:

@@ -124,10 +124,11 @@ class Service:
 
     # ---- models
 
-    def find(self, name: str | None, step: str, can: Callable[[ServedModel], bool] = lambda model: True) -> ServedModel:
+    def find(self, name: str | None, step: str, can: Callable[[ServedModel], bool] | None = None) -> ServedModel:
         """The model of this name; without one the first that has a head for the step, and `can` do what is asked.
 
-        If none can, the first with the head is returned, so that the caller can say what it lacks.
+        can: by default, of vectors whether the model was trained for them. If none can, the first with the head is
+        returned, so that the caller can say what it lacks.
         A server with one folder serves it under any name. Raises Refusal: 404 for an unknown name, 424 if no model has
         a head for the step.
         """
@@ -136,6 +137,8 @@ class Service:
         if name and len(self.models) > 1:
             raise Refusal(404, f"no model {name[:80]!r}; loaded: {', '.join(self.models)}", param="model")
         found = [model for model in self.models.values() if step in model.steps]
+        if can is None:
+            can = lambda model: step != "embed" or model.compares  # noqa: E731
         return next(filter(can, found), found[0] if found else next(iter(self.models.values())))
 
     def measure(self, say: Callable[[str], object] = lambda line: None) -> None:

@@ -107,10 +107,10 @@ def test_a_planted_fault_is_found(name):
 
 def test_cut_texts_and_unknown_words_are_found_by_the_model_that_reads_them(tmp_path):
     model = tiny_folder(tmp_path / "model")
-    few = [*TRAIN[:190], *(row._replace(text="good " * 60) for row in TRAIN[190:200])]  # a twentieth is cut
+    few = [*TRAIN[:190], *(row._replace(text="good " * 120) for row in TRAIN[190:200])]  # a twentieth is cut
     [one] = [one for one in of_rows(TASK, Data(few, DEV, "x"), model, 96).findings if one.check == "length"]
-    assert one.numbers["tokens"] <= 96 and "the longest 242)" in one.evidence
-    assert one.advice.startswith("give --max-seq-length 256 if")
+    assert one.numbers["tokens"] <= 96 and "the longest 122)" in one.evidence
+    assert one.advice.startswith("give --max-seq-length 128 if")
     [hit] = found(model=model, max_seq_length=32)
     assert hit[:2] == ("length", "warning") and "100 % of 240 training rows are longer than 32 tokens" in hit[2]
     korean = [row._replace(text=f"{row.text} 영화 아주") for row in TRAIN]

@@ -155,13 +155,16 @@ def test_collapsed_runs_are_marked(swept):
     first, second, _ = results["settings"]
     assert first["collapsed"] == 2 and first["mean_without_collapsed"] is None
     assert second["collapsed"] == 0 and second["mean_without_collapsed"] == second["mean"]
-    header = module.table(swept[1]).header
-    assert header[-3:] == ("collapsed", "mean of sound seeds", "sd of sound seeds")
-    assert "…" not in module.table(swept[1]).text()  # the headings fit a terminal
-    assert any(note.startswith("sound seeds: ") for note in module.table(swept[1]).notes)
-    assert len({*header}) == len(header)  # each heading says by itself what its column is
     rows = module.table(results).rows
-    assert rows[0][5:] == ("2", "-", "-") and rows[1][5:] == ("-", "-", "-")
+    assert rows[0][5:] == ("2",) and rows[1][5:] == ("-",)  # no setting has sound seeds beside collapsed ones
+    half = {**first, "collapsed": 1, "mean_without_collapsed": 0.5}
+    shown = module.table({**results, "settings": [half, *results["settings"][1:]]})
+    header = shown.header
+    assert header[-3:] == ("collapsed", "mean of sound seeds", "sd of sound seeds")
+    assert shown.rows[0][5:] == ("1", "50.00", "-") and shown.rows[1][5:] == ("-", "-", "-")
+    assert "…" not in shown.text()  # the headings fit a terminal
+    assert any(note.startswith("sound seeds: ") for note in shown.notes)
+    assert len({*header}) == len(header)  # each heading says by itself what its column is
     assert sum(row[0].endswith(" *") for row in rows) == 1
     written = (out / "sweep.md").read_text()
     assert f"| {results['chosen']} * | 2 |" in written and results["best"]["run"] in written

@@ -121,6 +121,12 @@ def test_a_finished_run_stays_as_it_is(finished, place, table):
     assert finetune(changed(config, log_every=1), *table, place / "model", run, quiet=True) == results
     with pytest.raises(InputError, match="finished run with other settings, data or model"):
         finetune(CONFIG, *table, place / "model", run, quiet=True)
+    task, data = table
+    fewer = dataclasses.replace(data, train=data.train[:100])
+    with pytest.raises(
+        InputError, match=r"Found loop.steps = 75 \(now 37\) .* follow from the number of training rows"
+    ):
+        finetune(config, task, fewer, place / "model", run, quiet=True)
 
 
 @pytest.mark.parametrize("other", ["weights", "rows"])

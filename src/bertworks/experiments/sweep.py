@@ -281,16 +281,19 @@ def table(results: dict[str, Any]) -> ResultTable:
     """The settings side by side; where runs collapsed, also without these."""
     header: tuple[str, ...] = ("setting", "n", "best", "mean", "sd over seeds")
     lost = any(entry["collapsed"] for entry in results["settings"])
-    header += ("collapsed", "mean of sound seeds", "sd of sound seeds") if lost else ()
+    sound = any(0 < entry["collapsed"] < entry["n"] for entry in results["settings"])  # beside collapsed seeds
+    header += ("collapsed",) if lost else ()
+    header += ("mean of sound seeds", "sd of sound seeds") if sound else ()
     rows = []
     for entry in results["settings"]:
         chosen, n, fallen = " *" if entry["name"] == results["chosen"] else "", entry["n"], entry["collapsed"]
         numbers = [entry["best"], entry["mean"], entry["sd"] if n > 1 else None]
         row: tuple[str, ...] = (entry["name"] + chosen, str(n), *map(points, numbers))
-        if lost:
+        row += (str(fallen or "-"),) if lost else ()
+        if sound:
             others = entry["mean_without_collapsed"] if fallen else None
             spread = entry["sd_without_collapsed"] if fallen and n - fallen > 1 else None
-            row += (str(fallen or "-"), points(others), points(spread))
+            row += (points(others), points(spread))
         rows.append(row)
     best, over = results["best"], counted(len(results["seeds"]), "seed")
     said = f"{best['run']}, {points(best['value'])}{' (collapsed)' if best['collapsed'] else ''}"
@@ -298,7 +301,7 @@ def table(results: dict[str, Any]) -> ResultTable:
     notes = (
         f"* chosen by its mean over {over}; every figure here was chosen on dev and is a little too good",
         f"best run: {said}; its model is in model/",
-        *(["sound seeds: those that did not collapse to one answer for every row"] if lost else []),
+        *(["sound seeds: those that did not collapse to one answer for every row"] if sound else []),
         *failure_notes(results),
     )
     rows_of_dev = results["examples"]["dev"]

@@ -61,7 +61,9 @@ class RunIdentity:
             return f"The settings in {path} are the same; data or model differ"
         shown = [f"{key} = {_shown(old)} (now {_shown(new)})" for key, old, new in unlike[:_SHOWN]]
         more = f" and {len(unlike) - _SHOWN} more fields that differ" if len(unlike) > _SHOWN else ""
-        return f"Found {', '.join(shown)}{more} in {path}"
+        from_rows = hasattr(self.recipe, "epochs") and [key for key, *_ in unlike] == ["loop.steps"]
+        why = "; where no steps are given, they follow from the number of training rows" if from_rows else ""
+        return f"Found {', '.join(shown)}{more} in {path}{why}"
 
 
 def without_intervals(recipe: T) -> T:

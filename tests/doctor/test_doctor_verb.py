@@ -54,12 +54,15 @@ def test_the_exit_status_says_how_grave_the_findings_are(place, tmp_path, capsys
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["x" * 300], "no such file or folder; expected a run"),
+        (["--text", "x"], "doctor without a path cannot be combined with --text"),
+        (["--max-seq-length", "8"], "doctor without a path cannot be combined with --max-seq-length"),
         (["nothing"], "nothing: no such file or folder; expected a run"),
         (["empty"], "neither a run, a corpus store, a model folder nor a folder of runs"),
         (["--corpus", "store"], "doctor without a path cannot be combined with --corpus"),
         (["empty", "--task", "sst2", "--dev", "b.csv"], "--task cannot be combined with --dev"),
         (["empty", "--task", "sst3"], "sst3"),
-        (["vocab.txt"], "vocab.txt: a vocabulary; expected a table; `bertworks tokenizer check vocab.txt TEXT` tells"),
+        (["vocab.txt"], "vocab.txt: a vocabulary; expected a table; `bertworks tokenizer check --uncased` (or"),
         (["a.csv", "--corpus", "store"], "a table is examined without --corpus; leave --corpus out"),
         (["a.csv", "--data", "x"], "--data x: the folder of a known task's files; give --task NAME with it"),
         (["folder", "--text", "a"], "a model folder is examined without --text; leave --text out"),

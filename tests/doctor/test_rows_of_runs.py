@@ -11,7 +11,7 @@ from bertworks.doctor import examine
 from bertworks.doctor.examination import Given
 from bertworks.doctor.finetuned import rows_trained_on
 from bertworks.doctor.tables import Columns
-from bertworks.files import write_json, write_text
+from bertworks.files import read_json, write_json, write_text
 from bertworks.tasks.catalogue import find_task
 from bertworks.tasks.kinds import load_data
 from bertworks.tasks.table import TableForm
@@ -82,6 +82,11 @@ def test_rows_of_tables_of_ones_own_are_found_again(tmp_path, how, monkeypatch, 
             main(["evaluate", str(folder), str(tmp_path / f"{table}.csv")])
             printed = capsys.readouterr().err
             assert (told in printed) == (own in printed) == ("warning: " in printed) == (table == "a"), printed
+    monkeypatch.chdir(tmp_path)
+    results = read_json(run.folder / "results.json")
+    write_json(run.folder / "results.json", {**results, "dev_texts": "of other rows"})  # of files with these names
+    assert "other development rows than the run read" in examine(run.folder).skipped["rows"]
+    write_json(run.folder / "results.json", results)
     (tmp_path / "a.csv").write_text("label,text\nbad,other\ngood,rows\n")
     assert "a.csv" in examine(run.folder).skipped["rows"]
 

@@ -354,6 +354,14 @@ def test_what_cannot_be_compared(tmp_path):
     for name, message in (("g", "results.json without the kind of its run"), ("e", "no predictions.jsonl in this")):
         with pytest.raises(InputError, match=f"{name}: {message}"):
             compare_runs(good, tmp_path / name)
+    (tmp_path / "d/predictions.jsonl").write_text("")
+    with pytest.raises(InputError, match=r"d/predictions\.jsonl: no rows in it"):
+        compare_runs(good, tmp_path / "d")
+    unknown = read_json(good / "results.json") | {"metrics": metrics | {"accuracy": float("nan")}}
+    (tmp_path / "c/results.json").write_text(json.dumps(unknown))
+    (tmp_path / "c/predictions.jsonl").write_bytes((good / "predictions.jsonl").read_bytes())
+    with pytest.raises(InputError, match=r"results\.json has nan; one of the two files"):
+        compare_runs(good, tmp_path / "c", samples=100)
     (tmp_path / "a/results.json").unlink()
     with pytest.raises(InputError, match="a is not finished"):
         compare_runs(good, tmp_path / "a")

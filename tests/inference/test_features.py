@@ -366,6 +366,14 @@ def test_columns_are_those_of_the_models_own_table(folder, tmp_path, capsys):
     assert "no column 'a'; found 'text'; name the text column, or two" in capsys.readouterr().err
 
 
+def test_pairs_in_memory_have_the_segments_of_a_table(folder, tmp_path):
+    for number, rows in enumerate(([{"a": "good", "b": "bad film"}], [("good", "bad film")])):
+        bertworks.features(folder, rows, text=() if number else ("a", "b"), out=tmp_path / f"{number}.npz")
+    one, other = (read(tmp_path / f"{number}.npz") for number in (0, 1))
+    assert one.keys() == other.keys() and "segments" in one
+    np.testing.assert_array_equal(one["segments"], other["segments"])
+
+
 def test_columns_of_official_files_and_of_words(folder, tmp_path):
     own = tmp_path / "own"
     shutil.copytree(folder, own)

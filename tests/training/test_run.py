@@ -31,11 +31,11 @@ def test_a_folder_in_use_is_refused_by_name(tmp_path):
         assert results is None
 
 
-@pytest.mark.parametrize("name", ["a.csv", "predictions.jsonl", "config.json", "model", "state"])
+@pytest.mark.parametrize("name", ["a.csv", "A.CSV", "a.csv.gz", "predictions.jsonl", "config.json", "model", "state"])
 def test_a_folder_of_other_files_is_no_run_folder(tmp_path, name):
     """Rows of a user, a model or a store would be mixed with the files of a run; a job's log may be there before."""
     refuse_other_folder(tmp_path / "none")
-    for known in ("README.md", ".lock", "cell.json", "train.log", "slurm-17.out"):
+    for known in ("README.md", ".lock", "cell.json", "train.log", "slurm-17.out", "log.txt"):
         (tmp_path / known).touch()
     (tmp_path / "start").mkdir()
     refuse_other_folder(tmp_path)
@@ -44,7 +44,20 @@ def test_a_folder_of_other_files_is_no_run_folder(tmp_path, name):
         refuse_other_folder(tmp_path)
     with pytest.raises(InputError, match=rf"{name} is a file; expected a run folder"):
         refuse_other_folder(tmp_path / name)
-    (tmp_path / "recipe.toml").touch()  # a run that was begun there before
+    (tmp_path / "recipe.toml").write_text(to_toml(IDENTITY.recipe))  # of a run that was killed before its first state
+    (tmp_path / "log.jsonl").touch()
+    if name == "state":
+        refuse_other_folder(tmp_path)
+    else:  # it was there before
+        with pytest.raises(InputError, match=f"such as {name}"):
+            refuse_other_folder(tmp_path)
+
+
+def test_a_recipe_that_no_run_has_written_is_kept(tmp_path):
+    (tmp_path / "recipe.toml").write_text("# my own notes\nepochs = 1\n")
+    with pytest.raises(InputError, match=r"such as recipe\.toml; give a new folder"):
+        refuse_other_folder(tmp_path)
+    (tmp_path / "recipe.toml").write_text(to_toml(IDENTITY.recipe))
     refuse_other_folder(tmp_path)
 
 

@@ -73,8 +73,18 @@ def _given(arguments: Arguments) -> "Given":
     columns = Columns(texts, rows.label, rows.kind or "", choices, form=form)
     given = Given(arguments.corpus, arguments.model, None, None, rows.dev, columns, arguments.max_seq_length)
     if arguments.path is None and not (rows.task and rows.data):
-        others = {"--corpus": arguments.corpus, "--model": arguments.model, "--task": rows.task, "--data": rows.data}
-        others |= {"--dev": rows.dev, "--train": rows.train, "--label": rows.label, "--choices": rows.choices}
+        others: dict[str, object] = {
+            "--corpus": arguments.corpus,
+            "--model": arguments.model,
+            "--task": rows.task,
+            "--data": rows.data,
+            "--dev": rows.dev,
+            "--train": rows.train,
+            "--text": "" if texts == ("text",) else rows.text,  # its default
+            "--label": rows.label,
+            "--choices": rows.choices,
+            "--max-seq-length": arguments.max_seq_length,
+        }
         refuse_beside("doctor without a path", others)
     if rows.data and not rows.task:
         raise InputError(f"--data {rows.data}: the folder of a known task's files; give --task NAME with it")

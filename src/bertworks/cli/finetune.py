@@ -78,7 +78,8 @@ def finetune(argv: list[str]) -> None:
     from ..reporting.tracking import followed
     from ..training.run import refuse_other_folder
 
-    refuse_other_folder(command.out)  # before any row is read
+    if not (command.sweep or command.suite):  # which know their own folders
+        refuse_other_folder(command.out)  # before any row is read
     first = os.environ.get("RANK", "0") == "0"
     with followed(command.out, command.log if first else None):
         results = run_to_its_end(lambda: _suite(command, argv, task) if command.suite else _one(command))

@@ -3,6 +3,7 @@
 The verbs that end a run use the shorter examinations: `of_pretraining`, `of_finetuning`, `of_store`, `of_rows`.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -101,7 +102,7 @@ def examine(path: Path | str | None = None, given: Given | None = None, fix: boo
     for one in (path, given.dev):
         if one is not None:
             _refuse_special(part_of(one)[0])
-    if not part_of(path)[0].exists():
+    if not os.path.exists(part_of(path)[0]):
         found = not_found(path, "file or folder")
         raise InputError(f"{path}: {found}; expected a run, a store, a model folder or a table")
     if not path.is_dir():
@@ -115,7 +116,7 @@ def examine(path: Path | str | None = None, given: Given | None = None, fix: boo
 
 def _refuse_special(path: Path) -> None:
     """Raises InputError for a pipe or a device, which may block for ever and cannot be read twice."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if os.path.exists(path) and not (path.is_file() or path.is_dir()):  # no error for a name that is too long
         raise InputError(f"{path}: a pipe or a device; expected a file or a folder; save the rows to a file first")
 
 
@@ -318,10 +319,10 @@ def _length(task: Task) -> int:
 
 def _table(path: Path, given: Given, fix: bool) -> Report:
     given.refuse_idle("a table")
-    if path.name == "vocab.txt":
-        raise InputError(f"{path}: a vocabulary; expected a table; `bertworks tokenizer check {path} TEXT` tells "
-                         "whether it fits a text")  # fmt: skip
     if tables.is_lines(path, given.columns):
+        if path.name == "vocab.txt":
+            raise InputError(f"{path}: a vocabulary; expected a table; `bertworks tokenizer check --uncased` (or "
+                             "--cased) tells whether it fits a text")  # fmt: skip
         raise InputError(f"{path}: lines of text, without columns; expected a table; name a column with --text if its "
                          "first line has a name. `predict` and `corpus build` read the file as it is")  # fmt: skip
     report, opened = Report(str(path), "table"), list[tables.Table]()

@@ -23,6 +23,7 @@ from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.draws import DIVIDED, Division
 from ..tasks.kinds import OWN_TABLE, divided_data, load_data, own_task
+from ..tasks.rows import hash_of_texts
 from ..tasks.table import PLAIN, TABLES, TableForm, ending_of, form_of, part_of
 from .alike import key_of
 from .findings import Finding, NotChecked, named, percent, some_of
@@ -253,6 +254,8 @@ def rows_of_run(run: RunFiles, given: TableForm = PLAIN) -> Rows:
             f"{place}: found {said[0]}, the run read {said[1]}: the file has changed, or --train-rows or --group chose "
             f"the rows; examine the {'table' if own else 'folder'} itself"
         )
+    if results.get("dev_texts") not in (None, hash_of_texts(data.dev)):
+        raise NotChecked(f"{place}: other development rows than the run read; examine the rows themselves")
     return Rows.of(task, data)
 
 

@@ -270,7 +270,7 @@ def _check_metrics(pair: tuple[Outcome, Outcome], rows: NDArray[np.float64], for
     for run, numbers in zip(pair, np.hsplit(rows, 2), strict=True):
         for name in names:
             found, expected = float(form.measures[name](once, numbers)[0]), run.results["metrics"][name]
-            if abs(found - expected) > 1e-5:
+            if not abs(found - expected) <= 1e-5:  # NaN too
                 raise InputError(
                     f"{run.folder}: {PREDICTIONS} gives {name} {found:.6f}, results.json has {expected:.6f}; one of "
                     "the two files has been changed"

@@ -44,12 +44,15 @@ def read_run(folder: Path) -> Outcome:
     if (kind := results.get("kind")) != "finetune":
         found = f"results of the kind {shorten(kind)}" if kind else f"{RESULTS} without the kind of its run"
         raise InputError(f"{folder}: {found}; expected a run folder of `bertworks finetune`")
-    if not (folder / PREDICTIONS).exists():
+    if not (folder / PREDICTIONS).is_file():
         raise InputError(
             f"{folder}: no {PREDICTIONS} in this folder; restore it, or run the fine-tuning again in a new folder"
         )
     check_fields(results, {"task": str, "metrics": METRICS, "predicted": {str: int}}, str(path))
-    return Outcome(folder, results, read_json_lines(folder / PREDICTIONS, {}))
+    rows = read_json_lines(folder / PREDICTIONS, {})
+    if not rows:
+        raise InputError(f"{folder / PREDICTIONS}: no rows in it; restore it, or fine-tune again in a new folder")
+    return Outcome(folder, results, rows)
 
 
 def start_of(run: Outcome) -> str:

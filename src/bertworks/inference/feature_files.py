@@ -7,6 +7,7 @@ Shapes: N texts, R vectors of all texts, W their width.
 """
 
 import contextlib
+import itertools
 import shutil
 import tempfile
 import zipfile
@@ -52,15 +53,18 @@ def write_features(extractor: Extractor, file: Any, columns: Columns, out: Path,
     if isinstance(file, str) and file != "-" and ending_of(file) not in TABLES and not part_of(file)[0].is_file():
         raise InputError(f"{file}: no such file")
     lines: deque[int] = deque()  # of the texts that were read but not yet written
+    rows = read_texts(file, columns)
+    first = next(rows, None)
+    pairs = len(columns.text) == 2 if first is None else not isinstance(first[1], str)
 
     def texts() -> Iterator[Text]:
-        for line, text in read_texts(file, columns):
+        for line, text in itertools.chain([] if first is None else [first], rows):
             lines.append(line)
             yield text
 
     settings = {name: str(value) for name, value in vars(extractor.config).items() if value not in (None, False)}
     total = np.zeros(3, np.int64)
-    with writer(out, extractor, len(columns.text) == 2, settings | (facts or {})) as write:
+    with writer(out, extractor, pairs, settings | (facts or {})) as write:
         for chunk in extractor.chunks(texts()):
             N = len(chunk.edges) - 1
             write(chunk, [lines.popleft() for _ in range(N)])

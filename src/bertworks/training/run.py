@@ -41,9 +41,9 @@ from .state import STATE, resume
 LOCK = ".lock"
 STATE_FOLDER = "state"
 SUMMARIES = {"seeds", "sweep", "suite", "study"}  # fields of results.json that stands for several runs
-NOT_OF_RUNS = (  # files and folders that no run has before its recipe.toml
-    *("*.csv", "*.tsv", "*.jsonl", "*.parquet", "*.xlsx", "*.txt", "config.json", "manifest.json"),
-    *("model", STATE_FOLDER),
+NOT_OF_RUNS = (  # files and folders that no run has before its first state, in small letters
+    *("*.csv", "*.tsv", "*.jsonl", "*.parquet", "*.xlsx", "*.csv.gz", "*.tsv.gz", "*.jsonl.gz"),
+    *("config.json", "manifest.json", "model", STATE_FOLDER),
 )
 ANEW = "restore the file, or remove the folder to run it again"
 
@@ -182,16 +182,29 @@ def opened_run(
 
 
 def refuse_other_folder(out: Path) -> None:
-    """Raises InputError if `out` is a file, or has rows, texts, a model or a store; a log of the job may be there."""
+    """Raises InputError if `out` is a file, or has rows, a model or a store; a log of the job may be there.
+
+    Results and states are checked where they are read: they name the run that wrote them.
+    """
     if out.is_file():
         raise InputError(f"{out} is a file; expected a run folder, or a path where there is nothing yet")
-    if not out.is_dir() or any((out / name).exists() for name in (RECIPE, RESULTS, LOG, f"{STATE_FOLDER}/{STATE}")):
+    if not out.is_dir() or any((out / name).exists() for name in (RESULTS, f"{STATE_FOLDER}/{STATE}")):
         return
+    own = {LOG, STATE_FOLDER} if (out / RECIPE).is_file() else set()  # of a run that was killed before its first state
     with os.scandir(out) as entries:
-        names = (entry.name for entry in entries)
-        other = next((name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in NOT_OF_RUNS)), "")
+        names = {entry.name for entry in entries} - own
+    found = (name for name in sorted(names) if any(fnmatch.fnmatch(name.lower(), pattern) for pattern in NOT_OF_RUNS))
+    other = next(found, "")
+    if not other and RECIPE in names and not (out / LOG).exists() and not _is_written_by_a_run(out / RECIPE):
+        other = RECIPE
     if other:
         raise InputError(f"{out} has other files than a run's, such as {other}; give a new folder as --out")
+
+
+def _is_written_by_a_run(recipe: Path) -> bool:
+    """Whether a recipe.toml begins as `to_toml` writes it, and not as somebody's notes."""
+    with open(recipe, "rb") as file:
+        return file.read(6) == b"schema"
 
 
 def is_finished(out: Path) -> bool:

@@ -71,6 +71,14 @@ class DropoutKey:
         kept = words.view(kind).reshape(shape[0], -1)[:, :size] >= _dropped(rate)[0]
         return kept * _ONE  # NumPy multiplies bits several times faster than torch selects by a condition
 
+    def numbers(self, site: int, rate: float, elements: int) -> tuple[int, int, int, int, int, float]:
+        """What a kernel needs to draw the mask of a site that has so many elements a row (kernels.c).
+
+        Key, counter before the first row, counter values a row, values of a byte that drop, factor of what is kept.
+        """
+        blocks = -(-elements // (8 * _WORDS))
+        return self.seed, (self.step << 16) + site, self.row * blocks, blocks, _dropped(rate)[0], rescale(rate)
+
     def packed_mask(self, site: int, rate: float, packing: Packing, width: int) -> Tensor:
         """(T, width): the mask of a packed batch. A token's mask does not depend on the padding around it."""
         return packing.pack(self.mask(site, rate, (packing.B, packing.L, width)).flatten(0, 1))
@@ -83,6 +91,11 @@ def _in_bfloat16(bits: NDArray[np.uint16], shape: tuple[int, ...]) -> Tensor:
 def _drawn(rate: float) -> np.dtype[Any]:
     """The random number that decides one element: a byte, or two where a byte is too coarse."""
     return np.dtype(np.uint8 if rate == 0 or 1 / 32 <= rate <= 31 / 32 else np.uint16)
+
+
+def is_by_byte(rate: float) -> bool:
+    """Whether one byte decides an element."""
+    return _drawn(rate).itemsize == 1
 
 
 def _dropped(rate: float) -> tuple[int, int]:

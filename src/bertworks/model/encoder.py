@@ -9,6 +9,7 @@ Shapes: B sequences, L positions, T rows of a packed batch, E embedding width, D
 """
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,9 @@ from .activations import FUNCTIONS
 from .attention import Blocks, rotation, worth_by_sequence
 from .config import ModelConfig
 from .dropout import Dropout, DropoutKey, LayerMasks
-from .layer import Layer, LayerContext, Transform, layer_norm, run_layer
+from .fused import FusedLayers
+from .kernels import Kernels
+from .layer import Layer, LayerContext, Transform, compute, layer_norm, run_layer
 from .packing import Packing
 from .recurrent import RecurrentLayer
 
@@ -110,6 +113,18 @@ class EncoderOutput:
         return self.packing.restore(self.packed)
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """What one pass over a batch asks of the layers."""
+
+    layers: range
+    packing: Packing
+    key: DropoutKey | None
+    last: Tensor | None  # the cells that the last layer returns; None: all
+    attentions: bool
+    head_mask: Tensor | None
+
+
 class Encoder(nn.Module):
     """`encoder(input_ids, attention_mask, token_type_ids)`, each (B, L), returns an EncoderOutput."""
 
@@ -123,6 +138,7 @@ class Encoder(nn.Module):
         self.final_norm = layer_norm(config, self.width) if config.norm == "pre" else None
         self.pooler = build_pooler(config) if pooler else None
         self.pooler_dropout = Dropout(config.head_dropout, _POOLER_SITE) if config.rules.pooler_dropout else None
+        self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU (kernels.py)
         self.run_layer: Any = run_layer
         self.compiled_layer: Any = None  # the same, compiled (prepare.py)
         self.compiled_for_gradients = True  # whether it is used where gradients are on, or where they are off
@@ -161,20 +177,15 @@ class Encoder(nn.Module):
             run, packing = self.compiled_layer, packing.filled(input_ids.device)
         key = dropout if self.training else None
         x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
-        states, weights = [x], []
-        dense = attentions or packing.recorded or (key is not None and self.config.attention_probs_dropout_prob > 0)
-        everywhere, local = self._contexts(packing, x.device, attentions, dense)
-        if run is self.run_layer and not (dense or self.training or torch.is_grad_enabled()) and head_mask is None:
-            everywhere, local = self._by_sequence(everywhere, local, x.device)
         layers = range(self.config.num_hidden_layers)[:depth]
         complete = len(layers) == self.config.num_hidden_layers
         divided = complete and self.is_last_divisible and not (hidden_states or attentions)
         last = last_cells if divided and last_cells is not None and len(last_cells) < len(x) else None
-        masks = self._masks(layers, key, packing, last)
-        for i in layers:
-            context = self._context(i, everywhere, local, head_mask, last)
-            x, w = self._layer(run, i, x, context, masks[i])  # (T, D), (B, N, L, L)
-            masks[i] = None  # kept by the gradient, if there is one
+        asked = _Pass(layers, packing, key, last, attentions, head_mask)
+        fused = run is self.run_layer and self._is_fused(x, asked)
+        outputs = self._run_fused(x, asked) if fused else self._run(run, x, asked)
+        states, weights = [x], []
+        for x, w in outputs:  # (T, D), (B, N, L, L)
             states += [x] if hidden_states else []
             weights += [] if w is None else [w]
         packing = packing if last is None else packing.at(last)
@@ -199,6 +210,41 @@ class Encoder(nn.Module):
         x = self.embedding_dropout(self.embeddings(input_ids, token_type_ids, packing), key, packing)  # (T, E)
         projection = self.embeddings.projection
         return x if projection is None else projection(x).to(x.dtype)  # type: ignore[no-any-return]
+
+    def _is_fused(self, x: Tensor, asked: "_Pass") -> bool:
+        """Whether the layers are computed with kernels."""
+        if self.kernels is None or asked.key is None or asked.attentions or asked.head_mask is not None:
+            return False
+        return torch.is_grad_enabled() and x.dtype is torch.float32 and compute(x[:0]).dtype is torch.bfloat16
+
+    def _run_fused(self, x: Tensor, asked: "_Pass") -> Iterator[tuple[Tensor, None]]:
+        """The output of each layer, computed with kernels."""
+        assert self.kernels is not None and asked.key is not None
+        layers = FusedLayers(self.kernels, self.config, asked.packing, asked.key, asked.last)
+        return ((x, None) for x in layers.run([self._halves(i) for i in asked.layers], x))
+
+    def _run(self, run: Any, x: Tensor, asked: "_Pass") -> Iterator[tuple[Tensor, Tensor | None]]:
+        """The output of each layer, and its weights if asked for. `run`: `run_layer`, plain or compiled."""
+        c, packing, key, last = self.config, asked.packing, asked.key, asked.last
+        dense = asked.attentions or packing.recorded or (key is not None and c.attention_probs_dropout_prob > 0)
+        everywhere, local = self._contexts(packing, x.device, asked.attentions, dense)
+        plain = run is self.run_layer and asked.head_mask is None
+        if plain and not (dense or self.training or torch.is_grad_enabled()):
+            everywhere, local = self._by_sequence(everywhere, local, x.device)
+        masks = self._masks(asked.layers, key, packing, last)
+        for i in asked.layers:
+            context = self._context(i, everywhere, local, asked.head_mask, last)
+            if c.layer_type == "attention":
+                x, w = run(*self._halves(i), x, context, masks[i])
+            else:
+                x, w = self.layers[i](x, context, masks[i])
+            masks[i] = None  # kept by the gradient, if there is one
+            yield x, w
+
+    def _halves(self, i: int) -> tuple[Layer, Layer]:
+        """The modules of layer i's attention and feed-forward network."""
+        shared = self.config.shared_layers
+        return tuple(self.layers[0 if shared in ("all", half) else i] for half in ("attention", "ffn"))  # type: ignore[return-value]
 
     def _contexts(
         self, packing: Packing, device: torch.device, attentions: bool, dense: bool
@@ -253,16 +299,6 @@ class Encoder(nn.Module):
         """(2, L, H / 2) of rotary positions; None without them."""
         rotary, H = self.config.position_embedding_type == "rotary", self.width // self.config.num_attention_heads
         return rotation(L, H, theta, device) if rotary else None
-
-    def _layer(
-        self, run: Any, i: int, x: Tensor, context: LayerContext, masks: LayerMasks | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Layer i, (T, D) to (T, D), and its weights if asked for. `run`: `run_layer`, plain or compiled."""
-        shared = self.config.shared_layers
-        if self.config.layer_type != "attention":
-            return self.layers[i](x, context, masks)  # type: ignore[no-any-return]
-        halves = (self.layers[0 if shared in ("all", half) else i] for half in ("attention", "ffn"))
-        return run(*halves, x, context, masks)  # type: ignore[no-any-return]
 
     def _masks(
         self, layers: range, key: DropoutKey | None, packing: Packing, last: Tensor | None = None

@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey
 from .encoder import Encoder, EncoderOutput
+from .fused import is_usual
+from .kernels import Kernels
 from .layer import Transform
 from .packing import Packing, with_packing
 from .pair import Pair
@@ -82,6 +84,7 @@ class Model(nn.Module):
         self.top = top
         self.heads = nn.ModuleDict({str(name): head for name, head in heads.items()})
         self.frozen = False
+        self.kernels: Kernels | None = None  # see `use_kernels`
         self.folder: Path | None = None  # that it was loaded from
 
     @property
@@ -128,6 +131,13 @@ class Model(nn.Module):
         if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in packing.py
             cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED_STEP)])
         return self.encode(batch, dropout, cells).pooled
+
+    def use_kernels(self, kernels: Kernels) -> None:
+        """Train with kernels: the loss over the vocabulary, and the layers of encoders that have the usual ones."""
+        self.kernels = kernels
+        for part in self.encoder.modules():
+            if isinstance(part, Encoder) and is_usual(part.config):
+                part.kernels = kernels
 
     def freeze_unused_layers(self) -> None:
         """Turn off the gradients of layers above those that the top reads: they have no part in any loss."""

@@ -28,6 +28,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..files import InputError
+from ..model.kernels import Kernels, load
 from ..reporting.run_files import commit
 
 # torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first
@@ -281,6 +282,12 @@ def should_compile(wanted: str, device: torch.device) -> bool:
             "loop.compile = 'on', but no C++ compiler (g++ or clang++) was found; install one or give 'auto'"
         )
     return wanted == "on" or (wanted == "auto" and device.type == "cuda" and found)
+
+
+def kernels_of(wanted: str, device: torch.device, dtype: torch.dtype) -> Kernels | None:
+    """The compiled kernels for training, by the recipe's `loop.compile`: for "auto" on a CPU in bfloat16."""
+    used = wanted == "auto" and device.type == "cpu" and dtype is torch.bfloat16
+    return load() if used and processor_kind() in BFLOAT16_KINDS.values() else None
 
 
 def is_first() -> bool:

@@ -177,7 +177,7 @@ def _word_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
     from .vocabulary_loss import Scorer, linear_cross_entropy
 
     used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
-    return linear_cross_entropy(*Scorer.of(model, used), batch["masked_labels"], batch["masked_slots"])
+    return linear_cross_entropy(Scorer.of(model, used), batch["masked_labels"], batch["masked_slots"], model.kernels)
 
 
 def _pair_loss(logits: Tensor, labels: Tensor) -> Term:

@@ -136,6 +136,9 @@ def prepare_loop(run: Run, loop: Loop) -> None:
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
     if machine.should_compile(config.compile, device):
         compile_layers(loop.model.encoder)
+    kernels = machine.kernels_of(config.compile, device, loop.dtype)
+    if kernels is not None:
+        loop.model.use_kernels(kernels)
     if loop.flops_per_token:
         loop.matmul_peak = machine.matmul_peak(device, loop.dtype)
         loop.data_sheet = machine.data_sheet_peak(device, loop.dtype)

@@ -58,7 +58,7 @@ class DistillationObjective(Objective):
         student, teacher = (states.index_select(0, real).float() for states in (out.packed, known))  # (n, D) each
         return {
             "soft": linear_divergence(asked, theirs, used, self.temperature, chosen),
-            "mlm": linear_cross_entropy(*ours, labels, slots),
+            "mlm": linear_cross_entropy(ours, labels, slots, model.kernels),
             "cosine": Term((1 - F.cosine_similarity(student, teacher, dim=-1)).sum(), None),
         }
 

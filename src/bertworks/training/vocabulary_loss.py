@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..model.heads import MaskedLMHead, Model
+from ..model.kernels import Kernels
 from ..model.products import is_supported, product
 
 ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
@@ -59,24 +60,27 @@ def cross_entropy(logits: Tensor, labels: Tensor, weights: Sequence[float] = ())
     return Term(loss, (logits.argmax(-1) == labels).sum().detach())
 
 
-Rule = Callable[[Tensor, slice], tuple[Tensor, Tensor]]  # scores (m, V) of rows: summed loss, its slope over the scores
+# scores (m, V) of rows: summed loss, its slope over the scores, the sum of this slope over the rows
+Rule = Callable[[Tensor, slice], tuple[Tensor, Tensor, Tensor]]
 
 
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, slots: Tensor | None = None
+    scorer: Scorer, labels: Tensor, slots: Tensor | None = None, kernels: Kernels | None = None
 ) -> Term:
     """`cross_entropy(hidden @ weight.T + bias, labels)` without holding all (M, V) scores.
 
-    hidden (M, D), weight (V, D), bias (V,), labels (M,) with -100 for unused slots. slots: `used_slots` of the labels,
-    if they are known. Hits are counted only where no gradient is asked for (evaluation): the search for the largest
+    labels (M,), -100 for unused slots. slots: `used_slots` of the labels, if they are known. kernels: for training in
+    bfloat16 on a CPU. Hits are counted only where no gradient is asked for (evaluation): the search for the largest
     score costs as much as a matrix product.
     """
     slots = used_slots(labels != IGNORED) if slots is None else slots
-    hidden, labels = hidden.index_select(0, slots), labels[slots]
-    hidden, weight, bias = _compute(hidden, weight, bias)
+    hidden, labels = scorer.hidden.index_select(0, slots), labels[slots]
+    hidden, weight, bias = _compute(hidden, scorer.weight, scorer.bias)
     with torch.autocast(hidden.device.type, enabled=False):  # it would copy the probabilities to float32 and back
         if torch.is_grad_enabled():
-            loss: Tensor = _LinearLoss.apply(hidden, weight, bias, _one_hot_rule(labels))
+            usable = None if hidden.dtype is not torch.bfloat16 else kernels
+            rule = _one_hot_rule(labels) if usable is None else _fused_rule(labels, usable)
+            loss: Tensor = _LinearLoss.apply(hidden, weight, bias, rule)
             return Term(loss, None)
         summed, correct = hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
         for h, y in zip(hidden.split(ROWS), labels.split(ROWS), strict=True):
@@ -126,17 +130,27 @@ def _chunks(length: int) -> Iterator[slice]:
     return (slice(start, start + ROWS) for start in range(0, length, ROWS))
 
 
+def _fused_rule(labels: Tensor, kernels: Kernels) -> Rule:
+    """`_one_hot_rule` in one pass."""
+
+    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        losses, sums = kernels.cross_entropy(scores, labels[rows])
+        return losses.sum(), scores, sums
+
+    return rule
+
+
 def _one_hot_rule(labels: Tensor) -> Rule:
     """Cross entropy with labels (M,); those of -100 count for nothing. Only the last `FILL` may be -100."""
 
-    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         y = labels[rows]
         used, cell = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
         slope = torch.softmax(scores, -1)
         loss = -(_log_chances(scores, slope, cell) * used).sum()
         slope[cell] -= 1  # softmax minus one-hot
         slope[-FILL:].masked_fill_(~used[-FILL:, None], 0)
-        return loss, slope
+        return loss, slope, slope.sum(0)
 
     return rule
 
@@ -154,13 +168,14 @@ def _log_chances(scores: Tensor, chances: Tensor, cell: tuple[Tensor, Tensor]) -
 def _soft_rule(theirs: Scorer, used: Tensor, temperature: float) -> Rule:
     """The divergence of `linear_divergence`; d (T^2 KL) / d scores = T (our probabilities - theirs)."""
 
-    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         found = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
         known = torch.log_softmax(theirs.scores(rows).float() / temperature, -1)
         chances = known.exp()
         loss = temperature**2 * ((chances * known.sub_(found)).sum(-1) * used[rows]).sum()
         slope = found.exp_().sub_(chances).mul_(temperature * used[rows, None])
-        return loss, slope.to(scores.dtype)
+        slope = slope.to(scores.dtype)
+        return loss, slope, slope.sum(0)
 
     return rule
 
@@ -177,11 +192,11 @@ class _LinearLoss(torch.autograd.Function):
         d_hidden, d_weight, d_bias = torch.empty_like(hidden), None, None
         for rows in _chunks(len(hidden)):
             h = hidden[rows]
-            part, slope = rule(Scorer(hidden, weight, bias).scores(rows), rows)
+            part, slope, sums = rule(Scorer(hidden, weight, bias).scores(rows), rows)
             loss += part
             torch.mm(slope, weight, out=d_hidden[rows])
             d_weight = slope.T @ h if d_weight is None else d_weight + slope.T @ h
-            d_bias = slope.sum(0) if d_bias is None else d_bias + slope.sum(0)
+            d_bias = sums if d_bias is None else d_bias + sums
         if d_weight is None:  # no prediction in this batch
             d_weight, d_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         ctx.save_for_backward(d_hidden, d_weight, d_bias)

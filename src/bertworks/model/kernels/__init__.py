@@ -1,0 +1,11 @@
+"""What training on a CPU computes between its matrix products, in C.
+
+torch computes it one operation at a time, each of which reads and writes all of its operands. A kernel does several in
+one pass. Kernels are for training in bfloat16; without them torch's operations compute the same up to rounding.
+"""
+
+from .build import load as load
+from .functions import NO_DROPOUT as NO_DROPOUT
+from .functions import Dropout as Dropout
+from .functions import Kernels as Kernels
+from .functions import Rows as Rows

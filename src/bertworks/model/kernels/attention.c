@@ -1,0 +1,397 @@
+/* Multi-head self-attention and its gradient, a head of a sequence at a time: scores and weights never leave the cache of
+its core. Padding is left out.
+
+The matrix products use AMX's tiles where the processor has them, else AVX-512 with bfloat16.
+
+Shapes: B sequences, L positions, T rows of a packed batch, R of them that are returned, N heads, H head size. Within a
+head: K keys (the real tokens) and Q queries (those of them that are returned), padded with zeros to multiples of 32.
+*/
+
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kernels.h"
+
+#define TILE 16 /* rows of a tile; floats in one of its rows */
+#define DEPTH 32 /* bfloat16 numbers in a row of a tile */
+
+static int64_t padded(int64_t count) { return (count + DEPTH - 1) / DEPTH * DEPTH; }
+
+/* ---- products of matrices whose sizes are multiples of 32
+
+The right operand is `packed`: tiles of 32 rows and 16 columns, in which the numbers of two rows alternate. Tile (k, n) is
+number n * depth / 32 + k. */
+
+#ifdef __AMX_BF16__
+
+typedef struct { uint8_t bytes[64]; } Tiles;
+
+static Tiles take_tiles(void) { /* returns the configuration that somebody else, oneDNN, may be using */
+    Tiles before, ours = {{1}}; /* palette 1; 8 tiles of 16 rows with 64 bytes */
+    _tile_storeconfig(&before);
+    for (int i = 0; i < 8; i++) ours.bytes[16 + 2 * i] = 64, ours.bytes[48 + i] = TILE;
+    _tile_loadconfig(&ours);
+    return before;
+}
+
+static void give_tiles_back(Tiles before) {
+    if (before.bytes[0])
+        _tile_loadconfig(&before);
+    else
+        _tile_release();
+}
+
+/* Asks the system for the tiles' registers; 0 if this process may use them. */
+int prepare(void) { return (int)syscall(SYS_arch_prctl, 0x1023, 18); }
+
+/* c (M, N) = a (M, depth) times `packed` (depth, N), or that added to c. */
+static void multiply(const bf16 *a, int64_t lda, const bf16 *packed, float *c, int64_t ldc, int64_t M, int64_t N,
+                     int64_t depth, int add) {
+    for (int64_t m = 0; m < M; m += 2 * TILE)
+        for (int64_t n = 0; n < N; n += 2 * TILE) {
+            float *upper = c + m * ldc + n, *lower = upper + TILE * ldc;
+            const bf16 *left = a + m * lda, *right = packed + n * depth;
+            _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+            if (add) {
+                _tile_loadd(0, upper, ldc * 4); _tile_loadd(1, upper + TILE, ldc * 4);
+                _tile_loadd(2, lower, ldc * 4); _tile_loadd(3, lower + TILE, ldc * 4);
+            }
+            for (int64_t k = 0; k < depth; k += DEPTH) {
+                _tile_loadd(4, left + k, lda * 2); _tile_loadd(5, left + TILE * lda + k, lda * 2);
+                _tile_loadd(6, right + k * TILE, 64); _tile_loadd(7, right + (depth + k) * TILE, 64);
+                _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7);
+                _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
+            }
+            _tile_stored(0, upper, ldc * 4); _tile_stored(1, upper + TILE, ldc * 4);
+            _tile_stored(2, lower, ldc * 4); _tile_stored(3, lower + TILE, ldc * 4);
+        }
+}
+
+#else
+
+typedef int Tiles;
+static Tiles take_tiles(void) { return 0; }
+static void give_tiles_back(Tiles before) { (void)before; }
+int prepare(void) { return 0; }
+
+static void multiply(const bf16 *a, int64_t lda, const bf16 *packed, float *c, int64_t ldc, int64_t M, int64_t N,
+                     int64_t depth, int add) {
+    enum { ROWS = 8 };
+    for (int64_t m = 0; m < M; m += ROWS)
+        for (int64_t n = 0; n < N; n += 2 * TILE) {
+            __m512 sums[ROWS][2];
+            for (int i = 0; i < ROWS; i++)
+                for (int j = 0; j < 2; j++)
+                    sums[i][j] = add ? _mm512_loadu_ps(c + (m + i) * ldc + n + j * TILE) : _mm512_setzero_ps();
+            for (int64_t k = 0; k < depth; k += 2) {
+                const bf16 *right = packed + n * depth + k * TILE;
+                __m512bh b0 = (__m512bh)_mm512_loadu_si512(right), b1 = (__m512bh)_mm512_loadu_si512(right + depth * TILE);
+                for (int i = 0; i < ROWS; i++) {
+                    int32_t pair;
+                    memcpy(&pair, a + (m + i) * lda + k, 4);
+                    __m512bh left = (__m512bh)_mm512_set1_epi32(pair);
+                    sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, b0);
+                    sums[i][1] = _mm512_dpbf16_ps(sums[i][1], left, b1);
+                }
+            }
+            for (int i = 0; i < ROWS; i++)
+                for (int j = 0; j < 2; j++) _mm512_storeu_ps(c + (m + i) * ldc + n + j * TILE, sums[i][j]);
+        }
+}
+
+#endif
+
+/* ---- operands */
+
+static void transpose(const uint32_t *x, int64_t ldx, uint32_t *out, int64_t ldo) { /* 16 x 16 */
+    __m512i a[TILE], b[TILE];
+    for (int i = 0; i < TILE; i++) a[i] = _mm512_loadu_si512(x + i * ldx);
+    for (int i = 0; i < TILE; i += 2) {
+        b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < TILE; i += 4)
+        for (int j = 0; j < 2; j++) {
+            a[i + 2 * j] = _mm512_unpacklo_epi64(b[i + j], b[i + j + 2]);
+            a[i + 2 * j + 1] = _mm512_unpackhi_epi64(b[i + j], b[i + j + 2]);
+        }
+    for (int i = 0; i < TILE; i += 8)
+        for (int j = 0; j < 4; j++) {
+            b[i + j] = _mm512_shuffle_i32x4(a[i + j], a[i + j + 4], 0x88);
+            b[i + j + 4] = _mm512_shuffle_i32x4(a[i + j], a[i + j + 4], 0xdd);
+        }
+    for (int j = 0; j < 8; j++) {
+        _mm512_storeu_si512(out + j * ldo, _mm512_shuffle_i32x4(b[j], b[j + 8], 0x88));
+        _mm512_storeu_si512(out + (j + 8) * ldo, _mm512_shuffle_i32x4(b[j], b[j + 8], 0xdd));
+    }
+}
+
+/* x (depth, N) as a right operand. */
+static void pack(const bf16 *x, int64_t ldx, int64_t depth, int64_t N, bf16 *out) {
+    for (int64_t n = 0; n < N; n += TILE)
+        for (int64_t k = 0; k < depth; k += 2, out += 2 * TILE) {
+            const bf16 *row = x + k * ldx + n;
+            __m512i first = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)row));
+            __m512i second = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(row + ldx)));
+            _mm512_storeu_si512(out, _mm512_or_si512(first, _mm512_slli_epi32(second, 16)));
+        }
+}
+
+/* The transpose of x (N, depth) as a right operand. */
+static void pack_transposed(const bf16 *x, int64_t ldx, int64_t N, int64_t depth, bf16 *out) {
+    for (int64_t n = 0; n < N; n += TILE)
+        for (int64_t k = 0; k < depth; k += DEPTH, out += DEPTH * TILE)
+            transpose((const uint32_t *)(x + n * ldx + k), ldx / 2, (uint32_t *)out, TILE);
+}
+
+/* The transpose of x (32, N): (N, 32), as a left operand. */
+static void turn(const bf16 *x, int64_t ldx, int64_t N, bf16 *out) {
+    bf16 pairs[DEPTH * TILE];
+    for (int64_t n = 0; n < N; n += TILE) {
+        pack(x + n, ldx, DEPTH, TILE, pairs);
+        transpose((const uint32_t *)pairs, TILE, (uint32_t *)(out + n * DEPTH), TILE);
+    }
+}
+
+/* ---- a head of a sequence */
+
+typedef struct {
+    int64_t L, H, wide; /* wide: H, padded */
+    int64_t K, Q;
+    int64_t *keys, *queries; /* (K), (Q): their positions */
+    bf16 *k, *v, *q, *dc;    /* (L, wide) each, padded */
+    bf16 *kt, *vt, *kp;      /* right operands: k and v transposed, k */
+    float *scores, *slopes;  /* (32, L), padded */
+    bf16 *p, *ds, *pp, *dsp; /* (32, L): weights after dropout, slopes of the scores; and both as right operands */
+    bf16 *turned;            /* (wide, 32) */
+    float *dkt, *dvt;        /* (wide, L), slopes of k and v */
+    float *rows;             /* (32, wide) */
+    float *block;            /* (16, 16) */
+    uint8_t *bytes;
+    void *memory;
+} Head;
+
+static void *cut(char **free, int64_t bytes) { /* the next part of a block of memory, at a multiple of 64 */
+    void *part = *free;
+    *free += (bytes + 63) / 64 * 64;
+    return part;
+}
+
+static Head make_head(int64_t L, int64_t H) {
+    Head h = {.L = L, .H = H, .wide = padded(H)};
+    int64_t l = padded(L), w = h.wide, narrow_ = l * w * 2, strip = DEPTH * l;
+    int64_t bytes = 2 * L * 8 + 7 * narrow_ + 2 * strip * 4 + 4 * strip * 2 + w * DEPTH * 2 + 2 * w * l * 4 +
+                    DEPTH * w * 4 + TILE * TILE * 4 + 3 * (l + 2 * BLOCK + 64) + 24 * 64;
+    char *free = h.memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    h.keys = cut(&free, L * 8), h.queries = cut(&free, L * 8);
+    bf16 **operands[] = {&h.k, &h.v, &h.q, &h.dc, &h.kt, &h.vt, &h.kp};
+    for (int i = 0; i < 7; i++) *operands[i] = cut(&free, narrow_);
+    h.scores = cut(&free, strip * 4), h.slopes = cut(&free, strip * 4);
+    bf16 **strips[] = {&h.p, &h.ds, &h.pp, &h.dsp};
+    for (int i = 0; i < 4; i++) *strips[i] = cut(&free, strip * 2);
+    h.turned = cut(&free, w * DEPTH * 2);
+    h.dkt = cut(&free, w * l * 4), h.dvt = cut(&free, w * l * 4);
+    h.rows = cut(&free, DEPTH * w * 4), h.block = cut(&free, TILE * TILE * 4);
+    h.bytes = cut(&free, 3 * (l + 2 * BLOCK + 64));
+    return h;
+}
+
+/* The positions of a sequence's keys and queries. */
+static void find(Head *h, const int64_t *rows, const int64_t *returned) {
+    h->K = h->Q = 0;
+    for (int64_t j = 0; j < h->L; j++) {
+        if (rows[j] >= 0) h->keys[h->K++] = j;
+        if (returned[j] >= 0) h->queries[h->Q++] = j;
+    }
+}
+
+/* Rows of one head, (count, H) of a matrix of the given width, padded with zeros on both sides; times `scale`. */
+static void gather(const Head *h, const bf16 *x, int64_t width, const int64_t *rows, const int64_t *at, int64_t count,
+                   float scale, bf16 *out) {
+    for (int64_t i = 0; i < padded(count); i++, out += h->wide) {
+        int64_t used = i < count ? h->H : 0;
+        const bf16 *row = i < count ? x + rows[at[i]] * width : x;
+        if (scale == 1)
+            memcpy(out, row, used * sizeof(bf16));
+        else
+            VECTOR for (int64_t j = 0; j < used; j++) out[j] = narrow(widen(row[j]) * scale);
+        memset(out + used, 0, (h->wide - used) * sizeof(bf16));
+    }
+}
+
+/* Zeros in the rows (count, width) of cells that are padding. cells (count): their flat cells; without them row i is i. */
+static void clear_padding(bf16 *x, int64_t width, const int64_t *rows, const int64_t *cells, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (rows[cells ? cells[i] : i] < 0) memset(x + i * width, 0, width * sizeof(bf16));
+}
+
+/* One bit for each key that dropout keeps beside query position j of head n. */
+static void keep(const Head *h, const Dropout *d, int64_t sequence, int64_t n, int64_t j, uint64_t *bits) {
+    int64_t span = h->keys[h->K - 1] + 1;
+    const uint8_t *drawn = draw(d, sequence, (n * h->L + j) * h->L, span, h->bytes);
+    if (span > h->K) { /* padding between the keys */
+        uint8_t *own = h->bytes + padded(h->L) + 2 * BLOCK + 64;
+        for (int64_t i = 0; i < h->K; i++) own[i] = drawn[h->keys[i]];
+        drawn = own;
+    }
+    __m512i limit = _mm512_set1_epi8((char)d->dropped);
+    for (int64_t i = 0; i < h->K; i += 64) bits[i / 64] = _mm512_cmpge_epu8_mask(_mm512_loadu_si512(drawn + i), limit);
+}
+
+/* 16 bits from the i-th one on. */
+static inline __mmask16 some(const uint64_t *bits, int64_t i) { return bits ? (__mmask16)(bits[i / 64] >> i % 64) : 0xffff; }
+
+/* ---- forward */
+
+/* Weights of scores (l), of which the first K count, after dropout; returns the logarithm of the sum of exponentials. */
+static float softmax(float *s, int64_t K, int64_t l, float factor, const uint64_t *bits, bf16 *weights) {
+    for (int64_t m = K; m < l; m++) s[m] = -INFINITY;
+    __m512 largest = all(-INFINITY), total = all(0);
+    for (int64_t m = 0; m < l; m += WIDTH) largest = _mm512_max_ps(largest, _mm512_load_ps(s + m));
+    float top = _mm512_reduce_max_ps(largest) * factor;
+    for (int64_t m = 0; m < l; m += WIDTH) {
+        __m512 one = exponential(_mm512_fmsub_ps(_mm512_load_ps(s + m), all(factor), all(top)));
+        _mm512_store_ps(s + m, one);
+        total = _mm512_add_ps(total, one);
+    }
+    float sum = _mm512_reduce_add_ps(total), share = 1 / sum;
+    for (int64_t m = 0; m < l; m += WIDTH)
+        store16(weights + m, _mm512_maskz_mul_ps(some(bits, m), _mm512_load_ps(s + m), all(share)));
+    return top + logf(sum);
+}
+
+/* qkv (T, 3 N H); context (R, N H). rows, returned (B L): the row of each cell in both, -1 for none. cells (R): the flat cell of
+each row of context, or null. log_sums (B, N, L): of the exponentials of each query's scores. kept (B, N, L, L / 64): bits. */
+void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L, int64_t N, int64_t H,
+               float factor, const Dropout *d, const int64_t *cells, int64_t R, bf16 *context, float *log_sums,
+               uint64_t *kept, int threads) {
+    int64_t D = N * H, words = (L + 63) / 64;
+    clear_padding(context, D, returned, cells, R);
+#pragma omp parallel num_threads(threads)
+    {
+        Head h = make_head(L, H);
+        Tiles before = take_tiles();
+#pragma omp for schedule(dynamic)
+        for (int64_t task = 0; task < B * N; task++) {
+            int64_t b = task / N, n = task % N;
+            const int64_t *own = rows + b * L, *back = returned + b * L;
+            find(&h, own, back);
+            int64_t l = padded(h.K);
+            gather(&h, qkv + n * H, 3 * D, own, h.queries, h.Q, 1, h.q);
+            gather(&h, qkv + D + n * H, 3 * D, own, h.keys, h.K, 1, h.k);
+            gather(&h, qkv + 2 * D + n * H, 3 * D, own, h.keys, h.K, 1, h.v);
+            pack_transposed(h.k, h.wide, l, h.wide, h.kt);
+            pack(h.v, h.wide, l, h.wide, h.vt);
+            for (int64_t start = 0; start < h.Q; start += DEPTH) {
+                int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH;
+                multiply(h.q + start * h.wide, h.wide, h.kt, h.scores, l, DEPTH, l, h.wide, 0);
+                for (int64_t i = 0; i < count; i++) {
+                    int64_t j = task * L + h.queries[start + i];
+                    uint64_t *bits = kept ? kept + j * words : NULL;
+                    if (bits) keep(&h, d, b, n, h.queries[start + i], bits);
+                    log_sums[j] = softmax(h.scores + i * l, h.K, l, factor, bits, h.p + i * l);
+                }
+                multiply(h.p, l, h.vt, h.rows, h.wide, DEPTH, h.wide, l, 0);
+                for (int64_t i = 0; i < count; i++) {
+                    bf16 *out = context + back[h.queries[start + i]] * D + n * H;
+                    VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * h.wide + m] * d->scale);
+                }
+            }
+        }
+        give_tiles_back(before);
+        free(h.memory);
+    }
+}
+
+/* ---- backward */
+
+/* (wide, K) of one head, transposed, to rows of a matrix of the given width. */
+static void scatter_transposed(const Head *h, const float *x, int64_t l, const int64_t *rows, bf16 *out, int64_t width) {
+    for (int64_t first = 0; first < h->K; first += TILE)
+        for (int64_t m = 0; m < h->H; m += TILE) {
+            transpose((const uint32_t *)(x + m * l + first), l, (uint32_t *)h->block, TILE);
+            int64_t used = h->H - m < TILE ? h->H - m : TILE, last = h->K - first < TILE ? h->K - first : TILE;
+            for (int64_t i = 0; i < last; i++) {
+                bf16 *row = out + rows[h->keys[first + i]] * width + m;
+                for (int64_t c = 0; c < used; c++) row[c] = narrow(h->block[i * TILE + c]);
+            }
+        }
+}
+
+/* weights (l) after dropout from scores, and the slopes of the scores from those of the weights. */
+static void softmax_backward(float *s, float *slopes, int64_t l, float factor, float log_sum, const uint64_t *bits,
+                             bf16 *weights, bf16 *d_scores) {
+    __m512 total = all(0);
+    for (int64_t m = 0; m < l; m += WIDTH) {
+        __mmask16 kept = some(bits, m);
+        __m512 one = exponential(_mm512_fmsub_ps(_mm512_load_ps(s + m), all(factor), all(log_sum)));
+        __m512 slope = _mm512_maskz_load_ps(kept, slopes + m);
+        store16(weights + m, _mm512_maskz_mov_ps(kept, one));
+        _mm512_store_ps(s + m, one), _mm512_store_ps(slopes + m, slope);
+        total = _mm512_fmadd_ps(one, slope, total);
+    }
+    float mean = _mm512_reduce_add_ps(total);
+    for (int64_t m = 0; m < l; m += WIDTH) {
+        __m512 part = _mm512_mul_ps(_mm512_load_ps(s + m), _mm512_sub_ps(_mm512_load_ps(slopes + m), all(mean)));
+        store16(d_scores + m, _mm512_mul_ps(part, all(factor)));
+    }
+}
+
+/* d_qkv (T, 3 N H) from d_context (R, N H) and what `attention` has returned. cells (T): those of qkv, or null. */
+void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *rows, const int64_t *returned, int64_t B,
+                        int64_t L, int64_t N, int64_t H, float factor, const Dropout *d, const float *log_sums,
+                        const uint64_t *kept, const int64_t *cells, int64_t T, bf16 *d_qkv, int threads) {
+    int64_t D = N * H, words = (L + 63) / 64;
+    clear_padding(d_qkv, 3 * D, rows, cells, T);
+#pragma omp parallel num_threads(threads)
+    {
+        Head h = make_head(L, H);
+        Tiles before = take_tiles();
+#pragma omp for schedule(dynamic)
+        for (int64_t task = 0; task < B * N; task++) {
+            int64_t b = task / N, n = task % N;
+            const int64_t *own = rows + b * L, *back = returned + b * L;
+            find(&h, own, back);
+            int64_t l = padded(h.K), w = h.wide;
+            gather(&h, qkv + n * H, 3 * D, own, h.queries, h.Q, 1, h.q);
+            gather(&h, qkv + D + n * H, 3 * D, own, h.keys, h.K, 1, h.k);
+            gather(&h, qkv + 2 * D + n * H, 3 * D, own, h.keys, h.K, 1, h.v);
+            gather(&h, d_context + n * H, D, back, h.queries, h.Q, d->scale, h.dc);
+            pack_transposed(h.k, w, l, w, h.kt);
+            pack_transposed(h.v, w, l, w, h.vt);
+            pack(h.k, w, l, w, h.kp);
+            for (int64_t i = 0; i < h.K && h.Q < h.K; i++) memset(d_qkv + own[h.keys[i]] * 3 * D + n * H, 0, H * sizeof(bf16));
+            memset(h.dkt, 0, w * l * sizeof(float)), memset(h.dvt, 0, w * l * sizeof(float));
+            for (int64_t start = 0; start < h.Q; start += DEPTH) {
+                int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH;
+                const bf16 *q = h.q + start * w, *dc = h.dc + start * w;
+                multiply(q, w, h.kt, h.scores, l, DEPTH, l, w, 0);
+                multiply(dc, w, h.vt, h.slopes, l, DEPTH, l, w, 0);
+                for (int64_t i = 0; i < DEPTH; i++) {
+                    if (i >= count) {
+                        memset(h.p + i * l, 0, l * sizeof(bf16)), memset(h.ds + i * l, 0, l * sizeof(bf16));
+                        continue;
+                    }
+                    int64_t j = task * L + h.queries[start + i];
+                    const uint64_t *bits = kept ? kept + j * words : NULL;
+                    softmax_backward(h.scores + i * l, h.slopes + i * l, l, factor, log_sums[j], bits, h.p + i * l, h.ds + i * l);
+                }
+                multiply(h.ds, l, h.kp, h.rows, w, DEPTH, w, l, 0);
+                for (int64_t i = 0; i < count; i++) {
+                    bf16 *out = d_qkv + own[h.queries[start + i]] * 3 * D + n * H;
+                    VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * w + m]);
+                }
+                pack(h.ds, l, DEPTH, l, h.dsp), pack(h.p, l, DEPTH, l, h.pp);
+                turn(q, w, w, h.turned);
+                multiply(h.turned, DEPTH, h.dsp, h.dkt, l, w, l, DEPTH, 1);
+                turn(dc, w, w, h.turned);
+                multiply(h.turned, DEPTH, h.pp, h.dvt, l, w, l, DEPTH, 1);
+            }
+            scatter_transposed(&h, h.dkt, l, own, d_qkv + D + n * H, 3 * D);
+            scatter_transposed(&h, h.dvt, l, own, d_qkv + 2 * D + n * H, 3 * D);
+        }
+        give_tiles_back(before);
+        free(h.memory);
+    }
+}

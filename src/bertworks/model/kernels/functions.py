@@ -1,0 +1,156 @@
+"""The functions of the compiled kernels, on tensors.
+
+Shapes: T rows of a packed batch, R of them that a layer returns, D hidden width, B sequences, L positions, N heads,
+H head size, M predictions, V vocabulary.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+
+class Dropout(ctypes.Structure):
+    """Which random bytes decide what is dropped, as in kernels.h; `DropoutKey.numbers` gives the values."""
+
+    _fields_: ClassVar = [
+        ("seed", ctypes.c_uint64),
+        ("stream", ctypes.c_uint64),
+        ("first", ctypes.c_uint64),
+        ("blocks", ctypes.c_int64),
+        ("dropped", ctypes.c_int64),
+        ("scale", ctypes.c_float),
+    ]
+
+
+NO_DROPOUT = Dropout(scale=1.0)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the rows of a packed batch are in its rectangle, and how wide they are."""
+
+    B: int
+    L: int
+    N: int
+    H: int
+    of_cells: Tensor  # (B L,) row of each cell, -1 for padding
+    cells: Tensor | None  # (T,) flat cell of each row; None: row t is cell t
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        return self.B, self.L, self.N, self.H
+
+    @property
+    def factor(self) -> ctypes.c_float:
+        """What scores are multiplied by: one over the root of the head size."""
+        return ctypes.c_float(self.H**-0.5)
+
+    def __len__(self) -> int:
+        return self.B * self.L if self.cells is None else len(self.cells)
+
+
+class Kernels:
+    """The functions of the library. They run on as many threads as torch, and take contiguous tensors on the CPU."""
+
+    def __init__(self, library: ctypes.CDLL, load: Callable[[], "Kernels | None"]):
+        self._library = library
+        self._load = load  # gives another process the same
+
+    def __deepcopy__(self, memo: Any) -> "Kernels":
+        return self
+
+    def __reduce__(self) -> Any:
+        return self._load, ()
+
+    def add_norm(
+        self, x: Tensor, update: Tensor, rows: Rows, dropout: Dropout, gain: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, ...]:
+        """LayerNorm of x + dropout(update), of (T, D) float32 and bfloat16.
+
+        Returns the output in float32 and bfloat16, and what the slopes need: the sum, mean and scale of its rows.
+        """
+        T, D = update.shape
+        out, out16, total = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(T, D)
+        outputs = (total, out, out16, mean := torch.empty(T), scale := torch.empty(T))
+        given = (x, update, rows.cells, T, D, rows.L, ctypes.byref(dropout), gain, bias, ctypes.c_float(eps))
+        self._call("add_norm", *given, *outputs)
+        return out, out16, total, mean, scale
+
+    def add_norm_backward(
+        self,
+        slopes: tuple[Tensor | None, Tensor | None],
+        kept: tuple[Tensor, Tensor, Tensor],
+        gain: Tensor,
+        rows: Rows,
+        dropout: Dropout,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The slopes of x (T, D), update (T, D), gain (D) and bias (D).
+
+        slopes: of the output in float32 and bfloat16, at least one of them; kept: the sum, mean and scale.
+        """
+        T, D = kept[0].shape
+        slopes = tuple(None if one is None else one.contiguous() for one in slopes)  # type: ignore[assignment]
+        outputs = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(D), torch.empty(D)
+        given = (*slopes, *kept, gain, rows.cells, T, D, rows.L, ctypes.byref(dropout))
+        self._call("add_norm_backward", *given, *outputs)
+        return outputs
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """(T, D) bfloat16."""
+        out = torch.empty_like(x)
+        self._call("gelu", x, *x.shape, out)
+        return out
+
+    def gelu_backward(self, x: Tensor, slope: Tensor) -> Tensor:
+        """`slope` (T, D) of the output becomes that of x; returns its sum over rows, (D,) float32."""
+        sums = torch.empty(x.shape[1])
+        self._call("gelu_backward", x, slope, *x.shape, sums)
+        return sums
+
+    def attention(
+        self, qkv: Tensor, rows: Rows, returned: Rows, dropout: Dropout
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Queries, keys and values side by side, (T, 3 D), to the context (R, D) of the rows that are `returned`.
+
+        Returns what the slopes need as well: log-sums (B, N, L) and the bits of what dropout keeps.
+        """
+        B, L, N, H = rows.sizes
+        context = qkv.new_empty(len(returned), N * H)
+        log_sums = torch.empty(B, N, L)
+        kept = torch.empty(B, N, L, -(-L // 64), dtype=torch.int64) if dropout.dropped else None
+        given = (qkv, rows.of_cells, returned.of_cells, *rows.sizes, rows.factor, ctypes.byref(dropout))
+        self._call("attention", *given, returned.cells, len(returned), context, log_sums, kept)
+        return context, log_sums, kept
+
+    def attention_backward(
+        self, qkv: Tensor, slope: Tensor, rows: Rows, returned: Rows, dropout: Dropout, kept: Sequence[Tensor | None]
+    ) -> Tensor:
+        """The slope of qkv (T, 3 D) from that of the context (R, D). kept: log-sums and bits."""
+        d_qkv = torch.empty_like(qkv)
+        given = (qkv, slope.contiguous(), rows.of_cells, returned.of_cells, *rows.sizes, rows.factor)
+        self._call("attention_backward", *given, ctypes.byref(dropout), *kept, rows.cells, len(rows), d_qkv)
+        return d_qkv
+
+    def cross_entropy(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """`scores` (M, V) become the slopes of the summed loss; returns losses (M,) and sums of the slopes (V,).
+
+        A row whose label is negative has neither loss nor slope.
+        """
+        M, V = scores.shape
+        losses, sums = torch.empty(M), torch.empty(V)
+        self._call("cross_entropy", scores, labels, M, V, losses, sums)
+        return losses, sums
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the library with addresses in place of tensors."""
+        given = []
+        for one in arguments:
+            if isinstance(one, Tensor):
+                assert one.is_contiguous() and one.device.type == "cpu", (name, one.shape, one.stride(), one.device)
+                one = ctypes.c_void_p(one.data_ptr())
+            given.append(ctypes.c_int64(one) if isinstance(one, int) else one)
+        getattr(self._library, name)(*given, ctypes.c_int(torch.get_num_threads()))

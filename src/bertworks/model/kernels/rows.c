@@ -1,0 +1,192 @@
+/* Operations on the rows of a batch: LayerNorm of a sum, GELU, cross entropy over a vocabulary. Each is one pass over
+memory, in which a row stays in the cache of its core.
+
+Shapes: T rows of a packed batch, L positions of a sequence, D width (a multiple of 16), M predictions, V vocabulary.
+*/
+
+#include "kernels.h"
+
+/* The rows t of thread k. Sums over rows are kept for each thread and added up in the order of the threads. */
+#define THREADS _Pragma("omp parallel for schedule(static, 1) num_threads(threads)") for (int k = 0; k < threads; k++)
+#define ITS_ROWS(T) for (int64_t t = (T) * k / threads; t < (T) * (k + 1) / threads; t++)
+#define COLUMNS(D) for (int64_t j = 0; j < (D); j += WIDTH)
+
+static void add_up(float *parts, int64_t width, int threads, float *out) {
+    memcpy(out, parts, width * sizeof(float));
+    for (int k = 1; k < threads; k++)
+        for (int64_t j = 0; j < width; j++) out[j] += parts[k * width + j];
+    free(parts);
+}
+
+static inline void add_to(float *sums, __m512 x) { _mm512_storeu_ps(sums, _mm512_add_ps(_mm512_loadu_ps(sums), x)); }
+
+/* ---- x + dropout(update), then LayerNorm
+
+cells (T): the flat cell of each row, which says where its mask is; without them row t is cell t. */
+
+static const uint8_t *row_bytes(const Dropout *d, const int64_t *cells, int64_t t, int64_t L, int64_t D, uint8_t *buffer) {
+    int64_t cell = cells ? cells[t] : t;
+    return d->dropped ? draw(d, cell / L, cell % L * D, D, buffer) : buffer;
+}
+
+static inline __mmask16 is_kept(const uint8_t *bytes, const Dropout *d) { /* all are at least 0 without dropout */
+    return _mm_cmpge_epu8_mask(_mm_loadu_si128((const __m128i *)bytes), _mm_set1_epi8((char)d->dropped));
+}
+
+/* x, update, sum, out and out16 are (T, D), mean and scale (T). */
+void add_norm(const float *x, const bf16 *update, const int64_t *cells, int64_t T, int64_t D, int64_t L,
+              const Dropout *d, const float *gain, const float *bias, float eps, float *sum, float *out, bf16 *out16,
+              float *mean, float *scale, int threads) {
+    THREADS {
+        uint8_t *buffer = calloc(D + 2 * BLOCK, 1);
+        ITS_ROWS(T) {
+            const uint8_t *bytes = row_bytes(d, cells, t, L, D, buffer);
+            float *s = sum + t * D;
+            __m512 total = all(0), squares = all(0);
+            COLUMNS(D) {
+                __m512 added = _mm512_maskz_mul_ps(is_kept(bytes + j, d), load16(update + t * D + j), all(d->scale));
+                __m512 one = _mm512_add_ps(_mm512_loadu_ps(x + t * D + j), added);
+                _mm512_storeu_ps(s + j, one);
+                total = _mm512_add_ps(total, one);
+            }
+            float m = _mm512_reduce_add_ps(total) / D;
+            COLUMNS(D) {
+                __m512 off = _mm512_sub_ps(_mm512_loadu_ps(s + j), all(m));
+                squares = _mm512_fmadd_ps(off, off, squares);
+            }
+            float r = 1 / sqrtf(_mm512_reduce_add_ps(squares) / D + eps);
+            COLUMNS(D) {
+                __m512 normal = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(s + j), all(m)), all(r));
+                __m512 one = _mm512_fmadd_ps(normal, _mm512_loadu_ps(gain + j), _mm512_loadu_ps(bias + j));
+                _mm512_storeu_ps(out + t * D + j, one);
+                store16(out16 + t * D + j, one);
+            }
+            mean[t] = m, scale[t] = r;
+        }
+        free(buffer);
+    }
+}
+
+/* The slopes of x and update (T, D), gain and bias (D) from those of out and out16, one of which may be missing. */
+void add_norm_backward(const float *d_out, const bf16 *d_out16, const float *sum, const float *mean, const float *scale,
+                       const float *gain, const int64_t *cells, int64_t T, int64_t D, int64_t L, const Dropout *d,
+                       float *d_x, bf16 *d_update, float *d_gain, float *d_bias, int threads) {
+    float *gains = calloc(D * threads, sizeof(float)), *biases = calloc(D * threads, sizeof(float));
+    THREADS {
+        uint8_t *buffer = calloc(D + 2 * BLOCK, 1);
+        float *slopes = malloc(D * sizeof(float));
+        ITS_ROWS(T) {
+            const uint8_t *bytes = row_bytes(d, cells, t, L, D, buffer);
+            const float *s = sum + t * D;
+            __m512 first = all(0), second = all(0);
+            COLUMNS(D) {
+                __m512 slope = d_out ? _mm512_loadu_ps(d_out + t * D + j) : all(0);
+                if (d_out16) slope = _mm512_add_ps(slope, load16(d_out16 + t * D + j));
+                __m512 normal = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(s + j), all(mean[t])), all(scale[t]));
+                __m512 wanted = _mm512_mul_ps(slope, _mm512_loadu_ps(gain + j));
+                add_to(biases + k * D + j, slope);
+                add_to(gains + k * D + j, _mm512_mul_ps(slope, normal));
+                first = _mm512_add_ps(first, wanted);
+                second = _mm512_fmadd_ps(wanted, normal, second);
+                _mm512_storeu_ps(slopes + j, wanted);
+            }
+            __m512 along = all(_mm512_reduce_add_ps(first) / D), across = all(_mm512_reduce_add_ps(second) / D);
+            COLUMNS(D) {
+                __m512 normal = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(s + j), all(mean[t])), all(scale[t]));
+                __m512 one = _mm512_sub_ps(_mm512_sub_ps(_mm512_loadu_ps(slopes + j), along), _mm512_mul_ps(normal, across));
+                one = _mm512_mul_ps(one, all(scale[t]));
+                _mm512_storeu_ps(d_x + t * D + j, one);
+                store16(d_update + t * D + j, _mm512_maskz_mul_ps(is_kept(bytes + j, d), one, all(d->scale)));
+            }
+        }
+        free(buffer), free(slopes);
+    }
+    add_up(gains, D, threads, d_gain);
+    add_up(biases, D, threads, d_bias);
+}
+
+/* ---- GELU: x times the share of the normal distribution below x */
+
+/* bell: exp(-x^2 / 2). Abramowitz and Stegun 7.1.26, within 1e-7. */
+static inline __m512 below(__m512 x, __m512 bell) {
+    __m512 base = _mm512_fmadd_ps(all(0.3275911f * 0.70710678f), _mm512_abs_ps(x), all(1.0f));
+    __m512 t = _mm512_rcp14_ps(base);
+    t = _mm512_mul_ps(t, _mm512_fnmadd_ps(base, t, all(2.0f))); /* 1 / base, by Newton's step */
+    __m512 p = _mm512_fmadd_ps(all(1.061405429f), t, all(-1.453152027f));
+    p = _mm512_fmadd_ps(p, t, all(1.421413741f));
+    p = _mm512_fmadd_ps(p, t, all(-0.284496736f));
+    p = _mm512_fmadd_ps(p, t, all(0.254829592f));
+    __m512 tail = _mm512_mul_ps(_mm512_mul_ps(p, t), _mm512_mul_ps(bell, all(0.5f)));
+    return _mm512_mask_sub_ps(tail, _mm512_cmp_ps_mask(x, all(0), _CMP_GE_OQ), all(1.0f), tail);
+}
+
+static inline __m512 bell_of(__m512 x) { return exponential(_mm512_mul_ps(_mm512_mul_ps(x, x), all(-0.5f))); }
+
+/* x and out (T, D). */
+void gelu(const bf16 *x, int64_t T, int64_t D, bf16 *out, int threads) {
+    THREADS ITS_ROWS(T) COLUMNS(D) {
+        __m512 v = load16(x + t * D + j);
+        store16(out + t * D + j, _mm512_mul_ps(v, below(v, bell_of(v))));
+    }
+}
+
+/* slope (T, D) of the output becomes that of x; d_bias (D) is its sum over rows. */
+void gelu_backward(const bf16 *x, bf16 *slope, int64_t T, int64_t D, float *d_bias, int threads) {
+    float *sums = calloc(D * threads, sizeof(float));
+    THREADS ITS_ROWS(T) COLUMNS(D) {
+        __m512 v = load16(x + t * D + j), bell = bell_of(v);
+        __m512 one = _mm512_fmadd_ps(_mm512_mul_ps(v, all(0.39894228f)), bell, below(v, bell));
+        one = _mm512_mul_ps(one, load16(slope + t * D + j));
+        add_to(sums + k * D + j, one);
+        store16(slope + t * D + j, one);
+    }
+    add_up(sums, D, threads, d_bias);
+}
+
+/* ---- the loss over the vocabulary */
+
+static inline __m512 load_rest(const bf16 *x, int64_t count) { /* behind `count` numbers: minus infinity */
+    __mmask16 given = count < WIDTH ? (1 << count) - 1 : 0xffff;
+    __m512i bits = _mm512_cvtepu16_epi32(_mm256_mask_loadu_epi16(_mm256_set1_epi16((short)0xff80), given, x));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+}
+
+/* scores (M, V) become the slopes of the summed cross entropy. losses (M): 0, as the slopes, where the label is negative;
+   d_bias (V): the sum of the slopes over rows. */
+void cross_entropy(bf16 *scores, const int64_t *labels, int64_t M, int64_t V, float *losses, float *d_bias, int threads) {
+    float *sums = calloc(V * threads, sizeof(float));
+    THREADS {
+        float *row = malloc((V + WIDTH) * sizeof(float)), *own = sums + k * V;
+        ITS_ROWS(M) {
+            bf16 *s = scores + t * V;
+            if (labels[t] < 0) {
+                memset(s, 0, V * sizeof(bf16));
+                losses[t] = 0;
+                continue;
+            }
+            __m512 largest = all(-INFINITY), total = all(0);
+            float wanted = widen(s[labels[t]]);
+            COLUMNS(V) {
+                __m512 one = load_rest(s + j, V - j);
+                _mm512_storeu_ps(row + j, one);
+                largest = _mm512_max_ps(largest, one);
+            }
+            float top = _mm512_reduce_max_ps(largest);
+            COLUMNS(V) {
+                __m512 one = exponential(_mm512_sub_ps(_mm512_loadu_ps(row + j), all(top)));
+                _mm512_storeu_ps(row + j, one);
+                total = _mm512_add_ps(total, one);
+            }
+            float sum = _mm512_reduce_add_ps(total), share = 1 / sum;
+            losses[t] = logf(sum) + top - wanted;
+            row[labels[t]] -= sum; /* softmax minus one-hot */
+            VECTOR for (int64_t j = 0; j < V; j++) {
+                float one = row[j] * share;
+                own[j] += one;
+                s[j] = narrow(one);
+            }
+        }
+        free(row);
+    }
+    add_up(sums, V, threads, d_bias);
+}

@@ -1,0 +1,342 @@
+"""The compiled kernels compute what torch's operations do, with the same masks; training uses them where it can."""
+
+import copy
+import ctypes
+import pickle
+import shutil
+import stat
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from bertworks.model import kernels as K
+from bertworks.model.attention import keyed_attention
+from bertworks.model.config import ModelConfig
+from bertworks.model.dropout import DropoutKey, rescale
+from bertworks.model.fused import _AddNorm, _Attention, _FeedForward, is_usual, rows_of
+from bertworks.model.heads import build_model
+from bertworks.model.kernels import build
+from bertworks.model.packing import Packing
+from bertworks.training import machine
+from bertworks.training.objectives import PretrainingObjective
+from support.batches import batch_of
+
+KERNELS = K.load()
+NEEDED = pytest.mark.skipif(KERNELS is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
+KEY = DropoutKey(seed=7, step=3, row=5)
+SHAPE = ModelConfig(
+    vocab_size=103,
+    hidden_size=64,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=96,
+    max_position_embeddings=64,
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+)
+
+
+@pytest.fixture(scope="module", params=["this processor", "without tiles"])
+def kernels(request, tmp_path_factory):
+    """The library as it is used, and one whose products do without AMX."""
+    if KERNELS is None:
+        pytest.skip("needs Linux, gcc and AVX-512 with bfloat16")
+    if request.param == "this processor":
+        return KERNELS
+    folder, gcc = tmp_path_factory.mktemp("kernels"), shutil.which("gcc")
+    flags = (*build.FLAGS, "-mno-amx-tile", "-mno-amx-bf16", "-mno-amx-int8")
+    return build.opened(build.compiled(folder / "plain.so", gcc, build._openmp_of_torch(), flags))
+
+
+def drawn(rate: float, elements: int) -> K.Dropout:
+    return K.Dropout(*KEY.numbers(4, rate, elements)) if rate else K.NO_DROPOUT
+
+
+def packed(mask: torch.Tensor, width: int, heads: int) -> tuple[Packing, K.Rows]:
+    packing = Packing.of(mask, *mask.shape)
+    return packing, rows_of(packing, SimpleNamespace(hidden_size=width, num_attention_heads=heads))
+
+
+def mask_of(B: int, L: int, padding: str) -> torch.Tensor:
+    place, cut = torch.arange(L).expand(B, -1), 3 * torch.arange(B)[:, None]
+    if padding == "scattered":
+        return (torch.rand(B, L, generator=torch.Generator().manual_seed(1)) > 0.3) | (place == 1)
+    return {"none": place >= 0, "right": place < (L - cut).clamp(min=1), "left": place >= 2 * cut}[padding]
+
+
+def alike(found: torch.Tensor, expected: torch.Tensor, within: float = 0.01) -> None:
+    """Whether the largest difference is a small part of the largest number: bfloat16 has three digits."""
+    assert found.shape == expected.shape
+    assert (found.float() - expected).abs().max() <= within * expected.abs().max()
+
+
+# ---- one by one
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("padding", ["none", "right"])
+def test_add_norm(kernels, rate, padding):
+    B, L, D = 40, 32, 48
+    packing, rows = packed(mask_of(B, L, padding), D, 3)
+    T = len(rows)
+    x, update, gain, bias = torch.randn(T, D), torch.randn(T, D).bfloat16(), torch.rand(D) + 0.5, torch.randn(D)
+    mask = KEY.packed_mask(4, rate, packing, D).float() if rate else torch.ones(T, D)
+    given = [one.requires_grad_() for one in (x, update, gain, bias)]
+    out, out16 = _AddNorm.apply(*given, 1e-12, rows, kernels, drawn(rate, L * D))
+    plain = [one.detach().float().requires_grad_() for one in given]
+    expected = F.layer_norm(plain[0] + plain[1] * mask * rescale(rate), (D,), plain[2], plain[3], 1e-12)
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+    assert torch.equal(out16, out.bfloat16())
+    for used in ((True, False), (False, True), (True, True)):
+        slopes = torch.randn(T, D), torch.randn(T, D).bfloat16()
+        asked = [(one, slope) for one, slope, is_used in zip((out, out16), slopes, used, strict=True) if is_used]
+        outputs, slopes = zip(*asked, strict=True)
+        found = torch.autograd.grad(outputs, given, slopes, retain_graph=True)
+        slope = sum(one.float() for one in slopes)
+        wanted = torch.autograd.grad(expected, plain, slope, retain_graph=True)
+        assert [one.dtype for one in found] == [one.dtype for one in given]
+        for one, other in zip(found, wanted, strict=True):
+            alike(one, other)
+        assert ((found[1] != 0) == (mask > 0)).all()
+
+
+def test_feed_forward(kernels):
+    layers = torch.nn.Linear(32, 48), torch.nn.Linear(48, 32)
+    parameters = [p for layer in layers for p in layer.parameters()]
+    x = torch.randn(130, 32).bfloat16().requires_grad_()
+    found = _FeedForward.apply(x, *parameters, kernels)
+    expected = layers[1](F.gelu(layers[0](x.float())))
+    alike(found, expected)
+    slope = torch.randn(130, 32).bfloat16()
+    ours = torch.autograd.grad(found, [x, *parameters], slope)
+    for one, other in zip(ours, torch.autograd.grad(expected, [x, *parameters], slope.float()), strict=True):
+        alike(one, other)
+
+
+def test_gelu_of_every_number(kernels):
+    x = torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16).view(-1, 32)
+    finite = x.float().abs() < 1e18
+    found, expected = kernels.gelu(x), F.gelu(x.float())
+    torch.testing.assert_close(found[finite].float(), expected[finite], rtol=1e-2, atol=1e-6)
+    assert found[x.isnan()].isnan().all()
+    slope = torch.ones_like(x)
+    kernels.gelu_backward(x, slope)
+    plain = x.float().requires_grad_()
+    (wanted,) = torch.autograd.grad(F.gelu(plain).sum(), plain)
+    torch.testing.assert_close(slope[finite].float(), wanted[finite], rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("V", [1, 16, 31, 1000])
+def test_cross_entropy(kernels, V):
+    scores, labels = (3 * torch.randn(37, V)).bfloat16(), torch.randint(0, V, (37,))
+    labels[[2, 36]] = -100
+    plain = scores.float().requires_grad_()
+    expected = F.cross_entropy(plain, labels, ignore_index=-100, reduction="none")
+    (slope,) = torch.autograd.grad(expected.sum(), plain)
+    losses, sums = kernels.cross_entropy(scores, labels)
+    torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(scores.float(), slope, rtol=1e-2, atol=1e-6)
+    torch.testing.assert_close(sums, slope.sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("sick", [float("nan"), float("inf")])
+def test_a_score_that_is_not_finite_is_seen_in_the_loss(kernels, sick):
+    scores = torch.randn(3, 40).bfloat16()
+    scores[1, 7] = sick
+    losses, _ = kernels.cross_entropy(scores, torch.tensor([0, 1, 2]))
+    assert losses.isfinite().tolist() == [True, False, True]
+
+
+CASES = [  # B, L, N, H, rate, the last layer, padding
+    (3, 17, 2, 8, 0.1, False, "right"),
+    (4, 128, 4, 64, 0.1, False, "right"),
+    (4, 128, 4, 64, 0.0, True, "right"),
+    (2, 96, 3, 32, 0.25, True, "scattered"),
+    (1, 200, 2, 64, 0.1, False, "none"),
+    (5, 33, 12, 32, 0.1, True, "left"),
+    (2, 520, 1, 40, 0.1, False, "right"),
+]
+
+
+@pytest.mark.parametrize(("B", "L", "N", "H", "rate", "last", "padding"), CASES)
+def test_attention(kernels, B, L, N, H, rate, last, padding):
+    D, mask = N * H, mask_of(B, L, padding)
+    packing, rows = packed(mask, D, N)
+    cells = mask.flatten().nonzero().squeeze(1)[::3] if last else None
+    returned = (
+        rows if cells is None else rows_of(packing.at(cells), SimpleNamespace(hidden_size=D, num_attention_heads=N))
+    )
+    qkv = torch.randn(len(rows), 3 * D).bfloat16().requires_grad_()
+    found = _Attention.apply(qkv, rows, returned, kernels, drawn(rate, N * L * L))
+    plain = qkv.detach().float().requires_grad_()
+    q, k, v = packing.unpack(plain).view(B, L, 3, N, H).permute(2, 0, 3, 1, 4)
+    dropped = KEY.mask(4, rate, (B, N, L, L)).float() if rate else None
+    context = keyed_attention(q, k, v, packing.visible("both", torch.device("cpu")), dropped, rate)
+    expected = packing.pack(context.transpose(1, 2).reshape(B * L, D), cells)
+    real = mask.flatten() if returned.cells is None else mask.flatten()[returned.cells]
+    alike(found[real], expected[real])
+    assert not found[~real].any()  # rows that fill up the last step of packing
+    slope = torch.randn(found.shape).bfloat16() * real[:, None]
+    (ours,), (theirs,) = torch.autograd.grad(found, qkv, slope), torch.autograd.grad(expected, plain, slope.float())
+    alike(ours, theirs)
+    assert F.cosine_similarity(ours.float().flatten(), theirs.flatten(), dim=0) > 0.9999
+
+
+# ---- the model
+
+
+def losses_and_gradients(model, used, rate, precision=torch.bfloat16):
+    """Of a batch with padding, without or with kernels."""
+    model = copy.deepcopy(model).train()
+    if used is not None:
+        model.use_kernels(used)
+    batch = batch_of([64, 40, 9, 1] * 8)
+    with torch.autocast("cpu", precision, enabled=precision is torch.bfloat16):
+        terms = PretrainingObjective()(model, batch, KEY)
+        loss = sum(term.loss for term in terms.values())
+    loss.backward()
+    return loss.detach(), {name: p.grad for name, p in model.named_parameters()}
+
+
+@NEEDED
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+        {"embedding_size": 16, "shared_layers": "all"},
+        {"shared_layers": "ffn", "num_attention_heads": 16},
+        {"type_vocab_size": 0, "num_hidden_layers": 1},
+    ],
+    ids=str,
+)
+def test_the_model_with_kernels_is_as_near_to_float32_as_without(more):
+    shape = ModelConfig(**{**vars(SHAPE), **more})
+    model = build_model(shape, seed=1)
+    exact, without, with_kernels = (
+        losses_and_gradients(model, *given) for given in (
+            (None, shape, torch.float32), (None, shape), (KERNELS, shape),
+        )
+    )  # fmt: skip
+    assert not torch.equal(without[0], with_kernels[0])  # another rounding: the kernels were used
+    torch.testing.assert_close(with_kernels[0], exact[0], rtol=2e-3, atol=0)
+    for name, gradient in exact[1].items():
+        if gradient.norm() < 1e-4 * max(g.norm() for g in exact[1].values()):
+            continue  # of keys' biases, say, which is nothing but rounding
+        near, far = ((side[1][name] - gradient).norm() / gradient.norm() for side in (with_kernels, without))
+        assert near < max(1.2 * far, 0.005), name
+
+
+@NEEDED
+def test_models_of_other_kinds_do_without(monkeypatch):
+    others = {"norm": "pre"}, {"hidden_act": "relu"}, {"direction": "left"}, {"hidden_size": 40}, {"bias": False}
+    others += ({"position_embedding_type": "rotary"}, {"attention_probs_dropout_prob": 0.001})
+    for other in others:
+        shape = ModelConfig(**{**vars(SHAPE), **other})
+        assert not is_usual(shape)
+        model = build_model(shape, heads=(), seed=1)
+        model.use_kernels(KERNELS)
+        assert model.encoder.kernels is None
+    assert is_usual(SHAPE)
+
+
+@NEEDED
+def test_only_training_in_bfloat16_uses_them(monkeypatch):
+    model, batch = build_model(SHAPE, seed=1), batch_of([20, 30])
+    model.use_kernels(KERNELS)
+    monkeypatch.setattr(type(KERNELS), "attention", lambda *given: pytest.fail("a kernel was called"))
+    given = batch["input_ids"], batch["attention_mask"]
+    model.train().encoder(*given, dropout=KEY)  # float32
+    with torch.autocast("cpu", torch.bfloat16):
+        model.encoder(*given)  # torch's own dropout
+        with torch.no_grad():
+            model.encoder(*given, dropout=KEY)
+        model.eval().encoder(*given, dropout=KEY)
+        model.train().encoder(*given, dropout=KEY, attentions=True)
+        with pytest.raises(pytest.fail.Exception):
+            model.encoder(*given, dropout=KEY)
+
+
+@NEEDED
+def test_models_with_kernels_are_copied_and_pickled():
+    model = build_model(SHAPE, seed=1)
+    model.use_kernels(KERNELS)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert other.kernels is KERNELS and other.encoder.kernels is KERNELS
+
+
+# ---- compiling
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """A machine that has compiled nothing yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "bertworks"
+
+
+load = build.load.__wrapped__  # without the memory of this process
+
+
+def test_machines_with_a_compiler_have_them():
+    usable = sys.platform == "linux" and shutil.which("gcc") and machine.processor_kind() in ("AMX", "AVX-512 bf16")
+    assert (K.load() is not None) == bool(usable)
+
+
+@NEEDED
+def test_they_are_compiled_once(fresh):
+    assert load() is not None
+    (library,) = fresh.iterdir()
+    assert stat.S_IMODE(fresh.stat().st_mode) == 0o700
+    written = library.stat().st_mtime_ns
+    assert load() is not None and library.stat().st_mtime_ns == written
+
+
+@NEEDED
+@pytest.mark.parametrize("damage", ["a file in place of the folder", "a library that is none"])
+def test_without_a_cache_they_are_compiled_for_this_process(fresh, damage):
+    if damage == "a library that is none":
+        assert load() is not None
+        (library,) = fresh.iterdir()
+        library.unlink()  # this process may have it open
+        library.write_bytes(b"cut")
+    else:
+        fresh.parent.mkdir(parents=True)
+        fresh.write_bytes(b"")
+    assert load() is not None
+
+
+@pytest.mark.parametrize("compiler", ["none", "broken", "other source"])
+def test_without_a_working_compiler_there_are_none(fresh, monkeypatch, tmp_path, compiler):
+    if compiler == "none":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    elif compiler == "broken":
+        monkeypatch.setenv("CC", "false")
+    else:
+        source = tmp_path / "rows.c"
+        source.write_text("#error not for this processor\n")
+        monkeypatch.setattr(build, "SOURCES", [source])
+    assert load() is None
+    assert not fresh.exists() or not [*fresh.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dtype", "used"),
+    [("auto", torch.bfloat16, True), ("auto", torch.float32, False), ("off", torch.bfloat16, False),
+     ("on", torch.bfloat16, False)],
+)  # fmt: skip
+def test_recipes_choose(wanted, dtype, used):
+    found = machine.kernels_of(wanted, torch.device("cpu"), dtype)
+    assert found is (KERNELS if used else None)
+
+
+def test_the_structure_is_that_of_the_header():
+    header = (Path(K.__file__).parent / "kernels.h").read_text()
+    fields = header[header.index("typedef struct {") : header.index("} Dropout;")]
+    order = [name for name, _ in K.Dropout._fields_]
+    assert sorted(order, key=fields.index) == order
+    assert ctypes.sizeof(K.Dropout) == 48

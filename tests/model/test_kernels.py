@@ -6,15 +6,15 @@ import pickle
 import shutil
 import stat
 import sys
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from bertworks.model import kernels as K
-from bertworks.model.attention import keyed_attention
+from bertworks.model.attention import keyed_attention, rotate, rotation
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey, rescale
 from bertworks.model.fused import _AddNorm, _Attention, _FeedForward, is_usual, rows_of
@@ -27,6 +27,7 @@ from support.batches import batch_of
 
 KERNELS = K.load()
 NEEDED = pytest.mark.skipif(KERNELS is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
+ACTIVATIONS = [F.gelu, partial(F.gelu, approximate="tanh")]
 KEY = DropoutKey(seed=7, step=3, row=5)
 SHAPE = ModelConfig(
     vocab_size=103,
@@ -56,11 +57,6 @@ def drawn(rate: float, elements: int) -> K.Dropout:
     return K.Dropout(*KEY.numbers(4, rate, elements)) if rate else K.NO_DROPOUT
 
 
-def packed(mask: torch.Tensor, width: int, heads: int) -> tuple[Packing, K.Rows]:
-    packing = Packing.of(mask, *mask.shape)
-    return packing, rows_of(packing, SimpleNamespace(hidden_size=width, num_attention_heads=heads))
-
-
 def mask_of(B: int, L: int, padding: str) -> torch.Tensor:
     place, cut = torch.arange(L).expand(B, -1), 3 * torch.arange(B)[:, None]
     if padding == "scattered":
@@ -81,7 +77,8 @@ def alike(found: torch.Tensor, expected: torch.Tensor, within: float = 0.01) -> 
 @pytest.mark.parametrize("padding", ["none", "right"])
 def test_add_norm(kernels, rate, padding):
     B, L, D = 40, 32, 48
-    packing, rows = packed(mask_of(B, L, padding), D, 3)
+    packing = Packing.of(mask_of(B, L, padding), B, L)
+    rows = rows_of(packing)
     T = len(rows)
     x, update, gain, bias = torch.randn(T, D), torch.randn(T, D).bfloat16(), torch.rand(D) + 0.5, torch.randn(D)
     mask = KEY.packed_mask(4, rate, packing, D).float() if rate else torch.ones(T, D)
@@ -104,12 +101,14 @@ def test_add_norm(kernels, rate, padding):
         assert ((found[1] != 0) == (mask > 0)).all()
 
 
-def test_feed_forward(kernels):
+@pytest.mark.parametrize("tanh", [False, True])
+def test_feed_forward(kernels, tanh):
+    gelu = ACTIVATIONS[tanh]
     layers = torch.nn.Linear(32, 48), torch.nn.Linear(48, 32)
     parameters = [p for layer in layers for p in layer.parameters()]
     x = torch.randn(130, 32).bfloat16().requires_grad_()
-    found = _FeedForward.apply(x, *parameters, kernels)
-    expected = layers[1](F.gelu(layers[0](x.float())))
+    found = _FeedForward.apply(x, *parameters, tanh, kernels)
+    expected = layers[1](gelu(layers[0](x.float())))
     alike(found, expected)
     slope = torch.randn(130, 32).bfloat16()
     ours = torch.autograd.grad(found, [x, *parameters], slope)
@@ -117,17 +116,17 @@ def test_feed_forward(kernels):
         alike(one, other)
 
 
-def test_gelu_of_every_number(kernels):
+@pytest.mark.parametrize("tanh", [False, True])
+def test_gelu_of_every_number(kernels, tanh):
     x = torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16).view(-1, 32)
-    finite = x.float().abs() < 1e18
-    found, expected = kernels.gelu(x), F.gelu(x.float())
-    torch.testing.assert_close(found[finite].float(), expected[finite], rtol=1e-2, atol=1e-6)
+    finite, plain = x.float().abs() < 1e12, x.float().requires_grad_()
+    found, expected = kernels.gelu(x, tanh), ACTIVATIONS[tanh](plain)
+    torch.testing.assert_close(found[finite].float(), expected[finite], rtol=1e-2, atol=2e-6)
     assert found[x.isnan()].isnan().all()
     slope = torch.ones_like(x)
-    kernels.gelu_backward(x, slope)
-    plain = x.float().requires_grad_()
-    (wanted,) = torch.autograd.grad(F.gelu(plain).sum(), plain)
-    torch.testing.assert_close(slope[finite].float(), wanted[finite], rtol=1e-2, atol=1e-6)
+    kernels.gelu_backward(x, slope, tanh)
+    (wanted,) = torch.autograd.grad(expected.sum(), plain)
+    torch.testing.assert_close(slope[finite].float(), wanted[finite], rtol=1e-2, atol=2e-6)
 
 
 @pytest.mark.parametrize("V", [1, 16, 31, 1000])
@@ -139,7 +138,7 @@ def test_cross_entropy(kernels, V):
     (slope,) = torch.autograd.grad(expected.sum(), plain)
     losses, sums = kernels.cross_entropy(scores, labels)
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(scores.float(), slope, rtol=1e-2, atol=1e-6)
+    torch.testing.assert_close(scores.float(), slope, rtol=1e-2, atol=2e-6)
     torch.testing.assert_close(sums, slope.sum(0), rtol=1e-4, atol=1e-4)
 
 
@@ -162,20 +161,24 @@ CASES = [  # B, L, N, H, rate, the last layer, padding
 ]
 
 
+@pytest.mark.parametrize("kind", ["plain", "rotary", "left", "right"])
 @pytest.mark.parametrize(("B", "L", "N", "H", "rate", "last", "padding"), CASES)
-def test_attention(kernels, B, L, N, H, rate, last, padding):
+def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     D, mask = N * H, mask_of(B, L, padding)
-    packing, rows = packed(mask, D, N)
+    packing = Packing.of(mask, B, L)
+    rows, rotations = rows_of(packing), rotation(L, H, 10000.0, torch.device("cpu")) if kind == "rotary" else None
+    side = kind if kind in ("left", "right") else "both"
+    form = K.Form.of(N, D, side, rotations)
     cells = mask.flatten().nonzero().squeeze(1)[::3] if last else None
-    returned = (
-        rows if cells is None else rows_of(packing.at(cells), SimpleNamespace(hidden_size=D, num_attention_heads=N))
-    )
+    returned = rows if cells is None else rows_of(packing.at(cells))
     qkv = torch.randn(len(rows), 3 * D).bfloat16().requires_grad_()
-    found = _Attention.apply(qkv, rows, returned, kernels, drawn(rate, N * L * L))
+    found = _Attention.apply(qkv, rows, returned, form, drawn(rate, N * L * L), kernels)
     plain = qkv.detach().float().requires_grad_()
     q, k, v = packing.unpack(plain).view(B, L, 3, N, H).permute(2, 0, 3, 1, 4)
+    if rotations is not None:
+        q, k = rotate(q, rotations), rotate(k, rotations)
     dropped = KEY.mask(4, rate, (B, N, L, L)).float() if rate else None
-    context = keyed_attention(q, k, v, packing.visible("both", torch.device("cpu")), dropped, rate)
+    context = keyed_attention(q, k, v, packing.visible(side, torch.device("cpu")), dropped, rate)
     expected = packing.pack(context.transpose(1, 2).reshape(B * L, D), cells)
     real = mask.flatten() if returned.cells is None else mask.flatten()[returned.cells]
     alike(found[real], expected[real])
@@ -211,6 +214,9 @@ def losses_and_gradients(model, used, rate, precision=torch.bfloat16):
         {"embedding_size": 16, "shared_layers": "all"},
         {"shared_layers": "ffn", "num_attention_heads": 16},
         {"type_vocab_size": 0, "num_hidden_layers": 1},
+        {"hidden_act": "gelu_new", "direction": "left"},
+        {"position_embedding_type": "rotary", "direction": "right"},
+        {"position_embedding_type": "rotary"},
     ],
     ids=str,
 )
@@ -228,13 +234,13 @@ def test_the_model_with_kernels_is_as_near_to_float32_as_without(more):
         if gradient.norm() < 1e-4 * max(g.norm() for g in exact[1].values()):
             continue  # of keys' biases, say, which is nothing but rounding
         near, far = ((side[1][name] - gradient).norm() / gradient.norm() for side in (with_kernels, without))
-        assert near < max(1.2 * far, 0.005), name
+        assert near < max(1.5 * far, 0.005), name
 
 
 @NEEDED
 def test_models_of_other_kinds_do_without(monkeypatch):
-    others = {"norm": "pre"}, {"hidden_act": "relu"}, {"direction": "left"}, {"hidden_size": 40}, {"bias": False}
-    others += ({"position_embedding_type": "rotary"}, {"attention_probs_dropout_prob": 0.001})
+    others = {"norm": "pre"}, {"hidden_act": "relu"}, {"attention_window": 4}, {"hidden_size": 40}, {"bias": False}
+    others += ({"feed_forward": "geglu"}, {"attention_probs_dropout_prob": 0.001})
     for other in others:
         shape = ModelConfig(**{**vars(SHAPE), **other})
         assert not is_usual(shape)

@@ -220,7 +220,8 @@ class Encoder(nn.Module):
     def _run_fused(self, x: Tensor, asked: "_Pass") -> Iterator[tuple[Tensor, None]]:
         """The output of each layer, computed with kernels."""
         assert self.kernels is not None and asked.key is not None
-        layers = FusedLayers(self.kernels, self.config, asked.packing, asked.key, asked.last)
+        rotations = self._rotations(self.config.rope_theta, asked.packing.L, x.device)
+        layers = FusedLayers(self.kernels, self.config, asked.packing, asked.key, rotations, asked.last)
         return ((x, None) for x in layers.run([self._halves(i) for i in asked.layers], x))
 
     def _run(self, run: Any, x: Tensor, asked: "_Pass") -> Iterator[tuple[Tensor, Tensor | None]]:

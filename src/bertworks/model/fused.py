@@ -1,7 +1,7 @@
 """BERT's layers in training on a CPU, with kernels between the matrix products (kernels.py).
 
-They compute what layer.py does, up to rounding, for the usual layer: LayerNorm behind each half, GELU, attention that
-sees every token. The residual stream is float32; each half is given it in bfloat16 too, for its products.
+They compute what layer.py does, up to rounding, for the usual layer: LayerNorm behind each half, GELU, no attention
+span. The residual stream is float32; each half is given it in bfloat16 too, for its products.
 
 Shapes: B sequences, L positions, T rows of the packed batch, R of them that the last layer returns, D hidden width,
 I feed-forward width, N heads, H head size.
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .dropout import DropoutKey, is_by_byte
-from .kernels import NO_DROPOUT, Dropout, Kernels, Rows
+from .kernels import NO_DROPOUT, Dropout, Form, Kernels, Rows
 from .packing import Packing
 from .products import linear, product
 
@@ -25,27 +25,29 @@ if TYPE_CHECKING:
     from .layer import Layer
 
 WIDTH = 16  # numbers that kernels compute at a time
+GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
 
 
 def is_usual(config: "ModelConfig") -> bool:
     """Whether the kernels compute this model's layers."""
-    plain = config.norm == "post" and config.feed_forward == "dense" and config.hidden_act == "gelu" and config.bias
-    sees_all = config.direction == "both" and not config.attention_window and config.layer_type == "attention"
+    dense = config.feed_forward == "dense" and config.hidden_act in GELU
+    post = config.norm == "post" and config.bias
+    attends = config.layer_type == "attention" and not config.attention_window
     rates = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
     whole = config.hidden_size % WIDTH == config.intermediate_size % WIDTH == 0
-    return plain and sees_all and whole and config.position_embedding_type != "rotary" and all(map(is_by_byte, rates))
+    return dense and post and attends and whole and all(map(is_by_byte, rates))
 
 
-def rows_of(packing: Packing, config: "ModelConfig") -> Rows:
+def rows_of(packing: Packing) -> Rows:
     """The rows of a packed batch."""
-    B, L, N = packing.B, packing.L, config.num_attention_heads
+    B, L = packing.B, packing.L
     of_cells = torch.arange(B * L)
     if packing.index is not None:
         of_cells = torch.full_like(of_cells, -1).index_copy_(0, packing.index, of_cells[: len(packing.index)])
     if packing.mask is not None:
         of_cells = torch.where(packing.mask.flatten(), of_cells, -1)
     cells = None if packing.index is None else packing.index.contiguous()
-    return Rows(B, L, N, config.hidden_size // N, of_cells, cells)
+    return Rows(B, L, of_cells, cells)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class FusedLayers:
     config: "ModelConfig"
     packing: Packing
     key: DropoutKey
+    rotations: Tensor | None = None  # (2, L, H / 2), of rotary positions
     last_cells: Tensor | None = None  # (R,) flat cells whose rows the last layer returns; None: all
 
     def run(self, halves: Sequence[tuple["Layer", "Layer"]], x: Tensor) -> Iterator[Tensor]:
@@ -63,24 +66,26 @@ class FusedLayers:
 
         halves: the attention and the feed-forward network of each layer.
         """
-        rows, x16 = rows_of(self.packing, self.config), x.to(torch.bfloat16)
+        c, rows, x16 = self.config, rows_of(self.packing), x.to(torch.bfloat16)
+        form = Form.of(c.num_attention_heads, c.hidden_size, c.direction, self.rotations)
         for i, (attending, feeding) in enumerate(halves):
             last = self.last_cells if i == len(halves) - 1 else None
             weights, attention_output, output = self._dropouts(i, rows)
-            returned = rows if last is None else rows_of(self.packing.at(last), self.config)
+            returned = rows if last is None else rows_of(self.packing.at(last))
             (qkv,) = linear(x16, attending.query, attending.key, attending.value)  # (T, 3 D)
-            context = _Attention.apply(qkv, rows, returned, self.kernels, weights)  # (R, D)
+            context = _Attention.apply(qkv, rows, returned, form, weights, self.kernels)  # (R, D)
             (update,) = linear(context, attending.attention_output)
             x = x if last is None else self.packing.select(x, last)
             x, x16 = self._add_norm(x, update, returned, attention_output, attending.attention_norm)
             inner, outer = feeding.intermediate, feeding.output
-            update = _FeedForward.apply(x16, inner.weight, inner.bias, outer.weight, outer.bias, self.kernels)
+            parameters = inner.weight, inner.bias, outer.weight, outer.bias
+            update = _FeedForward.apply(x16, *parameters, GELU[c.hidden_act], self.kernels)
             x, x16 = self._add_norm(x, update, returned, output, feeding.output_norm)
             yield x
 
     def _dropouts(self, layer: int, rows: Rows) -> list[Dropout]:
         """That of attention weights, of the attention's output, and of the feed-forward network's."""
-        c, square, wide = self.config, rows.N * rows.L * rows.L, rows.L * rows.N * rows.H
+        c, square, wide = self.config, self.config.num_attention_heads * rows.L**2, rows.L * self.config.hidden_size
         rates = (c.attention_probs_dropout_prob, c.hidden_dropout_prob, c.hidden_dropout_prob)
         sites = enumerate(zip(rates, (square, wide, wide), strict=True), 3 * layer + 1)
         return [Dropout(*self.key.numbers(site, rate, n)) if rate else NO_DROPOUT for site, (rate, n) in sites]
@@ -115,30 +120,28 @@ class _Attention(torch.autograd.Function):
     """Queries, keys and values side by side, (T, 3 D), to the context (R, D)."""
 
     @staticmethod
-    def forward(ctx, qkv, rows, returned, kernels, dropout):  # type: ignore[no-untyped-def]
-        context, *kept = kernels.attention(qkv, rows, returned, dropout)
+    def forward(ctx, qkv, rows, returned, form, dropout, kernels):  # type: ignore[no-untyped-def]
+        context, *kept = kernels.attention(qkv, rows, returned, form, dropout)
         ctx.save_for_backward(qkv, *kept)
-        ctx.rest = kernels, rows, returned, dropout
+        ctx.rest, ctx.kernels = (rows, returned, form, dropout), kernels
         return context
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, d_context):  # type: ignore[no-untyped-def]
-        (qkv, *kept), (kernels, rows, returned, dropout) = ctx.saved_tensors, ctx.rest
-        slope = kernels.attention_backward(qkv, d_context, rows, returned, dropout, kept)
-        return slope, None, None, None, None
+        return ctx.kernels.attention_backward(d_context, ctx.saved_tensors, *ctx.rest), *[None] * 5
 
 
 class _FeedForward(torch.autograd.Function):
     """Dense, GELU, dense, (T, D) to (T, D)."""
 
     @staticmethod
-    def forward(ctx, x, weight, bias, outer, outer_bias, kernels):  # type: ignore[no-untyped-def]
+    def forward(ctx, x, weight, bias, outer, outer_bias, tanh, kernels):  # type: ignore[no-untyped-def]
         weight, bias, outer, outer_bias = (one.to(x.dtype) for one in (weight, bias, outer, outer_bias))
         inner = product(x, weight, bias)  # (T, I)
-        active = kernels.gelu(inner)
+        active = kernels.gelu(inner, tanh)
         ctx.save_for_backward(x, inner, active, weight, outer)
-        ctx.kernels = kernels
+        ctx.tanh, ctx.kernels = tanh, kernels
         return product(active, outer, outer_bias)
 
     @staticmethod
@@ -147,8 +150,8 @@ class _FeedForward(torch.autograd.Function):
         x, inner, active, weight, outer = ctx.saved_tensors
         asked_x, asked = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
         slope = dy @ outer  # (T, I)
-        d_bias = ctx.kernels.gelu_backward(inner, slope)
+        d_bias = ctx.kernels.gelu_backward(inner, slope, ctx.tanh)
         d_x = slope @ weight if asked_x else None
         if not asked:
-            return d_x, None, None, None, None, None
-        return d_x, (slope.T @ x).float(), d_bias, (dy.T @ active).float(), dy.sum(0).float(), None
+            return d_x, *[None] * 6
+        return d_x, (slope.T @ x).float(), d_bias, (dy.T @ active).float(), dy.sum(0).float(), None, None

@@ -156,10 +156,19 @@ static void turn(const bf16 *x, int64_t ldx, int64_t N, bf16 *out) {
 
 /* ---- a head of a sequence */
 
+/* What a model's attention is like, as in functions.py. */
+typedef struct {
+    int64_t N, H;
+    int64_t side;           /* -1: a query sees keys up to its own position; 1: from it on; 0: all */
+    float factor;           /* of the scores */
+    const float *rotations; /* (2, L, H / 2): cosines and sines of rotary positions, or null */
+} Form;
+
 typedef struct {
     int64_t L, H, wide; /* wide: H, padded */
     int64_t K, Q;
     int64_t *keys, *queries; /* (K), (Q): their positions */
+    int64_t *selves;         /* (Q): the number of each query among the keys */
     bf16 *k, *v, *q, *dc;    /* (L, wide) each, padded */
     bf16 *kt, *vt, *kp;      /* right operands: k and v transposed, k */
     float *scores, *slopes;  /* (32, L), padded */
@@ -181,10 +190,10 @@ static void *cut(char **free, int64_t bytes) { /* the next part of a block of me
 static Head make_head(int64_t L, int64_t H) {
     Head h = {.L = L, .H = H, .wide = padded(H)};
     int64_t l = padded(L), w = h.wide, narrow_ = l * w * 2, strip = DEPTH * l;
-    int64_t bytes = 2 * L * 8 + 7 * narrow_ + 2 * strip * 4 + 4 * strip * 2 + w * DEPTH * 2 + 2 * w * l * 4 +
+    int64_t bytes = 3 * L * 8 + 7 * narrow_ + 2 * strip * 4 + 4 * strip * 2 + w * DEPTH * 2 + 2 * w * l * 4 +
                     DEPTH * w * 4 + TILE * TILE * 4 + 3 * (l + 2 * BLOCK + 64) + 24 * 64;
     char *free = h.memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    h.keys = cut(&free, L * 8), h.queries = cut(&free, L * 8);
+    h.keys = cut(&free, L * 8), h.queries = cut(&free, L * 8), h.selves = cut(&free, L * 8);
     bf16 **operands[] = {&h.k, &h.v, &h.q, &h.dc, &h.kt, &h.vt, &h.kp};
     for (int i = 0; i < 7; i++) *operands[i] = cut(&free, narrow_);
     h.scores = cut(&free, strip * 4), h.slopes = cut(&free, strip * 4);
@@ -201,8 +210,9 @@ static Head make_head(int64_t L, int64_t H) {
 static void find(Head *h, const int64_t *rows, const int64_t *returned) {
     h->K = h->Q = 0;
     for (int64_t j = 0; j < h->L; j++) {
-        if (rows[j] >= 0) h->keys[h->K++] = j;
-        if (returned[j] >= 0) h->queries[h->Q++] = j;
+        if (rows[j] < 0) continue;
+        if (returned[j] >= 0) h->selves[h->Q] = h->K, h->queries[h->Q++] = j;
+        h->keys[h->K++] = j;
     }
 }
 
@@ -218,6 +228,27 @@ static void gather(const Head *h, const bf16 *x, int64_t width, const int64_t *r
             VECTOR for (int64_t j = 0; j < used; j++) out[j] = narrow(widen(row[j]) * scale);
         memset(out + used, 0, (h->wide - used) * sizeof(bf16));
     }
+}
+
+/* Rotate rows (count, wide) by their positions, or back. A pair is element i of both halves of a row. */
+static void rotate(const Form *f, int64_t L, const int64_t *at, int64_t count, bf16 *x, int64_t width, float direction) {
+    int64_t half = f->H / 2;
+    for (int64_t i = 0; f->rotations && i < count; i++) {
+        const float *cosines = f->rotations + at[i] * half, *sines = cosines + L * half;
+        bf16 *first = x + i * width, *second = first + half;
+        VECTOR for (int64_t j = 0; j < half; j++) {
+            float a = widen(first[j]), b = widen(second[j]), sine = sines[j] * direction;
+            first[j] = narrow(a * cosines[j] - b * sine);
+            second[j] = narrow(b * cosines[j] + a * sine);
+        }
+    }
+}
+
+/* Minus infinity for the keys that the query which is key number `self` does not see, and behind the last key. */
+static void hide(const Head *h, int64_t side, int64_t self, int64_t l, float *scores) {
+    int64_t first = side > 0 ? self : 0, end = side < 0 ? self + 1 : h->K;
+    for (int64_t m = 0; m < first; m++) scores[m] = -INFINITY;
+    for (int64_t m = end; m < l; m++) scores[m] = -INFINITY;
 }
 
 /* Zeros in the rows (count, width) of cells that are padding. cells (count): their flat cells; without them row i is i. */
@@ -244,9 +275,8 @@ static inline __mmask16 some(const uint64_t *bits, int64_t i) { return bits ? (_
 
 /* ---- forward */
 
-/* Weights of scores (l), of which the first K count, after dropout; returns the logarithm of the sum of exponentials. */
-static float softmax(float *s, int64_t K, int64_t l, float factor, const uint64_t *bits, bf16 *weights) {
-    for (int64_t m = K; m < l; m++) s[m] = -INFINITY;
+/* Weights of scores (l) after dropout; returns the logarithm of the sum of exponentials. */
+static float softmax(float *s, int64_t l, float factor, const uint64_t *bits, bf16 *weights) {
     __m512 largest = all(-INFINITY), total = all(0);
     for (int64_t m = 0; m < l; m += WIDTH) largest = _mm512_max_ps(largest, _mm512_load_ps(s + m));
     float top = _mm512_reduce_max_ps(largest) * factor;
@@ -263,10 +293,10 @@ static float softmax(float *s, int64_t K, int64_t l, float factor, const uint64_
 
 /* qkv (T, 3 N H); context (R, N H). rows, returned (B L): the row of each cell in both, -1 for none. cells (R): the flat cell of
 each row of context, or null. log_sums (B, N, L): of the exponentials of each query's scores. kept (B, N, L, L / 64): bits. */
-void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L, int64_t N, int64_t H,
-               float factor, const Dropout *d, const int64_t *cells, int64_t R, bf16 *context, float *log_sums,
+void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L, const Form *f,
+               const Dropout *d, const int64_t *cells, int64_t R, bf16 *context, float *log_sums,
                uint64_t *kept, int threads) {
-    int64_t D = N * H, words = (L + 63) / 64;
+    int64_t N = f->N, H = f->H, D = N * H, words = (L + 63) / 64;
     clear_padding(context, D, returned, cells, R);
 #pragma omp parallel num_threads(threads)
     {
@@ -281,6 +311,7 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
             gather(&h, qkv + n * H, 3 * D, own, h.queries, h.Q, 1, h.q);
             gather(&h, qkv + D + n * H, 3 * D, own, h.keys, h.K, 1, h.k);
             gather(&h, qkv + 2 * D + n * H, 3 * D, own, h.keys, h.K, 1, h.v);
+            rotate(f, L, h.queries, h.Q, h.q, h.wide, 1), rotate(f, L, h.keys, h.K, h.k, h.wide, 1);
             pack_transposed(h.k, h.wide, l, h.wide, h.kt);
             pack(h.v, h.wide, l, h.wide, h.vt);
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
@@ -290,7 +321,8 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
                     int64_t j = task * L + h.queries[start + i];
                     uint64_t *bits = kept ? kept + j * words : NULL;
                     if (bits) keep(&h, d, b, n, h.queries[start + i], bits);
-                    log_sums[j] = softmax(h.scores + i * l, h.K, l, factor, bits, h.p + i * l);
+                    hide(&h, f->side, h.selves[start + i], l, h.scores + i * l);
+                    log_sums[j] = softmax(h.scores + i * l, l, f->factor, bits, h.p + i * l);
                 }
                 multiply(h.p, l, h.vt, h.rows, h.wide, DEPTH, h.wide, l, 0);
                 for (int64_t i = 0; i < count; i++) {
@@ -319,30 +351,30 @@ static void scatter_transposed(const Head *h, const float *x, int64_t l, const i
         }
 }
 
-/* weights (l) after dropout from scores, and the slopes of the scores from those of the weights. */
-static void softmax_backward(float *s, float *slopes, int64_t l, float factor, float log_sum, const uint64_t *bits,
-                             bf16 *weights, bf16 *d_scores) {
+/* Weights (l) after dropout from scores, and the slopes of the scores from those of the weights, all from `at` on. */
+static void softmax_backward(const Head *h, int64_t at, int64_t l, float factor, float log_sum, const uint64_t *bits) {
+    float *s = h->scores + at, *slopes = h->slopes + at;
     __m512 total = all(0);
     for (int64_t m = 0; m < l; m += WIDTH) {
         __mmask16 kept = some(bits, m);
         __m512 one = exponential(_mm512_fmsub_ps(_mm512_load_ps(s + m), all(factor), all(log_sum)));
         __m512 slope = _mm512_maskz_load_ps(kept, slopes + m);
-        store16(weights + m, _mm512_maskz_mov_ps(kept, one));
+        store16(h->p + at + m, _mm512_maskz_mov_ps(kept, one));
         _mm512_store_ps(s + m, one), _mm512_store_ps(slopes + m, slope);
         total = _mm512_fmadd_ps(one, slope, total);
     }
     float mean = _mm512_reduce_add_ps(total);
     for (int64_t m = 0; m < l; m += WIDTH) {
         __m512 part = _mm512_mul_ps(_mm512_load_ps(s + m), _mm512_sub_ps(_mm512_load_ps(slopes + m), all(mean)));
-        store16(d_scores + m, _mm512_mul_ps(part, all(factor)));
+        store16(h->ds + at + m, _mm512_mul_ps(part, all(factor)));
     }
 }
 
 /* d_qkv (T, 3 N H) from d_context (R, N H) and what `attention` has returned. cells (T): those of qkv, or null. */
 void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *rows, const int64_t *returned, int64_t B,
-                        int64_t L, int64_t N, int64_t H, float factor, const Dropout *d, const float *log_sums,
+                        int64_t L, const Form *f, const Dropout *d, const float *log_sums,
                         const uint64_t *kept, const int64_t *cells, int64_t T, bf16 *d_qkv, int threads) {
-    int64_t D = N * H, words = (L + 63) / 64;
+    int64_t N = f->N, H = f->H, D = N * H, words = (L + 63) / 64;
     clear_padding(d_qkv, 3 * D, rows, cells, T);
 #pragma omp parallel num_threads(threads)
     {
@@ -357,6 +389,7 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
             gather(&h, qkv + n * H, 3 * D, own, h.queries, h.Q, 1, h.q);
             gather(&h, qkv + D + n * H, 3 * D, own, h.keys, h.K, 1, h.k);
             gather(&h, qkv + 2 * D + n * H, 3 * D, own, h.keys, h.K, 1, h.v);
+            rotate(f, L, h.queries, h.Q, h.q, h.wide, 1), rotate(f, L, h.keys, h.K, h.k, h.wide, 1);
             gather(&h, d_context + n * H, D, back, h.queries, h.Q, d->scale, h.dc);
             pack_transposed(h.k, w, l, w, h.kt);
             pack_transposed(h.v, w, l, w, h.vt);
@@ -375,12 +408,14 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
                     }
                     int64_t j = task * L + h.queries[start + i];
                     const uint64_t *bits = kept ? kept + j * words : NULL;
-                    softmax_backward(h.scores + i * l, h.slopes + i * l, l, factor, log_sums[j], bits, h.p + i * l, h.ds + i * l);
+                    hide(&h, f->side, h.selves[start + i], l, h.scores + i * l);
+                    softmax_backward(&h, i * l, l, f->factor, log_sums[j], bits);
                 }
                 multiply(h.ds, l, h.kp, h.rows, w, DEPTH, w, l, 0);
                 for (int64_t i = 0; i < count; i++) {
                     bf16 *out = d_qkv + own[h.queries[start + i]] * 3 * D + n * H;
                     VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * w + m]);
+                    rotate(f, L, h.queries + start + i, 1, out, 0, -1);
                 }
                 pack(h.ds, l, DEPTH, l, h.dsp), pack(h.p, l, DEPTH, l, h.pp);
                 turn(q, w, w, h.turned);
@@ -389,6 +424,8 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
                 multiply(h.turned, DEPTH, h.pp, h.dvt, l, w, l, DEPTH, 1);
             }
             scatter_transposed(&h, h.dkt, l, own, d_qkv + D + n * H, 3 * D);
+            for (int64_t i = 0; i < h.K; i++)
+                rotate(f, L, h.keys + i, 1, d_qkv + own[h.keys[i]] * 3 * D + D + n * H, 0, -1);
             scatter_transposed(&h, h.dvt, l, own, d_qkv + 2 * D + n * H, 3 * D);
         }
         give_tiles_back(before);

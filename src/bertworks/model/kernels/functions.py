@@ -29,25 +29,36 @@ class Dropout(ctypes.Structure):
 NO_DROPOUT = Dropout(scale=1.0)
 
 
+class Form(ctypes.Structure):
+    """What a model's attention is like, as in attention.c."""
+
+    _fields_: ClassVar = [
+        ("N", ctypes.c_int64),
+        ("H", ctypes.c_int64),
+        ("side", ctypes.c_int64),
+        ("factor", ctypes.c_float),
+        ("rotations", ctypes.c_void_p),
+    ]
+    tensor: Tensor | None
+
+    @classmethod
+    def of(cls, heads: int, width: int, direction: str, rotations: Tensor | None) -> "Form":
+        """rotations (2, L, H / 2): of rotary positions."""
+        H = width // heads
+        address = None if rotations is None else rotations.data_ptr()
+        form = cls(heads, H, {"left": -1, "both": 0, "right": 1}[direction], H**-0.5, address)
+        form.tensor = rotations  # its memory must live as long as the address
+        return form
+
+
 @dataclass(frozen=True)
 class Rows:
-    """Where the rows of a packed batch are in its rectangle, and how wide they are."""
+    """Where the rows of a packed batch are in its rectangle."""
 
     B: int
     L: int
-    N: int
-    H: int
     of_cells: Tensor  # (B L,) row of each cell, -1 for padding
     cells: Tensor | None  # (T,) flat cell of each row; None: row t is cell t
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        return self.B, self.L, self.N, self.H
-
-    @property
-    def factor(self) -> ctypes.c_float:
-        """What scores are multiplied by: one over the root of the head size."""
-        return ctypes.c_float(self.H**-0.5)
 
     def __len__(self) -> int:
         return self.B * self.L if self.cells is None else len(self.cells)
@@ -76,7 +87,7 @@ class Kernels:
         T, D = update.shape
         out, out16, total = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(T, D)
         outputs = (total, out, out16, mean := torch.empty(T), scale := torch.empty(T))
-        given = (x, update, rows.cells, T, D, rows.L, ctypes.byref(dropout), gain, bias, ctypes.c_float(eps))
+        given = (x, update, rows.cells, T, D, rows.L, dropout, gain, bias, eps)
         self._call("add_norm", *given, *outputs)
         return out, out16, total, mean, scale
 
@@ -95,44 +106,49 @@ class Kernels:
         T, D = kept[0].shape
         slopes = tuple(None if one is None else one.contiguous() for one in slopes)  # type: ignore[assignment]
         outputs = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(D), torch.empty(D)
-        given = (*slopes, *kept, gain, rows.cells, T, D, rows.L, ctypes.byref(dropout))
+        given = (*slopes, *kept, gain, rows.cells, T, D, rows.L, dropout)
         self._call("add_norm_backward", *given, *outputs)
         return outputs
 
-    def gelu(self, x: Tensor) -> Tensor:
-        """(T, D) bfloat16."""
+    def gelu(self, x: Tensor, tanh: bool) -> Tensor:
+        """(T, D) bfloat16, exact or in the tanh form."""
         out = torch.empty_like(x)
-        self._call("gelu", x, *x.shape, out)
+        self._call("gelu", x, *x.shape, int(tanh), out)
         return out
 
-    def gelu_backward(self, x: Tensor, slope: Tensor) -> Tensor:
+    def gelu_backward(self, x: Tensor, slope: Tensor, tanh: bool) -> Tensor:
         """`slope` (T, D) of the output becomes that of x; returns its sum over rows, (D,) float32."""
         sums = torch.empty(x.shape[1])
-        self._call("gelu_backward", x, slope, *x.shape, sums)
+        self._call("gelu_backward", x, slope, *x.shape, int(tanh), sums)
         return sums
 
-    def attention(
-        self, qkv: Tensor, rows: Rows, returned: Rows, dropout: Dropout
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def attention(self, qkv: Tensor, rows: Rows, returned: Rows, form: Form, dropout: Dropout) -> list[Tensor | None]:
         """Queries, keys and values side by side, (T, 3 D), to the context (R, D) of the rows that are `returned`.
 
-        Returns what the slopes need as well: log-sums (B, N, L) and the bits of what dropout keeps.
+        The context, and what the slopes need as well: log-sums (B, N, L) and the bits of what dropout keeps.
         """
-        B, L, N, H = rows.sizes
-        context = qkv.new_empty(len(returned), N * H)
-        log_sums = torch.empty(B, N, L)
+        B, L, N = rows.B, rows.L, form.N
+        context, log_sums = qkv.new_empty(len(returned), N * form.H), torch.empty(B, N, L)
         kept = torch.empty(B, N, L, -(-L // 64), dtype=torch.int64) if dropout.dropped else None
-        given = (qkv, rows.of_cells, returned.of_cells, *rows.sizes, rows.factor, ctypes.byref(dropout))
-        self._call("attention", *given, returned.cells, len(returned), context, log_sums, kept)
-        return context, log_sums, kept
+        given = (qkv, rows.of_cells, returned.of_cells, B, L, form, dropout, returned.cells, len(returned))
+        self._call("attention", *given, context, log_sums, kept)
+        return [context, log_sums, kept]
 
     def attention_backward(
-        self, qkv: Tensor, slope: Tensor, rows: Rows, returned: Rows, dropout: Dropout, kept: Sequence[Tensor | None]
+        self,
+        slope: Tensor,
+        kept: Sequence[Tensor | None],
+        rows: Rows,
+        returned: Rows,
+        form: Form,
+        dropout: Dropout,
     ) -> Tensor:
-        """The slope of qkv (T, 3 D) from that of the context (R, D). kept: log-sums and bits."""
+        """The slope of qkv (T, 3 D) from that of the context (R, D). kept: qkv, log-sums, bits."""
+        qkv, log_sums, bits = kept
+        assert qkv is not None
         d_qkv = torch.empty_like(qkv)
-        given = (qkv, slope.contiguous(), rows.of_cells, returned.of_cells, *rows.sizes, rows.factor)
-        self._call("attention_backward", *given, ctypes.byref(dropout), *kept, rows.cells, len(rows), d_qkv)
+        given = (qkv, slope.contiguous(), rows.of_cells, returned.of_cells, rows.B, rows.L, form, dropout)
+        self._call("attention_backward", *given, log_sums, bits, rows.cells, len(rows), d_qkv)
         return d_qkv
 
     def cross_entropy(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,10 +163,14 @@ class Kernels:
 
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a function of the library with addresses in place of tensors."""
-        given = []
-        for one in arguments:
-            if isinstance(one, Tensor):
-                assert one.is_contiguous() and one.device.type == "cpu", (name, one.shape, one.stride(), one.device)
-                one = ctypes.c_void_p(one.data_ptr())
-            given.append(ctypes.c_int64(one) if isinstance(one, int) else one)
-        getattr(self._library, name)(*given, ctypes.c_int(torch.get_num_threads()))
+        getattr(self._library, name)(*map(_as_c, arguments), ctypes.c_int(torch.get_num_threads()))
+
+
+def _as_c(value: Any) -> Any:
+    """An argument as C takes it."""
+    if isinstance(value, Tensor):
+        assert value.is_contiguous() and value.device.type == "cpu", (value.shape, value.stride(), value.device)
+        return ctypes.c_void_p(value.data_ptr())
+    if isinstance(value, ctypes.Structure):
+        return ctypes.byref(value)
+    return ctypes.c_int64(value) if isinstance(value, int) else value if value is None else ctypes.c_float(value)

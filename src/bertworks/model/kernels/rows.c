@@ -122,21 +122,36 @@ static inline __m512 below(__m512 x, __m512 bell) {
 
 static inline __m512 bell_of(__m512 x) { return exponential(_mm512_mul_ps(_mm512_mul_ps(x, x), all(-0.5f))); }
 
-/* x and out (T, D). */
-void gelu(const bf16 *x, int64_t T, int64_t D, bf16 *out, int threads) {
+/* The tanh form: the share is 1 / (1 + exp(-2 z)) with z = sqrt(2 / pi) (x + 0.044715 x^3). */
+static inline __m512 logistic(__m512 x, __m512 square) {
+    __m512 z2 = _mm512_mul_ps(_mm512_mul_ps(x, all(1.59576912f)), _mm512_fmadd_ps(square, all(0.044715f), all(1)));
+    __m512 base = _mm512_add_ps(all(1), exponential(_mm512_min_ps(all(100), _mm512_sub_ps(all(0), z2)))); /* or 1 / inf */
+    return _mm512_div_ps(all(1), base);
+}
+
+static inline __m512 slope_of(__m512 x, int64_t tanh) {
+    if (!tanh) {
+        __m512 bell = bell_of(x);
+        return _mm512_fmadd_ps(_mm512_mul_ps(x, all(0.39894228f)), bell, below(x, bell));
+    }
+    __m512 square = _mm512_mul_ps(x, x), share = logistic(x, square);
+    __m512 inner = _mm512_mul_ps(x, _mm512_fmadd_ps(square, all(1.59576912f * 3 * 0.044715f), all(1.59576912f)));
+    return _mm512_fmadd_ps(_mm512_mul_ps(share, _mm512_sub_ps(all(1), share)), inner, share);
+}
+
+/* x and out (T, D). tanh: whether in the tanh form. */
+void gelu(const bf16 *x, int64_t T, int64_t D, int64_t tanh, bf16 *out, int threads) {
     THREADS ITS_ROWS(T) COLUMNS(D) {
         __m512 v = load16(x + t * D + j);
-        store16(out + t * D + j, _mm512_mul_ps(v, below(v, bell_of(v))));
+        store16(out + t * D + j, _mm512_mul_ps(v, tanh ? logistic(v, _mm512_mul_ps(v, v)) : below(v, bell_of(v))));
     }
 }
 
 /* slope (T, D) of the output becomes that of x; d_bias (D) is its sum over rows. */
-void gelu_backward(const bf16 *x, bf16 *slope, int64_t T, int64_t D, float *d_bias, int threads) {
+void gelu_backward(const bf16 *x, bf16 *slope, int64_t T, int64_t D, int64_t tanh, float *d_bias, int threads) {
     float *sums = calloc(D * threads, sizeof(float));
     THREADS ITS_ROWS(T) COLUMNS(D) {
-        __m512 v = load16(x + t * D + j), bell = bell_of(v);
-        __m512 one = _mm512_fmadd_ps(_mm512_mul_ps(v, all(0.39894228f)), bell, below(v, bell));
-        one = _mm512_mul_ps(one, load16(slope + t * D + j));
+        __m512 one = _mm512_mul_ps(slope_of(load16(x + t * D + j), tanh), load16(slope + t * D + j));
         add_to(sums + k * D + j, one);
         store16(slope + t * D + j, one);
     }

@@ -274,7 +274,7 @@ def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
 def should_compile(wanted: str, device: torch.device) -> bool:
     """Whether to use torch.compile: "on", "off", or for "auto" on a GPU if there is a C++ compiler.
 
-    On a CPU the encoder's own operations are as fast as compiled ones and need no minute of compiling (docs/log.md).
+    On a CPU the kernels are faster and need a second of compiling in place of a minute (docs/log.md).
     """
     found = any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++"))
     if wanted == "on" and not found:
@@ -285,7 +285,7 @@ def should_compile(wanted: str, device: torch.device) -> bool:
 
 
 def kernels_of(wanted: str, device: torch.device, dtype: torch.dtype) -> Kernels | None:
-    """The compiled kernels for training, by the recipe's `loop.compile`: for "auto" on a CPU in bfloat16."""
+    """The kernels that training in `dtype` uses by the recipe's `loop.compile`: for "auto" on a CPU in bfloat16."""
     used = wanted == "auto" and device.type == "cpu" and dtype is torch.bfloat16
     return load() if used and processor_kind() in BFLOAT16_KINDS.values() else None
 

@@ -144,6 +144,11 @@ def prepare_loop(run: Run, loop: Loop) -> None:
         loop.data_sheet = machine.data_sheet_peak(device, loop.dtype)
 
 
+def uses_kernels(loop: Loop) -> bool:
+    """Whether the run computes with kernels; without them it rounds differently."""
+    return getattr(loop.model, "kernels", None) is not None
+
+
 def run_facts(run: Run, loop: Loop) -> dict[str, Any]:
     """What the results of every run have: progress, seed, processes, the identity's hash, the machine."""
     progress = loop.progress
@@ -153,6 +158,7 @@ def run_facts(run: Run, loop: Loop) -> dict[str, Any]:
         "seconds": progress.seconds,
         "seed": loop.config.seed,
         "processes": run.world.size,
+        "kernels": uses_kernels(loop),
         "recipe": loop.recipe,
         "machine": machine.facts(),
     }

@@ -83,7 +83,7 @@ def test_add_norm(kernels, rate, padding):
     x, update, gain, bias = torch.randn(T, D), torch.randn(T, D).bfloat16(), torch.rand(D) + 0.5, torch.randn(D)
     mask = KEY.packed_mask(4, rate, packing, D).float() if rate else torch.ones(T, D)
     given = [one.requires_grad_() for one in (x, update, gain, bias)]
-    out, out16 = _AddNorm.apply(*given, 1e-12, rows, kernels, drawn(rate, L * D))
+    out, out16 = _AddNorm.apply(*given, 1e-12, rows, drawn(rate, L * D), kernels)
     plain = [one.detach().float().requires_grad_() for one in given]
     expected = F.layer_norm(plain[0] + plain[1] * mask * rescale(rate), (D,), plain[2], plain[3], 1e-12)
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)

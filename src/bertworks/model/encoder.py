@@ -138,7 +138,7 @@ class Encoder(nn.Module):
         self.final_norm = layer_norm(config, self.width) if config.norm == "pre" else None
         self.pooler = build_pooler(config) if pooler else None
         self.pooler_dropout = Dropout(config.head_dropout, _POOLER_SITE) if config.rules.pooler_dropout else None
-        self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU (kernels.py)
+        self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU (kernels/)
         self.run_layer: Any = run_layer
         self.compiled_layer: Any = None  # the same, compiled (prepare.py)
         self.compiled_for_gradients = True  # whether it is used where gradients are on, or where they are off

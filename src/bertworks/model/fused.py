@@ -1,4 +1,4 @@
-"""BERT's layers in training on a CPU, with kernels between the matrix products (kernels.py).
+"""BERT's layers in training on a CPU, with kernels between the matrix products (kernels/).
 
 They compute what layer.py does, up to rounding, for the usual layer: LayerNorm behind each half, GELU, no attention
 span. The residual stream is float32; each half is given it in bfloat16 too, for its products.
@@ -95,25 +95,26 @@ class FusedLayers:
     ) -> tuple[Tensor, Tensor]:
         """LayerNorm of x + dropout(update), in float32 and bfloat16."""
         parameters = (norm.weight, norm.bias, norm.eps)
-        result: tuple[Tensor, Tensor] = _AddNorm.apply(x, update, *parameters, rows, self.kernels, dropout)
+        result: tuple[Tensor, Tensor] = _AddNorm.apply(x, update, *parameters, rows, dropout, self.kernels)
         return result
 
 
 class _AddNorm(torch.autograd.Function):
+    """LayerNorm of x + dropout(update), (T, D), in float32 and bfloat16."""
+
     @staticmethod
-    def forward(ctx, x, update, gain, bias, eps, rows, kernels, dropout):  # type: ignore[no-untyped-def]
+    def forward(ctx, x, update, gain, bias, eps, rows, dropout, kernels):  # type: ignore[no-untyped-def]
         out, out16, *kept = kernels.add_norm(x, update, rows, dropout, gain, bias, eps)
         ctx.save_for_backward(gain, *kept)
-        ctx.rest = kernels, rows, dropout
+        ctx.rest, ctx.kernels = (rows, dropout), kernels
         ctx.set_materialize_grads(False)  # of the last layer's outputs only one is read
         return out, out16
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, d_out, d_out16):  # type: ignore[no-untyped-def]
-        (gain, *kept), (kernels, rows, dropout) = ctx.saved_tensors, ctx.rest
-        slopes = kernels.add_norm_backward((d_out, d_out16), kept, gain, rows, dropout)
-        return *slopes, None, None, None, None
+        gain, *kept = ctx.saved_tensors
+        return *ctx.kernels.add_norm_backward((d_out, d_out16), kept, gain, *ctx.rest), *[None] * 4
 
 
 class _Attention(torch.autograd.Function):

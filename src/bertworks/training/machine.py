@@ -29,6 +29,7 @@ from torch import Tensor
 
 from ..files import InputError
 from ..model.kernels import Kernels, load
+from ..model.products import is_supported
 from ..reporting.run_files import commit
 
 # torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first
@@ -287,7 +288,7 @@ def should_compile(wanted: str, device: torch.device) -> bool:
 def kernels_of(wanted: str, device: torch.device, dtype: torch.dtype) -> Kernels | None:
     """The kernels that training in `dtype` uses by the recipe's `loop.compile`: for "auto" on a CPU in bfloat16."""
     used = wanted == "auto" and device.type == "cpu" and dtype is torch.bfloat16
-    return load() if used and processor_kind() in BFLOAT16_KINDS.values() else None
+    return load() if used and is_supported(torch.empty(0, dtype=dtype)) else None
 
 
 def is_first() -> bool:

@@ -1,157 +1,23 @@
-/* Multi-head self-attention and its gradient, a head of a sequence at a time: scores and weights never leave the cache of
-its core. Padding is left out.
-
-The matrix products use AMX's tiles where the processor has them, else AVX-512 with bfloat16.
+/* Multi-head self-attention and its gradient, a head of a sequence at a time: scores and weights never leave the cache
+of its core. Padding is left out.
 
 Shapes: B sequences, L positions, T rows of a packed batch, R of them that are returned, N heads, H head size. Within a
-head: K keys (the real tokens) and Q queries (those of them that are returned), padded with zeros to multiples of 32.
+head: K keys (the real tokens) and Q queries (those that are returned), padded with zeros to multiples of 32.
 */
 
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "kernels.h"
+#include "products.h"
 
-#define TILE 16 /* rows of a tile; floats in one of its rows */
-#define DEPTH 32 /* bfloat16 numbers in a row of a tile */
-
-static int64_t padded(int64_t count) { return (count + DEPTH - 1) / DEPTH * DEPTH; }
-
-/* ---- products of matrices whose sizes are multiples of 32
-
-The right operand is `packed`: tiles of 32 rows and 16 columns, in which the numbers of two rows alternate. Tile (k, n) is
-number n * depth / 32 + k. */
-
+/* Asks the system for the registers of AMX's tiles; 0 if this process may use them, or if the processor has none. */
+int prepare(void) {
 #ifdef __AMX_BF16__
-
-typedef struct { uint8_t bytes[64]; } Tiles;
-
-static Tiles take_tiles(void) { /* returns the configuration that somebody else, oneDNN, may be using */
-    Tiles before, ours = {{1}}; /* palette 1; 8 tiles of 16 rows with 64 bytes */
-    _tile_storeconfig(&before);
-    for (int i = 0; i < 8; i++) ours.bytes[16 + 2 * i] = 64, ours.bytes[48 + i] = TILE;
-    _tile_loadconfig(&ours);
-    return before;
-}
-
-static void give_tiles_back(Tiles before) {
-    if (before.bytes[0])
-        _tile_loadconfig(&before);
-    else
-        _tile_release();
-}
-
-/* Asks the system for the tiles' registers; 0 if this process may use them. */
-int prepare(void) { return (int)syscall(SYS_arch_prctl, 0x1023, 18); }
-
-/* c (M, N) = a (M, depth) times `packed` (depth, N), or that added to c. */
-static void multiply(const bf16 *a, int64_t lda, const bf16 *packed, float *c, int64_t ldc, int64_t M, int64_t N,
-                     int64_t depth, int add) {
-    for (int64_t m = 0; m < M; m += 2 * TILE)
-        for (int64_t n = 0; n < N; n += 2 * TILE) {
-            float *upper = c + m * ldc + n, *lower = upper + TILE * ldc;
-            const bf16 *left = a + m * lda, *right = packed + n * depth;
-            _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
-            if (add) {
-                _tile_loadd(0, upper, ldc * 4); _tile_loadd(1, upper + TILE, ldc * 4);
-                _tile_loadd(2, lower, ldc * 4); _tile_loadd(3, lower + TILE, ldc * 4);
-            }
-            for (int64_t k = 0; k < depth; k += DEPTH) {
-                _tile_loadd(4, left + k, lda * 2); _tile_loadd(5, left + TILE * lda + k, lda * 2);
-                _tile_loadd(6, right + k * TILE, 64); _tile_loadd(7, right + (depth + k) * TILE, 64);
-                _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7);
-                _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
-            }
-            _tile_stored(0, upper, ldc * 4); _tile_stored(1, upper + TILE, ldc * 4);
-            _tile_stored(2, lower, ldc * 4); _tile_stored(3, lower + TILE, ldc * 4);
-        }
-}
-
+    return (int)syscall(SYS_arch_prctl, 0x1023, 18);
 #else
-
-typedef int Tiles;
-static Tiles take_tiles(void) { return 0; }
-static void give_tiles_back(Tiles before) { (void)before; }
-int prepare(void) { return 0; }
-
-static void multiply(const bf16 *a, int64_t lda, const bf16 *packed, float *c, int64_t ldc, int64_t M, int64_t N,
-                     int64_t depth, int add) {
-    enum { ROWS = 8 };
-    for (int64_t m = 0; m < M; m += ROWS)
-        for (int64_t n = 0; n < N; n += 2 * TILE) {
-            __m512 sums[ROWS][2];
-            for (int i = 0; i < ROWS; i++)
-                for (int j = 0; j < 2; j++)
-                    sums[i][j] = add ? _mm512_loadu_ps(c + (m + i) * ldc + n + j * TILE) : _mm512_setzero_ps();
-            for (int64_t k = 0; k < depth; k += 2) {
-                const bf16 *right = packed + n * depth + k * TILE;
-                __m512bh b0 = (__m512bh)_mm512_loadu_si512(right), b1 = (__m512bh)_mm512_loadu_si512(right + depth * TILE);
-                for (int i = 0; i < ROWS; i++) {
-                    int32_t pair;
-                    memcpy(&pair, a + (m + i) * lda + k, 4);
-                    __m512bh left = (__m512bh)_mm512_set1_epi32(pair);
-                    sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, b0);
-                    sums[i][1] = _mm512_dpbf16_ps(sums[i][1], left, b1);
-                }
-            }
-            for (int i = 0; i < ROWS; i++)
-                for (int j = 0; j < 2; j++) _mm512_storeu_ps(c + (m + i) * ldc + n + j * TILE, sums[i][j]);
-        }
-}
-
+    return 0;
 #endif
-
-/* ---- operands */
-
-static void transpose(const uint32_t *x, int64_t ldx, uint32_t *out, int64_t ldo) { /* 16 x 16 */
-    __m512i a[TILE], b[TILE];
-    for (int i = 0; i < TILE; i++) a[i] = _mm512_loadu_si512(x + i * ldx);
-    for (int i = 0; i < TILE; i += 2) {
-        b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
-        b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
-    }
-    for (int i = 0; i < TILE; i += 4)
-        for (int j = 0; j < 2; j++) {
-            a[i + 2 * j] = _mm512_unpacklo_epi64(b[i + j], b[i + j + 2]);
-            a[i + 2 * j + 1] = _mm512_unpackhi_epi64(b[i + j], b[i + j + 2]);
-        }
-    for (int i = 0; i < TILE; i += 8)
-        for (int j = 0; j < 4; j++) {
-            b[i + j] = _mm512_shuffle_i32x4(a[i + j], a[i + j + 4], 0x88);
-            b[i + j + 4] = _mm512_shuffle_i32x4(a[i + j], a[i + j + 4], 0xdd);
-        }
-    for (int j = 0; j < 8; j++) {
-        _mm512_storeu_si512(out + j * ldo, _mm512_shuffle_i32x4(b[j], b[j + 8], 0x88));
-        _mm512_storeu_si512(out + (j + 8) * ldo, _mm512_shuffle_i32x4(b[j], b[j + 8], 0xdd));
-    }
-}
-
-/* x (depth, N) as a right operand. */
-static void pack(const bf16 *x, int64_t ldx, int64_t depth, int64_t N, bf16 *out) {
-    for (int64_t n = 0; n < N; n += TILE)
-        for (int64_t k = 0; k < depth; k += 2, out += 2 * TILE) {
-            const bf16 *row = x + k * ldx + n;
-            __m512i first = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)row));
-            __m512i second = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(row + ldx)));
-            _mm512_storeu_si512(out, _mm512_or_si512(first, _mm512_slli_epi32(second, 16)));
-        }
-}
-
-/* The transpose of x (N, depth) as a right operand. */
-static void pack_transposed(const bf16 *x, int64_t ldx, int64_t N, int64_t depth, bf16 *out) {
-    for (int64_t n = 0; n < N; n += TILE)
-        for (int64_t k = 0; k < depth; k += DEPTH, out += DEPTH * TILE)
-            transpose((const uint32_t *)(x + n * ldx + k), ldx / 2, (uint32_t *)out, TILE);
-}
-
-/* The transpose of x (32, N): (N, 32), as a left operand. */
-static void turn(const bf16 *x, int64_t ldx, int64_t N, bf16 *out) {
-    bf16 pairs[DEPTH * TILE];
-    for (int64_t n = 0; n < N; n += TILE) {
-        pack(x + n, ldx, DEPTH, TILE, pairs);
-        transpose((const uint32_t *)pairs, TILE, (uint32_t *)(out + n * DEPTH), TILE);
-    }
 }
 
 /* ---- a head of a sequence */
@@ -189,20 +55,20 @@ static void *cut(char **free, int64_t bytes) { /* the next part of a block of me
 
 static Head make_head(int64_t L, int64_t H) {
     Head h = {.L = L, .H = H, .wide = padded(H)};
-    int64_t l = padded(L), w = h.wide, narrow_ = l * w * 2, strip = DEPTH * l;
-    int64_t bytes = 3 * L * 8 + 7 * narrow_ + 2 * strip * 4 + 4 * strip * 2 + w * DEPTH * 2 + 2 * w * l * 4 +
-                    DEPTH * w * 4 + TILE * TILE * 4 + 3 * (l + 2 * BLOCK + 64) + 24 * 64;
+    int64_t l = padded(L), w = h.wide, matrix = l * w * 2, strip = DEPTH * l, drawn = 2 * (l + 2 * BLOCK + 64);
+    int64_t bytes = 3 * L * 8 + 7 * matrix + 2 * strip * 4 + 4 * strip * 2 + w * DEPTH * 2 + 2 * w * l * 4 +
+                    DEPTH * w * 4 + TILE * TILE * 4 + drawn + 24 * 64;
     char *free = h.memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
     h.keys = cut(&free, L * 8), h.queries = cut(&free, L * 8), h.selves = cut(&free, L * 8);
     bf16 **operands[] = {&h.k, &h.v, &h.q, &h.dc, &h.kt, &h.vt, &h.kp};
-    for (int i = 0; i < 7; i++) *operands[i] = cut(&free, narrow_);
+    for (int i = 0; i < 7; i++) *operands[i] = cut(&free, matrix);
     h.scores = cut(&free, strip * 4), h.slopes = cut(&free, strip * 4);
     bf16 **strips[] = {&h.p, &h.ds, &h.pp, &h.dsp};
     for (int i = 0; i < 4; i++) *strips[i] = cut(&free, strip * 2);
     h.turned = cut(&free, w * DEPTH * 2);
     h.dkt = cut(&free, w * l * 4), h.dvt = cut(&free, w * l * 4);
     h.rows = cut(&free, DEPTH * w * 4), h.block = cut(&free, TILE * TILE * 4);
-    h.bytes = cut(&free, 3 * (l + 2 * BLOCK + 64));
+    h.bytes = cut(&free, drawn);
     return h;
 }
 
@@ -231,7 +97,8 @@ static void gather(const Head *h, const bf16 *x, int64_t width, const int64_t *r
 }
 
 /* Rotate rows (count, wide) by their positions, or back. A pair is element i of both halves of a row. */
-static void rotate(const Form *f, int64_t L, const int64_t *at, int64_t count, bf16 *x, int64_t width, float direction) {
+static void rotate(const Form *f, int64_t L, const int64_t *at, int64_t count, bf16 *x, int64_t width,
+                   float direction) {
     int64_t half = f->H / 2;
     for (int64_t i = 0; f->rotations && i < count; i++) {
         const float *cosines = f->rotations + at[i] * half, *sines = cosines + L * half;
@@ -244,6 +111,17 @@ static void rotate(const Form *f, int64_t L, const int64_t *at, int64_t count, b
     }
 }
 
+/* Queries, keys and values of head n. */
+static void read_head(Head *h, const bf16 *qkv, const int64_t *rows, int64_t n, const Form *f) {
+    int64_t D = f->N * f->H;
+    const bf16 *own = qkv + n * f->H;
+    gather(h, own, 3 * D, rows, h->queries, h->Q, 1, h->q);
+    gather(h, own + D, 3 * D, rows, h->keys, h->K, 1, h->k);
+    gather(h, own + 2 * D, 3 * D, rows, h->keys, h->K, 1, h->v);
+    rotate(f, h->L, h->queries, h->Q, h->q, h->wide, 1);
+    rotate(f, h->L, h->keys, h->K, h->k, h->wide, 1);
+}
+
 /* Minus infinity for the keys that the query which is key number `self` does not see, and behind the last key. */
 static void hide(const Head *h, int64_t side, int64_t self, int64_t l, float *scores) {
     int64_t first = side > 0 ? self : 0, end = side < 0 ? self + 1 : h->K;
@@ -251,7 +129,7 @@ static void hide(const Head *h, int64_t side, int64_t self, int64_t l, float *sc
     for (int64_t m = end; m < l; m++) scores[m] = -INFINITY;
 }
 
-/* Zeros in the rows (count, width) of cells that are padding. cells (count): their flat cells; without them row i is i. */
+/* Zeros in rows (count, width) of padding. cells (count): the flat cell of each row; without them row i is cell i. */
 static void clear_padding(bf16 *x, int64_t width, const int64_t *rows, const int64_t *cells, int64_t count) {
     for (int64_t i = 0; i < count; i++)
         if (rows[cells ? cells[i] : i] < 0) memset(x + i * width, 0, width * sizeof(bf16));
@@ -267,11 +145,14 @@ static void keep(const Head *h, const Dropout *d, int64_t sequence, int64_t n, i
         drawn = own;
     }
     __m512i limit = _mm512_set1_epi8((char)d->dropped);
-    for (int64_t i = 0; i < h->K; i += 64) bits[i / 64] = _mm512_cmpge_epu8_mask(_mm512_loadu_si512(drawn + i), limit);
+    for (int64_t i = 0; i < h->K; i += 64)
+        bits[i / 64] = _mm512_cmpge_epu8_mask(_mm512_loadu_si512(drawn + i), limit);
 }
 
-/* 16 bits from the i-th one on. */
-static inline __mmask16 some(const uint64_t *bits, int64_t i) { return bits ? (__mmask16)(bits[i / 64] >> i % 64) : 0xffff; }
+/* 16 bits from the i-th one on; all of them without dropout. */
+static inline __mmask16 some(const uint64_t *bits, int64_t i) {
+    return bits ? (__mmask16)(bits[i / 64] >> i % 64) : 0xffff;
+}
 
 /* ---- forward */
 
@@ -291,8 +172,9 @@ static float softmax(float *s, int64_t l, float factor, const uint64_t *bits, bf
     return top + logf(sum);
 }
 
-/* qkv (T, 3 N H); context (R, N H). rows, returned (B L): the row of each cell in both, -1 for none. cells (R): the flat cell of
-each row of context, or null. log_sums (B, N, L): of the exponentials of each query's scores. kept (B, N, L, L / 64): bits. */
+/* qkv (T, 3 N H); context (R, N H). rows, returned (B L): the row of each cell in both, -1 for none. cells (R): the
+flat cell of each row of context, or null. log_sums (B, N, L): of the exponentials of each query's scores. kept (B, N,
+L, L / 64): bits. */
 void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L, const Form *f,
                const Dropout *d, const int64_t *cells, int64_t R, bf16 *context, float *log_sums,
                uint64_t *kept, int threads) {
@@ -308,10 +190,7 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
             const int64_t *own = rows + b * L, *back = returned + b * L;
             find(&h, own, back);
             int64_t l = padded(h.K);
-            gather(&h, qkv + n * H, 3 * D, own, h.queries, h.Q, 1, h.q);
-            gather(&h, qkv + D + n * H, 3 * D, own, h.keys, h.K, 1, h.k);
-            gather(&h, qkv + 2 * D + n * H, 3 * D, own, h.keys, h.K, 1, h.v);
-            rotate(f, L, h.queries, h.Q, h.q, h.wide, 1), rotate(f, L, h.keys, h.K, h.k, h.wide, 1);
+            read_head(&h, qkv, own, n, f);
             pack_transposed(h.k, h.wide, l, h.wide, h.kt);
             pack(h.v, h.wide, l, h.wide, h.vt);
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
@@ -339,7 +218,8 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
 /* ---- backward */
 
 /* (wide, K) of one head, transposed, to rows of a matrix of the given width. */
-static void scatter_transposed(const Head *h, const float *x, int64_t l, const int64_t *rows, bf16 *out, int64_t width) {
+static void scatter_transposed(const Head *h, const float *x, int64_t l, const int64_t *rows, bf16 *out,
+                               int64_t width) {
     for (int64_t first = 0; first < h->K; first += TILE)
         for (int64_t m = 0; m < h->H; m += TILE) {
             transpose((const uint32_t *)(x + m * l + first), l, (uint32_t *)h->block, TILE);
@@ -386,15 +266,13 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
             const int64_t *own = rows + b * L, *back = returned + b * L;
             find(&h, own, back);
             int64_t l = padded(h.K), w = h.wide;
-            gather(&h, qkv + n * H, 3 * D, own, h.queries, h.Q, 1, h.q);
-            gather(&h, qkv + D + n * H, 3 * D, own, h.keys, h.K, 1, h.k);
-            gather(&h, qkv + 2 * D + n * H, 3 * D, own, h.keys, h.K, 1, h.v);
-            rotate(f, L, h.queries, h.Q, h.q, h.wide, 1), rotate(f, L, h.keys, h.K, h.k, h.wide, 1);
+            read_head(&h, qkv, own, n, f);
             gather(&h, d_context + n * H, D, back, h.queries, h.Q, d->scale, h.dc);
             pack_transposed(h.k, w, l, w, h.kt);
             pack_transposed(h.v, w, l, w, h.vt);
             pack(h.k, w, l, w, h.kp);
-            for (int64_t i = 0; i < h.K && h.Q < h.K; i++) memset(d_qkv + own[h.keys[i]] * 3 * D + n * H, 0, H * sizeof(bf16));
+            for (int64_t i = 0; i < h.K && h.Q < h.K; i++) /* some are no queries */
+                memset(d_qkv + own[h.keys[i]] * 3 * D + n * H, 0, H * sizeof(bf16));
             memset(h.dkt, 0, w * l * sizeof(float)), memset(h.dvt, 0, w * l * sizeof(float));
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
                 int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH;
@@ -418,9 +296,9 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
                     rotate(f, L, h.queries + start + i, 1, out, 0, -1);
                 }
                 pack(h.ds, l, DEPTH, l, h.dsp), pack(h.p, l, DEPTH, l, h.pp);
-                turn(q, w, w, h.turned);
+                turn(q, w, w, h.turned, DEPTH);
                 multiply(h.turned, DEPTH, h.dsp, h.dkt, l, w, l, DEPTH, 1);
-                turn(dc, w, w, h.turned);
+                turn(dc, w, w, h.turned, DEPTH);
                 multiply(h.turned, DEPTH, h.pp, h.dvt, l, w, l, DEPTH, 1);
             }
             scatter_transposed(&h, h.dkt, l, own, d_qkv + D + n * H, 3 * D);

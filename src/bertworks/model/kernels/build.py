@@ -19,6 +19,7 @@ from .functions import Kernels
 
 HERE = Path(__file__).parent
 SOURCES = [HERE / "rows.c", HERE / "attention.c"]
+HEADERS = [HERE / "kernels.h", HERE / "products.h"]
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
 SECONDS = 60  # after which a compiler is given up
 UNUSABLE = (OSError, subprocess.SubprocessError)  # of a compiler, a folder or a library
@@ -82,5 +83,5 @@ def _fingerprint(compiler: str, openmp: str) -> str:
     version = subprocess.run([compiler, "--version"], check=True, capture_output=True, timeout=SECONDS).stdout
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         processor = sorted({line for line in info if line.startswith(("model name", "flags"))})
-    source = [path.read_bytes() for path in (*SOURCES, HERE / "kernels.h")]
+    source = [path.read_bytes() for path in (*SOURCES, *HEADERS)]
     return hashlib.blake2b(repr((source, FLAGS, version, processor, openmp)).encode(), digest_size=8).hexdigest()

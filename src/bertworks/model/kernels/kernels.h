@@ -38,7 +38,7 @@ static inline void store16(bf16 *out, __m512 x) {
 
 static inline __m512 exponential(__m512 x) { /* within 2e-7 of exp(x), 0 below -104: Cephes' polynomial */
     x = _mm512_max_ps(all(-110), x); /* NaN stays */
-    __m512 whole = _mm512_roundscale_ps(_mm512_mul_ps(x, all(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m512 whole = _mm512_roundscale_ps(_mm512_mul_ps(x, all(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
     __m512 r = _mm512_fnmadd_ps(whole, all(-2.12194440e-4f), _mm512_fnmadd_ps(whole, all(0.693359375f), x));
     __m512 p = _mm512_fmadd_ps(all(1.9875691500e-4f), r, all(1.3981999507e-3f));
     p = _mm512_fmadd_ps(p, r, all(8.3334519073e-3f));

@@ -24,7 +24,8 @@ static inline void add_to(float *sums, __m512 x) { _mm512_storeu_ps(sums, _mm512
 
 cells (T): the flat cell of each row, which says where its mask is; without them row t is cell t. */
 
-static const uint8_t *row_bytes(const Dropout *d, const int64_t *cells, int64_t t, int64_t L, int64_t D, uint8_t *buffer) {
+static const uint8_t *row_bytes(const Dropout *d, const int64_t *cells, int64_t t, int64_t L, int64_t D,
+                                uint8_t *buffer) {
     int64_t cell = cells ? cells[t] : t;
     return d->dropped ? draw(d, cell / L, cell % L * D, D, buffer) : buffer;
 }
@@ -93,8 +94,8 @@ void add_norm_backward(const float *d_out, const bf16 *d_out16, const float *sum
             __m512 along = all(_mm512_reduce_add_ps(first) / D), across = all(_mm512_reduce_add_ps(second) / D);
             COLUMNS(D) {
                 __m512 normal = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(s + j), all(mean[t])), all(scale[t]));
-                __m512 one = _mm512_sub_ps(_mm512_sub_ps(_mm512_loadu_ps(slopes + j), along), _mm512_mul_ps(normal, across));
-                one = _mm512_mul_ps(one, all(scale[t]));
+                __m512 one = _mm512_sub_ps(_mm512_loadu_ps(slopes + j), along);
+                one = _mm512_mul_ps(_mm512_fnmadd_ps(normal, across, one), all(scale[t]));
                 _mm512_storeu_ps(d_x + t * D + j, one);
                 store16(d_update + t * D + j, _mm512_maskz_mul_ps(is_kept(bytes + j, d), one, all(d->scale)));
             }
@@ -125,8 +126,8 @@ static inline __m512 bell_of(__m512 x) { return exponential(_mm512_mul_ps(_mm512
 /* The tanh form: the share is 1 / (1 + exp(-2 z)) with z = sqrt(2 / pi) (x + 0.044715 x^3). */
 static inline __m512 logistic(__m512 x, __m512 square) {
     __m512 z2 = _mm512_mul_ps(_mm512_mul_ps(x, all(1.59576912f)), _mm512_fmadd_ps(square, all(0.044715f), all(1)));
-    __m512 base = _mm512_add_ps(all(1), exponential(_mm512_min_ps(all(100), _mm512_sub_ps(all(0), z2)))); /* or 1 / inf */
-    return _mm512_div_ps(all(1), base);
+    __m512 power = exponential(_mm512_min_ps(all(100), _mm512_sub_ps(all(0), z2))); /* infinite from 89 on */
+    return _mm512_div_ps(all(1), _mm512_add_ps(all(1), power));
 }
 
 static inline __m512 slope_of(__m512 x, int64_t tanh) {
@@ -166,9 +167,10 @@ static inline __m512 load_rest(const bf16 *x, int64_t count) { /* behind `count`
     return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
 }
 
-/* scores (M, V) become the slopes of the summed cross entropy. losses (M): 0, as the slopes, where the label is negative;
-   d_bias (V): the sum of the slopes over rows. */
-void cross_entropy(bf16 *scores, const int64_t *labels, int64_t M, int64_t V, float *losses, float *d_bias, int threads) {
+/* scores (M, V) become the slopes of the summed cross entropy. losses (M): 0, as the slopes, where the label is
+   negative; d_bias (V): the sum of the slopes over rows. */
+void cross_entropy(bf16 *scores, const int64_t *labels, int64_t M, int64_t V, float *losses, float *d_bias,
+                   int threads) {
     float *sums = calloc(V * threads, sizeof(float));
     THREADS {
         float *row = malloc((V + WIDTH) * sizeof(float)), *own = sums + k * V;

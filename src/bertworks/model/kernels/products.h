@@ -1,0 +1,142 @@
+/* Products of matrices whose sizes are multiples of 32, by AMX's tiles where the processor has them, else by AVX-512 with
+bfloat16; and their operands. For what torch's products do slowly, or would carry through memory. */
+
+#include "kernels.h"
+
+#define TILE 16 /* rows of a tile; floats in one of its rows */
+#define DEPTH 32 /* bfloat16 numbers in a row of a tile */
+
+static inline int64_t padded(int64_t count) { return (count + DEPTH - 1) / DEPTH * DEPTH; }
+
+/* ---- products of matrices whose sizes are multiples of 32
+
+The right operand is `packed`: tiles of 32 rows and 16 columns, in which the numbers of two rows alternate. Tile (k, n)
+is number n * depth / 32 + k. */
+
+#ifdef __AMX_BF16__
+
+typedef struct { uint8_t bytes[64]; } Tiles;
+
+static inline Tiles take_tiles(void) { /* returns the configuration that somebody else, oneDNN, may be using */
+    Tiles before, ours = {{1}}; /* palette 1; 8 tiles of 16 rows with 64 bytes */
+    _tile_storeconfig(&before);
+    for (int i = 0; i < 8; i++) ours.bytes[16 + 2 * i] = 64, ours.bytes[48 + i] = TILE;
+    _tile_loadconfig(&ours);
+    return before;
+}
+
+static inline void give_tiles_back(Tiles before) {
+    if (before.bytes[0])
+        _tile_loadconfig(&before);
+    else
+        _tile_release();
+}
+
+/* c (M, N) = a (M, depth) times `packed` (depth, N), or that added to c. */
+static inline void multiply(const bf16 *a, int64_t lda, const bf16 *packed, float *c, int64_t ldc, int64_t M, int64_t N,
+                     int64_t depth, int add) {
+    for (int64_t m = 0; m < M; m += 2 * TILE)
+        for (int64_t n = 0; n < N; n += 2 * TILE) {
+            float *upper = c + m * ldc + n, *lower = upper + TILE * ldc;
+            const bf16 *left = a + m * lda, *right = packed + n * depth;
+            _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+            if (add) {
+                _tile_loadd(0, upper, ldc * 4); _tile_loadd(1, upper + TILE, ldc * 4);
+                _tile_loadd(2, lower, ldc * 4); _tile_loadd(3, lower + TILE, ldc * 4);
+            }
+            for (int64_t k = 0; k < depth; k += DEPTH) {
+                _tile_loadd(4, left + k, lda * 2); _tile_loadd(5, left + TILE * lda + k, lda * 2);
+                _tile_loadd(6, right + k * TILE, 64); _tile_loadd(7, right + (depth + k) * TILE, 64);
+                _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7);
+                _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
+            }
+            _tile_stored(0, upper, ldc * 4); _tile_stored(1, upper + TILE, ldc * 4);
+            _tile_stored(2, lower, ldc * 4); _tile_stored(3, lower + TILE, ldc * 4);
+        }
+}
+
+#else
+
+typedef int Tiles;
+static inline Tiles take_tiles(void) { return 0; }
+static inline void give_tiles_back(Tiles before) { (void)before; }
+
+static inline void multiply(const bf16 *a, int64_t lda, const bf16 *packed, float *c, int64_t ldc, int64_t M, int64_t N,
+                     int64_t depth, int add) {
+    enum { ROWS = 8 };
+    for (int64_t m = 0; m < M; m += ROWS)
+        for (int64_t n = 0; n < N; n += 2 * TILE) {
+            __m512 sums[ROWS][2];
+            for (int i = 0; i < ROWS; i++)
+                for (int j = 0; j < 2; j++)
+                    sums[i][j] = add ? _mm512_loadu_ps(c + (m + i) * ldc + n + j * TILE) : _mm512_setzero_ps();
+            for (int64_t k = 0; k < depth; k += 2) {
+                const bf16 *right = packed + n * depth + k * TILE;
+                __m512bh b0 = (__m512bh)_mm512_loadu_si512(right);
+                __m512bh b1 = (__m512bh)_mm512_loadu_si512(right + depth * TILE);
+                for (int i = 0; i < ROWS; i++) {
+                    int32_t pair;
+                    memcpy(&pair, a + (m + i) * lda + k, 4);
+                    __m512bh left = (__m512bh)_mm512_set1_epi32(pair);
+                    sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, b0);
+                    sums[i][1] = _mm512_dpbf16_ps(sums[i][1], left, b1);
+                }
+            }
+            for (int i = 0; i < ROWS; i++)
+                for (int j = 0; j < 2; j++) _mm512_storeu_ps(c + (m + i) * ldc + n + j * TILE, sums[i][j]);
+        }
+}
+
+#endif
+
+/* ---- operands */
+
+static inline void transpose(const uint32_t *x, int64_t ldx, uint32_t *out, int64_t ldo) { /* 16 x 16 */
+    __m512i a[TILE], b[TILE];
+    for (int i = 0; i < TILE; i++) a[i] = _mm512_loadu_si512(x + i * ldx);
+    for (int i = 0; i < TILE; i += 2) {
+        b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < TILE; i += 4)
+        for (int j = 0; j < 2; j++) {
+            a[i + 2 * j] = _mm512_unpacklo_epi64(b[i + j], b[i + j + 2]);
+            a[i + 2 * j + 1] = _mm512_unpackhi_epi64(b[i + j], b[i + j + 2]);
+        }
+    for (int i = 0; i < TILE; i += 8)
+        for (int j = 0; j < 4; j++) {
+            b[i + j] = _mm512_shuffle_i32x4(a[i + j], a[i + j + 4], 0x88);
+            b[i + j + 4] = _mm512_shuffle_i32x4(a[i + j], a[i + j + 4], 0xdd);
+        }
+    for (int j = 0; j < 8; j++) {
+        _mm512_storeu_si512(out + j * ldo, _mm512_shuffle_i32x4(b[j], b[j + 8], 0x88));
+        _mm512_storeu_si512(out + (j + 8) * ldo, _mm512_shuffle_i32x4(b[j], b[j + 8], 0xdd));
+    }
+}
+
+/* x (depth, N) as a right operand. */
+static inline void pack(const bf16 *x, int64_t ldx, int64_t depth, int64_t N, bf16 *out) {
+    for (int64_t n = 0; n < N; n += TILE)
+        for (int64_t k = 0; k < depth; k += 2, out += 2 * TILE) {
+            const bf16 *row = x + k * ldx + n;
+            __m512i first = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)row));
+            __m512i second = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(row + ldx)));
+            _mm512_storeu_si512(out, _mm512_or_si512(first, _mm512_slli_epi32(second, 16)));
+        }
+}
+
+/* The transpose of x (N, depth) as a right operand. */
+static inline void pack_transposed(const bf16 *x, int64_t ldx, int64_t N, int64_t depth, bf16 *out) {
+    for (int64_t n = 0; n < N; n += TILE)
+        for (int64_t k = 0; k < depth; k += DEPTH, out += DEPTH * TILE)
+            transpose((const uint32_t *)(x + n * ldx + k), ldx / 2, (uint32_t *)out, TILE);
+}
+
+/* The transpose of x (32, N): (N, 32), as a part of a left operand with rows of `ldo`. */
+static inline void turn(const bf16 *x, int64_t ldx, int64_t N, bf16 *out, int64_t ldo) {
+    bf16 pairs[DEPTH * TILE];
+    for (int64_t n = 0; n < N; n += TILE) {
+        pack(x + n, ldx, DEPTH, TILE, pairs);
+        transpose((const uint32_t *)pairs, TILE, (uint32_t *)(out + n * ldo), ldo / 2);
+    }
+}

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from bertworks.model import kernels as K
 from bertworks.model.attention import keyed_attention, rotate, rotation
 from bertworks.model.config import ModelConfig
-from bertworks.model.dropout import DropoutKey, rescale
-from bertworks.model.fused import _AddNorm, _Attention, _FeedForward, is_usual, rows_of
+from bertworks.model.dropout import Dropout, DropoutKey, rescale
+from bertworks.model.fused import _AddNorm, _Attention, _FeedForward, is_usual
 from bertworks.model.heads import build_model
 from bertworks.model.kernels import build
 from bertworks.model.packing import Packing
@@ -78,7 +78,7 @@ def alike(found: torch.Tensor, expected: torch.Tensor, within: float = 0.01) -> 
 def test_add_norm(kernels, rate, padding):
     B, L, D = 40, 32, 48
     packing = Packing.of(mask_of(B, L, padding), B, L)
-    rows = rows_of(packing)
+    rows = K.Rows.of(packing)
     T = len(rows)
     x, update, gain, bias = torch.randn(T, D), torch.randn(T, D).bfloat16(), torch.rand(D) + 0.5, torch.randn(D)
     mask = KEY.packed_mask(4, rate, packing, D).float() if rate else torch.ones(T, D)
@@ -131,23 +131,54 @@ def test_gelu_of_every_number(kernels, tanh):
 
 @pytest.mark.parametrize("V", [1, 16, 31, 1000])
 def test_cross_entropy(kernels, V):
-    scores, labels = (3 * torch.randn(37, V)).bfloat16(), torch.randint(0, V, (37,))
+    wide, bias, labels = (3 * torch.randn(37, V + 3)).bfloat16(), torch.randn(V), torch.randint(0, V, (37,))
+    scores = wide[:, :V]
+    wide[:, V:] = float("nan")
     labels[[2, 36]] = -100
     plain = scores.float().requires_grad_()
-    expected = F.cross_entropy(plain, labels, ignore_index=-100, reduction="none")
+    expected = F.cross_entropy(plain + bias, labels, ignore_index=-100, reduction="none")
     (slope,) = torch.autograd.grad(expected.sum(), plain)
-    losses, sums = kernels.cross_entropy(scores, labels)
+    losses, sums = kernels.cross_entropy(scores, bias, labels)
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(scores.float(), slope, rtol=1e-2, atol=2e-6)
     torch.testing.assert_close(sums, slope.sum(0), rtol=1e-4, atol=1e-4)
+    assert not wide[:, V:].any()
 
 
 @pytest.mark.parametrize("sick", [float("nan"), float("inf")])
 def test_a_score_that_is_not_finite_is_seen_in_the_loss(kernels, sick):
     scores = torch.randn(3, 40).bfloat16()
     scores[1, 7] = sick
-    losses, _ = kernels.cross_entropy(scores, torch.tensor([0, 1, 2]))
+    losses, _ = kernels.cross_entropy(scores, torch.zeros(40), torch.tensor([0, 1, 2]))
     assert losses.isfinite().tolist() == [True, False, True]
+
+
+def test_the_norm_of_gradients(kernels):
+    tensors = [torch.randn(shape) for shape in ((1,), (), (70, 1000), (0,), (131072,), (65537,))]
+    wanted = torch.cat([one.double().flatten() for one in tensors]).norm()
+    found = kernels.norm(tensors)
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-6, atol=0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    assert torch.equal(kernels.norm(tensors), found)
+    torch.set_num_threads(threads)
+    for sick in (float("nan"), float("inf")):
+        tensors[2][3, 5] = sick
+        assert not kernels.norm(tensors).isfinite()
+
+
+@pytest.mark.parametrize("padding", ["none", "right"])
+def test_dropout_by_itself(kernels, padding):
+    B, L, D = 40, 32, 48
+    packing = Packing.of(mask_of(B, L, padding), B, L)
+    plain, fused = Dropout(0.1, site=0), Dropout(0.1, site=0)
+    fused.kernels = kernels
+    x = torch.randn(len(K.Rows.of(packing)), D, requires_grad=True)
+    ours, theirs = fused(x, KEY, packing), plain(x, KEY, packing)
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
+    slope = torch.randn_like(x)
+    found, expected = (torch.autograd.grad(out, x, slope)[0] for out in (ours, theirs))
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
 
 
 CASES = [  # B, L, N, H, rate, the last layer, padding
@@ -166,11 +197,11 @@ CASES = [  # B, L, N, H, rate, the last layer, padding
 def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     D, mask = N * H, mask_of(B, L, padding)
     packing = Packing.of(mask, B, L)
-    rows, rotations = rows_of(packing), rotation(L, H, 10000.0, torch.device("cpu")) if kind == "rotary" else None
+    rows, rotations = K.Rows.of(packing), rotation(L, H, 10000.0, torch.device("cpu")) if kind == "rotary" else None
     side = kind if kind in ("left", "right") else "both"
     form = K.Form.of(N, D, side, rotations)
     cells = mask.flatten().nonzero().squeeze(1)[::3] if last else None
-    returned = rows if cells is None else rows_of(packing.at(cells))
+    returned = rows if cells is None else K.Rows.of(packing.at(cells))
     qkv = torch.randn(len(rows), 3 * D).bfloat16().requires_grad_()
     found = _Attention.apply(qkv, rows, returned, form, drawn(rate, N * L * L), kernels)
     plain = qkv.detach().float().requires_grad_()
@@ -212,6 +243,7 @@ def losses_and_gradients(model, used, rate, precision=torch.bfloat16):
         {},
         {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
         {"embedding_size": 16, "shared_layers": "all"},
+        {"tie_word_embeddings": False},
         {"shared_layers": "ffn", "num_attention_heads": 16},
         {"type_vocab_size": 0, "num_hidden_layers": 1},
         {"hidden_act": "gelu_new", "direction": "left"},

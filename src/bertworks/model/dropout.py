@@ -26,8 +26,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from . import kernels
 from .packing import Packing
 
 _WORDS = 4  # 64-bit words of one Philox counter value
@@ -116,16 +118,39 @@ class Dropout(nn.Module):
     def __init__(self, rate: float, site: int):
         super().__init__()
         self.rate, self.site = rate, site
+        self.kernels: kernels.Kernels | None = None  # for packed rows in training on a CPU
 
     def forward(self, x: Tensor, key: DropoutKey | None, packing: Packing | None = None) -> Tensor:
         """Drop elements of (B, ...), or of (T, D) with its `packing`. Without a `key` torch draws the mask."""
         if key is None or not self.training or not self.rate:
             return F.dropout(x, self.rate, self.training)
+        if packing is not None and self.kernels is not None and is_by_byte(self.rate) and _is_supported(x):
+            numbers = key.numbers(self.site, self.rate, packing.L * x.shape[1])
+            dropped: Tensor = _Drop.apply(x, kernels.Rows.of(packing), kernels.Dropout(*numbers), self.kernels)
+            return dropped
         if packing is None:
             mask = key.mask(self.site, self.rate, tuple(x.shape))
         else:
             mask = key.packed_mask(self.site, self.rate, packing, x.shape[1])
         return x * mask * rescale(self.rate)
+
+
+def _is_supported(x: Tensor) -> bool:
+    return x.dtype is torch.float32 and x.is_contiguous() and x.shape[1] % kernels.WIDTH == 0
+
+
+class _Drop(torch.autograd.Function):
+    """Dropout of (T, D)."""
+
+    @staticmethod
+    def forward(ctx, x, *given):  # type: ignore[no-untyped-def]
+        *ctx.rest, ctx.kernels = given
+        return ctx.kernels.drop(x, *ctx.rest)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        return ctx.kernels.drop(dy.contiguous(), *ctx.rest), None, None, None
 
 
 @dataclass(frozen=True)

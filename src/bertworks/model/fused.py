@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .dropout import DropoutKey, is_by_byte
-from .kernels import NO_DROPOUT, Dropout, Form, Kernels, Rows
+from .kernels import NO_DROPOUT, WIDTH, Dropout, Form, Kernels, Rows
 from .packing import Packing
 from .products import linear, product
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .config import ModelConfig
     from .layer import Layer
 
-WIDTH = 16  # numbers that kernels compute at a time
 GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
 
 
@@ -36,18 +35,6 @@ def is_usual(config: "ModelConfig") -> bool:
     rates = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
     whole = config.hidden_size % WIDTH == config.intermediate_size % WIDTH == 0
     return dense and post and attends and whole and all(map(is_by_byte, rates))
-
-
-def rows_of(packing: Packing) -> Rows:
-    """The rows of a packed batch."""
-    B, L = packing.B, packing.L
-    of_cells = torch.arange(B * L)
-    if packing.index is not None:
-        of_cells = torch.full_like(of_cells, -1).index_copy_(0, packing.index, of_cells[: len(packing.index)])
-    if packing.mask is not None:
-        of_cells = torch.where(packing.mask.flatten(), of_cells, -1)
-    cells = None if packing.index is None else packing.index.contiguous()
-    return Rows(B, L, of_cells, cells)
 
 
 @dataclass(frozen=True)
@@ -66,12 +53,12 @@ class FusedLayers:
 
         halves: the attention and the feed-forward network of each layer.
         """
-        c, rows, x16 = self.config, rows_of(self.packing), x.to(torch.bfloat16)
+        c, rows, x16 = self.config, Rows.of(self.packing), x.to(torch.bfloat16)
         form = Form.of(c.num_attention_heads, c.hidden_size, c.direction, self.rotations)
         for i, (attending, feeding) in enumerate(halves):
             last = self.last_cells if i == len(halves) - 1 else None
             weights, attention_output, output = self._dropouts(i, rows)
-            returned = rows if last is None else rows_of(self.packing.at(last))
+            returned = rows if last is None else Rows.of(self.packing.at(last))
             (qkv,) = linear(x16, attending.query, attending.key, attending.value)  # (T, 3 D)
             context = _Attention.apply(qkv, rows, returned, form, weights, self.kernels)  # (R, D)
             (update,) = linear(context, attending.attention_output)

@@ -132,12 +132,18 @@ class Model(nn.Module):
             cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED_STEP)])
         return self.encode(batch, dropout, cells).pooled
 
-    def use_kernels(self, kernels: Kernels) -> None:
-        """Train with kernels: the loss over the vocabulary, and the layers of encoders that have the usual ones."""
+    def use_kernels(self, kernels: Kernels, alone: bool = True) -> None:
+        """Train with kernels: the loss over the vocabulary, and the layers of encoders that have the usual ones.
+
+        alone: whether no other process trains this model.
+        """
         self.kernels = kernels
         for part in self.encoder.modules():
             if isinstance(part, Encoder) and is_usual(part.config):
-                part.kernels = kernels
+                part.kernels = part.embedding_dropout.kernels = kernels
+        if alone and "mlm" in self.heads and self.decoder is self.encoder.embeddings.word.weight:
+            # the head's gradient of the table comes first, and has all rows: that of the rows of a batch is added to it
+            self.encoder.embeddings.word.sparse = True
 
     def freeze_unused_layers(self) -> None:
         """Turn off the gradients of layers above those that the top reads: they have no part in any loss."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..model.kernels import Kernels
 from .config import OptimConfig
 
 
@@ -106,6 +107,7 @@ class Optimizer:
 
     def __init__(self, model: nn.Module, config: OptimConfig):
         self.config = config
+        self.kernels: Kernels | None = None  # for the norm of the gradients on a CPU
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         below, ratio = layers_from_top(self.parameters), config.layer_decay or 1.0
         groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
@@ -126,7 +128,9 @@ class Optimizer:
         """Clip the gradients by their global norm, which is returned. Adam does so in the pass of its next step."""
         limit = self.config.max_grad_norm
         parameters = [p for p in self.parameters.values() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(p.grad for p in parameters)  # type: ignore[misc]
+        gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
+        plain = self.kernels is not None and all(one.is_contiguous() and not one.is_sparse for one in gradients)
+        norm = self.kernels.norm(gradients) if plain else torch.nn.utils.get_total_norm(gradients)  # type: ignore[union-attr]
         # below the limit every gradient is multiplied by 1: left out on a CPU, while a GPU would have to be waited for
         clips = bool(limit) and not (norm.is_cpu and norm + 1e-6 <= limit)
         if isinstance(self.adam, Lamb):

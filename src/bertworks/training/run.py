@@ -138,7 +138,8 @@ def prepare_loop(run: Run, loop: Loop) -> None:
         compile_layers(loop.model.encoder)
     kernels = machine.kernels_of(config.compile, device, loop.dtype)
     if kernels is not None:
-        loop.model.use_kernels(kernels)
+        loop.model.use_kernels(kernels, alone=run.world.size == 1)
+        loop.optimizer.kernels = kernels
     if loop.flops_per_token:
         loop.matmul_peak = machine.matmul_peak(device, loop.dtype)
         loop.data_sheet = machine.data_sheet_peak(device, loop.dtype)

@@ -17,6 +17,7 @@ from ..model.kernels import Kernels
 from ..model.products import is_supported, product
 
 ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
+ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 FILL = 64  # their number is a multiple of this, for the reason given in model/packing.py
 
 
@@ -60,8 +61,8 @@ def cross_entropy(logits: Tensor, labels: Tensor, weights: Sequence[float] = ())
     return Term(loss, (logits.argmax(-1) == labels).sum().detach())
 
 
-# scores (m, V) of rows: summed loss, its slope over the scores, the sum of this slope over the rows
-Rule = Callable[[Tensor, slice], tuple[Tensor, Tensor, Tensor]]
+# of some rows: the summed loss, its slope over their scores (m, V), and the sum of this slope over the rows
+Rule = Callable[[Scorer, slice], tuple[Tensor, Tensor, Tensor]]
 
 
 def linear_cross_entropy(
@@ -75,7 +76,8 @@ def linear_cross_entropy(
     """
     slots = used_slots(labels != IGNORED) if slots is None else slots
     hidden, labels = scorer.hidden.index_select(0, slots), labels[slots]
-    hidden, weight, bias = _compute(hidden, scorer.weight, scorer.bias)
+    (hidden,) = _compute(hidden)
+    weight, bias = scorer.weight, scorer.bias
     with torch.autocast(hidden.device.type, enabled=False):  # it would copy the probabilities to float32 and back
         if torch.is_grad_enabled():
             usable = None if hidden.dtype is not torch.bfloat16 else kernels
@@ -84,7 +86,7 @@ def linear_cross_entropy(
             return Term(loss, None)
         summed, correct = hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
         for h, y in zip(hidden.split(ROWS), labels.split(ROWS), strict=True):
-            scores = F.linear(h, weight, bias).float()
+            scores = F.linear(h, weight.to(h.dtype), bias.to(h.dtype)).float()
             summed += F.cross_entropy(scores, y, ignore_index=IGNORED, reduction="sum")
             correct += (scores.argmax(-1) == y).sum()
         return Term(summed, correct)
@@ -99,14 +101,15 @@ def linear_divergence(
     There is no gradient for `theirs`.
     """
     slots = used_slots(used) if slots is None else slots
-    hidden, weight, bias = _compute(ours.hidden.index_select(0, slots), ours.weight, ours.bias)
+    (hidden,) = _compute(ours.hidden.index_select(0, slots))
     known = _compute(theirs.hidden.index_select(0, slots), theirs.weight, theirs.bias)
     rule = _soft_rule(Scorer(*known), used[slots], temperature)
     with torch.autocast(hidden.device.type, enabled=False):
         if torch.is_grad_enabled():
-            loss: Tensor = _LinearLoss.apply(hidden, weight, bias, rule)
+            loss: Tensor = _LinearLoss.apply(hidden, ours.weight, ours.bias, rule)
             return Term(loss, None)
-        parts = (rule(Scorer(hidden, weight, bias).scores(rows), rows)[0] for rows in _chunks(len(hidden)))
+        scorer = Scorer(hidden, *_compute(ours.weight, ours.bias))
+        parts = (rule(scorer, rows)[0] for rows in _chunks(len(hidden)))
         return Term(sum(parts, hidden.new_zeros((), dtype=torch.float32)), None)
 
 
@@ -131,10 +134,13 @@ def _chunks(length: int) -> Iterator[slice]:
 
 
 def _fused_rule(labels: Tensor, kernels: Kernels) -> Rule:
-    """`_one_hot_rule` in one pass."""
+    """`_one_hot_rule` in one pass over the scores."""
 
-    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        losses, sums = kernels.cross_entropy(scores, labels[rows])
+    def rule(scorer: Scorer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        hidden, V = scorer.hidden[rows], len(scorer.weight)
+        scores = hidden.new_empty(len(hidden), -(-V // ALIGNED) * ALIGNED)[:, :V]
+        torch.mm(hidden, scorer.weight.T, out=scores)
+        losses, sums = kernels.cross_entropy(scores, scorer.bias.float(), labels[rows])
         return losses.sum(), scores, sums
 
     return rule
@@ -143,8 +149,8 @@ def _fused_rule(labels: Tensor, kernels: Kernels) -> Rule:
 def _one_hot_rule(labels: Tensor) -> Rule:
     """Cross entropy with labels (M,); those of -100 count for nothing. Only the last `FILL` may be -100."""
 
-    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        y = labels[rows]
+    def rule(scorer: Scorer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        scores, y = scorer.scores(rows), labels[rows]
         used, cell = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
         slope = torch.softmax(scores, -1)
         loss = -(_log_chances(scores, slope, cell) * used).sum()
@@ -168,7 +174,8 @@ def _log_chances(scores: Tensor, chances: Tensor, cell: tuple[Tensor, Tensor]) -
 def _soft_rule(theirs: Scorer, used: Tensor, temperature: float) -> Rule:
     """The divergence of `linear_divergence`; d (T^2 KL) / d scores = T (our probabilities - theirs)."""
 
-    def rule(scores: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+    def rule(scorer: Scorer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        scores = scorer.scores(rows)
         found = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
         known = torch.log_softmax(theirs.scores(rows).float() / temperature, -1)
         chances = known.exp()
@@ -181,7 +188,7 @@ def _soft_rule(theirs: Scorer, used: Tensor, temperature: float) -> Rule:
 
 
 class _LinearLoss(torch.autograd.Function):
-    """Scores, loss and gradients of `ROWS` rows at a time, by a rule for the loss and its slope over the scores.
+    """Loss and gradients of `ROWS` rows at a time, by a rule for the loss and its slope over the scores.
 
     The gradient is that of the sum, so forward makes it while the probabilities are at hand; backward only scales it.
     """
@@ -189,10 +196,11 @@ class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, hidden, weight, bias, rule):  # type: ignore[no-untyped-def]
         loss = hidden.new_zeros((), dtype=torch.float32)
+        ctx.kinds, weight, bias = (weight.dtype, bias.dtype), weight.to(hidden.dtype), bias.to(hidden.dtype)
         d_hidden, d_weight, d_bias = torch.empty_like(hidden), None, None
         for rows in _chunks(len(hidden)):
             h = hidden[rows]
-            part, slope, sums = rule(Scorer(hidden, weight, bias).scores(rows), rows)
+            part, slope, sums = rule(Scorer(hidden, weight, bias), rows)
             loss += part
             torch.mm(slope, weight, out=d_hidden[rows])
             d_weight = slope.T @ h if d_weight is None else d_weight + slope.T @ h
@@ -205,4 +213,5 @@ class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx, scale):  # type: ignore[no-untyped-def]
         d_hidden, d_weight, d_bias = ctx.saved_tensors
-        return d_hidden * scale, d_weight * scale, d_bias * scale, None
+        slopes = ((d_weight, ctx.kinds[0]), (d_bias, ctx.kinds[1]))
+        return d_hidden * scale, *(slope.to(kind, copy=True).mul_(scale) for slope, kind in slopes), None

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..packing import Packing
+
 
 class Dropout(ctypes.Structure):
     """Which random bytes decide what is dropped, as in kernels.h; `DropoutKey.numbers` gives the values."""
@@ -27,6 +29,7 @@ class Dropout(ctypes.Structure):
 
 
 NO_DROPOUT = Dropout(scale=1.0)
+WIDTH = 16  # numbers that are computed at a time; widths are multiples of it
 
 
 class Form(ctypes.Structure):
@@ -59,6 +62,17 @@ class Rows:
     L: int
     of_cells: Tensor  # (B L,) row of each cell, -1 for padding
     cells: Tensor | None  # (T,) flat cell of each row; None: row t is cell t
+
+    @classmethod
+    def of(cls, packing: Packing) -> "Rows":
+        """The rows of this packing."""
+        B, L, index = packing.B, packing.L, packing.index
+        of_cells = torch.arange(B * L)
+        if index is not None:
+            of_cells = torch.full_like(of_cells, -1).index_copy_(0, index, of_cells[: len(index)])
+        if packing.mask is not None:
+            of_cells = torch.where(packing.mask.flatten(), of_cells, -1)
+        return cls(B, L, of_cells, None if index is None else index.contiguous())
 
     def __len__(self) -> int:
         return self.B * self.L if self.cells is None else len(self.cells)
@@ -110,6 +124,12 @@ class Kernels:
         self._call("add_norm_backward", *given, *outputs)
         return outputs
 
+    def drop(self, x: Tensor, rows: Rows, dropout: Dropout) -> Tensor:
+        """Dropout of x (T, D) float32; of its slope too."""
+        out = torch.empty_like(x)
+        self._call("drop", x, rows.cells, *x.shape, rows.L, dropout, out)
+        return out
+
     def gelu(self, x: Tensor, tanh: bool) -> Tensor:
         """(T, D) bfloat16, exact or in the tanh form."""
         out = torch.empty_like(x)
@@ -151,15 +171,25 @@ class Kernels:
         self._call("attention_backward", *given, log_sums, bits, rows.cells, len(rows), d_qkv)
         return d_qkv
 
-    def cross_entropy(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """`scores` (M, V) become the slopes of the summed loss; returns losses (M,) and sums of the slopes (V,).
+    def cross_entropy(self, scores: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """`scores` (M, V) become the slopes of the summed loss of scores + bias (V,).
 
-        A row whose label is negative has neither loss nor slope.
+        Returns losses (M,) and the sums of the slopes over rows (V,). A row whose label is negative has neither loss
+        nor slope. The rows of `scores` may be apart; what is between them becomes 0.
         """
-        M, V = scores.shape
+        (M, V), stride = scores.shape, scores.stride(0)
         losses, sums = torch.empty(M), torch.empty(V)
-        self._call("cross_entropy", scores, labels, M, V, losses, sums)
+        address = ctypes.c_void_p(scores.data_ptr())
+        self._call("cross_entropy", address, bias, labels, M, V, stride, losses, sums)
         return losses, sums
+
+    def norm(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The norm of float32 tensors together, the same with any number of threads."""
+        addresses = (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+        sizes = (ctypes.c_int64 * len(tensors))(*(tensor.numel() for tensor in tensors))
+        out = torch.empty(())
+        self._call("norm", addresses, sizes, len(tensors), out)
+        return out
 
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a function of the library with addresses in place of tensors."""
@@ -173,4 +203,6 @@ def _as_c(value: Any) -> Any:
         return ctypes.c_void_p(value.data_ptr())
     if isinstance(value, ctypes.Structure):
         return ctypes.byref(value)
-    return ctypes.c_int64(value) if isinstance(value, int) else value if value is None else ctypes.c_float(value)
+    if isinstance(value, (int, float)):
+        return ctypes.c_int64(value) if isinstance(value, int) else ctypes.c_float(value)
+    return value  # None, or an address

@@ -106,6 +106,24 @@ void add_norm_backward(const float *d_out, const bf16 *d_out16, const float *sum
     add_up(biases, D, threads, d_bias);
 }
 
+/* ---- dropout by itself
+
+x and out (T, D). */
+void drop(const float *x, const int64_t *cells, int64_t T, int64_t D, int64_t L, const Dropout *d, float *out,
+          int threads) {
+    THREADS {
+        uint8_t *buffer = calloc(D + 2 * BLOCK, 1);
+        ITS_ROWS(T) {
+            const uint8_t *bytes = row_bytes(d, cells, t, L, D, buffer);
+            COLUMNS(D) {
+                __m512 one = _mm512_loadu_ps(x + t * D + j);
+                _mm512_storeu_ps(out + t * D + j, _mm512_maskz_mul_ps(is_kept(bytes + j, d), one, all(d->scale)));
+            }
+        }
+        free(buffer);
+    }
+}
+
 /* ---- GELU: x times the share of the normal distribution below x */
 
 /* bell: exp(-x^2 / 2). Abramowitz and Stegun 7.1.26, within 1e-7. */
@@ -161,30 +179,33 @@ void gelu_backward(const bf16 *x, bf16 *slope, int64_t T, int64_t D, int64_t tan
 
 /* ---- the loss over the vocabulary */
 
+static inline __mmask16 first(int64_t count) { return count < WIDTH ? (1 << count) - 1 : 0xffff; }
+
 static inline __m512 load_rest(const bf16 *x, int64_t count) { /* behind `count` numbers: minus infinity */
-    __mmask16 given = count < WIDTH ? (1 << count) - 1 : 0xffff;
-    __m512i bits = _mm512_cvtepu16_epi32(_mm256_mask_loadu_epi16(_mm256_set1_epi16((short)0xff80), given, x));
+    __m512i bits = _mm512_cvtepu16_epi32(_mm256_mask_loadu_epi16(_mm256_set1_epi16((short)0xff80), first(count), x));
     return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
 }
 
-/* scores (M, V) become the slopes of the summed cross entropy. losses (M): 0, as the slopes, where the label is
-   negative; d_bias (V): the sum of the slopes over rows. */
-void cross_entropy(bf16 *scores, const int64_t *labels, int64_t M, int64_t V, float *losses, float *d_bias,
-                   int threads) {
+/* scores (M, V), in rows of `stride`, become the slopes of the summed cross entropy of scores + bias (V). losses (M): 0,
+   as the slopes, where the label is negative; d_bias (V): the sum of the slopes over rows. What is between two rows
+   becomes 0: oneDNN multiplies it by 0, which must not be a NaN. */
+void cross_entropy(bf16 *scores, const float *bias, const int64_t *labels, int64_t M, int64_t V, int64_t stride,
+                   float *losses, float *d_bias, int threads) {
     float *sums = calloc(V * threads, sizeof(float));
     THREADS {
         float *row = malloc((V + WIDTH) * sizeof(float)), *own = sums + k * V;
         ITS_ROWS(M) {
-            bf16 *s = scores + t * V;
+            bf16 *s = scores + t * stride;
+            memset(s + V, 0, (stride - V) * sizeof(bf16));
             if (labels[t] < 0) {
                 memset(s, 0, V * sizeof(bf16));
                 losses[t] = 0;
                 continue;
             }
             __m512 largest = all(-INFINITY), total = all(0);
-            float wanted = widen(s[labels[t]]);
+            float wanted = widen(s[labels[t]]) + bias[labels[t]];
             COLUMNS(V) {
-                __m512 one = load_rest(s + j, V - j);
+                __m512 one = _mm512_add_ps(load_rest(s + j, V - j), _mm512_maskz_loadu_ps(first(V - j), bias + j));
                 _mm512_storeu_ps(row + j, one);
                 largest = _mm512_max_ps(largest, one);
             }
@@ -206,4 +227,41 @@ void cross_entropy(bf16 *scores, const int64_t *labels, int64_t M, int64_t V, fl
         free(row);
     }
     add_up(sums, V, threads, d_bias);
+}
+
+/* ---- the norm of gradients */
+
+#define SHARE 65536 /* numbers whose squares are summed at a time, so that threads change nothing */
+
+/* The sum of the squares of `count` numbers. */
+static double squares(const float *x, int64_t count) {
+    __m512 sums[4] = {all(0), all(0), all(0), all(0)};
+    int64_t i = 0;
+    for (; i + 4 * WIDTH <= count; i += 4 * WIDTH)
+        for (int k = 0; k < 4; k++) {
+            __m512 one = _mm512_loadu_ps(x + i + k * WIDTH);
+            sums[k] = _mm512_fmadd_ps(one, one, sums[k]);
+        }
+    for (; i < count; i += WIDTH) {
+        __m512 one = _mm512_maskz_loadu_ps(first(count - i), x + i);
+        sums[0] = _mm512_fmadd_ps(one, one, sums[0]);
+    }
+    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])));
+}
+
+/* The norm of `count` tensors together; sizes: their numbers. */
+void norm(const float *const *tensors, const int64_t *sizes, int64_t count, float *out, int threads) {
+    double total = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t shares = (sizes[i] + SHARE - 1) / SHARE;
+        double *parts = malloc(shares * sizeof(double));
+#pragma omp parallel for schedule(static) num_threads(threads) if (shares > 1)
+        for (int64_t k = 0; k < shares; k++) {
+            int64_t left = sizes[i] - k * SHARE;
+            parts[k] = squares(tensors[i] + k * SHARE, left < SHARE ? left : SHARE);
+        }
+        for (int64_t k = 0; k < shares; k++) total += parts[k];
+        free(parts);
+    }
+    *out = (float)sqrt(total);
 }

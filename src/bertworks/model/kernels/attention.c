@@ -20,6 +20,8 @@ int prepare(void) {
 #endif
 }
 
+#define GROUP 128 /* queries whose slopes of keys and values are summed in one product */
+
 /* ---- a head of a sequence */
 
 /* What a model's attention is like, as in functions.py. */
@@ -38,8 +40,9 @@ typedef struct {
     bf16 *k, *v, *q, *dc;    /* (L, wide) each, padded */
     bf16 *kt, *vt, *kp;      /* right operands: k and v transposed, k */
     float *scores, *slopes;  /* (32, L), padded */
-    bf16 *p, *ds, *pp, *dsp; /* (32, L): weights after dropout, slopes of the scores; and both as right operands */
-    bf16 *turned;            /* (wide, 32) */
+    bf16 *p, *ds;            /* (32, L): weights after dropout, slopes of the scores */
+    bf16 *pp, *dsp;          /* (GROUP, L): both as right operands */
+    bf16 *qt, *dct;          /* (wide, GROUP): q and dc, transposed */
     float *dkt, *dvt;        /* (wide, L), slopes of k and v */
     float *rows;             /* (32, wide) */
     float *block;            /* (16, 16) */
@@ -55,17 +58,18 @@ static void *cut(char **free, int64_t bytes) { /* the next part of a block of me
 
 static Head make_head(int64_t L, int64_t H) {
     Head h = {.L = L, .H = H, .wide = padded(H)};
-    int64_t l = padded(L), w = h.wide, matrix = l * w * 2, strip = DEPTH * l, drawn = 2 * (l + 2 * BLOCK + 64);
-    int64_t bytes = 3 * L * 8 + 7 * matrix + 2 * strip * 4 + 4 * strip * 2 + w * DEPTH * 2 + 2 * w * l * 4 +
+    int64_t l = padded(L), w = h.wide, matrix = l * w * 2, strip = DEPTH * l, group = GROUP * (w + l);
+    int64_t drawn = 2 * (l + 2 * BLOCK + 64);
+    int64_t bytes = 3 * L * 8 + 7 * matrix + 2 * strip * 4 + 2 * strip * 2 + 2 * group * 2 + 2 * w * l * 4 +
                     DEPTH * w * 4 + TILE * TILE * 4 + drawn + 24 * 64;
     char *free = h.memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
     h.keys = cut(&free, L * 8), h.queries = cut(&free, L * 8), h.selves = cut(&free, L * 8);
     bf16 **operands[] = {&h.k, &h.v, &h.q, &h.dc, &h.kt, &h.vt, &h.kp};
     for (int i = 0; i < 7; i++) *operands[i] = cut(&free, matrix);
     h.scores = cut(&free, strip * 4), h.slopes = cut(&free, strip * 4);
-    bf16 **strips[] = {&h.p, &h.ds, &h.pp, &h.dsp};
-    for (int i = 0; i < 4; i++) *strips[i] = cut(&free, strip * 2);
-    h.turned = cut(&free, w * DEPTH * 2);
+    h.p = cut(&free, strip * 2), h.ds = cut(&free, strip * 2);
+    h.pp = cut(&free, GROUP * l * 2), h.dsp = cut(&free, GROUP * l * 2);
+    h.qt = cut(&free, GROUP * w * 2), h.dct = cut(&free, GROUP * w * 2);
     h.dkt = cut(&free, w * l * 4), h.dvt = cut(&free, w * l * 4);
     h.rows = cut(&free, DEPTH * w * 4), h.block = cut(&free, TILE * TILE * 4);
     h.bytes = cut(&free, drawn);
@@ -192,7 +196,7 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
             int64_t l = padded(h.K);
             read_head(&h, qkv, own, n, f);
             pack_transposed(h.k, h.wide, l, h.wide, h.kt);
-            pack(h.v, h.wide, l, h.wide, h.vt);
+            pack(h.v, h.wide, l, h.wide, l, h.vt);
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
                 int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH;
                 multiply(h.q + start * h.wide, h.wide, h.kt, h.scores, l, DEPTH, l, h.wide, 0);
@@ -270,13 +274,14 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
             gather(&h, d_context + n * H, D, back, h.queries, h.Q, d->scale, h.dc);
             pack_transposed(h.k, w, l, w, h.kt);
             pack_transposed(h.v, w, l, w, h.vt);
-            pack(h.k, w, l, w, h.kp);
+            pack(h.k, w, l, w, l, h.kp);
             for (int64_t i = 0; i < h.K && h.Q < h.K; i++) /* some are no queries */
                 memset(d_qkv + own[h.keys[i]] * 3 * D + n * H, 0, H * sizeof(bf16));
-            memset(h.dkt, 0, w * l * sizeof(float)), memset(h.dvt, 0, w * l * sizeof(float));
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
                 int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH;
                 const bf16 *q = h.q + start * w, *dc = h.dc + start * w;
+                int64_t first = start / GROUP * GROUP, at = start - first; /* of the group; in it */
+                int64_t depth = padded(h.Q - first < GROUP ? h.Q - first : GROUP);
                 multiply(q, w, h.kt, h.scores, l, DEPTH, l, w, 0);
                 multiply(dc, w, h.vt, h.slopes, l, DEPTH, l, w, 0);
                 for (int64_t i = 0; i < DEPTH; i++) {
@@ -295,12 +300,13 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
                     VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * w + m]);
                     rotate(f, L, h.queries + start + i, 1, out, 0, -1);
                 }
-                pack(h.ds, l, DEPTH, l, h.dsp), pack(h.p, l, DEPTH, l, h.pp);
-                turn(q, w, w, h.turned, DEPTH);
-                multiply(h.turned, DEPTH, h.dsp, h.dkt, l, w, l, DEPTH, 1);
-                turn(dc, w, w, h.turned, DEPTH);
-                multiply(h.turned, DEPTH, h.pp, h.dvt, l, w, l, DEPTH, 1);
+                pack(h.ds, l, DEPTH, l, depth, h.dsp + at * TILE), pack(h.p, l, DEPTH, l, depth, h.pp + at * TILE);
+                turn(q, w, w, h.qt + at, GROUP), turn(dc, w, w, h.dct + at, GROUP);
+                if (at + DEPTH < depth) continue;
+                multiply(h.qt, GROUP, h.dsp, h.dkt, l, w, l, depth, first > 0);
+                multiply(h.dct, GROUP, h.pp, h.dvt, l, w, l, depth, first > 0);
             }
+            if (!h.Q) memset(h.dkt, 0, w * l * sizeof(float)), memset(h.dvt, 0, w * l * sizeof(float));
             scatter_transposed(&h, h.dkt, l, own, d_qkv + D + n * H, 3 * D);
             for (int64_t i = 0; i < h.K; i++)
                 rotate(f, L, h.keys + i, 1, d_qkv + own[h.keys[i]] * 3 * D + D + n * H, 0, -1);

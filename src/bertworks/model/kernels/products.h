@@ -1,5 +1,5 @@
-/* Products of matrices whose sizes are multiples of 32, by AMX's tiles where the processor has them, else by AVX-512 with
-bfloat16; and their operands. For what torch's products do slowly, or would carry through memory. */
+/* Products of matrices whose sizes are multiples of 32, and their operands: by AMX's tiles where the processor has them,
+else by AVX-512 with bfloat16. */
 
 #include "kernels.h"
 
@@ -114,14 +114,14 @@ static inline void transpose(const uint32_t *x, int64_t ldx, uint32_t *out, int6
     }
 }
 
-/* x (depth, N) as a right operand. */
-static inline void pack(const bf16 *x, int64_t ldx, int64_t depth, int64_t N, bf16 *out) {
+/* x (rows, N) as `rows` of the rows of a right operand (depth, N). */
+static inline void pack(const bf16 *x, int64_t ldx, int64_t rows, int64_t N, int64_t depth, bf16 *out) {
     for (int64_t n = 0; n < N; n += TILE)
-        for (int64_t k = 0; k < depth; k += 2, out += 2 * TILE) {
+        for (int64_t k = 0; k < rows; k += 2) {
             const bf16 *row = x + k * ldx + n;
             __m512i first = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)row));
             __m512i second = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(row + ldx)));
-            _mm512_storeu_si512(out, _mm512_or_si512(first, _mm512_slli_epi32(second, 16)));
+            _mm512_storeu_si512(out + n * depth + k * TILE, _mm512_or_si512(first, _mm512_slli_epi32(second, 16)));
         }
 }
 
@@ -136,7 +136,7 @@ static inline void pack_transposed(const bf16 *x, int64_t ldx, int64_t N, int64_
 static inline void turn(const bf16 *x, int64_t ldx, int64_t N, bf16 *out, int64_t ldo) {
     bf16 pairs[DEPTH * TILE];
     for (int64_t n = 0; n < N; n += TILE) {
-        pack(x + n, ldx, DEPTH, TILE, pairs);
+        pack(x + n, ldx, DEPTH, TILE, DEPTH, pairs);
         transpose((const uint32_t *)pairs, TILE, (uint32_t *)(out + n * ldo), ldo / 2);
     }
 }

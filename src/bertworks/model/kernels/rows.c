@@ -186,8 +186,8 @@ static inline __m512 load_rest(const bf16 *x, int64_t count) { /* behind `count`
     return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
 }
 
-/* scores (M, V), in rows of `stride`, become the slopes of the summed cross entropy of scores + bias (V). losses (M): 0,
-   as the slopes, where the label is negative; d_bias (V): the sum of the slopes over rows. What is between two rows
+/* scores (M, V), in rows of `stride`, become the slopes of the summed cross entropy of scores + bias (V). losses (M):
+   0, as the slopes, where the label is negative; d_bias (V): the sum of the slopes over rows. What is between two rows
    becomes 0: oneDNN multiplies it by 0, which must not be a NaN. */
 void cross_entropy(bf16 *scores, const float *bias, const int64_t *labels, int64_t M, int64_t V, int64_t stride,
                    float *losses, float *d_bias, int threads) {

@@ -24,8 +24,10 @@ shift
 python=${PYTHON:-python3}
 export PYTHONPATH="$here/../src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 for argument in "$@"; do
-    # a smoke is a run on the CPU, on a machine with a GPU too
-    [[ $argument != --smoke ]] || export CUDA_VISIBLE_DEVICES=""
+    case $argument in
+        # training takes a GPU wherever it sees one
+        --smoke | --device=cpu | cpu) export CUDA_VISIBLE_DEVICES="" ;;
+    esac
 done
 "$python" "$here/gpu_check.py"
 exec "$python" "$here/gpu_$stage.py" "$@"

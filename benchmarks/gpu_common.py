@@ -38,7 +38,7 @@ Side = Callable[..., common.Result]
 def parser(doc: str | None, minutes: float = 0.0) -> argparse.ArgumentParser:
     """The options of all stages: those of every benchmark, --device, and --minutes where a stage has a time limit."""
     made = common.parser(doc, "gpu")
-    made.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
+    made.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cuda: the first GPU that is visible")
     if minutes:
         made.add_argument("--minutes", type=float, default=minutes, help="of this command, start and end included")
     return made
@@ -62,21 +62,19 @@ def corpus(options: Any, work: Path) -> Path:
 
 def need_device(name: str) -> torch.device:
     """The device of this name. Ends with one line if it is a GPU that is not there."""
-    device = torch.device(name)
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device.type == "cuda" and (device.index or 0) >= count:
+    if name == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
         raise SystemExit(
-            f"found {count or 'no'} CUDA device{'s' * (count > 1)} (torch {torch.__version__}); expected {name}; use a "
-            "machine with an NVIDIA GPU and a torch built for CUDA, or give --smoke for a tiny run on the CPU"
+            f"found no CUDA device (torch {torch.__version__}); expected one for --device cuda; use a machine with an "
+            "NVIDIA GPU and a torch built for CUDA, or give --smoke for a tiny run on the CPU"
         )
-    return device
+    return torch.device("cuda", 0)
 
 
 def environment(device: str) -> dict[str, str]:
-    """What a process needs in its environment to train on this device: with --device cpu it must see no GPU."""
-    kind, _, index = device.partition(":")
-    visible = "" if kind == "cpu" else index
-    return {"CUDA_VISIBLE_DEVICES": visible} if kind == "cpu" or index else {}
+    """The environment of a process that trains on this device. With --device cpu it must see no GPU."""
+    return {**os.environ, **({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})}
 
 
 def facts(device: torch.device) -> common.Result:
@@ -150,8 +148,7 @@ def attempted(work: Callable[[], common.Result]) -> common.Result:
 def started(side: Side, given: Mapping[str, Any], device: str) -> subprocess.Popen[str]:
     """A process of the side's script that runs `side(**given)` and prints its result; it leads a group of its own."""
     command = [sys.executable, str(sys.modules[side.__module__].__file__), common.SIDE, json.dumps(given, default=str)]
-    environ = {**os.environ, **environment(device)}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, text=True, start_new_session=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(device), text=True, start_new_session=True)
 
 
 def kill(process: subprocess.Popen[str]) -> None:

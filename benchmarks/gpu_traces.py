@@ -7,8 +7,8 @@ others. Each trains in a fresh process. torch's profiler records a few steps aft
 compile. Of each cell --out gets `trace-CELL.json.gz`, for Perfetto or chrome://tracing, and traces.json gets:
 
 - `kernels`: of a GPU, by their time: seconds and calls of a step, share of all kernels.
-- `operators`: the same of torch's operators, without the operators that they call. On a GPU these are the seconds of the
-  kernels that an operator started.
+- `operators`: the same of torch's operators, without the operators that they call. On a GPU these are the seconds of
+  the kernels that an operator started.
 - `step_seconds`: of the recorded steps; the profiler makes them slower.
 - `busy`: seconds of all kernels beside that time. Kernels that run side by side can bring it above 1.
 """

@@ -186,7 +186,7 @@ def write_slice(source: Path, megabytes: float, target: Path) -> None:
 
 
 def make_store(data: Path, megabytes: float, work: Path, texts: Sequence[Path] = (TEXT,)) -> Path:
-    """A store, in `work`, of the first megabytes of texts in `data`: equal shares of them, Wikipedia alone by default."""
+    """A store, in `work`, of the first megabytes of these texts in `data`, as much of each; by default of Wikipedia."""
     inputs, config = [], BuildConfig(input=InputOptions("text", "blank-line"), workers=1)
     for text in texts:
         inputs.append(work / f"{text.name.partition('.')[0]}.txt")

@@ -39,6 +39,7 @@ def parser(doc: str | None, minutes: float = 0.0) -> argparse.ArgumentParser:
     """The options of all stages: those of every benchmark, --device, and --minutes where a stage has a time limit."""
     made = common.parser(doc, "gpu")
     made.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cuda: the first GPU that is visible")
+    made.set_defaults(begun=time.monotonic())
     if minutes:
         made.add_argument("--minutes", type=float, default=minutes, help="of this command, start and end included")
     return made
@@ -75,6 +76,11 @@ def need_device(name: str) -> torch.device:
 def environment(device: str) -> dict[str, str]:
     """The environment of a process that trains on this device. With --device cpu it must see no GPU."""
     return {**os.environ, **({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})}
+
+
+def seconds_left(options: Any) -> float:
+    """Seconds of the command's minutes that are not used yet."""
+    return 60 * options.minutes - (time.monotonic() - options.begun)
 
 
 def facts(device: torch.device) -> common.Result:
@@ -183,11 +189,11 @@ def run_cells(
 
     reserve: seconds that a cell needs at least; with fewer left no other is begun. A rerun of the command continues.
     """
-    begun, found = time.monotonic(), result.setdefault("cells", {})
+    found = result.setdefault("cells", {})
     for name, given in cells.items():
         if "error" not in found.get(name, {"error": ""}):
             continue
-        left = 60 * options.minutes - (time.monotonic() - begun)
+        left = seconds_left(options)
         if left < reserve and not options.smoke:
             break
         found[name] = run_side(side, given, options.device, left, options.smoke)

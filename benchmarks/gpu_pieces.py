@@ -17,7 +17,7 @@ import torch
 
 from bertworks.checkpoint.folder import find_model
 from bertworks.checkpoint.weights import WEIGHTS, read_weights
-from bertworks.files import checksum, check_fields, read_json, write_json
+from bertworks.files import check_fields, checksum, read_json, write_json
 
 INDEX = "pieces.json"
 LIMIT = 15 << 20  # bytes of a piece, below the 16 MiB that a transfer may allow

@@ -137,7 +137,6 @@ def smoke(options: Any, work: Path) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Build a store, or train and report, or join pieces."""
-    begun = time.monotonic()
     made = gpu_common.parser(__doc__, minutes=8.0)
     made.add_argument("--build", type=Path, help="build a store here from the text in --data, and end")
     made.add_argument("--megabytes", type=float, default=110.0, help="of text in the store that --build makes")
@@ -163,8 +162,8 @@ def main(argv: list[str] | None = None) -> None:
             if not options.corpus:
                 raise SystemExit("found no --corpus; expected a corpus store; make one with --build STORE")
             common.need(options.corpus)
-            seconds = 60 * options.minutes - (time.monotonic() - begun) - RESERVE
-            report(options, gpu_common.facts(device), train(options, seconds))
+            facts = gpu_common.facts(device)
+            report(options, facts, train(options, gpu_common.seconds_left(options) - RESERVE))
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def head(
         linear_cross_entropy(Scorer(x, weight, bias), labels, slots).loss.backward()
         x.grad = weight.grad = bias.grad = None
 
-    found = {"rows": rows, "vocabulary": vocabulary}
+    found: common.Result = {"rows": rows, "vocabulary": vocabulary}
     for name, work in (("products", three), ("loss", loss)):
         spent = gpu_common.seconds_of(work, device, seconds)
         found |= {f"{name}_seconds": spent, f"{name}_flops_per_second": 6 * rows * D * vocabulary / spent}
@@ -139,8 +139,8 @@ def head(
 
 def measure(options: Any, device: torch.device) -> common.Result:
     """All ceilings; the JSON is written after each part."""
-    dtype, result = machine.compute_dtype("auto", device), {"machine": gpu_common.facts(device)}
-    result["dtype"] = str(dtype)
+    dtype = machine.compute_dtype("auto", device)
+    result: common.Result = {"machine": gpu_common.facts(device), "dtype": str(dtype)}
 
     def part(name: str, work: Callable[[], common.Result]) -> None:
         result[name] = gpu_common.attempted(work)

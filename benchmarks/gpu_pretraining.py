@@ -48,7 +48,7 @@ def recipe(options: Any, vocab_size: int) -> PretrainConfig:
         vocab_size=vocab_size,
         hidden_size=width,
         num_hidden_layers=options.layers,
-        num_attention_heads=max(1, width // 64),
+        num_attention_heads=max(2, width // 64),
         intermediate_size=4 * width,
         hidden_dropout_prob=options.dropout,
         attention_probs_dropout_prob=options.dropout,

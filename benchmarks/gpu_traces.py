@@ -61,7 +61,7 @@ def by_time(profiled: profile, steps: int, device: torch.device) -> dict[str, li
     attribute = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     found: dict[str, list[dict[str, Any]]] = {"kernels": [], "operators": []}
     for event in profiled.key_averages():
-        kind = "operators" if event.device_type == torch.autograd.DeviceType.CPU else "kernels"
+        kind = "operators" if event.device_type.name == "CPU" else "kernels"
         if spent := getattr(event, attribute, 0.0) / 1e6 / steps:
             found[kind].append({"name": event.key[:200], "seconds": spent, "calls": event.count / steps})
     for rows in found.values():

@@ -276,6 +276,7 @@ def test_pieces_of_a_run_become_its_model_folder(common, tmp_path):
     from bertworks.checkpoint.folder import load_model, load_tokenizer
 
     pieces, tiny = importlib.import_module("gpu_pieces"), importlib.import_module("tiny")
+    (tmp_path / "run").mkdir()
     tiny.write_model(tmp_path / "run" / "model")
     (tmp_path / "run" / "results.json").write_text("{}")
     index = pieces.write_pieces(tmp_path / "run", tmp_path / "some", limit=50_000, wanted=range(1, 2))

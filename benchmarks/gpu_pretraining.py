@@ -56,7 +56,7 @@ def recipe(options: Any, vocab_size: int) -> PretrainConfig:
     )
     tokens = 64 if small else 32768
     lengths = ((16, 0.85), (32, 0.15)) if small else ((128, 0.85), (512, 0.15))
-    loop = LoopConfig(hours=options.train_minutes / 60, log_every=50, eval_every=1000, save_every=0, save_minutes=3)
+    loop = LoopConfig(hours=options.train_minutes / 60, log_every=10, eval_every=1000, save_every=0, save_minutes=3)
     if small:
         loop = LoopConfig(steps=4, log_every=1, eval_every=0)
     return PretrainConfig(

@@ -10,7 +10,7 @@ included, by two processes on both sides. The first steps are not counted. Of a 
 - `tokens_per_second`: real tokens, without padding; `step_seconds`: the median step.
 - `share_of_peak`: useful operations a second beside an 8192 x 8192 x 8192 product in the same process;
   `share_of_data_sheet`: beside the data sheet. Useful are six operations a weight and token; `with_attention` adds the
-  products of attention.
+  products of attention, as `flops_per_second` does.
 - `memory`: the peak that torch has allocated, in bytes.
 - `graphs`: graphs that torch.compile made; `compile_seconds`: what it says that they took; `start_seconds`: what the
   first steps took beyond the pace of the others, which includes compiling.
@@ -150,7 +150,8 @@ def train(cell: Cell, store: Store, device: torch.device, clock: pretraining.Clo
 def measure(store: str, device: str, cell: dict[str, Any]) -> common.Result:
     """Train one cell in this process."""
     found, one = gpu_common.need_device(device), Cell(**cell)
-    clock = StepClock(one.skip, found)
+    dtype = machine.compute_dtype("auto", found)
+    before, clock = machine.matmul_peak(found, dtype), StepClock(one.skip, found)
     config = train(one, Store.open(store, verify=False), found, clock)
     memory = machine.peak_memory(found)
     flops, rate = useful_flops(config), clock.rate()
@@ -162,12 +163,13 @@ def measure(store: str, device: str, cell: dict[str, Any]) -> common.Result:
         "micro_batch": config.phases[0].micro_batch_size,
         "useful_flops_per_token": flops,
         "attention_flops_per_token": products,
+        "flops_per_second": rate * (flops + products),
         **compiled(),
         "start_seconds": clock.beyond(),
         "seconds_of_each_step": clock.each,
     }
-    dtype = machine.compute_dtype("auto", found)
-    peaks = {"peak": machine.matmul_peak(found, dtype), "data_sheet": machine.data_sheet_peak(found, dtype)}
+    best = max(before, machine.matmul_peak(found, dtype))
+    peaks = {"peak": best, "data_sheet": machine.data_sheet_peak(found, dtype)}
     for name, peak in peaks.items():
         if peak:
             result |= {name: peak, f"share_of_{name}": rate * flops / peak}
@@ -202,15 +204,15 @@ def grid(options: Any) -> dict[str, Cell]:
 
 
 def best_and_worst(cells: dict[str, common.Result]) -> tuple[str, str]:
-    """The names of our cells with the largest and the smallest share of the peak."""
-    shares = {
-        name: cell["share_of_peak_with_attention"]
+    """The names of our cells with the most and the fewest operations a second."""
+    speeds = {
+        name: cell["flops_per_second"]
         for name, cell in cells.items()
         if "error" not in cell and Cell.named(name).is_ours
     }
-    if not shares:
+    if not speeds:
         raise SystemExit("found no cell of ours in steps.json; expected one at least; run the stage `steps` first")
-    return max(shares, key=shares.__getitem__), min(shares, key=shares.__getitem__)
+    return max(speeds, key=speeds.__getitem__), min(speeds, key=speeds.__getitem__)
 
 
 def add_cell_options(made: Any) -> None:

@@ -2,7 +2,7 @@
 
     benchmarks/gpu.sh traces [--corpus STORE | --data FOLDER] [--out FOLDER] [--smoke]
 
-The two cells are those of steps.json in --out with the largest and the smallest share of the peak; --cells names
+The two cells are those of steps.json in --out with the most and the fewest useful operations a second; --cells names
 others. Each trains in a fresh process. torch's profiler records a few steps after the first ones, which warm up and
 compile. Of each cell --out gets `trace-CELL.json.gz`, for Perfetto or chrome://tracing, and traces.json gets:
 

@@ -239,8 +239,8 @@ def test_a_cell_has_a_name_and_micro_batches_that_divide_its_batch(common):
 
 def test_the_best_and_the_worst_cell_are_ours(common):
     steps = importlib.import_module("gpu_steps")
-    shares = {"base-128-0-eager": 0.2, "base-128-0-compiled": 0.4, "base-128-0-transformers": 0.1}
-    cells = {name: {"share_of_peak_with_attention": share} for name, share in shares.items()}
+    speeds = {"base-128-0-eager": 2e14, "base-128-0-compiled": 4e14, "base-128-0-transformers": 1e14}
+    cells = {name: {"flops_per_second": speed} for name, speed in speeds.items()}
     cells["large-128-0-eager"] = {"error": "out of memory"}
     assert steps.best_and_worst(cells) == ("base-128-0-compiled", "base-128-0-eager")
     with pytest.raises(SystemExit, match="run the stage `steps` first"):

@@ -139,7 +139,7 @@ def main(argv: list[str] | None = None) -> None:
     """Build a store, or train and report, or join pieces."""
     made = gpu_common.parser(__doc__, minutes=8.0)
     made.add_argument("--build", type=Path, help="build a store here from the text in --data, and end")
-    made.add_argument("--megabytes", type=float, default=110.0, help="of text in the store that --build makes")
+    made.add_argument("--megabytes", type=float, default=95.0, help="of text in the store that --build makes")
     made.add_argument("--join", type=Path, help="folder of pieces; write the model folder --out of them, and end")
     made.add_argument("--corpus", type=Path, help="corpus store to train on")
     made.add_argument("--run", type=Path, default=Path("runs/gpu"), help="run folder; it is kept between commands")

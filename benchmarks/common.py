@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,9 +185,11 @@ def write_slice(source: Path, megabytes: float, target: Path) -> None:
     print(f"note: {source} holds {size / 1e6:.0f} MB of text only", file=sys.stderr)
 
 
-def make_store(data: Path, megabytes: float, work: Path) -> Path:
-    """A store of the first megabytes of the Wikipedia text, in `work`."""
-    text, config = work / "text.txt", BuildConfig(input=InputOptions("text", "blank-line"), workers=1)
-    write_slice(data / TEXT, megabytes, text)
-    build([text], Tokenizer.load(data / VOCAB, lowercase=True), work / "store", config, progress=False)
+def make_store(data: Path, megabytes: float, work: Path, texts: Sequence[Path] = (TEXT,)) -> Path:
+    """A store, in `work`, of the first megabytes of these texts in `data`, as much of each; by default of Wikipedia."""
+    inputs, config = [], BuildConfig(input=InputOptions("text", "blank-line"), workers=1)
+    for text in texts:
+        inputs.append(work / f"{text.name.partition('.')[0]}.txt")
+        write_slice(data / text, megabytes / len(texts), inputs[-1])
+    build(inputs, Tokenizer.load(data / VOCAB, lowercase=True), work / "store", config, progress=False)
     return work / "store"

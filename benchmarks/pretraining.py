@@ -34,7 +34,6 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.presets import PRESETS
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import StoreTraining, start_model, useful_flops
-from bertworks.tokenizer import Tokenizer
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.run import Run, prepare_loop
@@ -96,12 +95,10 @@ class Clock:
         return time.perf_counter()
 
 
-def ours(store: Store, sizes: Sizes, dropout: float) -> float:
+def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Clock) -> None:
     """The project's own loop, as `bertworks pretrain` runs it."""
     machine.prepare_process()
-    device, steps = torch.device(sizes.device), sizes.skip + sizes.steps
-    world, clock = dataclasses.replace(machine.join_world(), device=device), Clock(sizes.skip, device)
-    config, tokenizer = sizes.recipe(store.vocab_size, dropout), Tokenizer.load(store.tokenizer_folder)
+    world, tokenizer = dataclasses.replace(machine.join_world(), device=device), store.load_tokenizer()
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), config.identity(store), world, quiet=True)
         loop = StoreTraining(config, store, tokenizer).loop(run, start_model(config, None), config.learns)
@@ -109,59 +106,69 @@ def ours(store: Store, sizes: Sizes, dropout: float) -> float:
 
         def count(step: int) -> None:
             nonlocal before
-            clock.step(loop.progress.tokens - before, step == steps)
+            clock.step(loop.progress.tokens - before, step == config.loop.steps)
             before = loop.progress.tokens
 
         loop.evaluate, loop.after_step = None, count
         prepare_loop(run, loop)
         loop.run()
-    return clock.rate()
 
 
-def peer(store: Store, sizes: Sizes, dropout: float) -> float:
-    """transformers: its model, its collator, torch's loader and optimizer."""
+def peer_model(shape: ModelConfig) -> Any:
+    """BertForPreTraining of the same shape."""
     import transformers
 
-    device, steps = torch.device(sizes.device), sizes.skip + sizes.steps
+    same = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    config = transformers.BertConfig(**{name: getattr(shape, name) for name in (*same, *dropout)})
+    return transformers.BertForPreTraining(config)
+
+
+def peer(
+    store: Store, config: PretrainConfig, device: torch.device, clock: Clock, workers: int = 0, compiled: bool = False
+) -> None:
+    """transformers: its model, its collator, torch's loader and optimizer.
+
+    workers: processes of the loader. compiled: whether the model goes through torch.compile.
+    """
+    import transformers
+
+    (phase,), steps = config.phases, config.loop.steps
+    micro = phase.micro_batch_size or phase.batch_size
     tokenizer = transformers.AutoTokenizer.from_pretrained(store.tokenizer_folder)
     collate = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
-    examples: Any = list(islice(unmasked(store), steps * BATCH))
-    loader: Any = torch.utils.data.DataLoader(examples, BATCH, collate_fn=collate)
-    shape = sizes.shape(store.vocab_size, dropout)
-    config = transformers.BertConfig(
-        vocab_size=shape.vocab_size,
-        hidden_size=shape.hidden_size,
-        num_hidden_layers=shape.num_hidden_layers,
-        num_attention_heads=shape.num_attention_heads,
-        intermediate_size=shape.intermediate_size,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
+    examples: Any = list(islice(unmasked(store, phase.length), steps * phase.batch_size))
+    pinned = device.type == "cuda"
+    loader: Any = torch.utils.data.DataLoader(
+        examples, micro, collate_fn=collate, num_workers=workers, pin_memory=pinned
     )
-    model: Any = transformers.BertForPreTraining(config)
-    model.to(device).train()
+    model = peer_model(config.model).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    dtype, clock = machine.compute_dtype("auto", device), Clock(sizes.skip, device)
-    for step, batch in enumerate(loader, 1):
-        tokens = int(batch["attention_mask"].sum())
-        batch = {name: column.to(device) for name, column in batch.items()}
+    forward: Any = torch.compile(model) if compiled else model
+    dtype, parts, tokens = machine.compute_dtype("auto", device), phase.batch_size // micro, 0
+    for number, batch in enumerate(loader, 1):
+        tokens += int(batch["attention_mask"].sum())
+        batch = {name: column.to(device, non_blocking=pinned) for name, column in batch.items()}
         with torch.autocast(device.type, dtype, enabled=dtype is not torch.float32):
-            loss = model(**batch).loss
+            loss = forward(**batch).loss / parts
         loss.backward()
+        if number % parts:
+            continue
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        clock.step(tokens, step == steps)
-    return clock.rate()
+        clock.step(tokens, number == steps * parts)
+        tokens = 0
 
 
-def read_instances(store: Store) -> PretrainingData:
-    tokenizer = Tokenizer.load(store.tokenizer_folder)
-    return PretrainingData(store, "train", Vocabulary.of(tokenizer), LENGTH, InstanceConfig(), MaskingConfig(), 12345)
+def read_instances(store: Store, length: int = LENGTH) -> PretrainingData:
+    vocabulary = Vocabulary.of(store.load_tokenizer())
+    return PretrainingData(store, "train", vocabulary, length, InstanceConfig(), MaskingConfig(), 12345)
 
 
-def unmasked(store: Store) -> Iterator[dict[str, Any]]:
+def unmasked(store: Store, length: int) -> Iterator[dict[str, Any]]:
     """The store's instances before masking, in the order in which ours reads them."""
-    data, position = read_instances(store), Position()
+    data, position = read_instances(store, length), Position()
     while True:
         batch, position = data.take(position, 256)
         ids = batch["input_ids"].flatten()
@@ -209,9 +216,10 @@ def one_side(side: str, **given: Any) -> common.Result:
     store, device = Store.open(sizes.store, verify=False), torch.device(sizes.device)
     dtype, square = machine.compute_dtype("auto", device), {"size": 256} if sizes.small else {}
     peak = machine.matmul_peak(device, dtype, **square)
-    rate = (ours if side.startswith("ours") else peer)(store, sizes, 0.0 if "without" in side else 0.1)
+    config, clock = sizes.recipe(store.vocab_size, 0.0 if "without" in side else 0.1), Clock(sizes.skip, device)
+    (ours if side.startswith("ours") else peer)(store, config, device, clock)
     return {
-        "tokens_per_second": rate,
+        "tokens_per_second": clock.rate(),
         "memory": machine.peak_memory(device),
         "matmul_peak": max(peak, machine.matmul_peak(device, dtype, **square)),
         "dtype": str(dtype),

@@ -22,7 +22,13 @@ from bertworks.model.packing import Packing
 from bertworks.model.products import is_supported, product
 from bertworks.training.objectives import PretrainingObjective
 
-Product = Callable[[], Tensor]
+
+class Product(NamedTuple):
+    """One product: what it computes, its operations, and the call."""
+
+    name: str
+    flops: int
+    run: Callable[[], Tensor]
 
 
 class Sizes(NamedTuple):
@@ -49,7 +55,7 @@ def seconds_alone(config: ModelConfig, sizes: Sizes, device: torch.device, dtype
     for _ in range(passes):
         start = time.perf_counter()
         for one in made:
-            one()
+            one.run()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - start)
@@ -57,27 +63,47 @@ def seconds_alone(config: ModelConfig, sizes: Sizes, device: torch.device, dtype
 
 
 def products(config: ModelConfig, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> list[Product]:
-    """The products of a step, in no order: layers, attention, and the masked-LM head at M positions."""
+    """The products of a step, in no order: layers, attention, and the masked-LM head at M positions.
+
+    Those of the last layer have names of their own, because behind its attention it computes fewer rows.
+    """
     D, wide, N = config.hidden_size, config.intermediate_size, config.num_attention_heads
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, device=device).to(dtype)
 
-    def linear(rows: int, width: int, out: int) -> list[Product]:
+    def linear(name: str, rows: int, width: int, out: int) -> list[Product]:
         x, weight, slope = draw(rows, width), draw(out, width), draw(rows, out)
         forward = product if is_supported(x) else F.linear
-        return [lambda: forward(x, weight, None), lambda: slope @ weight, lambda: slope.T @ x]
+        calls = {
+            "forward": lambda: forward(x, weight, None),
+            "gradient of the input": lambda: slope @ weight,
+            "gradient of the weight": lambda: slope.T @ x,
+        }
+        return [Product(f"{name}, {which}", 2 * rows * width * out, call) for which, call in calls.items()]
 
     def attention() -> list[Product]:
         q, k, v, slope = (draw(sizes.B * N, sizes.L, D // N) for _ in range(4))
         weights = draw(sizes.B * N, sizes.L, sizes.L)
-        pairs = [(q, k.mT), (weights, v), (weights.mT, slope), (slope, v.mT), (weights, k), (weights.mT, q)]
-        return [lambda pair=pair: torch.bmm(*pair) for pair in pairs]  # type: ignore[misc]
+        pairs = {
+            "scores, forward": (q, k.mT),
+            "context, forward": (weights, v),
+            "gradient of values": (weights.mT, slope),
+            "gradient of weights": (slope, v.mT),
+            "gradient of queries": (weights, k),
+            "gradient of keys": (weights.mT, q),
+        }
+        flops = 2 * sizes.B * sizes.L * sizes.L * D
+        return [
+            Product(f"attention, {name}", flops, lambda pair=pair: torch.bmm(*pair))  # type: ignore[misc]
+            for name, pair in pairs.items()
+        ]
 
     made: list[Product] = []
     for i in range(config.num_hidden_layers):
-        rows = sizes.R if i == config.num_hidden_layers - 1 else sizes.T  # behind attention
-        made += linear(sizes.T, D, 3 * D) + attention()
-        for width, out in ((D, D), (D, wide), (wide, D)):
-            made += linear(rows, width, out)
-    return made + linear(sizes.M, D, D) + linear(sizes.M, D, config.vocab_size)
+        last = i == config.num_hidden_layers - 1
+        rows, where = (sizes.R, " of the last layer") if last else (sizes.T, "")  # behind attention
+        made += linear("query, key, value", sizes.T, D, 3 * D) + attention()
+        for name, width, out in (("attention output", D, D), ("intermediate", D, wide), ("output", wide, D)):
+            made += linear(name + where, rows, width, out)
+    return made + linear("head, dense", sizes.M, D, D) + linear("head, decoder", sizes.M, D, config.vocab_size)

@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,169 @@ def test_products_alone_are_those_of_a_step(common, monkeypatch):
 
 def tiny_shape(**changes):
     return dataclasses.replace(importlib.import_module("tiny").SHAPE, **changes)
+
+
+# ---- gpu.sh
+
+
+def test_each_stage_of_the_gpu_has_a_script(common):
+    text = (BENCHMARKS / "gpu.sh").read_text(encoding="utf-8")
+    stages = re.search(r'^stages="(.*)"$', text, re.MULTILINE)[1].split()
+    scripts = {name for name in importlib.import_module("smoke").SCRIPTS if name.startswith("gpu_")}
+    assert scripts == {f"gpu_{stage}" for stage in (*stages, "check")}
+    assert all(re.search(rf"^#     {stage} ", text, re.MULTILINE) for stage in stages)  # its head describes them
+
+
+def test_a_stage_that_does_not_exist_is_named():
+    done = subprocess.run(["bash", str(BENCHMARKS / "gpu.sh"), "step"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("found step; expected one of: tests ceilings")
+
+
+def test_a_gpu_that_is_missing_is_named_in_one_line(common, monkeypatch):
+    gpu_common = importlib.import_module("gpu_common")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match=r"found no CUDA device.*expected one.*use a machine with") as error:
+        gpu_common.need_device("cuda")
+    assert "\n" not in str(error.value) and gpu_common.need_device("cpu") == torch.device("cpu")
+
+
+def test_packages_that_are_missing_are_named_together(common):
+    check = importlib.import_module("gpu_check")
+    assert check.problem(check.PACKAGES) == ""
+    found = check.problem({"torch": "torch", "no_such": "no-such", "nor_this": "nor-this"})
+    assert found.startswith("found no no-such, nor-this in ") and found.count("pip install no-such nor-this") == 1
+
+
+def test_cells_are_measured_until_the_minutes_are_used_and_continued(common, monkeypatch, tmp_path, capsys):
+    gpu_common, clock = importlib.import_module("gpu_common"), [0.0]
+    monkeypatch.setattr(gpu_common.time, "monotonic", lambda: clock[0])
+
+    def run_side(side, given, device, seconds, here):
+        clock[0] += 60.0
+        return {"seconds_left": seconds} if given["works"] else {"error": "out of memory"}
+
+    monkeypatch.setattr(gpu_common, "run_side", run_side)
+    options = argparse.Namespace(out=tmp_path, minutes=2.5, smoke=False, device="cpu", begun=0.0)
+    machine, settings = {"torch": "2"}, {"steps": 3}
+    result = {"machine": machine, "settings": settings, "cells": {}}
+    cells = {"a": {"works": True}, "b": {"works": False}, "c": {"works": True}}
+    gpu_common.run_cells(options, "steps", result, None, cells, reserve=40.0)
+    gpu_common.finish(options, "steps", result)
+    assert result["cells"] == {"a": {"seconds_left": 150.0}, "b": {"error": "out of memory"}}
+    assert result["left_out"] == ["c"] and "left out, because the minutes were used: c" in capsys.readouterr().out
+    assert gpu_common.earlier(options, "steps", machine, {"steps": 4}) == {}
+    assert gpu_common.earlier(options, "steps", {"torch": "3"}, settings) == {}
+    again = {"cells": gpu_common.earlier(options, "steps", machine, settings)}
+    cells["b"], options.begun = {"works": True}, clock[0]
+    gpu_common.run_cells(options, "steps", again, None, cells, reserve=40.0)
+    assert {*again["cells"]} == {"a", "b", "c"} and again["left_out"] == []
+    assert not any("error" in cell for cell in again["cells"].values())
+
+
+def test_an_error_of_a_kernel_is_recorded(common):
+    gpu_common = importlib.import_module("gpu_common")
+
+    def broken():
+        raise RuntimeError("no kernel\nand a long explanation")
+
+    assert gpu_common.attempted(broken) == {"error": "RuntimeError: no kernel"}
+
+
+def test_a_side_that_takes_too_long_is_killed(common, monkeypatch):
+    gpu_common = importlib.import_module("gpu_common")
+    sleeping = subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    monkeypatch.setattr(gpu_common, "started", lambda *given: sleeping)
+    found = gpu_common.run_side(None, {}, "cpu", 0.1, False)
+    assert found == {"error": "stopped after 0 seconds, the time that was left"} and sleeping.returncode == -9
+
+
+def test_a_cell_has_a_name_and_micro_batches_that_divide_its_batch(common):
+    steps = importlib.import_module("gpu_steps")
+    cell = steps.Cell("large", 512, 0.1, "eager", batch=250)
+    assert cell.name == "large-512-0.1-eager" and steps.Cell.named(cell.name, batch=250) == cell
+    assert cell.recipe(100, torch.device("cpu")).phases[0].micro_batch_size == 25
+    assert steps.Cell.named("base-128-0-transformers-compiled").engine == "transformers-compiled"
+    for wrong in ("base", "base-128-0.1-other", "huge-128-0.1-eager", "base-x-0.1-eager"):
+        with pytest.raises(SystemExit, match="found the cell"):
+            steps.Cell.named(wrong)
+
+
+def test_the_best_and_the_worst_cell_are_ours(common):
+    steps = importlib.import_module("gpu_steps")
+    speeds = {"base-128-0-eager": 2e14, "base-128-0-compiled": 4e14, "base-128-0-transformers": 1e14}
+    cells = {name: {"flops_per_second": speed} for name, speed in speeds.items()}
+    cells["large-128-0-eager"] = {"error": "out of memory"}
+    assert steps.best_and_worst(cells) == ("base-128-0-compiled", "base-128-0-eager")
+    with pytest.raises(SystemExit, match="run the stage `steps` first"):
+        steps.best_and_worst({})
+
+
+@pytest.mark.parametrize(("L", "full"), [(128, 0.91), (512, 0.78)])
+def test_rectangles_are_as_full_as_asked(common, L, full):
+    lengths = importlib.import_module("gpu_attention").lengths_of(256, L, full)
+    assert len(lengths) == 256 and min(lengths) >= 1 and max(lengths) == L
+    assert sum(lengths) / (256 * L) == pytest.approx(full, abs=0.01)
+
+
+def test_each_product_of_a_step_is_counted(common):
+    ceilings, products = importlib.import_module("gpu_ceilings"), importlib.import_module("products")
+    shape, sizes = tiny_shape(num_hidden_layers=3), products.Sizes(2, 16, 24, 7, 5)
+    device, dtype = torch.device("cpu"), torch.float32
+    each = ceilings.each_product(shape, sizes, device, dtype, 0.0)
+    made = products.products(shape, sizes, device, dtype)
+    assert sum(row["times"] for row in each.values()) == len(made)
+    assert sum(row["times"] * row["flops"] for row in each.values()) == sum(one.flops for one in made)
+
+
+def test_losses_of_steps_behind_the_saved_one_are_compared(common):
+    curve = importlib.import_module("gpu_curve")
+    before = [{"step": step, "mlm_loss": 5.0} for step in (10, 20, 30, 40)]
+    after = [{"step": step, "mlm_loss": 5.0 + (step > 20) * 0.25} for step in (10, 20, 30, 50)]
+    assert curve.compared(before, after, saved=20) == {"logged_twice": 1, "largest_difference": 0.25}
+    assert curve.compared([], after, saved=0) == {"logged_twice": 0, "largest_difference": None}
+
+
+def test_pieces_of_a_run_become_its_model_folder(common, tmp_path):
+    from bertworks.checkpoint.folder import load_model, load_tokenizer
+
+    pieces, tiny = importlib.import_module("gpu_pieces"), importlib.import_module("tiny")
+    (tmp_path / "run").mkdir()
+    tiny.write_model(tmp_path / "run" / "model")
+    (tmp_path / "run" / "results.json").write_text("{}")
+    index = pieces.write_pieces(tmp_path / "run", tmp_path / "some", limit=50_000, wanted=range(1, 2))
+    assert {path.name for path in (tmp_path / "some").iterdir()} == {"pieces.json", index["pieces"][0]["name"]}
+    assert len(index["pieces"]) > 1 and max(piece["bytes"] for piece in index["pieces"]) == 50_000
+    with pytest.raises(SystemExit, match=r"piece-02-of-.*found no such file; expected the checksum"):
+        pieces.join(tmp_path / "some", tmp_path / "joined")
+    assert pieces.write_pieces(tmp_path / "run", tmp_path / "some", limit=50_000) == index
+    pieces.join(tmp_path / "some", tmp_path / "joined")
+    ours, theirs = (load_model(tmp_path / name).state_dict() for name in ("run/model", "joined"))
+    assert all(torch.equal(ours[name].bfloat16().float(), theirs[name]) for name in ours)
+    assert load_tokenizer(tmp_path / "joined").vocab_size == len(tiny.VOCAB)
+    assert (tmp_path / "joined" / "results.json").read_text() == "{}"
+    with pytest.raises(SystemExit, match="expected a path where there is nothing yet"):
+        pieces.join(tmp_path / "some", tmp_path / "joined")
+    (tmp_path / "some" / index["pieces"][0]["name"]).write_bytes(b"other")
+    with pytest.raises(SystemExit, match=r"piece-01-of-.*found other bytes"):
+        pieces.join(tmp_path / "some", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_numbers_of_pieces_are_read(common):
+    numbers = importlib.import_module("gpu_pretraining").numbers
+    assert (numbers(""), numbers("3"), numbers("1-4")) == (None, range(3, 4), range(1, 5))
+    with pytest.raises(SystemExit, match="expected a number or a range"):
+        numbers("all")
+
+
+def test_outcomes_of_tests_are_read(common, tmp_path):
+    gpu_tests, report = importlib.import_module("gpu_tests"), tmp_path / "report.xml"
+    assert gpu_tests.outcomes(report) == []
+    report.write_text(
+        '<testsuites><testsuite><testcase classname="tests.a" name="one" time="0.5"/><testcase classname="tests.a" '
+        'name="two" time="1"><failure message="assert 1 == 2">a line</failure></testcase></testsuite></testsuites>'
+    )
+    assert gpu_tests.outcomes(report) == [
+        {"name": "tests.a::one", "outcome": "passed", "seconds": 0.5},
+        {"name": "tests.a::two", "outcome": "failure", "seconds": 1.0, "message": "assert 1 == 2\na line"},
+    ]

@@ -1,4 +1,4 @@
-"""On a CUDA device (`pytest -m gpu`): the losses and gradients of the CPU, bfloat16, updates that wait for nothing."""
+"""On a CUDA device (`pytest -m gpu`): losses, gradients, accumulation, resume, bfloat16, updates that do not wait."""
 
 import pytest
 import torch
@@ -14,7 +14,8 @@ from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of
 from support.loops import loop_of
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+WHOLE = [64, 20, 30, 25, 9, 40, 33, 12]  # lengths of a batch
 
 
 def shape(vocab_size: int, dropout: float) -> ModelConfig:
@@ -48,47 +49,92 @@ def test_losses_and_gradients_are_those_of_the_cpu(tiny_store, compiled):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
-def test_a_run_on_the_device_ends_with_results(tiny_store, tmp_path):
-    def run(steps: int, out: str) -> dict:
-        config = PretrainConfig(
-            model=shape(tiny_store.vocab_size, 0.1),
-            loop=LoopConfig(steps=steps, save_every=5, eval_every=0, precision="bfloat16", compile="off"),
-            phases=(Phase(length=32, batch_size=16, micro_batch_size=8),),
-        )
-        return pretrain(config, tiny_store.path, tmp_path / out, quiet=True)
-
-    results = run(20, "one")
-    assert results["machine"]["gpu"]
-    assert results["metrics"]["mlm_loss"] < 20
-    assert torch.isfinite(torch.tensor(results["metrics"]["mlm_loss"]))
+def gpu() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device())
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_micro_batches_have_the_gradient_of_the_whole_batch(tmp_path, compiled, precision, dropout):
+    """With dropout other masks are drawn, so the gradients need only be finite."""
+    parts = [batch_of(WHOLE[:4]), batch_of(WHOLE[4:])]
+    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    whole["masked_positions"] = torch.cat([parts[0]["masked_positions"], parts[1]["masked_positions"] + 4 * 64])
+    found = []
+    for number, group in enumerate((whole, parts)):
+        model = build_model(shape(100, dropout), seed=1).to(gpu()).train()
+        if compiled:
+            compile_layers(model.encoder)
+        folder, world = tmp_path / str(number), World(0, 1, gpu())
+        loop = loop_of(model, [group], folder, steps=1, log_every=0, world=world, precision=precision)
+        found.append(gradient_of(loop))
+        assert loop.progress.updates == 1
+    one, other = found
+    assert torch.isfinite(one).all() and torch.isfinite(other).all()
+    if not dropout:
+        assert (one - other).norm() <= (0.03 if precision == "bfloat16" else 1e-4) * one.norm()
+
+
+def gradient_of(loop) -> torch.Tensor:
+    """The gradient of a loop's only update, all parameters in one vector."""
+    clip, gradients = loop.optimizer.clip, []
+
+    def noted():
+        gradients.extend(p.grad.flatten().float() for p in loop.optimizer.parameters.values() if p.grad is not None)
+        return clip()
+
+    loop.optimizer.clip = noted
+    assert loop.run()
+    return torch.cat(gradients)
+
+
+@pytest.mark.parametrize("compile", ["off", "auto"])
+def test_a_stopped_run_resumes_and_ends_like_an_undisturbed_one(tiny_store, tmp_path, compile):
+    """With dropout, accumulation and bfloat16. Sums on a GPU may differ in their last bits, so losses are near."""
+    config = PretrainConfig(
+        model=shape(tiny_store.vocab_size, 0.1),
+        loop=LoopConfig(steps=20, log_every=5, save_every=5, eval_every=0, precision="bfloat16", compile=compile),
+        phases=(Phase(length=32, batch_size=16, micro_batch_size=8),),
+    )
+    undisturbed = pretrain(config, tiny_store.path, tmp_path / "one", quiet=True)
+    stopped = pretrain(config, tiny_store.path, tmp_path / "two", quiet=True, watch=lambda _, r: r["step"] == 10)
+    resumed = pretrain(config, tiny_store.path, tmp_path / "two", quiet=True)
+    assert stopped is None and undisturbed["machine"]["gpu"]
+    assert (resumed["steps"], resumed["tokens"]) == (20, undisturbed["tokens"])
+    assert resumed["metrics"]["mlm_loss"] == pytest.approx(undisturbed["metrics"]["mlm_loss"], rel=0.01)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("rule", ["bert_adam", "lamb"])
-def test_no_update_waits_for_the_device(tmp_path, precision, rule):
-    """torch raises at what would wait. The first updates may: they make buffers and choose kernels."""
-    device = torch.device("cuda", torch.cuda.current_device())
-    model = build_model(shape(100, 0.1), seed=1).to(device)
-    groups = [batch_of([64, 20 + i, 30, 25, 9, 40, 33, 12]) for i in range(3)]
-    optim, world = OptimConfig(rule=rule), World(0, 1, device)
-    loop = loop_of(model, groups, tmp_path, optim, steps=6, log_every=0, world=world, precision=precision)
+def test_no_update_waits_for_the_device(tmp_path, precision, rule, compiled):
+    """torch raises at what would wait. The first six updates may: they make buffers, choose kernels and compile.
+
+    By then each of the three groups was seen twice. The second one has two micro-batches.
+    """
+    model = build_model(shape(100, 0.1), seed=1).to(gpu())
+    if compiled:
+        compile_layers(model.encoder)
+    groups = [batch_of(WHOLE), [batch_of(WHOLE[:4]), batch_of(WHOLE[4:])], batch_of([50, *WHOLE[1:]])]
+    optim, world = OptimConfig(rule=rule), World(0, 1, gpu())
+    loop = loop_of(model, groups, tmp_path, optim, steps=9, log_every=0, world=world, precision=precision)
     step = loop.step
 
     def strict(*given):
-        torch.cuda.set_sync_debug_mode("error" if loop.progress.step >= 2 else "default")
+        torch.cuda.set_sync_debug_mode("error" if loop.progress.step >= 6 else "default")
         try:
             return step(*given)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
     loop.step = strict
-    assert loop.run() and loop.progress.updates == 6
+    assert loop.run() and loop.progress.updates == 9
 
 
 def test_an_update_that_is_not_finite_is_not_made(tmp_path):
-    device = torch.device("cuda", torch.cuda.current_device())
-    model = build_model(shape(100, 0.0), seed=1).to(device)
-    loop = loop_of(model, [batch_of([64, 20, 9, 33])], tmp_path, steps=3, log_every=0, world=World(0, 1, device))
+    model = build_model(shape(100, 0.0), seed=1).to(gpu())
+    loop = loop_of(model, [batch_of([64, 20, 9, 33])], tmp_path, steps=3, log_every=0, world=World(0, 1, gpu()))
     loop.weights = {"mlm": float("inf")}
     before = [p.detach().clone() for p in model.parameters()]
     assert loop.run() and (loop.progress.step, loop.progress.updates) == (3, 0)

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Measure a GPU, one stage a command, each below ten minutes. The stages, in this order:
+#
+#     tests        the tests that need a GPU
+#     ceilings     what the device can do at best: copies, products, attention
+#     steps        speed and memory of a training step, by model, length, dropout and engine
+#     traces       profiles of the fastest and the slowest of those steps
+#     curve        eight minutes of BERT-BASE: losses, a kill, a resume, what saving costs
+#     pretraining  a whole pre-training in two commands of eight minutes; the second is the same command again
+#
+#     benchmarks/gpu.sh STAGE [--out FOLDER] [--smoke] [other options; --help lists them]
+#
+# PYTHON names the interpreter (python3). It needs torch and bertworks's dependencies; bertworks itself is used from
+# src/. Results are FOLDER/STAGE.json.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+stages="tests ceilings steps traces curve pretraining"
+stage=${1:-}
+if [[ -z $stage || " $stages " != *" $stage "* ]]; then
+    echo "found ${stage:-no stage}; expected one of: $stages; give it as the first argument" >&2
+    exit 2
+fi
+shift
+python=${PYTHON:-python3}
+export PYTHONPATH="$here/../src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+for argument in "$@"; do
+    case $argument in
+        # training takes a GPU wherever it sees one
+        --smoke | --device=cpu | cpu) export CUDA_VISIBLE_DEVICES="" ;;
+    esac
+done
+"$python" "$here/gpu_check.py"
+exec "$python" "$here/gpu_$stage.py" "$@"

@@ -1,0 +1,170 @@
+"""A whole pre-training on a GPU, in two commands of eight minutes. Stage `pretraining` of gpu.sh.
+
+    benchmarks/gpu.sh pretraining --build STORE --data FOLDER                        1. on any machine: the store
+    benchmarks/gpu.sh pretraining --corpus STORE --run RUN --out FOLDER              2. on the GPU, twice or more often
+    benchmarks/gpu.sh pretraining --join FOLDER --out MODEL                          3. on any machine: the model folder
+
+The recipe is a BERT of 12 layers of width 512 with learned positions and both objectives of the paper: 85 % of the time
+at length 128, the rest at 512. It differs from the paper in a start that lets learned positions leave their plateau
+early (docs/plateau.md), in 40 % masked tokens and in the batch of 32,768 tokens, all for a run of minutes.
+
+The schedule ends after --train-minutes of training, counted over all commands. A command stops and saves after
+--minutes; the same command again continues. --run keeps the state between them and must be outside of --out if that
+folder is emptied. When the training is over, --out gets the model as bfloat16 in pieces below 16 MiB (gpu_pieces.py)
+and pretraining.json. A machine that gives back a few files at a time gets --pieces 1-4, then --pieces 5-8.
+"""
+
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import common
+import gpu_common
+import gpu_pieces
+from bertworks.data.instances import InstanceConfig
+from bertworks.data.masking import MaskingConfig
+from bertworks.data.store import Store
+from bertworks.files import InputError
+from bertworks.model.config import ModelConfig
+from bertworks.pretraining.recipe import Phase, PretrainConfig
+from bertworks.pretraining.run import pretrain
+from bertworks.reporting.run_files import LOG, read_log
+from bertworks.training.config import LoopConfig, OptimConfig
+
+CARRIED = 50 << 20  # bytes: the largest store that is easily carried to a machine
+RESERVE = 30.0  # seconds to save the state, and to evaluate and write the model at the end
+BOOKS = Path("text", "books.tar.zst")
+SMOKE = {"device": "cpu", "megabytes": 0.02, "layers": 2, "width": 32}
+
+
+def recipe(options: Any, vocab_size: int) -> PretrainConfig:
+    """The recipe; with --smoke a few steps of the same on tiny sequences."""
+    small, width = options.smoke, options.width
+    model = ModelConfig(
+        vocab_size=vocab_size,
+        hidden_size=width,
+        num_hidden_layers=options.layers,
+        num_attention_heads=max(2, width // 64),
+        intermediate_size=4 * width,
+        hidden_dropout_prob=options.dropout,
+        attention_probs_dropout_prob=options.dropout,
+        start="position-heads",
+    )
+    tokens = 64 if small else 32768
+    lengths = ((16, 0.85), (32, 0.15)) if small else ((128, 0.85), (512, 0.15))
+    loop = LoopConfig(hours=options.train_minutes / 60, log_every=10, eval_every=1000, save_every=0, save_minutes=3)
+    if small:
+        loop = LoopConfig(steps=4, log_every=1, eval_every=0)
+    return PretrainConfig(
+        model=model,
+        instances=InstanceConfig(dupe_factor=0),
+        masking=MaskingConfig(masked_lm_prob=0.4),
+        optim=OptimConfig(lr=options.lr, rule="adamw", betas=(0.9, 0.98), warmup=0.05),
+        loop=replace(loop, seed=options.seed),
+        phases=tuple(Phase(length, share, tokens // length) for length, share in lengths),
+        eval_batches=1 if small else 20,
+    )
+
+
+def build_store(options: Any, out: Path) -> int:
+    """Build a store of Wikipedia and books, as much text of each, and return its bytes; it says if it is large."""
+    if out.exists():
+        raise SystemExit(f"found {out}; expected a path where there is nothing yet; give another --build")
+    common.need(options.data / common.TEXT, options.data / common.VOCAB)
+    texts = [text for text in (common.TEXT, BOOKS) if (options.data / text).exists()]
+    with tempfile.TemporaryDirectory(dir=out.parent) as work:
+        common.make_store(options.data, options.megabytes, Path(work), texts).rename(out)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    large = f"; expected at most {CARRIED:,} to be carried; give fewer --megabytes" if size > CARRIED else ""
+    tokens = sum(shard.n_tokens for shard in Store.open(out, verify=False).shards("train"))
+    print(f"{out}: {size:,} bytes, {tokens:,} tokens{large}")
+    return size
+
+
+def train(options: Any, seconds: float, until: int = 0) -> dict[str, Any] | None:
+    """Train or resume for so many seconds, or until a step if it is not 0; the results if the run is finished."""
+    begun = time.monotonic()
+    config = recipe(options, Store.open(options.corpus, verify=False).vocab_size)
+
+    def stop(kind: str, record: Mapping[str, Any]) -> bool:
+        return time.monotonic() - begun > seconds or bool(until and record["step"] >= until)
+
+    try:
+        return pretrain(config, options.corpus, options.run, quiet=options.smoke, watch=stop)
+    except InputError as error:
+        raise SystemExit(str(error)) from None
+
+
+def report(options: Any, facts: common.Result, results: dict[str, Any] | None) -> None:
+    """Write pretraining.json, and the pieces of a finished run."""
+    records = read_log(options.run) if (options.run / LOG).exists() else []
+    result: common.Result = {"machine": facts, "finished": results is not None, "results": results}
+    result |= {kind: gpu_common.curve(records, kind) for kind in ("train", "eval")}
+    if results is not None:
+        limit = 20_000 if options.smoke else gpu_pieces.LIMIT
+        result["pieces"] = gpu_pieces.write_pieces(options.run, options.out, limit, numbers(options.pieces))["pieces"]
+    gpu_common.finish(options, "pretraining", result)
+    if results is None:
+        print("not finished; rerun the command to continue")
+
+
+def numbers(text: str) -> range | None:
+    """The numbers of --pieces, such as 1-4; None if it is left out. Ends with one line if it is something else."""
+    if not text:
+        return None
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if not found:
+        raise SystemExit(f"found --pieces {text}; expected a number or a range; give 1-4, for example")
+    return range(int(found[1]), int(found[2] or found[1]) + 1)
+
+
+def smoke(options: Any, work: Path) -> None:
+    """Build a store, train, stop, resume, write the pieces, join them, and open the model."""
+    from bertworks.checkpoint.folder import load_model
+
+    options.run, options.corpus = work / "run", work / "store"
+    build_store(options, options.corpus)
+    facts = gpu_common.facts(gpu_common.need_device(options.device))
+    report(options, facts, train(options, 1e9, until=2))
+    report(options, facts, train(options, 1e9))
+    gpu_pieces.join(options.out, work / "model")
+    load_model(work / "model")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Build a store, or train and report, or join pieces."""
+    made = gpu_common.parser(__doc__, minutes=8.0)
+    made.add_argument("--build", type=Path, help="build a store here from the text in --data, and end")
+    made.add_argument("--megabytes", type=float, default=95.0, help="of text in the store that --build makes")
+    made.add_argument("--join", type=Path, help="folder of pieces; write the model folder --out of them, and end")
+    made.add_argument("--corpus", type=Path, help="corpus store to train on")
+    made.add_argument("--run", type=Path, default=Path("runs/gpu"), help="run folder; it is kept between commands")
+    made.add_argument("--train-minutes", type=float, default=14.0, help="of training, over all commands")
+    made.add_argument("--pieces", default="", help="numbers of the pieces to write, such as 1-4; left out: all")
+    made.add_argument("--layers", type=int, default=12)
+    made.add_argument("--width", type=int, default=512, help="of the hidden states, a multiple of 64")
+    made.add_argument("--dropout", type=float, default=0.1)
+    made.add_argument("--lr", type=float, default=5e-4, help="peak learning rate")
+    made.add_argument("--seed", type=int, default=12345)
+    with common.parsed(made, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:
+        if options.smoke:
+            smoke(options, Path(work))
+        elif options.build:
+            build_store(options, options.build)
+        elif options.join:
+            gpu_pieces.join(options.join, options.out)
+        else:
+            device = gpu_common.need_device(options.device)
+            if not options.corpus:
+                raise SystemExit("found no --corpus; expected a corpus store; make one with --build STORE")
+            common.need(options.corpus)
+            facts = gpu_common.facts(device)
+            report(options, facts, train(options, gpu_common.seconds_left(options) - RESERVE))
+
+
+if __name__ == "__main__":
+    main()

@@ -147,7 +147,7 @@ def prepare_loop(run: Run, loop: Loop) -> None:
 
 def uses_kernels(loop: Loop) -> bool:
     """Whether the run computes with kernels; without them it rounds differently."""
-    return getattr(loop.model, "kernels", None) is not None
+    return isinstance(loop.model, Model) and loop.model.kernels is not None
 
 
 def run_facts(run: Run, loop: Loop) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""Runs with the compiled kernels: they say so, and micro-batches change only rounding."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from bertworks.checkpoint import load_model
+from bertworks.model import kernels
+from bertworks.model.config import ModelConfig
+from bertworks.pretraining.recipe import Phase, PretrainConfig
+from bertworks.pretraining.run import pretrain
+from bertworks.training.config import LoopConfig, OptimConfig
+
+pytestmark = pytest.mark.skipif(kernels.load() is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
+STEPS = 12
+
+
+@pytest.fixture
+def trained(tiny_store, tmp_path):
+    def run(name: str, compile: str = "auto", micro: int = 0, tied: bool = True):
+        model = ModelConfig(
+            vocab_size=tiny_store.vocab_size,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=48,
+            max_position_embeddings=64,
+            tie_word_embeddings=tied,
+        )
+        config = PretrainConfig(
+            model=model,
+            optim=OptimConfig(lr=1e-3, rule="adamw", warmup=0.0),
+            loop=LoopConfig(steps=STEPS, precision="bfloat16", eval_every=0, log_every=1, compile=compile),
+            phases=(dataclasses.replace(Phase(32, 1.0, 16), micro_batch_size=micro),),
+        )
+        results = pretrain(config, tiny_store.path, tmp_path / name, quiet=True)
+        weights = torch.cat([p.detach().flatten() for p in load_model(tmp_path / name).parameters()])
+        return results, weights
+
+    return run
+
+
+def apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).norm() / one.norm())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_results_say_whether_kernels_were_used(trained, capfd, tied):
+    with_kernels, without = (trained(compile, compile, tied=tied) for compile in ("auto", "off"))
+    assert [results["kernels"] for results, _ in (with_kernels, without)] == [True, False]
+    assert 0 < apart(with_kernels[1], without[1]) < 0.02  # another rounding, and nothing else
+    losses = [results["metrics"]["mlm_loss"] for results, _ in (with_kernels, without)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.01)
+
+
+def test_micro_batches_change_only_rounding(trained):
+    whole, halves = trained("whole"), trained("halves", micro=4)
+    assert apart(whole[1], halves[1]) < 0.02
+    assert whole[0]["tokens"] == halves[0]["tokens"]
+
+
+def test_the_same_run_has_the_same_bytes(trained):
+    assert torch.equal(trained("one")[1], trained("two")[1])

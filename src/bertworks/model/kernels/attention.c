@@ -188,7 +188,8 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
     {
         Head h = make_head(L, H);
         Tiles before = take_tiles();
-#pragma omp for schedule(dynamic)
+        unsigned exact = flush_tiny();
+#pragma omp for schedule(dynamic, N)
         for (int64_t task = 0; task < B * N; task++) {
             int64_t b = task / N, n = task % N;
             const int64_t *own = rows + b * L, *back = returned + b * L;
@@ -214,6 +215,7 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
                 }
             }
         }
+        _mm_setcsr(exact);
         give_tiles_back(before);
         free(h.memory);
     }
@@ -264,7 +266,8 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
     {
         Head h = make_head(L, H);
         Tiles before = take_tiles();
-#pragma omp for schedule(dynamic)
+        unsigned exact = flush_tiny();
+#pragma omp for schedule(dynamic, N)
         for (int64_t task = 0; task < B * N; task++) {
             int64_t b = task / N, n = task % N;
             const int64_t *own = rows + b * L, *back = returned + b * L;
@@ -312,6 +315,7 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
                 rotate(f, L, h.keys + i, 1, d_qkv + own[h.keys[i]] * 3 * D + D + n * H, 0, -1);
             scatter_transposed(&h, h.dvt, l, own, d_qkv + 2 * D + n * H, 3 * D);
         }
+        _mm_setcsr(exact);
         give_tiles_back(before);
         free(h.memory);
     }

@@ -160,19 +160,27 @@ static inline __m512 slope_of(__m512 x, int64_t tanh) {
 
 /* x and out (T, D). tanh: whether in the tanh form. */
 void gelu(const bf16 *x, int64_t T, int64_t D, int64_t tanh, bf16 *out, int threads) {
-    THREADS ITS_ROWS(T) COLUMNS(D) {
-        __m512 v = load16(x + t * D + j);
-        store16(out + t * D + j, _mm512_mul_ps(v, tanh ? logistic(v, _mm512_mul_ps(v, v)) : below(v, bell_of(v))));
+    THREADS {
+        unsigned exact = flush_tiny();
+        ITS_ROWS(T) COLUMNS(D) {
+            __m512 v = load16(x + t * D + j);
+            store16(out + t * D + j, _mm512_mul_ps(v, tanh ? logistic(v, _mm512_mul_ps(v, v)) : below(v, bell_of(v))));
+        }
+        _mm_setcsr(exact);
     }
 }
 
 /* slope (T, D) of the output becomes that of x; d_bias (D) is its sum over rows. */
 void gelu_backward(const bf16 *x, bf16 *slope, int64_t T, int64_t D, int64_t tanh, float *d_bias, int threads) {
     float *sums = calloc(D * threads, sizeof(float));
-    THREADS ITS_ROWS(T) COLUMNS(D) {
-        __m512 one = _mm512_mul_ps(slope_of(load16(x + t * D + j), tanh), load16(slope + t * D + j));
-        add_to(sums + k * D + j, one);
-        store16(slope + t * D + j, one);
+    THREADS {
+        unsigned exact = flush_tiny();
+        ITS_ROWS(T) COLUMNS(D) {
+            __m512 one = _mm512_mul_ps(slope_of(load16(x + t * D + j), tanh), load16(slope + t * D + j));
+            add_to(sums + k * D + j, one);
+            store16(slope + t * D + j, one);
+        }
+        _mm_setcsr(exact);
     }
     add_up(sums, D, threads, d_bias);
 }
@@ -194,6 +202,7 @@ void cross_entropy(bf16 *scores, const float *bias, const int64_t *labels, int64
     float *sums = calloc(V * threads, sizeof(float));
     THREADS {
         float *row = malloc((V + WIDTH) * sizeof(float)), *own = sums + k * V;
+        unsigned exact = flush_tiny();
         ITS_ROWS(M) {
             bf16 *s = scores + t * stride;
             memset(s + V, 0, (stride - V) * sizeof(bf16));
@@ -224,6 +233,7 @@ void cross_entropy(bf16 *scores, const float *bias, const int64_t *labels, int64
                 s[j] = narrow(one);
             }
         }
+        _mm_setcsr(exact);
         free(row);
     }
     add_up(sums, V, threads, d_bias);

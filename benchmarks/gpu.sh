@@ -23,11 +23,13 @@ fi
 shift
 python=${PYTHON:-python3}
 export PYTHONPATH="$here/../src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+before=""
 for argument in "$@"; do
-    case $argument in
+    case "$before $argument" in
         # training takes a GPU wherever it sees one
-        --smoke | --device=cpu | cpu) export CUDA_VISIBLE_DEVICES="" ;;
+        *" --smoke" | *" --device=cpu" | "--device cpu") export CUDA_VISIBLE_DEVICES="" ;;
     esac
+    before=$argument
 done
 "$python" "$here/gpu_check.py"
 exec "$python" "$here/gpu_$stage.py" "$@"

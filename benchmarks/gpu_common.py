@@ -198,8 +198,9 @@ def run_cells(
             break
         found[name] = run_side(side, given, options.device, left, options.smoke)
         print(f"{name}: {json.dumps(found[name])}", file=sys.stderr, flush=True)
-        result["left_out"] = [other for other in cells if other not in found]
         keep(options, stage, result)
+    result["left_out"] = [name for name in cells if name not in found]
+    keep(options, stage, result)
 
 
 def earlier(options: Any, stage: str, machine: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -236,10 +236,11 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
     with common.parsed(made, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:
         facts = gpu_common.facts(gpu_common.need_device(options.device))
+        store = gpu_common.corpus(options, Path(work))
         how = {name: getattr(options, name) for name in ("batch", "tokens", "steps", "skip")}
+        how["corpus"] = Store.open(store, verify=False).fingerprint
         result: common.Result = {"machine": facts, "settings": how}
         result["cells"] = gpu_common.earlier(options, "steps", facts, how)
-        store = gpu_common.corpus(options, Path(work))
         given = {"store": str(store), "device": options.device}
         cells = {name: {**given, "cell": vars(cell)} for name, cell in grid(options).items()}
         gpu_common.run_cells(options, "steps", result, one_cell, cells, RESERVE)

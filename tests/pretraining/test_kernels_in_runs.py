@@ -8,9 +8,12 @@ import torch
 from bertworks.checkpoint import load_model
 from bertworks.model import kernels
 from bertworks.model.config import ModelConfig
+from bertworks.model.heads import build_model
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import pretrain
 from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.loop import Loop
+from bertworks.training.optim import Optimizer
 
 pytestmark = pytest.mark.skipif(kernels.load() is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
 STEPS = 12
@@ -18,7 +21,7 @@ STEPS = 12
 
 @pytest.fixture
 def trained(tiny_store, tmp_path):
-    def run(name: str, compile: str = "auto", micro: int = 0, tied: bool = True):
+    def run(name, compile="auto", micro=0, tied=True, save_every=500, quiet=True):
         model = ModelConfig(
             vocab_size=tiny_store.vocab_size,
             hidden_size=32,
@@ -31,10 +34,12 @@ def trained(tiny_store, tmp_path):
         config = PretrainConfig(
             model=model,
             optim=OptimConfig(lr=1e-3, rule="adamw", warmup=0.0),
-            loop=LoopConfig(steps=STEPS, precision="bfloat16", eval_every=0, log_every=1, compile=compile),
+            loop=LoopConfig(
+                steps=STEPS, precision="bfloat16", eval_every=0, log_every=1, compile=compile, save_every=save_every
+            ),
             phases=(dataclasses.replace(Phase(32, 1.0, 16), micro_batch_size=micro),),
         )
-        results = pretrain(config, tiny_store.path, tmp_path / name, quiet=True)
+        results = pretrain(config, tiny_store.path, tmp_path / name, quiet=quiet)
         weights = torch.cat([p.detach().flatten() for p in load_model(tmp_path / name).parameters()])
         return results, weights
 
@@ -62,3 +67,34 @@ def test_micro_batches_change_only_rounding(trained):
 
 def test_the_same_run_has_the_same_bytes(trained):
     assert torch.equal(trained("one")[1], trained("two")[1])
+
+
+def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkeypatch, capsys):
+    class Killed(Exception):
+        pass
+
+    def stopped(self, *given):
+        if self.progress.step == STEPS // 2:
+            raise Killed
+        return step(self, *given)
+
+    step = Loop.step
+    monkeypatch.setattr(Loop, "step", stopped)
+    with pytest.raises(Killed):
+        trained("run", save_every=3)
+    monkeypatch.setattr(Loop, "step", step)
+    monkeypatch.setattr("bertworks.training.machine.load", lambda: None)
+    assert not trained("run", save_every=3, quiet=False)[0]["kernels"]
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "up to step 6 this run used other compiled kernels; it now uses none, so it rounds differently" in said
+
+
+def test_a_table_that_only_the_words_of_a_batch_change_gets_a_dense_gradient():
+    model = build_model(ModelConfig(vocab_size=50, hidden_size=16, num_attention_heads=2, intermediate_size=32), seed=1)
+    model.use_kernels(kernels.load())
+    optimizer = Optimizer(model, OptimConfig(rule="adamw"))
+    model.encoder(torch.arange(8)[None]).packed.sum().backward()  # no masked LM
+    table = model.encoder.embeddings.word.weight
+    assert table.grad.is_sparse
+    optimizer.step(0, 0.5, optimizer.clip())
+    assert table.isfinite().all()

@@ -74,7 +74,7 @@ class DropoutKey:
         return kept * _ONE  # NumPy multiplies bits several times faster than torch selects by a condition
 
     def numbers(self, site: int, rate: float, elements: int) -> tuple[int, int, int, int, int, float]:
-        """What a kernel needs to draw the mask of a site that has so many elements a row (kernels.c).
+        """What a kernel needs to draw the mask of a site that has so many elements a row (kernels/kernels.h).
 
         Key, counter before the first row, counter values a row, values of a byte that drop, factor of what is kept.
         """

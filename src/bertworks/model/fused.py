@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .dropout import DropoutKey, is_by_byte
-from .kernels import NO_DROPOUT, WIDTH, Dropout, Form, Kernels, Rows
+from .kernels import NO_DROPOUT, WIDTH, AttentionShape, Dropout, Kernels, Rows
 from .packing import Packing
 from .products import linear, product
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from .config import ModelConfig
     from .layer import Layer
 
-GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
+GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh shape
 
 
-def is_usual(config: "ModelConfig") -> bool:
+def has_kernels(config: "ModelConfig") -> bool:
     """Whether the kernels compute this model's layers."""
     dense = config.feed_forward == "dense" and config.hidden_act in GELU
     post = config.norm == "post" and config.bias
@@ -54,13 +54,13 @@ class FusedLayers:
         halves: the attention and the feed-forward network of each layer.
         """
         c, rows, x16 = self.config, Rows.of(self.packing), x.to(torch.bfloat16)
-        form = Form.of(c.num_attention_heads, c.hidden_size, c.direction, self.rotations)
+        shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, self.rotations)
         for i, (attending, feeding) in enumerate(halves):
             last = self.last_cells if i == len(halves) - 1 else None
             weights, attention_output, output = self._dropouts(i, rows)
             returned = rows if last is None else Rows.of(self.packing.at(last))
             (qkv,) = linear(x16, attending.query, attending.key, attending.value)  # (T, 3 D)
-            context = _Attention.apply(qkv, rows, returned, form, weights, self.kernels)  # (R, D)
+            context = _Attention.apply(qkv, rows, returned, shape, weights, self.kernels)  # (R, D)
             (update,) = linear(context, attending.attention_output)
             x = x if last is None else self.packing.select(x, last)
             x, x16 = self._add_norm(x, update, returned, attention_output, attending.attention_norm)
@@ -108,10 +108,10 @@ class _Attention(torch.autograd.Function):
     """Queries, keys and values side by side, (T, 3 D), to the context (R, D)."""
 
     @staticmethod
-    def forward(ctx, qkv, rows, returned, form, dropout, kernels):  # type: ignore[no-untyped-def]
-        context, *kept = kernels.attention(qkv, rows, returned, form, dropout)
+    def forward(ctx, qkv, rows, returned, shape, dropout, kernels):  # type: ignore[no-untyped-def]
+        context, *kept = kernels.attention(qkv, rows, returned, shape, dropout)
         ctx.save_for_backward(qkv, *kept)
-        ctx.rest, ctx.kernels = (rows, returned, form, dropout), kernels
+        ctx.rest, ctx.kernels = (rows, returned, shape, dropout), kernels
         return context
 
     @staticmethod

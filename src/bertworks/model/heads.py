@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey
 from .encoder import Encoder, EncoderOutput
-from .fused import is_usual
+from .fused import has_kernels
 from .kernels import Kernels
 from .layer import Transform
 from .packing import Packing, with_packing
@@ -139,7 +139,7 @@ class Model(nn.Module):
         """
         self.kernels = kernels
         for part in self.encoder.modules():
-            if isinstance(part, Encoder) and is_usual(part.config):
+            if isinstance(part, Encoder) and has_kernels(part.config):
                 part.kernels = part.embedding_dropout.kernels = kernels
         if alone and "mlm" in self.heads and self.decoder is self.encoder.embeddings.word.weight:
             # the head's gradient of the table comes first, and has all rows: that of the rows of a batch is added to it

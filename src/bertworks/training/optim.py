@@ -128,9 +128,14 @@ class Optimizer:
         """Clip the gradients by their global norm, which is returned. Adam does so in the pass of its next step."""
         limit = self.config.max_grad_norm
         parameters = [p for p in self.parameters.values() if p.grad is not None]
+        for p in parameters:
+            if p.grad.is_sparse:  # type: ignore[union-attr]  # of word embeddings whose head had nothing to predict
+                p.grad = p.grad.to_dense()  # type: ignore[union-attr]
         gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
-        plain = self.kernels is not None and all(one.is_contiguous() and not one.is_sparse for one in gradients)
-        norm = self.kernels.norm(gradients) if plain else torch.nn.utils.get_total_norm(gradients)  # type: ignore[union-attr]
+        if self.kernels is not None and all(one.is_contiguous() for one in gradients):
+            norm = self.kernels.norm(gradients)
+        else:
+            norm = torch.nn.utils.get_total_norm(gradients)
         # below the limit every gradient is multiplied by 1: left out on a CPU, while a GPU would have to be waited for
         clips = bool(limit) and not (norm.is_cpu and norm + 1e-6 <= limit)
         if isinstance(self.adam, Lamb):

@@ -136,13 +136,27 @@ def prepare_loop(run: Run, loop: Loop) -> None:
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
     if machine.should_compile(config.compile, device):
         compile_layers(loop.model.encoder)
-    kernels = machine.kernels_of(config.compile, device, loop.dtype)
-    if kernels is not None:
-        loop.model.use_kernels(kernels, alone=run.world.size == 1)
-        loop.optimizer.kernels = kernels
+    use_kernels(run, loop)
     if loop.flops_per_token:
         loop.matmul_peak = machine.matmul_peak(device, loop.dtype)
         loop.data_sheet = machine.data_sheet_peak(device, loop.dtype)
+
+
+def use_kernels(run: Run, loop: Loop) -> None:
+    """Compute with kernels where there are any. A run that was begun otherwise says that it rounds differently."""
+    kernels, progress = machine.kernels_of(loop.config.compile, run.world.device, loop.dtype), loop.progress
+    if kernels is not None:
+        assert isinstance(loop.model, Model)
+        loop.model.use_kernels(kernels, alone=run.world.size == 1)
+        loop.optimizer.kernels = kernels
+    name, before = "" if kernels is None else kernels.name, progress.kernels
+    if progress.step and before != name:
+        used, now = "other" if before else "no", "those of this machine" if name else "none"
+        run.say(
+            f"up to step {progress.step:,} this run used {used} compiled kernels; it now uses {now}, so it rounds "
+            "differently from here on"
+        )
+    progress.kernels = name
 
 
 def uses_kernels(loop: Loop) -> bool:

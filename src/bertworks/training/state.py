@@ -59,6 +59,7 @@ class TrainerState:
     loss_sums: dict[str, float] = field(default_factory=dict)  # of each term, since the last record of the log
     loss_counts: dict[str, float] = field(default_factory=dict)  # predictions of each term, since then
     lr: float = 0.0  # of the last update
+    kernels: str = ""  # name of the compiled kernels that the last update used; empty: none
 
     @classmethod
     def parse(cls, text: str) -> "TrainerState":
@@ -71,7 +72,7 @@ class TrainerState:
             name: range(1 << 62) if type(default) is int else {str: float} if isinstance(default, dict) else float
             for name, default in asdict(cls()).items()
         }
-        check_fields(asdict(progress), form | {"best": (float, None)}, "progress")
+        check_fields(asdict(progress), form | {"best": (float, None), "kernels": str}, "progress")
         return progress
 
 

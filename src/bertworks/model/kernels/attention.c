@@ -30,7 +30,7 @@ typedef struct {
     int64_t side;           /* -1: a query sees keys up to its own position; 1: from it on; 0: all */
     float factor;           /* of the scores */
     const float *rotations; /* (2, L, H / 2): cosines and sines of rotary positions, or null */
-} Form;
+} AttentionShape;
 
 typedef struct {
     int64_t L, H, wide; /* wide: H, padded */
@@ -101,7 +101,7 @@ static void gather(const Head *h, const bf16 *x, int64_t width, const int64_t *r
 }
 
 /* Rotate rows (count, wide) by their positions, or back. A pair is element i of both halves of a row. */
-static void rotate(const Form *f, int64_t L, const int64_t *at, int64_t count, bf16 *x, int64_t width,
+static void rotate(const AttentionShape *f, int64_t L, const int64_t *at, int64_t count, bf16 *x, int64_t width,
                    float direction) {
     int64_t half = f->H / 2;
     for (int64_t i = 0; f->rotations && i < count; i++) {
@@ -116,7 +116,7 @@ static void rotate(const Form *f, int64_t L, const int64_t *at, int64_t count, b
 }
 
 /* Queries, keys and values of head n. */
-static void read_head(Head *h, const bf16 *qkv, const int64_t *rows, int64_t n, const Form *f) {
+static void read_head(Head *h, const bf16 *qkv, const int64_t *rows, int64_t n, const AttentionShape *f) {
     int64_t D = f->N * f->H;
     const bf16 *own = qkv + n * f->H;
     gather(h, own, 3 * D, rows, h->queries, h->Q, 1, h->q);
@@ -179,7 +179,7 @@ static float softmax(float *s, int64_t l, float factor, const uint64_t *bits, bf
 /* qkv (T, 3 N H); context (R, N H). rows, returned (B L): the row of each cell in both, -1 for none. cells (R): the
 flat cell of each row of context, or null. log_sums (B, N, L): of the exponentials of each query's scores. kept (B, N,
 L, L / 64): bits. */
-void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L, const Form *f,
+void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L, const AttentionShape *f,
                const Dropout *d, const int64_t *cells, int64_t R, bf16 *context, float *log_sums,
                uint64_t *kept, int threads) {
     int64_t N = f->N, H = f->H, D = N * H, words = (L + 63) / 64;
@@ -258,7 +258,7 @@ static void softmax_backward(const Head *h, int64_t at, int64_t l, float factor,
 
 /* d_qkv (T, 3 N H) from d_context (R, N H) and what `attention` has returned. cells (T): those of qkv, or null. */
 void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *rows, const int64_t *returned, int64_t B,
-                        int64_t L, const Form *f, const Dropout *d, const float *log_sums,
+                        int64_t L, const AttentionShape *f, const Dropout *d, const float *log_sums,
                         const uint64_t *kept, const int64_t *cells, int64_t T, bf16 *d_qkv, int threads) {
     int64_t N = f->N, H = f->H, D = N * H, words = (L + 63) / 64;
     clear_padding(d_qkv, 3 * D, rows, cells, T);

@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -22,32 +23,45 @@ SOURCES = [HERE / "rows.c", HERE / "attention.c"]
 HEADERS = [HERE / "kernels.h", HERE / "products.h"]
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
 SECONDS = 60  # after which a compiler is given up
-UNUSABLE = (OSError, subprocess.SubprocessError)  # of a compiler, a folder or a library
+# of a compiler, a folder or a library; RuntimeError: no home folder
+UNUSABLE = (OSError, subprocess.SubprocessError, AttributeError, RuntimeError, ValueError)
 
 
 @cache
 def load() -> Kernels | None:
     """The kernels, compiled unless this machine has done so before; None where that is not possible.
 
-    They need Linux, a C compiler (gcc), and a processor with AVX-512 and bfloat16.
+    They need Linux, gcc ($CC, else gcc or cc), and a processor with AVX-512 and bfloat16.
     """
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CC", "gcc"), "gcc", "cc"))), None)
-    openmp = _openmp_of_torch()
-    if sys.platform != "linux" or compiler is None or openmp is None:
-        return None
-    with contextlib.suppress(*UNUSABLE):
-        name = f"kernels-{_fingerprint(compiler, openmp)}.so"
+    openmp = _openmp_of_torch() if sys.platform == "linux" else None
+    for command in (os.environ.get("CC", ""), "gcc", "cc"):
+        compiler = shutil.which(command)
         with contextlib.suppress(*UNUSABLE):
-            return opened(compiled(_cache() / name, compiler, openmp))
-        with tempfile.TemporaryDirectory(prefix="bertworks-") as folder:  # the system keeps what is loaded
-            return opened(compiled(Path(folder) / name, compiler, openmp))
+            if compiler and openmp:
+                return _load(compiler, openmp)
     return None
 
 
-def opened(library: Path) -> Kernels | None:
-    """The functions of a library; None if the system does not let this process use the processor's tiles."""
+def _load(compiler: str, openmp: str) -> Kernels:
+    """Those that this compiler makes, from the cache or else from a temporary folder."""
+    name = f"kernels-{_fingerprint(compiler, openmp)}.so"
+    with contextlib.suppress(*UNUSABLE):
+        return opened(compiled(_cache() / name, compiler, openmp))
+    with tempfile.TemporaryDirectory(prefix="bertworks-") as folder:  # the system keeps what is loaded
+        return opened(compiled(Path(folder) / name, compiler, openmp))
+
+
+def opened(library: Path) -> Kernels:
+    """The functions of a library. Raises OSError if the processor's tiles are kept from this process, or if somebody
+    else could have written the library."""
+    for path in (library, library.parent):
+        found = path.stat()
+        if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise OSError(f"{path} belongs to another user, or others may write it")
     functions = ctypes.CDLL(str(library))
-    return Kernels(functions, load) if functions.prepare() == 0 else None
+    if functions.prepare() != 0:
+        raise OSError("the system does not let this process use the processor's tiles")
+    return Kernels(functions, library.stem, load)
 
 
 def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] = FLAGS) -> Path:
@@ -61,6 +75,7 @@ def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] =
                 [compiler, "-shared", *objects, openmp, "-lm", "-o", library.name],
             ):
                 subprocess.run(command, cwd=work, check=True, capture_output=True, timeout=SECONDS)
+            os.chmod(Path(work) / library.name, 0o700)
             os.replace(Path(work) / library.name, library)
     return library
 
@@ -74,7 +89,8 @@ def _openmp_of_torch() -> str | None:
     """GNU's library of OpenMP threads that torch has loaded: a second one would have threads of its own."""
     with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8") as maps:
         paths = (line.split(maxsplit=5)[-1].strip() for line in maps)
-        return next((path for path in paths if "gomp" in Path(path).name), None)
+        found = sorted({path for path in paths if "gomp" in Path(path).name})
+        return next((path for path in found if Path(path).parent.parent.name == "torch" or "torch.libs" in path), None)
     return None
 
 

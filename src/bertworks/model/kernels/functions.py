@@ -32,7 +32,7 @@ NO_DROPOUT = Dropout(scale=1.0)
 WIDTH = 16  # numbers that are computed at a time; widths are multiples of it
 
 
-class Form(ctypes.Structure):
+class AttentionShape(ctypes.Structure):
     """What a model's attention is like, as in attention.c."""
 
     _fields_: ClassVar = [
@@ -45,13 +45,13 @@ class Form(ctypes.Structure):
     tensor: Tensor | None
 
     @classmethod
-    def of(cls, heads: int, width: int, direction: str, rotations: Tensor | None) -> "Form":
+    def of(cls, heads: int, width: int, direction: str, rotations: Tensor | None) -> "AttentionShape":
         """rotations (2, L, H / 2): of rotary positions."""
         H = width // heads
         address = None if rotations is None else rotations.data_ptr()
-        form = cls(heads, H, {"left": -1, "both": 0, "right": 1}[direction], H**-0.5, address)
-        form.tensor = rotations  # its memory must live as long as the address
-        return form
+        shape = cls(heads, H, {"left": -1, "both": 0, "right": 1}[direction], H**-0.5, address)
+        shape.tensor = rotations  # its memory must live as long as the address
+        return shape
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ class Rows:
 class Kernels:
     """The functions of the library. They run on as many threads as torch, and take contiguous tensors on the CPU."""
 
-    def __init__(self, library: ctypes.CDLL, load: Callable[[], "Kernels | None"]):
+    def __init__(self, library: ctypes.CDLL, name: str, load: Callable[[], "Kernels | None"]):
+        self.name = name  # changes with the source, the compiler and the processor, and so with the rounding
         self._library = library
         self._load = load  # gives another process the same
 
@@ -131,7 +132,7 @@ class Kernels:
         return out
 
     def gelu(self, x: Tensor, tanh: bool) -> Tensor:
-        """(T, D) bfloat16, exact or in the tanh form."""
+        """(T, D) bfloat16, exact or in the tanh shape."""
         out = torch.empty_like(x)
         self._call("gelu", x, *x.shape, int(tanh), out)
         return out
@@ -142,15 +143,17 @@ class Kernels:
         self._call("gelu_backward", x, slope, *x.shape, int(tanh), sums)
         return sums
 
-    def attention(self, qkv: Tensor, rows: Rows, returned: Rows, form: Form, dropout: Dropout) -> list[Tensor | None]:
+    def attention(
+        self, qkv: Tensor, rows: Rows, returned: Rows, shape: AttentionShape, dropout: Dropout
+    ) -> list[Tensor | None]:
         """Queries, keys and values side by side, (T, 3 D), to the context (R, D) of the rows that are `returned`.
 
         The context, and what the slopes need as well: log-sums (B, N, L) and the bits of what dropout keeps.
         """
-        B, L, N = rows.B, rows.L, form.N
-        context, log_sums = qkv.new_empty(len(returned), N * form.H), torch.empty(B, N, L)
+        B, L, N = rows.B, rows.L, shape.N
+        context, log_sums = qkv.new_empty(len(returned), N * shape.H), torch.empty(B, N, L)
         kept = torch.empty(B, N, L, -(-L // 64), dtype=torch.int64) if dropout.dropped else None
-        given = (qkv, rows.of_cells, returned.of_cells, B, L, form, dropout, returned.cells, len(returned))
+        given = (qkv, rows.of_cells, returned.of_cells, B, L, shape, dropout, returned.cells, len(returned))
         self._call("attention", *given, context, log_sums, kept)
         return [context, log_sums, kept]
 
@@ -160,14 +163,14 @@ class Kernels:
         kept: Sequence[Tensor | None],
         rows: Rows,
         returned: Rows,
-        form: Form,
+        shape: AttentionShape,
         dropout: Dropout,
     ) -> Tensor:
         """The slope of qkv (T, 3 D) from that of the context (R, D). kept: qkv, log-sums, bits."""
         qkv, log_sums, bits = kept
         assert qkv is not None
         d_qkv = torch.empty_like(qkv)
-        given = (qkv, slope.contiguous(), rows.of_cells, returned.of_cells, rows.B, rows.L, form, dropout)
+        given = (qkv, slope.contiguous(), rows.of_cells, returned.of_cells, rows.B, rows.L, shape, dropout)
         self._call("attention_backward", *given, log_sums, bits, rows.cells, len(rows), d_qkv)
         return d_qkv
 
@@ -178,6 +181,8 @@ class Kernels:
         nor slope. The rows of `scores` may be apart; what is between them becomes 0.
         """
         (M, V), stride = scores.shape, scores.stride(0)
+        if M and int(labels.max()) >= V:
+            raise IndexError(f"label {int(labels.max())}; expected at most {V - 1}")
         losses, sums = torch.empty(M), torch.empty(V)
         address = ctypes.c_void_p(scores.data_ptr())
         self._call("cross_entropy", address, bias, labels, M, V, stride, losses, sums)
@@ -200,6 +205,7 @@ def _as_c(value: Any) -> Any:
     """An argument as C takes it."""
     if isinstance(value, Tensor):
         assert value.is_contiguous() and value.device.type == "cpu", (value.shape, value.stride(), value.device)
+        assert value.dtype in (torch.float32, torch.bfloat16, torch.int64), value.dtype
         return ctypes.c_void_p(value.data_ptr())
     if isinstance(value, ctypes.Structure):
         return ctypes.byref(value)

@@ -358,16 +358,21 @@ def test_they_are_compiled_once(fresh):
 
 
 @NEEDED
-@pytest.mark.parametrize("damage", ["a file in place of the folder", "a library that is none"])
-def test_without_a_cache_they_are_compiled_for_this_process(fresh, damage):
-    if damage == "a library that is none":
-        assert load() is not None
-        (library,) = fresh.iterdir()
-        library.unlink()  # this process may have it open
-        library.write_bytes(b"cut")
-    else:
-        fresh.parent.mkdir(parents=True)
-        fresh.write_bytes(b"")
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.3, 0.6, 0.999])
+def test_a_cut_library_is_compiled_again(fresh, kept):
+    assert load() is not None
+    (library,) = fresh.iterdir()
+    whole = library.read_bytes()
+    library.unlink()  # this process has it open
+    library.write_bytes(whole[: int(len(whole) * kept)])
+    assert load() is not None
+    assert library.stat().st_size == len(whole)
+
+
+@NEEDED
+def test_without_a_cache_they_are_compiled_for_this_process(fresh):
+    fresh.parent.mkdir(parents=True)
+    fresh.write_bytes(b"")  # a file in place of the folder
     assert load() is not None
 
 

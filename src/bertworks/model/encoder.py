@@ -215,6 +215,8 @@ class Encoder(nn.Module):
         """Whether the layers are computed with kernels."""
         if self.kernels is None or asked.key is None or asked.attentions or asked.head_mask is not None:
             return False
+        if torch.compiler.is_compiling():
+            return False
         return torch.is_grad_enabled() and x.dtype is torch.float32 and compute(x[:0]).dtype is torch.bfloat16
 
     def _run_fused(self, x: Tensor, asked: "_Pass") -> Iterator[tuple[Tensor, None]]:

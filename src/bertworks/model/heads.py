@@ -139,7 +139,8 @@ class Model(nn.Module):
         """
         self.kernels = kernels
         for part in self.encoder.modules():
-            if isinstance(part, Encoder) and has_kernels(part.config):
+            plain = all(type(one) is nn.Linear for one in part.modules() if isinstance(one, nn.Linear))
+            if isinstance(part, Encoder) and has_kernels(part.config) and plain:
                 part.kernels = part.embedding_dropout.kernels = kernels
         if alone and "mlm" in self.heads and self.decoder is self.encoder.embeddings.word.weight:
             # the head's gradient of the table comes first, and has all rows: that of the rows of a batch is added to it

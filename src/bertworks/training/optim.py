@@ -132,7 +132,7 @@ class Optimizer:
             if p.grad.is_sparse:  # type: ignore[union-attr]  # of word embeddings whose head had nothing to predict
                 p.grad = p.grad.to_dense()  # type: ignore[union-attr]
         gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
-        if self.kernels is not None and all(one.is_contiguous() for one in gradients):
+        if self.kernels is not None and all(one.is_contiguous() and one.dtype is torch.float32 for one in gradients):
             norm = self.kernels.norm(gradients)
         else:
             norm = torch.nn.utils.get_total_norm(gradients)

@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 SOURCES = [HERE / "rows.c", HERE / "attention.c"]
 HEADERS = [HERE / "kernels.h", HERE / "products.h"]
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
+DIGEST = 16  # bytes
 SECONDS = 60  # after which a compiler is given up
 # of a compiler, a folder or a library; RuntimeError: no home folder
 UNUSABLE = (OSError, subprocess.SubprocessError, AttributeError, RuntimeError, ValueError)
@@ -65,8 +66,8 @@ def opened(library: Path) -> Kernels:
 
 
 def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] = FLAGS) -> Path:
-    """The library, compiled unless it is there. openmp: the library of threads that torch has loaded."""
-    if not library.exists():
+    """The library, compiled unless it is there and whole. openmp: the library of threads that torch has loaded."""
+    if not _is_whole(library):
         library.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(prefix=f"{library.stem}-", dir=library.parent) as work:
             objects = [f"{source.stem}.o" for source in SOURCES]
@@ -75,9 +76,22 @@ def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] =
                 [compiler, "-shared", *objects, openmp, "-lm", "-o", library.name],
             ):
                 subprocess.run(command, cwd=work, check=True, capture_output=True, timeout=SECONDS)
-            os.chmod(Path(work) / library.name, 0o700)
-            os.replace(Path(work) / library.name, library)
+            made = Path(work) / library.name
+            code = made.read_bytes()
+            made.write_bytes(code + _digest(code))  # the loader reads no further than the code
+            os.chmod(made, 0o700)
+            os.replace(made, library)
     return library
+
+
+def _is_whole(library: Path) -> bool:
+    """Whether the library has the digest of its code behind it: loading a file that was cut would kill the process."""
+    data = library.read_bytes() if library.is_file() else b""
+    return len(data) > DIGEST and data[-DIGEST:] == _digest(data[:-DIGEST])
+
+
+def _digest(code: bytes) -> bytes:
+    return hashlib.blake2b(code, digest_size=DIGEST).digest()
 
 
 def _cache() -> Path:

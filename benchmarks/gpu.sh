@@ -16,6 +16,10 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 stages="tests ceilings steps traces curve pretraining"
 stage=${1:-}
+if [[ $stage == --help || $stage == -h ]]; then
+    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//; p}' "$0"
+    exit
+fi
 if [[ -z $stage || " $stages " != *" $stage "* ]]; then
     echo "found ${stage:-no stage}; expected one of: $stages; give it as the first argument" >&2
     exit 2

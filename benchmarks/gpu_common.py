@@ -229,6 +229,7 @@ def finish(options: Any, stage: str, result: common.Result) -> None:
     """Write the JSON, and print where it is."""
     path = keep(options, stage, result)
     if options.smoke:
+        print(f"{stage}: tiny run finished; nothing is kept")
         return
     print(f"{stage}: results in {path}")
     if result.get("left_out"):

@@ -435,8 +435,9 @@ def test_the_threads_are_those_of_torch():
      ("on", torch.bfloat16, False)],
 )  # fmt: skip
 def test_recipes_choose(wanted, dtype, used):
-    found = machine.kernels_of(wanted, torch.device("cpu"), dtype)
-    assert found is (KERNELS if used else None)
+    can = machine.compute_dtype("auto", torch.device("cpu")) is torch.bfloat16
+    assert machine.wants_kernels(wanted, torch.device("cpu"), dtype) == (used and can)
+    assert not machine.wants_kernels(wanted, torch.device("cuda"), dtype)
 
 
 def test_the_structure_is_that_of_the_header():

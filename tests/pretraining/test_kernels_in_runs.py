@@ -83,10 +83,11 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
     with pytest.raises(Killed):
         trained("run", save_every=3)
     monkeypatch.setattr(Loop, "step", step)
-    monkeypatch.setattr("bertworks.training.machine.load", lambda: None)
+    monkeypatch.setattr("bertworks.training.machine.load_kernels", lambda: None)
     assert not trained("run", save_every=3, quiet=False)[0]["kernels"]
     said = " ".join("".join(capsys.readouterr()).split())
-    assert "up to step 6 this run used other compiled kernels; it now uses none, so it rounds differently" in said
+    assert "up to step 6 this run used compiled kernels; it now uses none: it rounds differently" in said
+    assert "no compiled kernels: they need Linux and gcc" in said
 
 
 def test_a_table_that_only_the_words_of_a_batch_change_gets_a_dense_gradient():

@@ -25,7 +25,7 @@ class LoopConfig:
     # number type of matrix products in training; weights and evaluation are always float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     # what is compiled, where a compiler is installed; auto: the layers by torch.compile on a GPU, the kernels in C on a
-    # CPU; on: the layers by torch.compile, on a CPU too; off: nothing
+    # CPU (Linux, gcc; docs/pretraining.md); on: the layers by torch.compile, on a CPU too, and no kernels; off: nothing
     compile: Literal["auto", "on", "off"] = "auto"
     log_every: int = 50  # steps between two records in log.jsonl; 0: only at the end
     # steps between two evaluations; 0: at the end, in fine-tuning also after each epoch

@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..files import InputError
-from ..model.kernels import Kernels, load
+from ..model.kernels import load as load_kernels
 from ..model.products import is_supported
 from ..reporting.run_files import commit
 
@@ -285,10 +285,10 @@ def should_compile(wanted: str, device: torch.device) -> bool:
     return wanted == "on" or (wanted == "auto" and device.type == "cuda" and found)
 
 
-def kernels_of(wanted: str, device: torch.device, dtype: torch.dtype) -> Kernels | None:
-    """The kernels that training in `dtype` uses by the recipe's `loop.compile`: for "auto" on a CPU in bfloat16."""
+def wants_kernels(wanted: str, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether training in `dtype` uses kernels by the recipe's `loop.compile`: for "auto" on a CPU in bfloat16."""
     used = wanted == "auto" and device.type == "cpu" and dtype is torch.bfloat16
-    return load() if used and is_supported(torch.empty(0, dtype=dtype)) else None
+    return used and is_supported(torch.empty(0, dtype=dtype))
 
 
 def is_first() -> bool:

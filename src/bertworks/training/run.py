@@ -144,17 +144,20 @@ def prepare_loop(run: Run, loop: Loop) -> None:
 
 def use_kernels(run: Run, loop: Loop) -> None:
     """Compute with kernels where there are any. A run that was begun otherwise says that it rounds differently."""
-    kernels, progress = machine.kernels_of(loop.config.compile, run.world.device, loop.dtype), loop.progress
+    wanted, kernels = machine.wants_kernels(loop.config.compile, run.world.device, loop.dtype), None
+    progress = loop.progress
+    if wanted and (kernels := machine.load_kernels()) is None:
+        run.say("no compiled kernels: they need Linux and gcc; training is slower without them")
     if kernels is not None:
         assert isinstance(loop.model, Model)
         loop.model.use_kernels(kernels, alone=run.world.size == 1)
         loop.optimizer.kernels = kernels
     name, before = "" if kernels is None else kernels.name, progress.kernels
     if progress.step and before != name:
-        used, now = "other" if before else "no", "those of this machine" if name else "none"
+        used = "other compiled kernels" if before and name else "compiled kernels" if before else "no compiled kernels"
+        now = "those of this machine" if name else "none"
         run.say(
-            f"up to step {progress.step:,} this run used {used} compiled kernels; it now uses {now}, so it rounds "
-            "differently from here on"
+            f"up to step {progress.step:,} this run used {used}; it now uses {now}: it rounds differently from here on"
         )
     progress.kernels = name
 

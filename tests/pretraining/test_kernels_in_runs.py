@@ -83,7 +83,7 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
     with pytest.raises(Killed):
         trained("run", save_every=3)
     monkeypatch.setattr(Loop, "step", step)
-    monkeypatch.setattr("bertworks.training.machine.load_kernels", lambda: None)
+    monkeypatch.setattr("bertworks.training.run.load", lambda: None)
     assert not trained("run", save_every=3, quiet=False)[0]["kernels"]
     said = " ".join("".join(capsys.readouterr()).split())
     assert "up to step 6 this run used compiled kernels; it now uses none: it rounds differently" in said

@@ -28,7 +28,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..files import InputError
-from ..model.kernels import load as load_kernels
 from ..model.products import is_supported
 from ..reporting.run_files import commit
 

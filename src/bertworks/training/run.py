@@ -30,6 +30,7 @@ from ..files import (
     write_text,
 )
 from ..model.heads import Model
+from ..model.kernels import load
 from ..model.prepare import compile_layers
 from ..reporting.run_files import LOG, RESULTS, read_results
 from . import machine
@@ -146,7 +147,7 @@ def use_kernels(run: Run, loop: Loop) -> None:
     """Compute with kernels where there are any. A run that was begun otherwise says that it rounds differently."""
     wanted, kernels = machine.wants_kernels(loop.config.compile, run.world.device, loop.dtype), None
     progress = loop.progress
-    if wanted and (kernels := machine.load_kernels()) is None:
+    if wanted and (kernels := load()) is None:
         run.say("no compiled kernels: they need Linux and gcc; training is slower without them")
     if kernels is not None:
         assert isinstance(loop.model, Model)

@@ -179,8 +179,8 @@ static float softmax(float *s, int64_t l, float factor, const uint64_t *bits, bf
 /* qkv (T, 3 N H); context (R, N H). rows, returned (B L): the row of each cell in both, -1 for none. cells (R): the
 flat cell of each row of context, or null. log_sums (B, N, L): of the exponentials of each query's scores. kept (B, N,
 L, L / 64): bits. */
-void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L, const AttentionShape *f,
-               const Dropout *d, const int64_t *cells, int64_t R, bf16 *context, float *log_sums,
+void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L,
+               const AttentionShape *f, const Dropout *d, const int64_t *cells, int64_t R, bf16 *context, float *log_sums,
                uint64_t *kept, int threads) {
     int64_t N = f->N, H = f->H, D = N * H, words = (L + 63) / 64;
     clear_padding(context, D, returned, cells, R);
@@ -256,6 +256,23 @@ static void softmax_backward(const Head *h, int64_t at, int64_t l, float factor,
     }
 }
 
+/* p and ds of the 32 queries from `start` on. log_sums (L), kept (L, words): those of the head. */
+static void strip_backward(const Head *h, const AttentionShape *f, int64_t start, int64_t l, const float *log_sums,
+                           const uint64_t *kept) {
+    int64_t w = h->wide, words = (h->L + 63) / 64;
+    multiply(h->q + start * w, w, h->kt, h->scores, l, DEPTH, l, w, 0);
+    multiply(h->dc + start * w, w, h->vt, h->slopes, l, DEPTH, l, w, 0);
+    for (int64_t i = 0; i < DEPTH; i++) {
+        if (start + i >= h->Q) {
+            memset(h->p + i * l, 0, l * sizeof(bf16)), memset(h->ds + i * l, 0, l * sizeof(bf16));
+            continue;
+        }
+        int64_t j = h->queries[start + i];
+        hide(h, f->side, h->selves[start + i], l, h->scores + i * l);
+        softmax_backward(h, i * l, l, f->factor, log_sums[j], kept ? kept + j * words : NULL);
+    }
+}
+
 /* d_qkv (T, 3 N H) from d_context (R, N H) and what `attention` has returned. cells (T): those of qkv, or null. */
 void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *rows, const int64_t *returned, int64_t B,
                         int64_t L, const AttentionShape *f, const Dropout *d, const float *log_sums,
@@ -285,18 +302,7 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
                 const bf16 *q = h.q + start * w, *dc = h.dc + start * w;
                 int64_t first = start / GROUP * GROUP, at = start - first; /* of the group; in it */
                 int64_t depth = padded(h.Q - first < GROUP ? h.Q - first : GROUP);
-                multiply(q, w, h.kt, h.scores, l, DEPTH, l, w, 0);
-                multiply(dc, w, h.vt, h.slopes, l, DEPTH, l, w, 0);
-                for (int64_t i = 0; i < DEPTH; i++) {
-                    if (i >= count) {
-                        memset(h.p + i * l, 0, l * sizeof(bf16)), memset(h.ds + i * l, 0, l * sizeof(bf16));
-                        continue;
-                    }
-                    int64_t j = task * L + h.queries[start + i];
-                    const uint64_t *bits = kept ? kept + j * words : NULL;
-                    hide(&h, f->side, h.selves[start + i], l, h.scores + i * l);
-                    softmax_backward(&h, i * l, l, f->factor, log_sums[j], bits);
-                }
+                strip_backward(&h, f, start, l, log_sums + task * L, kept ? kept + task * L * words : NULL);
                 multiply(h.ds, l, h.kp, h.rows, w, DEPTH, w, l, 0);
                 for (int64_t i = 0; i < count; i++) {
                     bf16 *out = d_qkv + own[h.queries[start + i]] * 3 * D + n * H;

@@ -180,8 +180,8 @@ static float softmax(float *s, int64_t l, float factor, const uint64_t *bits, bf
 flat cell of each row of context, or null. log_sums (B, N, L): of the exponentials of each query's scores. kept (B, N,
 L, L / 64): bits. */
 void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L,
-               const AttentionShape *f, const Dropout *d, const int64_t *cells, int64_t R, bf16 *context, float *log_sums,
-               uint64_t *kept, int threads) {
+               const AttentionShape *f, const Dropout *d, const int64_t *cells, int64_t R, bf16 *context,
+               float *log_sums, uint64_t *kept, int threads) {
     int64_t N = f->N, H = f->H, D = N * H, words = (L + 63) / 64;
     clear_padding(context, D, returned, cells, R);
 #pragma omp parallel num_threads(threads)

@@ -37,8 +37,8 @@ static inline void store16(bf16 *out, __m512 x) {
     _mm256_storeu_si256((__m256i *)out, (__m256i)_mm512_cvtneps_pbh(x));
 }
 
-/* Numbers below 1e-38 count as 0 from here on, in this thread: processors take a hundred times as long for them. Returns
-   the setting before, for _mm_setcsr. */
+/* Numbers below 1e-38 count as 0 from here on, in this thread: processors take a hundred times as long for them.
+   Returns the setting before, for _mm_setcsr. */
 static inline unsigned flush_tiny(void) {
     unsigned before = _mm_getcsr();
     _mm_setcsr(before | _MM_FLUSH_ZERO_ON | _MM_DENORMALS_ZERO_ON);

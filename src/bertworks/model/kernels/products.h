@@ -1,5 +1,5 @@
-/* Products of matrices whose sizes are multiples of 32, and their operands: by AMX's tiles where the processor has them,
-else by AVX-512 with bfloat16. */
+/* Products of matrices whose sizes are multiples of 32, and their operands: by AMX's tiles where the processor has
+them, else by AVX-512 with bfloat16. */
 
 #include "kernels.h"
 

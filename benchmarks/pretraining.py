@@ -7,7 +7,8 @@ machine has them), all cores or one GPU. Both sides train on the same instances 
 a store) and include loading and masking; each does forward, backward, clipping and fused AdamW. Ours runs the project's
 loop; the peer is `BertForPreTraining` with `DataCollatorForLanguageModeling` in a plain loop, without a trainer's
 overhead. The sides take turns, each in a fresh process; the first steps of each are not counted. The peak is that of a
-square matrix product, measured in the same processes. `products_alone` is one of our steps without all that is not a
+square matrix product, measured in the same processes. A third side is ours without the compiled kernels, which only a
+CPU has. `products_alone` is one of our steps without all that is not a
 matrix product (products.py). Needs `pip install -e '.[bench]'`.
 """
 
@@ -19,7 +20,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -39,7 +40,7 @@ from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.run import Run, prepare_loop
 
 LENGTH, BATCH = 128, 32
-SIDES = ("ours", "peer", "ours without dropout", "peer without dropout")
+SIDES = ("ours", "peer", "ours without dropout", "peer without dropout", "ours without kernels")
 SMOKE = {"megabytes": 0.05, "rounds": 1, "steps": 1, "peer_steps": 1, "skip": 1, "seconds": 0.01, "device": "cpu"}
 
 
@@ -59,12 +60,16 @@ class Sizes:
             shape, vocab_size=vocab_size, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
         )
 
-    def recipe(self, vocab_size: int, dropout: float) -> PretrainConfig:
-        """The same model, batch and optimizer for both sides."""
+    def recipe(self, vocab_size: int, side: str) -> PretrainConfig:
+        """The same model, batch and optimizer for all sides."""
+        dropout = 0.0 if "without dropout" in side else 0.1
+        compiled: Literal["auto", "off"] = "off" if "without kernels" in side else "auto"
         return PretrainConfig(
             model=self.shape(vocab_size, dropout),
             optim=OptimConfig(lr=1e-4, rule="adamw", warmup=0.0),
-            loop=LoopConfig(steps=self.skip + self.steps, eval_every=0, save_every=0, log_every=10**9),
+            loop=LoopConfig(
+                steps=self.skip + self.steps, eval_every=0, save_every=0, log_every=10**9, compile=compiled
+            ),
             phases=(Phase(LENGTH, 1.0, BATCH),),
         )
 
@@ -216,7 +221,7 @@ def one_side(side: str, **given: Any) -> common.Result:
     store, device = Store.open(sizes.store, verify=False), torch.device(sizes.device)
     dtype, square = machine.compute_dtype("auto", device), {"size": 256} if sizes.small else {}
     peak = machine.matmul_peak(device, dtype, **square)
-    config, clock = sizes.recipe(store.vocab_size, 0.0 if "without" in side else 0.1), Clock(sizes.skip, device)
+    config, clock = sizes.recipe(store.vocab_size, side), Clock(sizes.skip, device)
     (ours if side.startswith("ours") else peer)(store, config, device, clock)
     return {
         "tokens_per_second": clock.rate(),
@@ -261,19 +266,29 @@ def summarise(runs: dict[str, list[common.Result]], flops: float) -> common.Resu
         memory = statistics.median(r["memory"] for r in runs[side])
         every = [round(r["tokens_per_second"]) for r in runs[side]]
         result[side] = {"tokens_per_second": round(rates[side]), "every_run": every, "memory": memory}
-    pairs = zip(runs["ours"], runs["peer"], strict=True)
     return result | {
         "ratio": rates["ours"] / rates["peer"],
-        "ratio_by_round": [a["tokens_per_second"] / b["tokens_per_second"] for a, b in pairs],
+        "ratio_by_round": ratios(runs["ours"], runs["peer"]),
         "share_of_peak": rates["ours"] * flops / peak,
         "without_dropout": {
             **{side: round(rate) for side, rate in plain.items()},
             "ratio": plain["ours"] / plain["peer"],
             "share_of_peak": plain["ours"] * flops / peak,
         },
+        "kernels": {
+            "tokens_per_second_without": round(rates["ours without kernels"]),
+            "ratio": rates["ours"] / rates["ours without kernels"],
+            "ratio_by_round": ratios(runs["ours"], runs["ours without kernels"]),
+        },
         "matmul_peak": peak,
         "useful_flops_per_token": flops,
     }
+
+
+def ratios(some: list[common.Result], others: list[common.Result]) -> list[float]:
+    """The ratio of the rates in each round."""
+    rate = "tokens_per_second"
+    return [one[rate] / other[rate] for one, other in zip(some, others, strict=True)]
 
 
 def share_of_products(alone: list[common.Result], result: common.Result) -> common.Result:

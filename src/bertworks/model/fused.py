@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .config import ModelConfig
     from .layer import Layer
 
-GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh shape
+GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
 
 
 def has_kernels(config: "ModelConfig") -> bool:

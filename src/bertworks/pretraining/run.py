@@ -29,7 +29,7 @@ from ..training import machine
 from ..training.loop import Group, Loop, Watch, evaluate
 from ..training.objectives import Objective
 from ..training.optim import Optimizer
-from ..training.run import Run, is_finished, refuse_other_folder, run_facts, train_in_folder, uses_kernels
+from ..training.run import Run, is_finished, refuse_other_folder, run_facts, train_in_folder
 from ..training.state import TrainerState
 from .recipe import Phase, PretrainConfig
 
@@ -170,7 +170,7 @@ class StoreTraining:
             f"model: {counted(config.model.num_hidden_layers, 'layer')}, width {config.model.hidden_size}, "
             f"{parameters:,} parameters; corpus: {tokens:,} tokens",
             f"device {loop.world.device}, {counted(loop.world.size, 'process')}, "
-            f"{'compiled kernels, ' if uses_kernels(loop) else ''}"
+            f"{'compiled kernels, ' if loop.progress.kernels else ''}"
             f"matrix products at {loop.matmul_peak / 1e9:,.0f} GFLOP/s at best",
             plateau(self.store.unigram_entropy(), kept),
             f"budget: {config.loop.budget()}; the lines of training say the time left",

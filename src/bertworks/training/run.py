@@ -163,11 +163,6 @@ def use_kernels(run: Run, loop: Loop) -> None:
     progress.kernels = name
 
 
-def uses_kernels(loop: Loop) -> bool:
-    """Whether the run computes with kernels; without them it rounds differently."""
-    return isinstance(loop.model, Model) and loop.model.kernels is not None
-
-
 def run_facts(run: Run, loop: Loop) -> dict[str, Any]:
     """What the results of every run have: progress, seed, processes, the identity's hash, the machine."""
     progress = loop.progress
@@ -177,7 +172,7 @@ def run_facts(run: Run, loop: Loop) -> dict[str, Any]:
         "seconds": progress.seconds,
         "seed": loop.config.seed,
         "processes": run.world.size,
-        "kernels": uses_kernels(loop),
+        "kernels": bool(progress.kernels),
         "recipe": loop.recipe,
         "machine": machine.facts(),
     }

@@ -47,43 +47,45 @@ typedef struct {
     float *rows;             /* (32, wide) */
     float *block;            /* (16, 16) */
     uint8_t *bytes;
+    const int64_t *own, *back; /* (L): the row of each cell in qkv and in context, -1 for none */
+    int64_t n, l;              /* number of this head; K, padded */
     void *memory;
+    Tiles tiles; /* what the thread had before */
+    unsigned exact;
 } Head;
 
-static void *cut(char **free, int64_t bytes) { /* the next part of a block of memory, at a multiple of 64 */
-    void *part = *free;
-    *free += (bytes + 63) / 64 * 64;
+static void *cut(char **rest, int64_t bytes) { /* the next part of a block of memory, at a multiple of 64 */
+    void *part = *rest;
+    *rest += (bytes + 63) / 64 * 64;
     return part;
 }
 
+/* Memory for any head, and the settings of this thread; `end_head` gives both back. */
 static Head make_head(int64_t L, int64_t H) {
     Head h = {.L = L, .H = H, .wide = padded(H)};
     int64_t l = padded(L), w = h.wide, matrix = l * w * 2, strip = DEPTH * l, group = GROUP * (w + l);
     int64_t drawn = 2 * (l + 2 * BLOCK + 64);
     int64_t bytes = 3 * L * 8 + 7 * matrix + 2 * strip * 4 + 2 * strip * 2 + 2 * group * 2 + 2 * w * l * 4 +
                     DEPTH * w * 4 + TILE * TILE * 4 + drawn + 24 * 64;
-    char *free = h.memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    h.keys = cut(&free, L * 8), h.queries = cut(&free, L * 8), h.selves = cut(&free, L * 8);
+    char *rest = h.memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    h.keys = cut(&rest, L * 8), h.queries = cut(&rest, L * 8), h.selves = cut(&rest, L * 8);
     bf16 **operands[] = {&h.k, &h.v, &h.q, &h.dc, &h.kt, &h.vt, &h.kp};
-    for (int i = 0; i < 7; i++) *operands[i] = cut(&free, matrix);
-    h.scores = cut(&free, strip * 4), h.slopes = cut(&free, strip * 4);
-    h.p = cut(&free, strip * 2), h.ds = cut(&free, strip * 2);
-    h.pp = cut(&free, GROUP * l * 2), h.dsp = cut(&free, GROUP * l * 2);
-    h.qt = cut(&free, GROUP * w * 2), h.dct = cut(&free, GROUP * w * 2);
-    h.dkt = cut(&free, w * l * 4), h.dvt = cut(&free, w * l * 4);
-    h.rows = cut(&free, DEPTH * w * 4), h.block = cut(&free, TILE * TILE * 4);
-    h.bytes = cut(&free, drawn);
+    for (int i = 0; i < 7; i++) *operands[i] = cut(&rest, matrix);
+    h.scores = cut(&rest, strip * 4), h.slopes = cut(&rest, strip * 4);
+    h.p = cut(&rest, strip * 2), h.ds = cut(&rest, strip * 2);
+    h.pp = cut(&rest, GROUP * l * 2), h.dsp = cut(&rest, GROUP * l * 2);
+    h.qt = cut(&rest, GROUP * w * 2), h.dct = cut(&rest, GROUP * w * 2);
+    h.dkt = cut(&rest, w * l * 4), h.dvt = cut(&rest, w * l * 4);
+    h.rows = cut(&rest, DEPTH * w * 4), h.block = cut(&rest, TILE * TILE * 4);
+    h.bytes = cut(&rest, drawn);
+    h.tiles = take_tiles(), h.exact = flush_tiny();
     return h;
 }
 
-/* The positions of a sequence's keys and queries. */
-static void find(Head *h, const int64_t *rows, const int64_t *returned) {
-    h->K = h->Q = 0;
-    for (int64_t j = 0; j < h->L; j++) {
-        if (rows[j] < 0) continue;
-        if (returned[j] >= 0) h->selves[h->Q] = h->K, h->queries[h->Q++] = j;
-        h->keys[h->K++] = j;
-    }
+static void end_head(Head *h) {
+    _mm_setcsr(h->exact);
+    give_tiles_back(h->tiles);
+    free(h->memory);
 }
 
 /* Rows of one head, (count, H) of a matrix of the given width, padded with zeros on both sides; times `scale`. */
@@ -115,13 +117,22 @@ static void rotate(const AttentionShape *f, int64_t L, const int64_t *at, int64_
     }
 }
 
-/* Queries, keys and values of head n. */
-static void read_head(Head *h, const bf16 *qkv, const int64_t *rows, int64_t n, const AttentionShape *f) {
-    int64_t D = f->N * f->H;
-    const bf16 *own = qkv + n * f->H;
-    gather(h, own, 3 * D, rows, h->queries, h->Q, 1, h->q);
-    gather(h, own + D, 3 * D, rows, h->keys, h->K, 1, h->k);
-    gather(h, own + 2 * D, 3 * D, rows, h->keys, h->K, 1, h->v);
+/* Positions, queries, keys and values of head `task` of all sequences. rows, returned (B L): see `attention`. */
+static void read_head(Head *h, const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t task,
+                      const AttentionShape *f) {
+    int64_t D = f->N * f->H, b = task / f->N;
+    h->own = rows + b * h->L, h->back = returned + b * h->L, h->n = task % f->N;
+    h->K = h->Q = 0;
+    for (int64_t j = 0; j < h->L; j++) {
+        if (h->own[j] < 0) continue;
+        if (h->back[j] >= 0) h->selves[h->Q] = h->K, h->queries[h->Q++] = j;
+        h->keys[h->K++] = j;
+    }
+    h->l = padded(h->K);
+    const bf16 *first = qkv + h->n * f->H;
+    gather(h, first, 3 * D, h->own, h->queries, h->Q, 1, h->q);
+    gather(h, first + D, 3 * D, h->own, h->keys, h->K, 1, h->k);
+    gather(h, first + 2 * D, 3 * D, h->own, h->keys, h->K, 1, h->v);
     rotate(f, h->L, h->queries, h->Q, h->q, h->wide, 1);
     rotate(f, h->L, h->keys, h->K, h->k, h->wide, 1);
 }
@@ -139,10 +150,10 @@ static void clear_padding(bf16 *x, int64_t width, const int64_t *rows, const int
         if (rows[cells ? cells[i] : i] < 0) memset(x + i * width, 0, width * sizeof(bf16));
 }
 
-/* One bit for each key that dropout keeps beside query position j of head n. */
-static void keep(const Head *h, const Dropout *d, int64_t sequence, int64_t n, int64_t j, uint64_t *bits) {
+/* One bit for each key that dropout keeps beside query position j. */
+static void keep(const Head *h, const Dropout *d, int64_t sequence, int64_t j, uint64_t *bits) {
     int64_t span = h->keys[h->K - 1] + 1;
-    const uint8_t *drawn = draw(d, sequence, (n * h->L + j) * h->L, span, h->bytes);
+    const uint8_t *drawn = draw(d, sequence, (h->n * h->L + j) * h->L, span, h->bytes);
     if (span > h->K) { /* padding between the keys */
         uint8_t *own = h->bytes + padded(h->L) + 2 * BLOCK + 64;
         for (int64_t i = 0; i < h->K; i++) own[i] = drawn[h->keys[i]];
@@ -187,15 +198,10 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
 #pragma omp parallel num_threads(threads)
     {
         Head h = make_head(L, H);
-        Tiles before = take_tiles();
-        unsigned exact = flush_tiny();
 #pragma omp for schedule(dynamic, N)
         for (int64_t task = 0; task < B * N; task++) {
-            int64_t b = task / N, n = task % N;
-            const int64_t *own = rows + b * L, *back = returned + b * L;
-            find(&h, own, back);
-            int64_t l = padded(h.K);
-            read_head(&h, qkv, own, n, f);
+            read_head(&h, qkv, rows, returned, task, f);
+            int64_t l = h.l;
             pack_transposed(h.k, h.wide, l, h.wide, h.kt);
             pack(h.v, h.wide, l, h.wide, l, h.vt);
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
@@ -204,34 +210,31 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
                 for (int64_t i = 0; i < count; i++) {
                     int64_t j = task * L + h.queries[start + i];
                     uint64_t *bits = kept ? kept + j * words : NULL;
-                    if (bits) keep(&h, d, b, n, h.queries[start + i], bits);
+                    if (bits) keep(&h, d, task / N, h.queries[start + i], bits);
                     hide(&h, f->side, h.selves[start + i], l, h.scores + i * l);
                     log_sums[j] = softmax(h.scores + i * l, l, f->factor, bits, h.p + i * l);
                 }
                 multiply(h.p, l, h.vt, h.rows, h.wide, DEPTH, h.wide, l, 0);
                 for (int64_t i = 0; i < count; i++) {
-                    bf16 *out = context + back[h.queries[start + i]] * D + n * H;
+                    bf16 *out = context + h.back[h.queries[start + i]] * D + h.n * H;
                     VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * h.wide + m] * d->scale);
                 }
             }
         }
-        _mm_setcsr(exact);
-        give_tiles_back(before);
-        free(h.memory);
+        end_head(&h);
     }
 }
 
 /* ---- backward */
 
 /* (wide, K) of one head, transposed, to rows of a matrix of the given width. */
-static void scatter_transposed(const Head *h, const float *x, int64_t l, const int64_t *rows, bf16 *out,
-                               int64_t width) {
+static void scatter_transposed(const Head *h, const float *x, bf16 *out, int64_t width) {
     for (int64_t first = 0; first < h->K; first += TILE)
         for (int64_t m = 0; m < h->H; m += TILE) {
-            transpose((const uint32_t *)(x + m * l + first), l, (uint32_t *)h->block, TILE);
+            transpose((const uint32_t *)(x + m * h->l + first), h->l, (uint32_t *)h->block, TILE);
             int64_t used = h->H - m < TILE ? h->H - m : TILE, last = h->K - first < TILE ? h->K - first : TILE;
             for (int64_t i = 0; i < last; i++) {
-                bf16 *row = out + rows[h->keys[first + i]] * width + m;
+                bf16 *row = out + h->own[h->keys[first + i]] * width + m;
                 for (int64_t c = 0; c < used; c++) row[c] = narrow(h->block[i * TILE + c]);
             }
         }
@@ -282,21 +285,16 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
 #pragma omp parallel num_threads(threads)
     {
         Head h = make_head(L, H);
-        Tiles before = take_tiles();
-        unsigned exact = flush_tiny();
 #pragma omp for schedule(dynamic, N)
         for (int64_t task = 0; task < B * N; task++) {
-            int64_t b = task / N, n = task % N;
-            const int64_t *own = rows + b * L, *back = returned + b * L;
-            find(&h, own, back);
-            int64_t l = padded(h.K), w = h.wide;
-            read_head(&h, qkv, own, n, f);
-            gather(&h, d_context + n * H, D, back, h.queries, h.Q, d->scale, h.dc);
+            read_head(&h, qkv, rows, returned, task, f);
+            int64_t l = h.l, w = h.wide, column = h.n * H;
+            gather(&h, d_context + column, D, h.back, h.queries, h.Q, d->scale, h.dc);
             pack_transposed(h.k, w, l, w, h.kt);
             pack_transposed(h.v, w, l, w, h.vt);
             pack(h.k, w, l, w, l, h.kp);
             for (int64_t i = 0; i < h.K && h.Q < h.K; i++) /* some are no queries */
-                memset(d_qkv + own[h.keys[i]] * 3 * D + n * H, 0, H * sizeof(bf16));
+                memset(d_qkv + h.own[h.keys[i]] * 3 * D + column, 0, H * sizeof(bf16));
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
                 int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH;
                 const bf16 *q = h.q + start * w, *dc = h.dc + start * w;
@@ -305,7 +303,7 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
                 strip_backward(&h, f, start, l, log_sums + task * L, kept ? kept + task * L * words : NULL);
                 multiply(h.ds, l, h.kp, h.rows, w, DEPTH, w, l, 0);
                 for (int64_t i = 0; i < count; i++) {
-                    bf16 *out = d_qkv + own[h.queries[start + i]] * 3 * D + n * H;
+                    bf16 *out = d_qkv + h.own[h.queries[start + i]] * 3 * D + column;
                     VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * w + m]);
                     rotate(f, L, h.queries + start + i, 1, out, 0, -1);
                 }
@@ -316,13 +314,11 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
                 multiply(h.dct, GROUP, h.pp, h.dvt, l, w, l, depth, first > 0);
             }
             if (!h.Q) memset(h.dkt, 0, w * l * sizeof(float)), memset(h.dvt, 0, w * l * sizeof(float));
-            scatter_transposed(&h, h.dkt, l, own, d_qkv + D + n * H, 3 * D);
+            scatter_transposed(&h, h.dkt, d_qkv + D + column, 3 * D);
             for (int64_t i = 0; i < h.K; i++)
-                rotate(f, L, h.keys + i, 1, d_qkv + own[h.keys[i]] * 3 * D + D + n * H, 0, -1);
-            scatter_transposed(&h, h.dvt, l, own, d_qkv + 2 * D + n * H, 3 * D);
+                rotate(f, L, h.keys + i, 1, d_qkv + h.own[h.keys[i]] * 3 * D + D + column, 0, -1);
+            scatter_transposed(&h, h.dvt, d_qkv + 2 * D + column, 3 * D);
         }
-        _mm_setcsr(exact);
-        give_tiles_back(before);
-        free(h.memory);
+        end_head(&h);
     }
 }

@@ -132,7 +132,7 @@ class Kernels:
         return out
 
     def gelu(self, x: Tensor, tanh: bool) -> Tensor:
-        """(T, D) bfloat16, exact or in the tanh shape."""
+        """(T, D) bfloat16, exact or in the tanh form."""
         out = torch.empty_like(x)
         self._call("gelu", x, *x.shape, int(tanh), out)
         return out

@@ -15,19 +15,26 @@ is number n * depth / 32 + k. */
 
 #ifdef __AMX_BF16__
 
+/* gcc's functions for the configuration tell the compiler that they touch its first 8 bytes, and those that load a tile
+do not tell it that they read memory: it may leave out or move what was written before. Hence the assembly and
+`written`. */
+#define written() __asm__ volatile("" ::: "memory")
+
 typedef struct { uint8_t bytes[64]; } Tiles;
+
+static inline void set_tiles(Tiles tiles) { __asm__ volatile("ldtilecfg %0" ::"m"(tiles)); }
 
 static inline Tiles take_tiles(void) { /* returns the configuration that somebody else, oneDNN, may be using */
     Tiles before, ours = {{1}}; /* palette 1; 8 tiles of 16 rows with 64 bytes */
-    _tile_storeconfig(&before);
     for (int i = 0; i < 8; i++) ours.bytes[16 + 2 * i] = 64, ours.bytes[48 + i] = TILE;
-    _tile_loadconfig(&ours);
+    __asm__ volatile("sttilecfg %0" : "=m"(before));
+    set_tiles(ours);
     return before;
 }
 
 static inline void give_tiles_back(Tiles before) {
     if (before.bytes[0])
-        _tile_loadconfig(&before);
+        set_tiles(before);
     else
         _tile_release();
 }
@@ -35,6 +42,7 @@ static inline void give_tiles_back(Tiles before) {
 /* c (M, N) = a (M, depth) times `packed` (depth, N), or that added to c. */
 static inline void multiply(const bf16 *a, int64_t lda, const bf16 *packed, float *c, int64_t ldc, int64_t M, int64_t N,
                      int64_t depth, int add) {
+    written();
     for (int64_t m = 0; m < M; m += 2 * TILE)
         for (int64_t n = 0; n < N; n += 2 * TILE) {
             float *upper = c + m * ldc + n, *lower = upper + TILE * ldc;

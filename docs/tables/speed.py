@@ -39,6 +39,23 @@ def _pretraining() -> list[Row]:
     return rows
 
 
+def amx() -> Lines:
+    """Pre-training on the machine with AMX, in the order of one day."""
+    rows = []
+    for kind, code in (
+        ("-without-kernels", "without kernels"),
+        ("", "with kernels: the rows above"),
+        ("-slow-peer", "with kernels that flush denormal numbers"),
+    ):
+        file = f"pretraining-amx{kind}"
+        found = result(f"benchmarks/{file}")
+        sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
+        plain = f"{found['without_dropout']['ratio']:.1f}"
+        rows.append((code, *sides, f"{found['ratio']:.1f}", _rounds(found["ratio_by_round"]), plain, f"`{file}.json`"))
+    header = ("code", "ours, tokens/s", "theirs", "times as fast", "each round", "without dropout", "file")
+    return table(header, rows)
+
+
 def _corpus() -> list[Row]:
     rows = []
     for file, what in (("corpus", "English"), ("corpus-ko", "Korean (multilingual vocabulary)")):

@@ -28,6 +28,7 @@ BLOCK = re.compile(r"^(<!-- table: (\S+) -->)\n.*?^(<!-- end -->)$", re.MULTILIN
 TABLES: dict[str, Callable[[], Lines]] = {
     "findings": findings,
     "speed": speed.speed,
+    "amx": speed.amx,
     "memory": speed.memory,
     "feeding": speed.feeding,
     "saving": speed.saving,

@@ -99,3 +99,12 @@ def test_a_table_that_only_the_words_of_a_batch_change_gets_a_dense_gradient():
     assert table.grad.is_sparse
     optimizer.step(0, 0.5, optimizer.clip())
     assert table.isfinite().all()
+
+
+def test_gradients_are_clipped_by_the_same_norm():
+    model = torch.nn.Linear(30, 20)
+    optimizer = Optimizer(model, OptimConfig(rule="adamw"))
+    model(torch.randn(8, 30)).square().sum().backward()
+    expected = optimizer.clip()
+    optimizer.kernels = kernels.load()
+    torch.testing.assert_close(optimizer.clip(), expected, rtol=1e-6, atol=0)

@@ -654,7 +654,7 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
     recipe.write_text("epochs = 8\nbatch_size = 16\nmax_seq_length = 16\n[optim]\nlr = 1e-4\nwarmup = 0.1\n")
     tables = ["--train", str(place / "train.csv"), "--dev", str(place / "dev.csv")]
     line = ["finetune", *tables, "--model", str(place / "model"), "--out", str(tmp_path / "run"), "--optim.lr", "3e-3"]
-    main([*line, "--recipe", str(recipe)])
+    main([*line, "--recipe", str(recipe), "--loop.seed", "1"])  # one seed of ten does not learn in so few steps
     assert "accuracy" in capsys.readouterr().out
     ran = load_recipe(tmp_path / "run/recipe.toml", FinetuneConfig)
     assert (ran.optim.lr, ran.epochs, ran.batch_size) == (3e-3, 8.0, 16)

@@ -122,11 +122,11 @@ def test_compiled_graphs_give_the_packed_scores(folders, monkeypatch):
     assert "packed" in vars(compiled.loaded.engine)  # longer sequences went there
 
 
-def test_without_a_compiler_the_engine_is_packed_and_a_note_says_so(folders, monkeypatch, tmp_path):
+def test_without_a_compiler_the_engine_is_packed_and_a_note_says_so(folders, tmp_path):
     assert Predictor(folders("mlm"), engine="packed").note == ""
-    monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (str(tmp_path / "none"),))  # what CXX names
-    predictor = Predictor(folders("mlm"), device="cpu", engine="compiled")
-    assert predictor.loaded.engine.name == "packed" and "found no C++ compiler" in predictor.note
+    with torch._inductor.config.patch({"cpp.cxx": (str(tmp_path / "none"),)}):  # what CXX names
+        predictor = Predictor(folders("mlm"), device="cpu", engine="compiled")
+        assert predictor.loaded.engine.name == "packed" and "found no C++ compiler" in predictor.note
 
 
 def test_recurrent_layers_are_not_compiled():

@@ -290,8 +290,10 @@ def test_a_weighted_sum_learns_which_layer_matters():
     with torch.no_grad():
         direction = torch.randn(16)
         states = model.encoder(rows["input_ids"], rows["attention_mask"]).hidden_states
-        labels = ((states[1][:, 0] @ direction) > (states[1][:, 0] @ direction).median()).long()
+        along = states[1][:, 0] @ direction
+        labels = (along > along.median()).long()
         model.heads["classifier"].weight.copy_(torch.stack([-direction, direction]))
+        model.heads["classifier"].bias.copy_(torch.stack([along.median(), -along.median()]))
     learned = [model.top.weighting.weights, model.top.weighting.scale]
     optimizer = torch.optim.Adam(learned, 0.05)
     for _ in range(60):

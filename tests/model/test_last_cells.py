@@ -54,8 +54,9 @@ def test_vectors_and_gradients_are_those_of_all_tokens(shape, lengths, training)
     close(found.packed, expected.packed[expected.packing.rows(cells)])
     close(found.packed[found.packing.rows(cells)], found.packed)
     close(found.pooled, expected.pooled)
+    slopes = torch.randn(10, 24, generator=torch.Generator().manual_seed(2))
     for out in (expected, found):
-        (out.packed[out.packing.rows(cells)].square().sum() + out.pooled.sum()).backward()
+        ((out.packed[out.packing.rows(cells)] * slopes).sum() + out.pooled.sum()).backward()
     for (name, p), q in zip(whole.named_parameters(), few.parameters(), strict=True):
         if p.grad is None:
             assert q.grad is None, name
@@ -140,4 +141,4 @@ def test_a_top_reads_every_layer():
 
 
 def close(found, expected):
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from bertworks.checkpoint.folder import save_folder
 from bertworks.inference.predictor import Predictor
@@ -37,6 +38,9 @@ def make(request, tokenizer, tmp_path):
             **shape,
         )
         model = build_model(config, heads, labels=len(labels or ()), seed=3)
+        generator = torch.Generator().manual_seed(3)  # the same numbers with every torch, unlike truncated ones
+        for parameter in model.heads.parameters():
+            torch.nn.init.normal_(parameter, std=0.5, generator=generator)
         save_folder(tmp_path / "model", model, tokenizer, labels=labels)
         return tmp_path / "model"
 

@@ -287,7 +287,7 @@ def test_the_loop_weighs_the_terms_and_logs_them_unweighted(tmp_path):
 def test_a_student_may_begin_with_nothing(tiny_store, teacher, tmp_path, trained):
     main(line(tmp_path, tiny_store, teacher, "--no-from-teacher", "--soft-targets", "all", "--loop.steps", "2"))
     first = [read_log(run)[0] for run in (tmp_path / "run", trained)]
-    assert first[0]["cosine_loss"] > 0.7 > first[1]["cosine_loss"]
+    assert first[0]["cosine_loss"] > first[1]["cosine_loss"] + 0.1
 
 
 @pytest.mark.heavy

@@ -75,7 +75,7 @@ def finished(request, tmp_path_factory):
     write_files(place, kind)
     task = TASKS[kind]
     model = tiny_folder(place / "model", 99)
-    config = replace(CONFIG, epochs=16) if kind == "multilabel" else CONFIG
+    config = replace(CONFIG, epochs=24) if kind == "multilabel" else CONFIG
     results = finetune(config, task, load_data(task, place), model, place / "run", quiet=True)
     return kind, place / "run", results, read_rows(task, place / task.dev)
 

@@ -1,4 +1,4 @@
-"""What can be said on one machine of other Pythons and systems: no module is used that they lack. They are untested."""
+"""What can be said on one machine of other Pythons and systems: no module is used that they lack."""
 
 import ast
 import sys

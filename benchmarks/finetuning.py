@@ -57,7 +57,8 @@ def train(task: str, side: str, data: Path, model: Path) -> common.Result:
     run = finetuning_scores.ours if side == "ours" else finetuning_scores.transformers
     result = run(task, 1, settings)
     memory = machine.peak_memory(torch.device("cpu"))
-    return {key: result[key] for key in ("seconds", "steps", "metrics")} | {"memory": memory}
+    kept = {key: result[key] for key in ("seconds", "steps", "metrics")}
+    return kept | {"kernels": result.get("kernels", False), "memory": memory}
 
 
 def featurise(data: Path, questions: int) -> dict[str, Any]:
@@ -146,6 +147,7 @@ def compare(task: str, options: Any) -> common.Result:
     pairs = zip(runs["ours"], runs["dynamic padding"], strict=True)
     return {
         "steps": runs["ours"][0]["steps"],
+        "kernels": runs["ours"][0]["kernels"],
         "seconds": {side: [r["seconds"] for r in done] for side, done in runs.items()},
         "times_as_fast_as_dynamic_padding": seconds["dynamic padding"] / seconds["ours"],
         "by_round": [b["seconds"] / a["seconds"] for a, b in pairs],

@@ -96,6 +96,7 @@ def ours(task: str, seed: int, settings: Settings) -> dict[str, Any]:
         "rows": results["examples"],
         "steps": results["steps"],
         "tokens": results["tokens"],
+        "kernels": results["kernels"],
     }
 
 

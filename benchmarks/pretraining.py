@@ -7,9 +7,9 @@ machine has them), all cores or one GPU. Both sides train on the same instances 
 a store) and include loading and masking; each does forward, backward, clipping and fused AdamW. Ours runs the project's
 loop; the peer is `BertForPreTraining` with `DataCollatorForLanguageModeling` in a plain loop, without a trainer's
 overhead. The sides take turns, each in a fresh process; the first steps of each are not counted. The peak is that of a
-square matrix product, measured in the same processes. A third side is ours without the compiled kernels, which only a
-CPU has. `products_alone` is one of our steps without all that is not a
-matrix product (products.py). Needs `pip install -e '.[bench]'`.
+square matrix product, measured in the same processes. Both sides also run without dropout, and ours without compiled
+kernels if it has used any. `products_alone` is one of our steps without all that is not a matrix product (products.py).
+Needs `pip install -e '.[bench]'`.
 """
 
 import dataclasses
@@ -100,8 +100,8 @@ class Clock:
         return time.perf_counter()
 
 
-def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Clock) -> None:
-    """The project's own loop, as `bertworks pretrain` runs it."""
+def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Clock) -> bool:
+    """The project's own loop, as `bertworks pretrain` runs it. Returns whether it used compiled kernels."""
     machine.prepare_process()
     world, tokenizer = dataclasses.replace(machine.join_world(), device=device), store.load_tokenizer()
     with tempfile.TemporaryDirectory() as out:
@@ -117,6 +117,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
         loop.evaluate, loop.after_step = None, count
         prepare_loop(run, loop)
         loop.run()
+        return bool(loop.progress.kernels)
 
 
 def peer_model(shape: ModelConfig) -> Any:
@@ -131,8 +132,8 @@ def peer_model(shape: ModelConfig) -> Any:
 
 def peer(
     store: Store, config: PretrainConfig, device: torch.device, clock: Clock, workers: int = 0, compiled: bool = False
-) -> None:
-    """transformers: its model, its collator, torch's loader and optimizer.
+) -> bool:
+    """transformers: its model, its collator, torch's loader and optimizer. It has none of our kernels: returns False.
 
     workers: processes of the loader. compiled: whether the model goes through torch.compile.
     """
@@ -164,6 +165,7 @@ def peer(
         optimizer.zero_grad()
         clock.step(tokens, number == steps * parts)
         tokens = 0
+    return False
 
 
 def read_instances(store: Store, length: int = LENGTH) -> PretrainingData:
@@ -222,8 +224,9 @@ def one_side(side: str, **given: Any) -> common.Result:
     dtype, square = machine.compute_dtype("auto", device), {"size": 256} if sizes.small else {}
     peak = machine.matmul_peak(device, dtype, **square)
     config, clock = sizes.recipe(store.vocab_size, side), Clock(sizes.skip, device)
-    (ours if side.startswith("ours") else peer)(store, config, device, clock)
+    kernels = (ours if side.startswith("ours") else peer)(store, config, device, clock)
     return {
+        "kernels": kernels,
         "tokens_per_second": clock.rate(),
         "memory": machine.peak_memory(device),
         "matmul_peak": max(peak, machine.matmul_peak(device, dtype, **square)),
@@ -239,6 +242,8 @@ def compare(options: Any) -> common.Result:
         alone: list[common.Result] = []
         for _ in range(options.rounds):
             for side in SIDES:
+                if "without kernels" in side and not runs["ours"][0]["kernels"]:
+                    continue
                 steps = options.steps if side.startswith("ours") else options.peer_steps
                 sizes = Sizes(str(store), options.device, steps, options.skip, small=options.smoke)
                 runs[side].append(common.fresh(one_side, {"side": side, **vars(sizes)}, options.smoke))
@@ -259,7 +264,7 @@ def compare(options: Any) -> common.Result:
 def summarise(runs: dict[str, list[common.Result]], flops: float) -> common.Result:
     """Medians, ratios of the sides, and ours as a share of the machine's peak."""
     peak = statistics.median(r["matmul_peak"] for done in runs.values() for r in done)
-    rates = {side: statistics.median(r["tokens_per_second"] for r in done) for side, done in runs.items()}
+    rates = {side: statistics.median(r["tokens_per_second"] for r in done) for side, done in runs.items() if done}
     plain = {side: rates[f"{side} without dropout"] for side in ("ours", "peer")}
     result: common.Result = {"what": "real tokens a second of pre-training, L4 H256, length 128, batch 32, dropout 0.1"}
     for side in ("ours", "peer"):
@@ -275,13 +280,21 @@ def summarise(runs: dict[str, list[common.Result]], flops: float) -> common.Resu
             "ratio": plain["ours"] / plain["peer"],
             "share_of_peak": plain["ours"] * flops / peak,
         },
-        "kernels": {
-            "tokens_per_second_without": round(rates["ours without kernels"]),
-            "ratio": rates["ours"] / rates["ours without kernels"],
-            "ratio_by_round": ratios(runs["ours"], runs["ours without kernels"]),
-        },
+        "kernels": against_none(runs["ours"], runs["ours without kernels"]),
         "matmul_peak": peak,
         "useful_flops_per_token": flops,
+    }
+
+
+def against_none(used: list[common.Result], none: list[common.Result]) -> common.Result | None:
+    """Ours with kernels beside ours without; None if ours has used none."""
+    if not none:
+        return None
+    with_them, without = (statistics.median(r["tokens_per_second"] for r in done) for done in (used, none))
+    return {
+        "tokens_per_second_without": round(without),
+        "ratio": with_them / without,
+        "ratio_by_round": ratios(used, none),
     }
 
 

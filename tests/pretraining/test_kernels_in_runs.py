@@ -17,6 +17,7 @@ from bertworks.training.optim import Optimizer
 
 pytestmark = pytest.mark.skipif(kernels.load() is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
 STEPS = 12
+ROUNDING = 0.002  # between the weights of two such runs; with other dropout masks it is 0.015
 
 
 @pytest.fixture
@@ -51,17 +52,17 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_results_say_whether_kernels_were_used(trained, capfd, tied):
+def test_results_say_whether_kernels_were_used(trained, tied):
     with_kernels, without = (trained(compile, compile, tied=tied) for compile in ("auto", "off"))
     assert [results["kernels"] for results, _ in (with_kernels, without)] == [True, False]
-    assert 0 < apart(with_kernels[1], without[1]) < 0.02  # another rounding, and nothing else
+    assert 0 < apart(with_kernels[1], without[1]) < ROUNDING
     losses = [results["metrics"]["mlm_loss"] for results, _ in (with_kernels, without)]
     assert losses[0] == pytest.approx(losses[1], rel=0.01)
 
 
 def test_micro_batches_change_only_rounding(trained):
     whole, halves = trained("whole"), trained("halves", micro=4)
-    assert apart(whole[1], halves[1]) < 0.02
+    assert apart(whole[1], halves[1]) < ROUNDING
     assert whole[0]["tokens"] == halves[0]["tokens"]
 
 
@@ -87,7 +88,7 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
     assert not trained("run", save_every=3, quiet=False)[0]["kernels"]
     said = " ".join("".join(capsys.readouterr()).split())
     assert "up to step 6 this run used compiled kernels; it now uses none: it rounds differently" in said
-    assert "no compiled kernels: they need Linux and gcc" in said
+    assert "no compiled kernels: they need Linux, gcc and PyTorch as pip installs it" in said
 
 
 def test_a_table_that_only_the_words_of_a_batch_change_gets_a_dense_gradient():
@@ -101,10 +102,15 @@ def test_a_table_that_only_the_words_of_a_batch_change_gets_a_dense_gradient():
     assert table.isfinite().all()
 
 
-def test_gradients_are_clipped_by_the_same_norm():
-    model = torch.nn.Linear(30, 20)
+def test_gradients_are_clipped_by_the_norm_of_the_kernel(monkeypatch):
+    model, found, calls = torch.nn.Linear(30, 20), kernels.load(), []
+    norm = type(found).norm
+    monkeypatch.setattr(type(found), "norm", lambda *given: calls.append(1) or norm(*given))
     optimizer = Optimizer(model, OptimConfig(rule="adamw"))
-    model(torch.randn(8, 30)).square().sum().backward()
-    expected = optimizer.clip()
-    optimizer.kernels = kernels.load()
+    (100 * model(torch.randn(8, 30)).square().sum()).backward()
+    expected, divided = optimizer.clip(), optimizer.adam.grad_scale
+    assert divided > 1 and not calls
+    optimizer.kernels = found
     torch.testing.assert_close(optimizer.clip(), expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(optimizer.adam.grad_scale, divided, rtol=1e-6, atol=0)
+    assert calls

@@ -148,7 +148,7 @@ def use_kernels(run: Run, loop: Loop) -> None:
     wanted, kernels = machine.wants_kernels(loop.config.compile, run.world.device, loop.dtype), None
     progress = loop.progress
     if wanted and (kernels := load()) is None:
-        run.say("no compiled kernels: they need Linux and gcc; training is slower without them")
+        run.say("no compiled kernels: they need Linux, gcc and PyTorch as pip installs it; training is slower without")
     if kernels is not None:
         assert isinstance(loop.model, Model)
         loop.model.use_kernels(kernels, alone=run.world.size == 1)

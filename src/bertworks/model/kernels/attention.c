@@ -36,7 +36,7 @@ typedef struct {
     int64_t L, H, wide; /* wide: H, padded */
     int64_t K, Q;
     int64_t *keys, *queries; /* (K), (Q): their positions */
-    int64_t *selves;         /* (Q): the number of each query among the keys */
+    int64_t *key_of_query;   /* (Q): the number of each query among the keys */
     bf16 *k, *v, *q, *dc;    /* (L, wide) each, padded */
     bf16 *kt, *vt, *kp;      /* right operands: k and v transposed, k */
     float *scores, *slopes;  /* (32, L), padded */
@@ -47,8 +47,8 @@ typedef struct {
     float *rows;             /* (32, wide) */
     float *block;            /* (16, 16) */
     uint8_t *bytes;
-    const int64_t *own, *back; /* (L): the row of each cell in qkv and in context, -1 for none */
-    int64_t n, l;              /* number of this head; K, padded */
+    int64_t n, l;            /* number of this head; K, padded */
+    const int64_t *row_of, *returned_row; /* (L): of each cell, in qkv and in context, -1 for none */
     void *memory;
     Tiles tiles; /* what the thread had before */
     unsigned exact;
@@ -68,7 +68,7 @@ static Head make_head(int64_t L, int64_t H) {
     int64_t bytes = 3 * L * 8 + 7 * matrix + 2 * strip * 4 + 2 * strip * 2 + 2 * group * 2 + 2 * w * l * 4 +
                     DEPTH * w * 4 + TILE * TILE * 4 + drawn + 24 * 64;
     char *rest = h.memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    h.keys = cut(&rest, L * 8), h.queries = cut(&rest, L * 8), h.selves = cut(&rest, L * 8);
+    h.keys = cut(&rest, L * 8), h.queries = cut(&rest, L * 8), h.key_of_query = cut(&rest, L * 8);
     bf16 **operands[] = {&h.k, &h.v, &h.q, &h.dc, &h.kt, &h.vt, &h.kp};
     for (int i = 0; i < 7; i++) *operands[i] = cut(&rest, matrix);
     h.scores = cut(&rest, strip * 4), h.slopes = cut(&rest, strip * 4);
@@ -121,18 +121,18 @@ static void rotate(const AttentionShape *f, int64_t L, const int64_t *at, int64_
 static void read_head(Head *h, const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t task,
                       const AttentionShape *f) {
     int64_t D = f->N * f->H, b = task / f->N;
-    h->own = rows + b * h->L, h->back = returned + b * h->L, h->n = task % f->N;
+    h->row_of = rows + b * h->L, h->returned_row = returned + b * h->L, h->n = task % f->N;
     h->K = h->Q = 0;
     for (int64_t j = 0; j < h->L; j++) {
-        if (h->own[j] < 0) continue;
-        if (h->back[j] >= 0) h->selves[h->Q] = h->K, h->queries[h->Q++] = j;
+        if (h->row_of[j] < 0) continue;
+        if (h->returned_row[j] >= 0) h->key_of_query[h->Q] = h->K, h->queries[h->Q++] = j;
         h->keys[h->K++] = j;
     }
     h->l = padded(h->K);
     const bf16 *first = qkv + h->n * f->H;
-    gather(h, first, 3 * D, h->own, h->queries, h->Q, 1, h->q);
-    gather(h, first + D, 3 * D, h->own, h->keys, h->K, 1, h->k);
-    gather(h, first + 2 * D, 3 * D, h->own, h->keys, h->K, 1, h->v);
+    gather(h, first, 3 * D, h->row_of, h->queries, h->Q, 1, h->q);
+    gather(h, first + D, 3 * D, h->row_of, h->keys, h->K, 1, h->k);
+    gather(h, first + 2 * D, 3 * D, h->row_of, h->keys, h->K, 1, h->v);
     rotate(f, h->L, h->queries, h->Q, h->q, h->wide, 1);
     rotate(f, h->L, h->keys, h->K, h->k, h->wide, 1);
 }
@@ -155,9 +155,9 @@ static void keep(const Head *h, const Dropout *d, int64_t sequence, int64_t j, u
     int64_t span = h->keys[h->K - 1] + 1;
     const uint8_t *drawn = draw(d, sequence, (h->n * h->L + j) * h->L, span, h->bytes);
     if (span > h->K) { /* padding between the keys */
-        uint8_t *own = h->bytes + padded(h->L) + 2 * BLOCK + 64;
-        for (int64_t i = 0; i < h->K; i++) own[i] = drawn[h->keys[i]];
-        drawn = own;
+        uint8_t *of_keys = h->bytes + padded(h->L) + 2 * BLOCK + 64;
+        for (int64_t i = 0; i < h->K; i++) of_keys[i] = drawn[h->keys[i]];
+        drawn = of_keys;
     }
     __m512i limit = _mm512_set1_epi8((char)d->dropped);
     for (int64_t i = 0; i < h->K; i += 64)
@@ -211,12 +211,12 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
                     int64_t j = task * L + h.queries[start + i];
                     uint64_t *bits = kept ? kept + j * words : NULL;
                     if (bits) keep(&h, d, task / N, h.queries[start + i], bits);
-                    hide(&h, f->side, h.selves[start + i], l, h.scores + i * l);
+                    hide(&h, f->side, h.key_of_query[start + i], l, h.scores + i * l);
                     log_sums[j] = softmax(h.scores + i * l, l, f->factor, bits, h.p + i * l);
                 }
                 multiply(h.p, l, h.vt, h.rows, h.wide, DEPTH, h.wide, l, 0);
                 for (int64_t i = 0; i < count; i++) {
-                    bf16 *out = context + h.back[h.queries[start + i]] * D + h.n * H;
+                    bf16 *out = context + h.returned_row[h.queries[start + i]] * D + h.n * H;
                     VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * h.wide + m] * d->scale);
                 }
             }
@@ -234,7 +234,7 @@ static void scatter_transposed(const Head *h, const float *x, bf16 *out, int64_t
             transpose((const uint32_t *)(x + m * h->l + first), h->l, (uint32_t *)h->block, TILE);
             int64_t used = h->H - m < TILE ? h->H - m : TILE, last = h->K - first < TILE ? h->K - first : TILE;
             for (int64_t i = 0; i < last; i++) {
-                bf16 *row = out + h->own[h->keys[first + i]] * width + m;
+                bf16 *row = out + h->row_of[h->keys[first + i]] * width + m;
                 for (int64_t c = 0; c < used; c++) row[c] = narrow(h->block[i * TILE + c]);
             }
         }
@@ -271,7 +271,7 @@ static void strip_backward(const Head *h, const AttentionShape *f, int64_t start
             continue;
         }
         int64_t j = h->queries[start + i];
-        hide(h, f->side, h->selves[start + i], l, h->scores + i * l);
+        hide(h, f->side, h->key_of_query[start + i], l, h->scores + i * l);
         softmax_backward(h, i * l, l, f->factor, log_sums[j], kept ? kept + j * words : NULL);
     }
 }
@@ -289,12 +289,12 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
         for (int64_t task = 0; task < B * N; task++) {
             read_head(&h, qkv, rows, returned, task, f);
             int64_t l = h.l, w = h.wide, column = h.n * H;
-            gather(&h, d_context + column, D, h.back, h.queries, h.Q, d->scale, h.dc);
+            gather(&h, d_context + column, D, h.returned_row, h.queries, h.Q, d->scale, h.dc);
             pack_transposed(h.k, w, l, w, h.kt);
             pack_transposed(h.v, w, l, w, h.vt);
             pack(h.k, w, l, w, l, h.kp);
             for (int64_t i = 0; i < h.K && h.Q < h.K; i++) /* some are no queries */
-                memset(d_qkv + h.own[h.keys[i]] * 3 * D + column, 0, H * sizeof(bf16));
+                memset(d_qkv + h.row_of[h.keys[i]] * 3 * D + column, 0, H * sizeof(bf16));
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
                 int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH;
                 const bf16 *q = h.q + start * w, *dc = h.dc + start * w;
@@ -303,7 +303,7 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
                 strip_backward(&h, f, start, l, log_sums + task * L, kept ? kept + task * L * words : NULL);
                 multiply(h.ds, l, h.kp, h.rows, w, DEPTH, w, l, 0);
                 for (int64_t i = 0; i < count; i++) {
-                    bf16 *out = d_qkv + h.own[h.queries[start + i]] * 3 * D + column;
+                    bf16 *out = d_qkv + h.row_of[h.queries[start + i]] * 3 * D + column;
                     VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * w + m]);
                     rotate(f, L, h.queries + start + i, 1, out, 0, -1);
                 }
@@ -316,7 +316,7 @@ void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *r
             if (!h.Q) memset(h.dkt, 0, w * l * sizeof(float)), memset(h.dvt, 0, w * l * sizeof(float));
             scatter_transposed(&h, h.dkt, d_qkv + D + column, 3 * D);
             for (int64_t i = 0; i < h.K; i++)
-                rotate(f, L, h.keys + i, 1, d_qkv + h.own[h.keys[i]] * 3 * D + D + column, 0, -1);
+                rotate(f, L, h.keys + i, 1, d_qkv + h.row_of[h.keys[i]] * 3 * D + D + column, 0, -1);
             scatter_transposed(&h, h.dvt, d_qkv + 2 * D + column, 3 * D);
         }
         end_head(&h);

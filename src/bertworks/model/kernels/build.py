@@ -45,7 +45,7 @@ def load() -> Kernels | None:
 
 def _load(compiler: str, openmp: str) -> Kernels:
     """Those that this compiler makes, from the cache or else from a temporary folder."""
-    name = f"kernels-{_fingerprint(compiler, openmp)}.so"
+    name = f"kernels-{_fingerprint(compiler)}-{_digest(openmp.encode()).hex()[:8]}.so"
     with contextlib.suppress(*UNUSABLE):
         return opened(compiled(_cache() / name, compiler, openmp))
     with tempfile.TemporaryDirectory(prefix="bertworks-") as folder:  # the system keeps what is loaded
@@ -62,7 +62,7 @@ def opened(library: Path) -> Kernels:
     functions = ctypes.CDLL(str(library))
     if functions.prepare() != 0:
         raise OSError("the system does not let this process use the processor's tiles")
-    return Kernels(functions, library.stem, load)
+    return Kernels(functions, library.stem.rpartition("-")[0], load)  # wherever torch is
 
 
 def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] = FLAGS) -> Path:
@@ -108,10 +108,10 @@ def _openmp_of_torch() -> str | None:
     return None
 
 
-def _fingerprint(compiler: str, openmp: str) -> str:
-    """What the machine code depends on: source, flags, compiler, processor."""
+def _fingerprint(compiler: str) -> str:
+    """What the code that computes depends on: source, flags, compiler, processor."""
     version = subprocess.run([compiler, "--version"], check=True, capture_output=True, timeout=SECONDS).stdout
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         processor = sorted({line for line in info if line.startswith(("model name", "flags"))})
     source = [path.read_bytes() for path in (*SOURCES, *HEADERS)]
-    return hashlib.blake2b(repr((source, FLAGS, version, processor, openmp)).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(repr((source, FLAGS, version, processor)).encode(), digest_size=8).hexdigest()

@@ -82,7 +82,7 @@ class Kernels:
     """The functions of the library. They run on as many threads as torch, and take contiguous tensors on the CPU."""
 
     def __init__(self, library: ctypes.CDLL, name: str, load: Callable[[], "Kernels | None"]):
-        self.name = name  # changes with the source, the compiler and the processor, and so with the rounding
+        self.name = name  # changes with what rounding depends on: source, compiler, processor
         self._library = library
         self._load = load  # gives another process the same
 
@@ -102,7 +102,8 @@ class Kernels:
         T, D = update.shape
         out, out16, total = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(T, D)
         outputs = (total, out, out16, mean := torch.empty(T), scale := torch.empty(T))
-        given = (x, update, rows.cells, T, D, rows.L, dropout, gain, bias, eps)
+        # a whole number would be an integer to C
+        given = (x, update, rows.cells, T, D, rows.L, dropout, gain, bias, float(eps))
         self._call("add_norm", *given, *outputs)
         return out, out16, total, mean, scale
 

@@ -187,10 +187,10 @@ void gelu_backward(const bf16 *x, bf16 *slope, int64_t T, int64_t D, int64_t tan
 
 /* ---- the loss over the vocabulary */
 
-static inline __mmask16 first(int64_t count) { return count < WIDTH ? (1 << count) - 1 : 0xffff; }
+static inline __mmask16 lanes(int64_t count) { return count < WIDTH ? (1 << count) - 1 : 0xffff; }
 
 static inline __m512 load_rest(const bf16 *x, int64_t count) { /* behind `count` numbers: minus infinity */
-    __m512i bits = _mm512_cvtepu16_epi32(_mm256_mask_loadu_epi16(_mm256_set1_epi16((short)0xff80), first(count), x));
+    __m512i bits = _mm512_cvtepu16_epi32(_mm256_mask_loadu_epi16(_mm256_set1_epi16((short)0xff80), lanes(count), x));
     return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
 }
 
@@ -214,7 +214,7 @@ void cross_entropy(bf16 *scores, const float *bias, const int64_t *labels, int64
             __m512 largest = all(-INFINITY), total = all(0);
             float wanted = widen(s[labels[t]]) + bias[labels[t]];
             COLUMNS(V) {
-                __m512 one = _mm512_add_ps(load_rest(s + j, V - j), _mm512_maskz_loadu_ps(first(V - j), bias + j));
+                __m512 one = _mm512_add_ps(load_rest(s + j, V - j), _mm512_maskz_loadu_ps(lanes(V - j), bias + j));
                 _mm512_storeu_ps(row + j, one);
                 largest = _mm512_max_ps(largest, one);
             }
@@ -244,7 +244,7 @@ void cross_entropy(bf16 *scores, const float *bias, const int64_t *labels, int64
 #define SHARE 65536 /* numbers whose squares are summed at a time, so that threads change nothing */
 
 /* The sum of the squares of `count` numbers. */
-static double squares(const float *x, int64_t count) {
+static double sum_of_squares(const float *x, int64_t count) {
     __m512 sums[4] = {all(0), all(0), all(0), all(0)};
     int64_t i = 0;
     for (; i + 4 * WIDTH <= count; i += 4 * WIDTH)
@@ -253,7 +253,7 @@ static double squares(const float *x, int64_t count) {
             sums[k] = _mm512_fmadd_ps(one, one, sums[k]);
         }
     for (; i < count; i += WIDTH) {
-        __m512 one = _mm512_maskz_loadu_ps(first(count - i), x + i);
+        __m512 one = _mm512_maskz_loadu_ps(lanes(count - i), x + i);
         sums[0] = _mm512_fmadd_ps(one, one, sums[0]);
     }
     return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])));
@@ -268,7 +268,7 @@ void norm(const float *const *tensors, const int64_t *sizes, int64_t count, floa
 #pragma omp parallel for schedule(static) num_threads(threads) if (shares > 1)
         for (int64_t k = 0; k < shares; k++) {
             int64_t left = sizes[i] - k * SHARE;
-            parts[k] = squares(tensors[i] + k * SHARE, left < SHARE ? left : SHARE);
+            parts[k] = sum_of_squares(tensors[i] + k * SHARE, left < SHARE ? left : SHARE);
         }
         for (int64_t k = 0; k < shares; k++) total += parts[k];
         free(parts);

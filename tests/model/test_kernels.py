@@ -88,10 +88,9 @@ def test_add_norm(kernels, rate, padding):
     x, update, gain, bias = torch.randn(T, D), torch.randn(T, D).bfloat16(), torch.rand(D) + 0.5, torch.randn(D)
     mask = KEY.packed_mask(4, rate, packing, D).float() if rate else torch.ones(T, D)
     given = [one.requires_grad_() for one in (x, update, gain, bias)]
-    eps = 1 if rate else 1e-12  # a whole number is a number too
-    out, out16 = _AddNorm.apply(*given, eps, rows, drawn(rate, L * D), kernels)
+    out, out16 = _AddNorm.apply(*given, 1e-12, rows, drawn(rate, L * D), kernels)
     plain = [one.detach().float().requires_grad_() for one in given]
-    expected = F.layer_norm(plain[0] + plain[1] * mask * rescale(rate), (D,), plain[2], plain[3], eps)
+    expected = F.layer_norm(plain[0] + plain[1] * mask * rescale(rate), (D,), plain[2], plain[3], 1e-12)
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
     assert torch.equal(out16, out.bfloat16())
     for used in ((True, False), (False, True), (True, True)):
@@ -105,6 +104,13 @@ def test_add_norm(kernels, rate, padding):
         for one, other in zip(found, wanted, strict=True):
             alike(one, other)
         assert ((found[1] != 0) == (mask > 0)).all()
+
+
+def test_eps_may_be_a_whole_number(kernels):
+    x, update, gain, bias = torch.randn(64, 32), torch.randn(64, 32).bfloat16(), torch.rand(32), torch.randn(32)
+    rows = K.Rows.of(Packing.of(None, 2, 32))
+    out, *_ = kernels.add_norm(x, update, rows, K.NO_DROPOUT, gain, bias, 1)
+    torch.testing.assert_close(out, F.layer_norm(x + update, (32,), gain, bias, 1), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("tanh", [False, True])

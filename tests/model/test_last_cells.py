@@ -61,7 +61,7 @@ def test_vectors_and_gradients_are_those_of_all_tokens(shape, lengths, training)
         if p.grad is None:
             assert q.grad is None, name
         else:
-            close(q.grad, p.grad)
+            close(q.grad, p.grad, 1e-5)  # they are as large as 30
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -140,5 +140,5 @@ def test_a_top_reads_every_layer():
     assert torch.equal(model.pool(batch), model.encode(batch).pooled)
 
 
-def close(found, expected):
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+def close(found, expected, tolerance=1e-6):
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=tolerance)

@@ -36,7 +36,7 @@ def batch(B: int = 5, L: int = 14):
     return ids, torch.arange(L) < (torch.arange(B)[:, None] * 2 + 5)
 
 
-def close(one: torch.Tensor, other: torch.Tensor, tolerance: float = 2e-5) -> None:
+def close(one: torch.Tensor, other: torch.Tensor, tolerance: float = 1e-5) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=tolerance)
 
 
@@ -50,7 +50,7 @@ def test_padding_changes_nothing(option):
     whole = encoder(ids, mask)
     for row, length in enumerate(mask.sum(1).tolist()):
         alone = encoder(ids[row : row + 1, :length])
-        close(alone.last_hidden_state[0], whole.last_hidden_state[row, :length])
+        close(alone.last_hidden_state[0], whole.last_hidden_state[row, :length], 2e-5)  # values reach 3
         close(alone.pooled[0], whole.pooled[row])
     assert not whole.last_hidden_state[~mask].any()
     other = torch.where(mask, ids, 7)

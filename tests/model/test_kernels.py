@@ -17,7 +17,7 @@ from bertworks.model import kernels as K
 from bertworks.model.attention import keyed_attention, rotate, rotation
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import Dropout, DropoutKey, rescale
-from bertworks.model.fused import _AddNorm, _Attention, _FeedForward, has_kernels
+from bertworks.model.fused import _AddNorm, _Attention, _FeedForward, _Linear, has_kernels
 from bertworks.model.heads import build_model
 from bertworks.model.kernels import build
 from bertworks.model.packing import Packing
@@ -113,10 +113,11 @@ def test_eps_may_be_a_whole_number(kernels):
     torch.testing.assert_close(out, F.layer_norm(x + update, (32,), gain, bias, 1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("width", [48, 96])
 @pytest.mark.parametrize("tanh", [False, True])
-def test_feed_forward(kernels, tanh):
+def test_feed_forward(kernels, tanh, width):
     gelu = ACTIVATIONS[tanh]
-    layers = torch.nn.Linear(32, 48), torch.nn.Linear(48, 32)
+    layers = torch.nn.Linear(32, width), torch.nn.Linear(width, 32)
     parameters = [p for layer in layers for p in layer.parameters()]
     x = torch.randn(130, 32).bfloat16().requires_grad_()
     found = _FeedForward.apply(x, *parameters, tanh, kernels)
@@ -126,6 +127,63 @@ def test_feed_forward(kernels, tanh):
     ours = torch.autograd.grad(found, [x, *parameters], slope)
     for one, other in zip(ours, torch.autograd.grad(expected, [x, *parameters], slope.float()), strict=True):
         alike(one, other)
+
+
+def exact(T: int, widths: list[int], K_: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """An input and parameters that bfloat16 holds exactly, so that only sums round."""
+    parameters = [torch.randn(n, K_).bfloat16().float() for n in widths] + [torch.randn(n) for n in widths]
+    return torch.randn(T, K_).bfloat16(), parameters
+
+
+@pytest.mark.parametrize("T", [1, 8, 31, 130, 512, 1100])
+@pytest.mark.parametrize(("widths", "K_"), [([64, 64, 64], 32), ([96], 64), ([32], 160), ([48], 32), ([32, 32], 48)])
+def test_linear_layers_side_by_side(kernels, T, widths, K_):
+    x, parameters = exact(T, widths, K_)
+    given = [one.requires_grad_() for one in (x, *parameters)]
+    found, plain = _Linear.apply(x, kernels, *parameters), x.detach().double().requires_grad_()
+    weight, bias = (torch.cat(parts).double() for parts in (parameters[: len(widths)], parameters[len(widths) :]))
+    expected = F.linear(plain, weight, bias)
+    alike(found, expected, 0.004)
+    slope = torch.randn(found.shape).bfloat16()
+    ours = torch.autograd.grad(found, given, slope)
+    theirs = torch.autograd.grad(expected, [plain, *parameters], slope.double())
+    assert [one.dtype for one in ours] == [one.dtype for one in given]
+    own = kernels.multiplies(*widths, K_)
+    for one, other, within in zip(ours, theirs, [0.004] + [1e-5 if own else 0.004] * len(parameters), strict=True):
+        alike(one, other, within)
+
+
+def test_linear_layers_are_the_same_with_any_number_of_threads(kernels):
+    if not kernels.multiplies(32):
+        pytest.skip("oneDNN multiplies on this processor")
+    x, (weight, bias) = exact(1003, [96], 160)
+    slope, threads, results = torch.randn(1003, 96).bfloat16(), torch.get_num_threads(), []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        y, kept = kernels.linear(x, [weight], [bias])
+        results.append((y, kernels.input_slope(slope, [weight], kept), *kernels.weight_slopes(slope, x)))
+    torch.set_num_threads(threads)
+    assert all(torch.equal(*pair) for other in results[1:] for pair in zip(results[0], other, strict=True))
+
+
+def test_linear_layers_of_no_rows_have_no_slopes(kernels):
+    x, (weight, bias) = exact(0, [96], 64)
+    assert kernels.linear(x, [weight], [bias])[0].shape == (0, 96)
+    assert not any(one.any() for one in kernels.weight_slopes(torch.empty(0, 96).bfloat16(), x))
+
+
+@pytest.mark.parametrize("trained", ["nothing", "the input", "the parameters"])
+def test_slopes_of_linear_layers_that_nobody_asks_for(kernels, trained):
+    x, parameters = exact(40, [64, 64], 32)
+    x.requires_grad = trained == "the input"
+    for one in parameters:
+        one.requires_grad = trained == "the parameters"
+    y = _Linear.apply(x, kernels, *parameters)
+    assert y.requires_grad == (trained != "nothing")
+    if y.requires_grad:
+        y.sum().backward()
+    assert (x.grad is not None) == (trained == "the input")
+    assert all((one.grad is not None) == (trained == "the parameters") for one in parameters)
 
 
 @pytest.mark.parametrize("tanh", [False, True])
@@ -310,6 +368,50 @@ def test_the_model_with_kernels_is_as_near_to_float32_as_without(more):
             continue  # of keys' biases, say, which is nothing but rounding
         near, far = ((side[1][name] - gradient).norm() / gradient.norm() for side in (with_kernels, without))
         assert near < max(1.5 * far, 0.005), name
+
+
+def rows_of_layers(model, batch, monkeypatch, run):
+    """How many rows each layer of `run(model, batch)` computes, by its kernels or without them."""
+    rows, plain = [], type(KERNELS).gelu
+    monkeypatch.setattr(type(KERNELS), "gelu", lambda self, x, tanh: rows.append(len(x)) or plain(self, x, tanh))
+    model.encoder.layers[0].intermediate.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    with torch.autocast("cpu", torch.bfloat16):
+        run(model, batch)
+    monkeypatch.undo()
+    return rows
+
+
+@NEEDED
+def test_layers_leave_out_the_padding_that_nobody_reads(monkeypatch):
+    """Where oneDNN does not multiply, any number of rows is as good as another; elsewhere few numbers are better."""
+    model, batch = build_model(SHAPE, seed=1).train(), batch_of([64, 40, 9, 1] * 8)
+    model.use_kernels(KERNELS)
+    few = 912 if KERNELS.multiplies(32) else 960
+    assert batch["attention_mask"].sum() == 912
+
+    def trained(model, batch):
+        PretrainingObjective()(model, batch, KEY)
+
+    assert rows_of_layers(model, batch, monkeypatch, trained)[:2] == [few, few]
+    every = rows_of_layers(model, batch, monkeypatch, lambda model, batch: model.encode(batch, KEY))
+    assert every == [960] * 3  # its reader, a tagger's head, say, may multiply by oneDNN
+    with torch.no_grad():
+        assert rows_of_layers(model.eval(), batch, monkeypatch, trained)[0] == 960
+    shape = ModelConfig(**{**vars(SHAPE), "embedding_size": 32})  # whose projection is a product of oneDNN
+    model = build_model(shape, seed=1).train()
+    model.use_kernels(KERNELS)
+    assert rows_of_layers(model, batch, monkeypatch, trained)[:2] == [960, 960]
+
+
+def test_trimmed_packings_go_to_cells_and_back():
+    mask = mask_of(40, 32, "right")
+    packing = Packing.of(mask, 40, 32)
+    trimmed = packing.trimmed(8)
+    assert len(trimmed.index) == -(-int(mask.sum()) // 8) * 8 < len(packing.index) == 256
+    cells = torch.arange(40 * 32.0)[:, None]
+    assert torch.equal(trimmed.unpack(trimmed.pack(cells))[mask.flatten()], cells[mask.flatten()])
+    assert packing.trimmed(64).index.equal(packing.index)
+    assert Packing.of(None, 2, 4).trimmed(8).index is None
 
 
 @NEEDED

@@ -10,7 +10,7 @@ In reading order:
     products.py      matrix products of training on a CPU
     attention.py     the scaled dot product, rotary positions, local attention
     layer.py         one Transformer layer
-    kernels/         what training on a CPU computes between its products, in C
+    kernels/         what training on a CPU computes, in C
     fused.py         the layers with these kernels
     recurrent.py     LSTM and GRU layers, to compare
     encoder.py       embeddings, layers, pooler

@@ -22,7 +22,7 @@ from .attention import Blocks, rotation, worth_by_sequence
 from .config import ModelConfig
 from .dropout import Dropout, DropoutKey, LayerMasks
 from .fused import FusedLayers
-from .kernels import Kernels
+from .kernels import ROWS, Kernels
 from .layer import Layer, LayerContext, Transform, compute, layer_norm, run_layer
 from .packing import Packing
 from .recurrent import RecurrentLayer
@@ -176,11 +176,14 @@ class Encoder(nn.Module):
         if self.compiled_layer is not None and torch.is_grad_enabled() == self.compiled_for_gradients:
             run, packing = self.compiled_layer, packing.filled(input_ids.device)
         key = dropout if self.training else None
-        x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
         layers = range(self.config.num_hidden_layers)[:depth]
         complete = len(layers) == self.config.num_hidden_layers
         divided = complete and self.is_last_divisible and not (hidden_states or attentions)
-        last = last_cells if divided and last_cells is not None and len(last_cells) < len(x) else None
+        read = last_cells if divided else None
+        if read is not None and key is not None and self._takes_any_rows():
+            packing = packing.trimmed(ROWS)
+        x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
+        last = read if read is not None and len(read) < len(x) else None
         asked = _Pass(layers, packing, key, last, attentions, head_mask)
         fused = run is self.run_layer and self._is_fused(x, asked)
         outputs = self._run_fused(x, asked) if fused else self._run(run, x, asked)
@@ -210,6 +213,12 @@ class Encoder(nn.Module):
         x = self.embedding_dropout(self.embeddings(input_ids, token_type_ids, packing), key, packing)  # (T, E)
         projection = self.embeddings.projection
         return x if projection is None else projection(x).to(x.dtype)  # type: ignore[no-any-return]
+
+    def _takes_any_rows(self) -> bool:
+        """Whether a batch may have any number of rows in training: oneDNN's products take long to prepare for each."""
+        c = self.config
+        multiplies = self.kernels is not None and self.kernels.multiplies(c.hidden_size, c.intermediate_size)
+        return multiplies and self.embeddings.projection is None
 
     def _is_fused(self, x: Tensor, asked: "_Pass") -> bool:
         """Whether the layers are computed with kernels."""

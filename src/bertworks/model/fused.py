@@ -1,4 +1,4 @@
-"""BERT's layers in training on a CPU, with kernels between the matrix products (kernels/).
+"""BERT's layers in training on a CPU, with kernels (kernels/).
 
 They compute what layer.py does, up to rounding, for the usual layer: LayerNorm behind each half, GELU, no attention
 span. The residual stream is float32; each half is given it in bfloat16 too, for its products.
@@ -18,7 +18,6 @@ from torch.autograd.function import once_differentiable
 from .dropout import DropoutKey, is_by_byte
 from .kernels import NO_DROPOUT, WIDTH, AttentionShape, Dropout, Kernels, Rows
 from .packing import Packing
-from .products import linear, product
 
 if TYPE_CHECKING:
     from .config import ModelConfig
@@ -59,9 +58,9 @@ class FusedLayers:
             last = self.last_cells if i == len(halves) - 1 else None
             weights, attention_output, output = self._dropouts(i, rows)
             returned = rows if last is None else Rows.of(self.packing.at(last))
-            (qkv,) = linear(x16, attending.query, attending.key, attending.value)  # (T, 3 D)
+            qkv = self._linear(x16, attending.query, attending.key, attending.value)  # (T, 3 D)
             context = _Attention.apply(qkv, rows, returned, shape, weights, self.kernels)  # (R, D)
-            (update,) = linear(context, attending.attention_output)
+            update = self._linear(context, attending.attention_output)
             x = x if last is None else self.packing.select(x, last)
             x, x16 = self._add_norm(x, update, returned, attention_output, attending.attention_norm)
             inner, outer = feeding.intermediate, feeding.output
@@ -76,6 +75,12 @@ class FusedLayers:
         rates = (c.attention_probs_dropout_prob, c.hidden_dropout_prob, c.hidden_dropout_prob)
         sites = enumerate(zip(rates, (square, wide, wide), strict=True), 3 * layer + 1)
         return [Dropout(*self.key.numbers(site, rate, n)) if rate else NO_DROPOUT for site, (rate, n) in sites]
+
+    def _linear(self, x: Tensor, *layers: nn.Linear) -> Tensor:
+        """The outputs of linear layers side by side, (T, K) to (T, N)."""
+        parameters = (*(layer.weight for layer in layers), *(layer.bias for layer in layers))
+        result: Tensor = _Linear.apply(x, self.kernels, *parameters)
+        return result
 
     def _add_norm(
         self, x: Tensor, update: Tensor, rows: Rows, dropout: Dropout, norm: nn.Module
@@ -120,26 +125,49 @@ class _Attention(torch.autograd.Function):
         return ctx.kernels.attention_backward(d_context, ctx.saved_tensors, *ctx.rest), *[None] * 5
 
 
+class _Linear(torch.autograd.Function):
+    """Linear layers side by side, (T, K) to (T, N)."""
+
+    @staticmethod
+    def forward(ctx, x, kernels, *parameters):  # type: ignore[no-untyped-def]
+        weights, biases = parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]
+        y, kept = kernels.linear(x, weights, biases)
+        ctx.save_for_backward(x, kept, *weights)
+        ctx.kernels = kernels
+        return y
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        x, kept, *weights = ctx.saved_tensors
+        d_x = ctx.kernels.input_slope(dy, weights, kept) if ctx.needs_input_grad[0] else None
+        if not any(ctx.needs_input_grad[2:]):
+            return d_x, None, *[None] * 2 * len(weights)
+        slopes = (slope.split([*map(len, weights)]) for slope in ctx.kernels.weight_slopes(dy, x))
+        return d_x, None, *(part for parts in slopes for part in parts)
+
+
 class _FeedForward(torch.autograd.Function):
     """Dense, GELU, dense, (T, D) to (T, D)."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, outer, outer_bias, tanh, kernels):  # type: ignore[no-untyped-def]
-        weight, bias, outer, outer_bias = (one.to(x.dtype) for one in (weight, bias, outer, outer_bias))
-        inner = product(x, weight, bias)  # (T, I)
+        inner, kept = kernels.linear(x, [weight], [bias])  # (T, I)
         active = kernels.gelu(inner, tanh)
-        ctx.save_for_backward(x, inner, active, weight, outer)
+        y, kept_outer = kernels.linear(active, [outer], [outer_bias])
+        ctx.save_for_backward(x, inner, active, weight, outer, kept, kept_outer)
         ctx.tanh, ctx.kernels = tanh, kernels
-        return product(active, outer, outer_bias)
+        return y
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        x, inner, active, weight, outer = ctx.saved_tensors
+        x, inner, active, weight, outer, kept, kept_outer = ctx.saved_tensors
         asked_x, asked = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
-        slope = dy @ outer  # (T, I)
+        slope = ctx.kernels.input_slope(dy, [outer], kept_outer)  # (T, I)
         d_bias = ctx.kernels.gelu_backward(inner, slope, ctx.tanh)
-        d_x = slope @ weight if asked_x else None
+        d_x = ctx.kernels.input_slope(slope, [weight], kept) if asked_x else None
         if not asked:
             return d_x, *[None] * 6
-        return d_x, (slope.T @ x).float(), d_bias, (dy.T @ active).float(), dy.sum(0).float(), None, None
+        slopes = *ctx.kernels.weight_slopes(slope, x, d_bias), *ctx.kernels.weight_slopes(dy, active)
+        return d_x, *slopes, None, None

@@ -66,6 +66,13 @@ class Packing:
         """The packing that keeps all padding: T is B*L, and no shape or branch depends on the mask's values."""
         return cls(B, L, None if attention_mask is None else attention_mask.bool(), None, None, recorded=True)
 
+    def trimmed(self, step: int) -> "Packing":
+        """With no more padding than fills up the last `step` rows."""
+        if self.index is None or self.mask is None:
+            return self
+        index = self.index[: -(-int(self.mask.sum()) // step) * step]
+        return replace(self, index=index, inverse=_inverse(index, self.B * self.L))
+
     def filled(self, device: torch.device) -> "Packing":
         """With tensors in place of None: so one compiled graph serves all batches, with and without padding."""
         if self.index is not None:

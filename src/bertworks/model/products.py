@@ -40,14 +40,19 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return result
 
 
+def joined(parts: Sequence[Tensor], kind: torch.dtype) -> Tensor:
+    """The parameters one below the other, in this type; a single one is not copied."""
+    return torch.cat([part.to(kind) for part in parts]) if len(parts) > 1 else parts[0].to(kind)
+
+
 class _JoinedLinear(torch.autograd.Function):
     """Layers side by side, in the type of `x`; gradients of the parameters are in their own type."""
 
     @staticmethod
     def forward(ctx, x, layers, *parameters):  # type: ignore[no-untyped-def]
         weights, biases = parameters[:layers], parameters[layers:]
-        weight = _joined(weights, x.dtype)
-        bias = _joined(biases, x.dtype) if biases else None
+        weight = joined(weights, x.dtype)
+        bias = joined(biases, x.dtype) if biases else None
         ctx.save_for_backward(x, weight)
         ctx.widths = [len(part) for part in weights]
         ctx.kinds = [part.dtype for part in parameters]
@@ -63,8 +68,3 @@ class _JoinedLinear(torch.autograd.Function):
         d_biases = dy.sum(0).split(ctx.widths) if any(asked[count:]) else [None] * (len(asked) - count)
         slopes = zip([*d_weights, *d_biases], asked, ctx.kinds, strict=True)
         return d_x, None, *(slope.to(kind) if wanted else None for slope, wanted, kind in slopes)
-
-
-def _joined(parts: Sequence[Tensor], kind: torch.dtype) -> Tensor:
-    """The parameters one below the other, in this type; a single one is not copied."""
-    return torch.cat([part.to(kind) for part in parts]) if len(parts) > 1 else parts[0].to(kind)

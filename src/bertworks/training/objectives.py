@@ -152,7 +152,7 @@ def _with_slots(batch: Batch) -> Batch:
 def _with_last_cells(batch: Batch) -> Batch:
     """The batch with the cells that the heads read: those to predict and each sequence's first token.
 
-    Some cells that nobody reads fill up the number, so that not every batch has a new shape.
+    Some tokens that nobody reads fill up the number, so that not every batch has a new shape.
     """
     import torch
 
@@ -166,8 +166,8 @@ def _with_last_cells(batch: Batch) -> Batch:
     read[batch["masked_positions"][batch["masked_slots"]]] = True
     read[packing.end_cells(ids.device, last=False)] = True
     computed = torch.ones_like(read)
-    if packing.index is not None:  # cells that are left out share a row, whose gradient would be that of one of them
-        computed = torch.zeros_like(read).index_fill_(0, packing.index, True)
+    if packing.index is not None:  # rows of padding may be left out
+        computed = batch["attention_mask"].bool().flatten()
     cells, others = ((computed & asked).nonzero().squeeze(1) for asked in (read, ~read))
     return batch | {"last_cells": torch.cat([cells, others[: -len(cells) % FILL]])}
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from .functions import Kernels
 
 HERE = Path(__file__).parent
-SOURCES = [HERE / "rows.c", HERE / "attention.c"]
+SOURCES = [HERE / "rows.c", HERE / "attention.c", HERE / "linear.c"]
 HEADERS = [HERE / "kernels.h", HERE / "products.h"]
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
 DIGEST = 16  # bytes

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..packing import Packing
+from ..products import joined, product
 
 
 class Dropout(ctypes.Structure):
@@ -30,6 +31,8 @@ class Dropout(ctypes.Structure):
 
 NO_DROPOUT = Dropout(scale=1.0)
 WIDTH = 16  # numbers that are computed at a time; widths are multiples of it
+ROWS = 8  # rows that linear layers compute at a time
+WIDE = 32  # widths of linear layers are multiples of it, except on processors with AMX
 
 
 class AttentionShape(ctypes.Structure):
@@ -85,12 +88,17 @@ class Kernels:
         self.name = name  # changes with what rounding depends on: source, compiler, processor
         self._library = library
         self._load = load  # gives another process the same
+        self._has_linear = hasattr(library, "linear")  # which there is where it is faster than oneDNN
 
     def __deepcopy__(self, memo: Any) -> "Kernels":
         return self
 
     def __reduce__(self) -> Any:
         return self._load, ()
+
+    def multiplies(self, *widths: int) -> bool:
+        """Whether linear layers of these widths are computed here, not by oneDNN."""
+        return self._has_linear and all(width % WIDE == 0 for width in widths)
 
     def add_norm(
         self, x: Tensor, update: Tensor, rows: Rows, dropout: Dropout, gain: Tensor, bias: Tensor, eps: float
@@ -174,6 +182,43 @@ class Kernels:
         given = (qkv, slope.contiguous(), rows.of_cells, returned.of_cells, rows.B, rows.L, shape, dropout)
         self._call("attention_backward", *given, log_sums, bits, rows.cells, len(rows), d_qkv)
         return d_qkv
+
+    def linear(
+        self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Linear layers side by side, (T, K) to (T, N), and what `input_slope` needs. Parameters are float32."""
+        if not self.multiplies(*(width for weight in weights for width in weight.shape)):
+            weight = joined(weights, x.dtype)
+            return product(x, weight, joined(biases, x.dtype)), weight
+        return self._multiply(x, weights, sum(map(len, weights)), joined(biases, torch.float32)), None
+
+    def input_slope(self, dy: Tensor, weights: Sequence[Tensor], kept: Tensor | None) -> Tensor:
+        """The slope of x (T, K) from that of the output (T, N) of `linear`."""
+        if kept is not None:
+            return dy @ kept
+        return self._multiply(dy.contiguous(), weights, weights[0].shape[1], None)
+
+    def weight_slopes(self, dy: Tensor, x: Tensor, d_biases: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The slopes of the weights (N, K) and the biases (N,) of `linear`, float32. d_biases: if they are known."""
+        (T, N), K = dy.shape, x.shape[1]
+        if not self.multiplies(N, K):
+            return (dy.T @ x).float(), dy.sum(0).float() if d_biases is None else d_biases
+        d_weights, sums = torch.empty(N, K), torch.empty(N)
+        working = x.new_empty(T + WIDE, min(N, K)), torch.empty(K, N) if K > N else None
+        outputs = d_weights, sums if d_biases is None else None
+        self._call("weight_slopes", dy.contiguous(), x, T, N, K, *working, *outputs)
+        return d_weights, sums if d_biases is None else d_biases
+
+    def _multiply(self, x: Tensor, weights: Sequence[Tensor], width: int, bias: Tensor | None) -> Tensor:
+        """(T, width): x times the transposed weights, plus bias; without a bias, x times the weights."""
+        K, total, first = weights[0].shape[1], sum(map(len, weights)), 0
+        rounded, packed = x.new_empty(torch.get_num_threads(), WIDE, K), x.new_empty(total, K)
+        for weight in weights:
+            self._call("pack_weights", weight, len(weight), K, first, total, int(bias is not None), rounded, packed)
+            first += len(weight)
+        out = x.new_empty(len(x), width)
+        self._call("linear", x, packed, bias, *x.shape, width, out)
+        return out
 
     def cross_entropy(self, scores: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """`scores` (M, V) become the slopes of the summed loss of scores + bias (V,).

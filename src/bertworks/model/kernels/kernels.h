@@ -10,6 +10,7 @@
 typedef uint16_t bf16;
 
 #define VECTOR _Pragma("omp simd")
+#define UNROLLED _Pragma("GCC unroll 16") /* so that the compiler keeps an array in registers */
 #define BLOCK 32 /* random bytes of one counter value */
 
 static inline float widen(bf16 x) {

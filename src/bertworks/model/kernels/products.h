@@ -69,30 +69,43 @@ typedef int Tiles;
 static inline Tiles take_tiles(void) { return 0; }
 static inline void give_tiles_back(Tiles before) { (void)before; }
 
+#define ROWS 8 /* whose sums are kept in registers, 32 columns of each */
+
+/* sums (rows, 32) += a (rows, depth) times the 32 columns at `right`. Numbers k and k + 1 of row i are at i * lda + k *
+step. rows: known to the compiler. */
+static inline __attribute__((always_inline)) void accumulate(const bf16 *a, int64_t lda, int64_t step,
+                                                             const bf16 *right, int64_t depth, int rows,
+                                                             __m512 sums[ROWS][2]) {
+    for (int64_t k = 0; k < depth; k += 2) {
+        __m512bh b0 = (__m512bh)_mm512_loadu_si512(right + k * TILE);
+        __m512bh b1 = (__m512bh)_mm512_loadu_si512(right + (depth + k) * TILE);
+        UNROLLED for (int i = 0; i < rows; i++) {
+            int32_t pair;
+            memcpy(&pair, a + i * lda + k * step, 4);
+            __m512bh left = (__m512bh)_mm512_set1_epi32(pair);
+            sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, b0);
+            sums[i][1] = _mm512_dpbf16_ps(sums[i][1], left, b1);
+        }
+    }
+}
+
+/* c (8, 32) += a times the 32 columns at `right`, or is that alone. */
+static inline void multiply_rows(const bf16 *a, int64_t lda, int64_t step, const bf16 *right, float *c, int64_t ldc,
+                                 int64_t depth, int add) {
+    __m512 sums[ROWS][2];
+    UNROLLED for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < 2; j++)
+            sums[i][j] = add ? _mm512_loadu_ps(c + i * ldc + j * TILE) : _mm512_setzero_ps();
+    accumulate(a, lda, step, right, depth, ROWS, sums);
+    UNROLLED for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < 2; j++) _mm512_storeu_ps(c + i * ldc + j * TILE, sums[i][j]);
+}
+
 static inline void multiply(const bf16 *a, int64_t lda, const bf16 *packed, float *c, int64_t ldc, int64_t M, int64_t N,
                      int64_t depth, int add) {
-    enum { ROWS = 8 };
     for (int64_t m = 0; m < M; m += ROWS)
-        for (int64_t n = 0; n < N; n += 2 * TILE) {
-            __m512 sums[ROWS][2];
-            for (int i = 0; i < ROWS; i++)
-                for (int j = 0; j < 2; j++)
-                    sums[i][j] = add ? _mm512_loadu_ps(c + (m + i) * ldc + n + j * TILE) : _mm512_setzero_ps();
-            for (int64_t k = 0; k < depth; k += 2) {
-                const bf16 *right = packed + n * depth + k * TILE;
-                __m512bh b0 = (__m512bh)_mm512_loadu_si512(right);
-                __m512bh b1 = (__m512bh)_mm512_loadu_si512(right + depth * TILE);
-                for (int i = 0; i < ROWS; i++) {
-                    int32_t pair;
-                    memcpy(&pair, a + (m + i) * lda + k, 4);
-                    __m512bh left = (__m512bh)_mm512_set1_epi32(pair);
-                    sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, b0);
-                    sums[i][1] = _mm512_dpbf16_ps(sums[i][1], left, b1);
-                }
-            }
-            for (int i = 0; i < ROWS; i++)
-                for (int j = 0; j < 2; j++) _mm512_storeu_ps(c + (m + i) * ldc + n + j * TILE, sums[i][j]);
-        }
+        for (int64_t n = 0; n < N; n += 2 * TILE)
+            multiply_rows(a + m * lda, lda, 1, packed + n * depth, c + m * ldc + n, ldc, depth, add);
 }
 
 #endif

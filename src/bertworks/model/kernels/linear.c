@@ -1,0 +1,149 @@
+/* Linear layers: y = x W^T + b, and its slopes. Weights and their slopes are float32, all else is bfloat16. Processors
+with AMX's tiles have no functions of this file; oneDNN multiplies there.
+
+Shapes: T rows, K width of the input, N width of the output. Widths are multiples of 32.
+*/
+
+#include "products.h"
+
+#ifndef __AMX_BF16__
+
+#define PANEL (2 * TILE) /* columns that are computed at a time */
+#define STAY 128  /* rows that stay in the cache of a core while they meet all columns */
+#define CHUNK 512 /* rows whose part of a weight's slope is summed at a time: operands stay in the cache of a core */
+
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void narrow_all(const float *x, int64_t count, bf16 *out) {
+    for (int64_t i = 0; i < count; i += WIDTH) store16(out + i, _mm512_loadu_ps(x + i));
+}
+
+/* Weights (N, K) as a right operand: transposed as the columns from `first` on of (K, all), or as they are as the rows
+from `first` on of (all, K). rounded (threads, 32, K): working memory. */
+void pack_weights(const float *weights, int64_t N, int64_t K, int64_t first, int64_t all, int64_t transposed,
+                  bf16 *rounded, bf16 *out, int threads) {
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+    for (int k = 0; k < threads; k++)
+        for (int64_t n = N / DEPTH * k / threads * DEPTH; n < N / DEPTH * (k + 1) / threads * DEPTH; n += DEPTH) {
+            bf16 *rows = rounded + k * DEPTH * K;
+            narrow_all(weights + n * K, DEPTH * K, rows);
+            if (transposed)
+                pack_transposed(rows, K, DEPTH, K, out + (first + n) * K);
+            else
+                pack(rows, K, DEPTH, K, all, out + (first + n) * TILE);
+        }
+}
+
+/* y (rows, 32 of N) from x (rows, K) and 32 columns of the right operand. rows: known to the compiler. */
+static inline __attribute__((always_inline)) void write_rows(const bf16 *x, int64_t K, const bf16 *right,
+                                                             const float *bias, int rows, int64_t N, bf16 *y) {
+    __m512 sums[ROWS][2];
+    UNROLLED for (int i = 0; i < rows; i++)
+        for (int j = 0; j < 2; j++) sums[i][j] = bias ? _mm512_loadu_ps(bias + j * TILE) : all(0);
+    accumulate(x, K, 1, right, K, rows, sums);
+    UNROLLED for (int i = 0; i < rows; i++)
+        for (int j = 0; j < 2; j++) store16(y + i * N + j * TILE, sums[i][j]);
+}
+
+/* y (T, N) = x (T, K) times `packed` (K, N), plus bias (N), which may be missing. */
+void linear(const bf16 *x, const bf16 *packed, const float *bias, int64_t T, int64_t K, int64_t N, bf16 *y,
+            int threads) {
+    int64_t strips = (T + ROWS - 1) / ROWS;
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+    for (int k = 0; k < threads; k++) {
+        int64_t from = strips * k / threads * ROWS, end = smaller(T, strips * (k + 1) / threads * ROWS);
+        for (; from < end; from += STAY)
+            for (int64_t n = 0; n < N; n += PANEL) {
+                const float *added = bias ? bias + n : NULL;
+                int64_t t = from, last = smaller(end, from + STAY);
+                for (; t + ROWS <= last; t += ROWS)
+                    write_rows(x + t * K, K, packed + n * K, added, ROWS, N, y + t * N + n);
+                for (; t < last; t++) write_rows(x + t * K, K, packed + n * K, added, 1, N, y + t * N + n);
+            }
+    }
+}
+
+/* sums (16) += those of the columns of a tile column (depth, 16) of a right operand. */
+static void add_columns(const bf16 *packed, int64_t depth, float *sums) {
+    __m512 total = _mm512_loadu_ps(sums);
+    __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
+    for (int64_t k = 0; k < depth; k += 2)
+        total = _mm512_dpbf16_ps(total, (__m512bh)_mm512_loadu_si512(packed + k * TILE), ones);
+    _mm512_storeu_ps(sums, total);
+}
+
+/* 32 rows and columns of a matrix. */
+typedef struct {
+    const bf16 *at;
+    int64_t stride;
+} Block;
+
+/* Rows t to t + 32 of x (T, width), its first 32 columns; zeros behind the last row. room (32, 32): working memory. */
+static Block block_from(const bf16 *x, int64_t t, int64_t T, int64_t width, bf16 *room) {
+    if (t + DEPTH <= T) return (Block){x + t * width, width};
+    memset(room, 0, DEPTH * DEPTH * sizeof(bf16));
+    for (int64_t i = 0; t + i < T; i++) memcpy(room + i * DEPTH, x + (t + i) * width, DEPTH * sizeof(bf16));
+    return (Block){room, DEPTH};
+}
+
+/* out (M, N) float32 = the transpose of a (T, M) times b (T, N); sums_a (M) and sums_b (N): of their columns, unless
+null. packed (T, N), T padded: working memory. For the threads of a parallel region together. */
+static void multiply_transposed(const bf16 *a, const bf16 *b, int64_t T, int64_t M, int64_t N, bf16 *packed, float *out,
+                                float *sums_a, float *sums_b) {
+    bf16 left[DEPTH * CHUNK], room[DEPTH * DEPTH];
+    int64_t rows = padded(T);
+#pragma omp for schedule(static)
+    for (int64_t t = 0; t < rows; t += DEPTH) {
+        int64_t first = t / CHUNK * CHUNK, depth = smaller(CHUNK, rows - first);
+        for (int64_t n = 0; n < N; n += DEPTH) {
+            Block from = block_from(b + n, t, T, N, room);
+            pack(from.at, from.stride, DEPTH, DEPTH, depth, packed + first * N + n * depth + (t - first) * TILE);
+        }
+    }
+    if (sums_b) {
+#pragma omp for schedule(static)
+        for (int64_t n = 0; n < N; n += TILE) {
+            memset(sums_b + n, 0, TILE * sizeof(float));
+            for (int64_t first = 0; first < rows; first += CHUNK) {
+                int64_t depth = smaller(CHUNK, rows - first);
+                add_columns(packed + first * N + n * depth, depth, sums_b + n);
+            }
+        }
+    }
+#pragma omp for schedule(static)
+    for (int64_t m = 0; m < M; m += DEPTH) {
+        if (sums_a) memset(sums_a + m, 0, DEPTH * sizeof(float));
+        memset(out + m * N, 0, DEPTH * N * sizeof(float));
+        for (int64_t first = 0; first < rows; first += CHUNK) {
+            int64_t depth = smaller(CHUNK, rows - first);
+            for (int64_t t = 0; t < depth; t += DEPTH) {
+                Block from = block_from(a + m, first + t, T, M, room);
+                pack(from.at, from.stride, DEPTH, DEPTH, depth, left + t * TILE);
+            }
+            for (int64_t i = 0; sums_a && i < DEPTH; i += TILE) add_columns(left + i * depth, depth, sums_a + m + i);
+            for (int64_t n = 0; n < N; n += PANEL)
+                for (int64_t i = 0; i < DEPTH; i += ROWS) {
+                    const bf16 *pairs = left + i / TILE * TILE * depth + i % TILE * 2;
+                    multiply_rows(pairs, 2, TILE, packed + first * N + n * depth, out + (m + i) * N + n, N, depth, 1);
+                }
+        }
+    }
+}
+
+/* The slopes of weights (N, K) and bias (N) from dy (T, N) and x (T, K); d_bias may be missing. The narrower one is
+packed as a whole. packed (T, the smaller width), T padded, turned (K, N): working memory. */
+void weight_slopes(const bf16 *dy, const bf16 *x, int64_t T, int64_t N, int64_t K, bf16 *packed, float *turned,
+                   float *d_weights, float *d_bias, int threads) {
+#pragma omp parallel num_threads(threads)
+    if (K <= N) {
+        multiply_transposed(dy, x, T, N, K, packed, d_weights, d_bias, NULL);
+    } else {
+        multiply_transposed(x, dy, T, K, N, packed, turned, NULL, d_bias);
+#pragma omp for schedule(static)
+        for (int64_t n = 0; n < N; n += TILE)
+            for (int64_t k = 0; k < K; k += TILE)
+                transpose((uint32_t *)turned + k * N + n, N, (uint32_t *)d_weights + n * K + k, K);
+    }
+}
+
+#endif

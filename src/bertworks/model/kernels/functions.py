@@ -183,9 +183,7 @@ class Kernels:
         self._call("attention_backward", *given, log_sums, bits, rows.cells, len(rows), d_qkv)
         return d_qkv
 
-    def linear(
-        self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
-    ) -> tuple[Tensor, Tensor | None]:
+    def linear(self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
         """Linear layers side by side, (T, K) to (T, N), and what `input_slope` needs. Parameters are float32."""
         if not self.multiplies(*(width for weight in weights for width in weight.shape)):
             weight = joined(weights, x.dtype)

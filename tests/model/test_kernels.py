@@ -47,10 +47,14 @@ def kernels(request, tmp_path_factory):
     if KERNELS is None:
         pytest.skip("needs Linux, gcc and AVX-512 with bfloat16")
     if request.param == "this processor":
+        assert KERNELS.multiplies(32) == (machine.processor_kind() != "AMX")
         return KERNELS
     folder, gcc = tmp_path_factory.mktemp("kernels"), shutil.which("gcc")
     flags = (*build.FLAGS, "-mno-amx-tile", "-mno-amx-bf16", "-mno-amx-int8")
-    return build.opened(build.compiled(folder / "plain.so", gcc, build._openmp_of_torch(), flags))
+    plain = build.opened(build.compiled(folder / "plain.so", gcc, build._openmp_of_torch(), flags))
+    plain.has_linear = hasattr(plain._library, "linear")  # on AMX too
+    assert plain.multiplies(32)
+    return plain
 
 
 def drawn(rate: float, elements: int) -> K.Dropout:
@@ -153,16 +157,19 @@ def test_linear_layers_side_by_side(kernels, T, widths, K_):
         alike(one, other, within)
 
 
-def test_linear_layers_are_the_same_with_any_number_of_threads(kernels):
+@pytest.mark.parametrize(("N", "K_"), [(96, 160), (160, 96)])
+def test_linear_layers_are_the_same_with_any_number_of_threads(kernels, N, K_):
     if not kernels.multiplies(32):
         pytest.skip("oneDNN multiplies on this processor")
-    x, (weight, bias) = exact(1003, [96], 160)
-    slope, threads, results = torch.randn(1003, 96).bfloat16(), torch.get_num_threads(), []
-    for count in (1, 2, 3):
-        torch.set_num_threads(count)
-        y, kept = kernels.linear(x, [weight], [bias])
-        results.append((y, kernels.input_slope(slope, [weight], kept), *kernels.weight_slopes(slope, x)))
-    torch.set_num_threads(threads)
+    x, (weight, bias) = exact(1003, [N], K_)
+    slope, threads, results = torch.randn(1003, N).bfloat16(), torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3, 16):
+            torch.set_num_threads(count)
+            y, kept = kernels.linear(x, [weight], [bias])
+            results.append((y, kernels.input_slope(slope, [weight], kept), *kernels.weight_slopes(slope, x)))
+    finally:
+        torch.set_num_threads(threads)
     assert all(torch.equal(*pair) for other in results[1:] for pair in zip(results[0], other, strict=True))
 
 
@@ -170,6 +177,16 @@ def test_linear_layers_of_no_rows_have_no_slopes(kernels):
     x, (weight, bias) = exact(0, [96], 64)
     assert kernels.linear(x, [weight], [bias])[0].shape == (0, 96)
     assert not any(one.any() for one in kernels.weight_slopes(torch.empty(0, 96).bfloat16(), x))
+
+
+def test_linear_layers_of_other_types(kernels):
+    x, (weight, bias) = exact(40, [64], 32)
+    expected, _ = kernels.linear(x, [weight], [bias])
+    for other in (weight.bfloat16(), weight.T.contiguous().T):
+        found, kept = kernels.linear(x, [other], [bias])
+        alike(found, expected, 0.004)
+        dx = kernels.input_slope(found, [other], kept)
+        alike(dx, found.float() @ weight, 0.004)
 
 
 @pytest.mark.parametrize("trained", ["nothing", "the input", "the parameters"])
@@ -396,21 +413,42 @@ def test_layers_leave_out_the_padding_that_nobody_reads(monkeypatch):
     every = rows_of_layers(model, batch, monkeypatch, lambda model, batch: model.encode(batch, KEY))
     assert every == [960] * 3  # its reader, a tagger's head, say, may multiply by oneDNN
     with torch.no_grad():
-        assert rows_of_layers(model.eval(), batch, monkeypatch, trained)[0] == 960
+        assert rows_of_layers(model, batch, monkeypatch, trained)[0] == 960
     shape = ModelConfig(**{**vars(SHAPE), "embedding_size": 32})  # whose projection is a product of oneDNN
     model = build_model(shape, seed=1).train()
     model.use_kernels(KERNELS)
     assert rows_of_layers(model, batch, monkeypatch, trained)[:2] == [960, 960]
 
 
-def test_trimmed_packings_go_to_cells_and_back():
-    mask = mask_of(40, 32, "right")
-    packing = Packing.of(mask, 40, 32)
+@NEEDED
+@pytest.mark.parametrize("padding", ["left", "right", "scattered"])
+def test_padding_that_is_left_out_changes_nothing(monkeypatch, padding):
+    model, mask, sides = build_model(SHAPE, seed=1).train(), mask_of(9, 60, padding), []
+    model.use_kernels(KERNELS, alone=False)
+    cells = mask.flatten().nonzero().squeeze(1)
+    cells = cells[torch.randperm(len(cells))[:50]].sort().values
+    slope = torch.randn(50, SHAPE.hidden_size)
+    for trimmed in (Packing.trimmed, lambda packing, step: packing):
+        monkeypatch.setattr(Packing, "trimmed", trimmed)
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            out = model.encoder(torch.arange(540).view(9, 60) % 100, mask, dropout=KEY, last_cells=cells,
+                                hidden_states=False)  # fmt: skip
+        found = out.packed[out.packing.rows(cells)]
+        (found * slope).sum().backward()
+        sides.append([found.detach(), *(p.grad for p in model.encoder.parameters() if p.grad is not None)])
+    for one, other in zip(*sides, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()))
+
+
+@pytest.mark.parametrize("padding", ["left", "right", "scattered"])
+def test_trimmed_packings_go_to_cells_and_back(padding):
+    mask = mask_of(8, 100, padding)
+    packing = Packing.of(mask, 8, 100)
     trimmed = packing.trimmed(8)
-    assert len(trimmed.index) == -(-int(mask.sum()) // 8) * 8 < len(packing.index) == 256
-    cells = torch.arange(40 * 32.0)[:, None]
+    assert len(trimmed.index) == -(-int(mask.sum()) // 8) * 8 < len(packing.index)
+    cells = torch.arange(800.0)[:, None]
     assert torch.equal(trimmed.unpack(trimmed.pack(cells))[mask.flatten()], cells[mask.flatten()])
-    assert packing.trimmed(64).index.equal(packing.index)
     assert Packing.of(None, 2, 4).trimmed(8).index is None
 
 
@@ -589,3 +627,8 @@ def test_the_structure_is_that_of_the_header():
     order = [name for name, _ in K.Dropout._fields_]
     assert sorted(order, key=fields.index) == order
     assert ctypes.sizeof(K.Dropout) == 48
+
+
+@pytest.mark.parametrize(("name", "file", "value"), [("ROWS", "products.h", K.ROWS), ("DEPTH", "products.h", K.WIDE)])
+def test_sizes_are_those_of_the_header(name, file, value):
+    assert f"#define {name} {value} " in (Path(K.__file__).parent / file).read_text()

@@ -180,12 +180,12 @@ class Encoder(nn.Module):
         complete = len(layers) == self.config.num_hidden_layers
         divided = complete and self.is_last_divisible and not (hidden_states or attentions)
         read = last_cells if divided else None
-        if read is not None and key is not None and self._takes_any_rows():
+        fused = run is self.run_layer and self._is_fused(key, attentions or head_mask is not None)
+        if read is not None and fused and self._takes_any_rows():
             packing = packing.trimmed(ROWS)
         x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
         last = read if read is not None and len(read) < len(x) else None
         asked = _Pass(layers, packing, key, last, attentions, head_mask)
-        fused = run is self.run_layer and self._is_fused(x, asked)
         outputs = self._run_fused(x, asked) if fused else self._run(run, x, asked)
         states, weights = [x], []
         for x, w in outputs:  # (T, D), (B, N, L, L)
@@ -220,13 +220,12 @@ class Encoder(nn.Module):
         multiplies = self.kernels is not None and self.kernels.multiplies(c.hidden_size, c.intermediate_size)
         return multiplies and self.embeddings.projection is None
 
-    def _is_fused(self, x: Tensor, asked: "_Pass") -> bool:
-        """Whether the layers are computed with kernels."""
-        if self.kernels is None or asked.key is None or asked.attentions or asked.head_mask is not None:
+    def _is_fused(self, key: DropoutKey | None, heads: bool) -> bool:
+        """Whether the layers are computed with kernels. heads: whether someone asks for single attention heads."""
+        if self.kernels is None or key is None or heads or torch.compiler.is_compiling():
             return False
-        if torch.compiler.is_compiling():
-            return False
-        return torch.is_grad_enabled() and x.dtype is torch.float32 and compute(x[:0]).dtype is torch.bfloat16
+        table = self.embeddings.word.weight[:0]
+        return torch.is_grad_enabled() and table.dtype is torch.float32 and compute(table).dtype is torch.bfloat16
 
     def _run_fused(self, x: Tensor, asked: "_Pass") -> Iterator[tuple[Tensor, None]]:
         """The output of each layer, computed with kernels."""

@@ -67,7 +67,7 @@ class Packing:
         return cls(B, L, None if attention_mask is None else attention_mask.bool(), None, None, recorded=True)
 
     def trimmed(self, step: int) -> "Packing":
-        """With no more padding than fills up the last `step` rows."""
+        """With no more padding than fills up the last `step` rows; of a packing whose padding comes last."""
         if self.index is None or self.mask is None:
             return self
         index = self.index[: -(-int(self.mask.sum()) // step) * step]

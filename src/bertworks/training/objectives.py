@@ -166,7 +166,7 @@ def _with_last_cells(batch: Batch) -> Batch:
     read[batch["masked_positions"][batch["masked_slots"]]] = True
     read[packing.end_cells(ids.device, last=False)] = True
     computed = torch.ones_like(read)
-    if packing.index is not None:  # rows of padding may be left out
+    if packing.index is not None:  # padding may have no row of its own, whose gradient would be that of another cell
         computed = batch["attention_mask"].bool().flatten()
     cells, others = ((computed & asked).nonzero().squeeze(1) for asked in (read, ~read))
     return batch | {"last_cells": torch.cat([cells, others[: -len(cells) % FILL]])}

@@ -7,6 +7,7 @@ one pass. Kernels are for training in bfloat16; without them torch's operations 
 from .build import load as load
 from .functions import NO_DROPOUT as NO_DROPOUT
 from .functions import ROWS as ROWS
+from .functions import WIDE as WIDE
 from .functions import WIDTH as WIDTH
 from .functions import AttentionShape as AttentionShape
 from .functions import Dropout as Dropout

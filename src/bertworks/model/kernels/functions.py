@@ -88,7 +88,8 @@ class Kernels:
         self.name = name  # changes with what rounding depends on: source, compiler, processor
         self._library = library
         self._load = load  # gives another process the same
-        self._has_linear = hasattr(library, "linear")  # which there is where it is faster than oneDNN
+        # oneDNN is faster on AMX, for which an older compiler may not know how to compile
+        self.has_linear = hasattr(library, "linear") and not torch.cpu._is_amx_tile_supported()
 
     def __deepcopy__(self, memo: Any) -> "Kernels":
         return self
@@ -98,7 +99,7 @@ class Kernels:
 
     def multiplies(self, *widths: int) -> bool:
         """Whether linear layers of these widths are computed here, not by oneDNN."""
-        return self._has_linear and all(width % WIDE == 0 for width in widths)
+        return self.has_linear and all(width % WIDE == 0 for width in widths)
 
     def add_norm(
         self, x: Tensor, update: Tensor, rows: Rows, dropout: Dropout, gain: Tensor, bias: Tensor, eps: float
@@ -188,13 +189,13 @@ class Kernels:
         if not self.multiplies(*(width for weight in weights for width in weight.shape)):
             weight = joined(weights, x.dtype)
             return product(x, weight, joined(biases, x.dtype)), weight
-        return self._multiply(x, weights, sum(map(len, weights)), joined(biases, torch.float32)), None
+        return self._multiply(x, weights, joined(biases, torch.float32), transposed=True), None
 
     def input_slope(self, dy: Tensor, weights: Sequence[Tensor], kept: Tensor | None) -> Tensor:
         """The slope of x (T, K) from that of the output (T, N) of `linear`."""
         if kept is not None:
             return dy @ kept
-        return self._multiply(dy.contiguous(), weights, weights[0].shape[1], None)
+        return self._multiply(dy.contiguous(), weights, None, transposed=False)
 
     def weight_slopes(self, dy: Tensor, x: Tensor, d_biases: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The slopes of the weights (N, K) and the biases (N,) of `linear`, float32. d_biases: if they are known."""
@@ -207,12 +208,15 @@ class Kernels:
         self._call("weight_slopes", dy.contiguous(), x, T, N, K, *working, *outputs)
         return d_weights, sums if d_biases is None else d_biases
 
-    def _multiply(self, x: Tensor, weights: Sequence[Tensor], width: int, bias: Tensor | None) -> Tensor:
-        """(T, width): x times the transposed weights, plus bias; without a bias, x times the weights."""
+    def _multiply(self, x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, transposed: bool) -> Tensor:
+        """x times the weights (N, K), one below the other, or times their transpose; plus bias, if there is one."""
         K, total, first = weights[0].shape[1], sum(map(len, weights)), 0
+        depth, width = (K, total) if transposed else (total, K)
+        assert x.shape[1] == depth, (x.shape, depth)
         rounded, packed = x.new_empty(torch.get_num_threads(), WIDE, K), x.new_empty(total, K)
         for weight in weights:
-            self._call("pack_weights", weight, len(weight), K, first, total, int(bias is not None), rounded, packed)
+            given = weight.float().contiguous(), len(weight), K, first, total, int(transposed)
+            self._call("pack_weights", *given, rounded, packed)
             first += len(weight)
         out = x.new_empty(len(x), width)
         self._call("linear", x, packed, bias, *x.shape, width, out)

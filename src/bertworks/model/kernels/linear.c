@@ -18,9 +18,9 @@ static void narrow_all(const float *x, int64_t count, bf16 *out) {
     for (int64_t i = 0; i < count; i += WIDTH) store16(out + i, _mm512_loadu_ps(x + i));
 }
 
-/* Weights (N, K) as a right operand: transposed as the columns from `first` on of (K, all), or as they are as the rows
-from `first` on of (all, K). rounded (threads, 32, K): working memory. */
-void pack_weights(const float *weights, int64_t N, int64_t K, int64_t first, int64_t all, int64_t transposed,
+/* Weights (N, K) as a part of a right operand: transposed as the columns from `first` on of (K, total), or as the rows
+from `first` on of (total, K). rounded (threads, 32, K): working memory. */
+void pack_weights(const float *weights, int64_t N, int64_t K, int64_t first, int64_t total, int64_t transposed,
                   bf16 *rounded, bf16 *out, int threads) {
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
     for (int k = 0; k < threads; k++)
@@ -30,7 +30,7 @@ void pack_weights(const float *weights, int64_t N, int64_t K, int64_t first, int
             if (transposed)
                 pack_transposed(rows, K, DEPTH, K, out + (first + n) * K);
             else
-                pack(rows, K, DEPTH, K, all, out + (first + n) * TILE);
+                pack(rows, K, DEPTH, K, total, out + (first + n) * TILE);
         }
 }
 
@@ -48,19 +48,15 @@ static inline __attribute__((always_inline)) void write_rows(const bf16 *x, int6
 /* y (T, N) = x (T, K) times `packed` (K, N), plus bias (N), which may be missing. */
 void linear(const bf16 *x, const bf16 *packed, const float *bias, int64_t T, int64_t K, int64_t N, bf16 *y,
             int threads) {
-    int64_t strips = (T + ROWS - 1) / ROWS;
-#pragma omp parallel for schedule(static, 1) num_threads(threads)
-    for (int k = 0; k < threads; k++) {
-        int64_t from = strips * k / threads * ROWS, end = smaller(T, strips * (k + 1) / threads * ROWS);
-        for (; from < end; from += STAY)
-            for (int64_t n = 0; n < N; n += PANEL) {
-                const float *added = bias ? bias + n : NULL;
-                int64_t t = from, last = smaller(end, from + STAY);
-                for (; t + ROWS <= last; t += ROWS)
-                    write_rows(x + t * K, K, packed + n * K, added, ROWS, N, y + t * N + n);
-                for (; t < last; t++) write_rows(x + t * K, K, packed + n * K, added, 1, N, y + t * N + n);
-            }
-    }
+#pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
+    for (int64_t first = 0; first < T; first += STAY)
+        for (int64_t n = 0; n < N; n += PANEL) {
+            const float *added = bias ? bias + n : NULL;
+            int64_t t = first, end = smaller(T, first + STAY);
+            for (; t + ROWS <= end; t += ROWS)
+                write_rows(x + t * K, K, packed + n * K, added, ROWS, N, y + t * N + n);
+            for (; t < end; t++) write_rows(x + t * K, K, packed + n * K, added, 1, N, y + t * N + n);
+        }
 }
 
 /* sums (16) += those of the columns of a tile column (depth, 16) of a right operand. */
@@ -89,15 +85,16 @@ static Block block_from(const bf16 *x, int64_t t, int64_t T, int64_t width, bf16
 /* out (M, N) float32 = the transpose of a (T, M) times b (T, N); sums_a (M) and sums_b (N): of their columns, unless
 null. packed (T, N), T padded: working memory. For the threads of a parallel region together. */
 static void multiply_transposed(const bf16 *a, const bf16 *b, int64_t T, int64_t M, int64_t N, bf16 *packed, float *out,
-                                float *sums_a, float *sums_b) {
+                                float *sums_a, float *sums_b, int threads) {
     bf16 left[DEPTH * CHUNK], room[DEPTH * DEPTH];
-    int64_t rows = padded(T);
+    int64_t rows = padded(T), parts = (2 * threads * DEPTH + M - 1) / M; /* of the columns of b: two tasks a thread */
+    int64_t part = padded((N + parts - 1) / parts);
 #pragma omp for schedule(static)
     for (int64_t t = 0; t < rows; t += DEPTH) {
         int64_t first = t / CHUNK * CHUNK, depth = smaller(CHUNK, rows - first);
         for (int64_t n = 0; n < N; n += DEPTH) {
-            Block from = block_from(b + n, t, T, N, room);
-            pack(from.at, from.stride, DEPTH, DEPTH, depth, packed + first * N + n * depth + (t - first) * TILE);
+            Block block = block_from(b + n, t, T, N, room);
+            pack(block.at, block.stride, DEPTH, DEPTH, depth, packed + first * N + n * depth + (t - first) * TILE);
         }
     }
     if (sums_b) {
@@ -110,24 +107,26 @@ static void multiply_transposed(const bf16 *a, const bf16 *b, int64_t T, int64_t
             }
         }
     }
-#pragma omp for schedule(static)
-    for (int64_t m = 0; m < M; m += DEPTH) {
-        if (sums_a) memset(sums_a + m, 0, DEPTH * sizeof(float));
-        memset(out + m * N, 0, DEPTH * N * sizeof(float));
-        for (int64_t first = 0; first < rows; first += CHUNK) {
-            int64_t depth = smaller(CHUNK, rows - first);
-            for (int64_t t = 0; t < depth; t += DEPTH) {
-                Block from = block_from(a + m, first + t, T, M, room);
-                pack(from.at, from.stride, DEPTH, DEPTH, depth, left + t * TILE);
-            }
-            for (int64_t i = 0; sums_a && i < DEPTH; i += TILE) add_columns(left + i * depth, depth, sums_a + m + i);
-            for (int64_t n = 0; n < N; n += PANEL)
-                for (int64_t i = 0; i < DEPTH; i += ROWS) {
-                    const bf16 *pairs = left + i / TILE * TILE * depth + i % TILE * 2;
-                    multiply_rows(pairs, 2, TILE, packed + first * N + n * depth, out + (m + i) * N + n, N, depth, 1);
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t m = 0; m < M; m += DEPTH)
+        for (int64_t from = 0; from < N; from += part) {
+            float *sums = from ? NULL : sums_a;
+            if (sums) memset(sums + m, 0, DEPTH * sizeof(float));
+            for (int64_t first = 0; first == 0 || first < rows; first += CHUNK) {
+                int64_t depth = smaller(CHUNK, rows - first);
+                for (int64_t t = 0; t < depth; t += DEPTH) {
+                    Block block = block_from(a + m, first + t, T, M, room);
+                    pack(block.at, block.stride, DEPTH, DEPTH, depth, left + t * TILE);
                 }
+                for (int64_t i = 0; sums && i < DEPTH; i += TILE) add_columns(left + i * depth, depth, sums + m + i);
+                for (int64_t n = from; n < smaller(N, from + part); n += PANEL)
+                    for (int64_t i = 0; i < DEPTH; i += ROWS) {
+                        const bf16 *pairs = left + i / TILE * TILE * depth + i % TILE * 2;
+                        const bf16 *right = packed + first * N + n * depth;
+                        multiply_rows(pairs, 2, TILE, right, out + (m + i) * N + n, N, depth, first > 0);
+                    }
+            }
         }
-    }
 }
 
 /* The slopes of weights (N, K) and bias (N) from dy (T, N) and x (T, K); d_bias may be missing. The narrower one is
@@ -136,9 +135,9 @@ void weight_slopes(const bf16 *dy, const bf16 *x, int64_t T, int64_t N, int64_t 
                    float *d_weights, float *d_bias, int threads) {
 #pragma omp parallel num_threads(threads)
     if (K <= N) {
-        multiply_transposed(dy, x, T, N, K, packed, d_weights, d_bias, NULL);
+        multiply_transposed(dy, x, T, N, K, packed, d_weights, d_bias, NULL, threads);
     } else {
-        multiply_transposed(x, dy, T, K, N, packed, turned, NULL, d_bias);
+        multiply_transposed(x, dy, T, K, N, packed, turned, NULL, d_bias, threads);
 #pragma omp for schedule(static)
         for (int64_t n = 0; n < N; n += TILE)
             for (int64_t k = 0; k < K; k += TILE)

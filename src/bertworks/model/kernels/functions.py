@@ -88,7 +88,7 @@ class Kernels:
         self.name = name  # changes with what rounding depends on: source, compiler, processor
         self._library = library
         self._load = load  # gives another process the same
-        # oneDNN is faster on AMX, for which an older compiler may not know how to compile
+        # on AMX oneDNN is faster; a compiler that does not know AMX compiles them there too
         self.has_linear = hasattr(library, "linear") and not torch.cpu._is_amx_tile_supported()
 
     def __deepcopy__(self, memo: Any) -> "Kernels":

@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import os
 import pickle
 import shutil
 import stat
@@ -523,6 +524,18 @@ def test_they_are_compiled_once(fresh):
     assert stat.S_IMODE(fresh.stat().st_mode) == 0o700
     written = library.stat().st_mtime_ns
     assert load() is not None and library.stat().st_mtime_ns == written
+
+
+@NEEDED
+def test_folders_of_killed_compilers_are_removed(fresh):
+    old, new = fresh / "kernels-1234-old", fresh / "kernels-1234-new"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "rows.o").touch()
+    fresh.chmod(0o700)
+    os.utime(old, (0, 0))
+    assert load() is not None
+    assert not old.exists() and new.exists() and len(list(fresh.iterdir())) == 2
 
 
 @NEEDED

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -69,6 +70,7 @@ def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] =
     """The library, compiled unless it is there and whole. openmp: the library of threads that torch has loaded."""
     if not _is_whole(library):
         library.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _remove_abandoned(library.parent)
         with tempfile.TemporaryDirectory(prefix=f"{library.stem}-", dir=library.parent) as work:
             objects = [f"{source.stem}.o" for source in SOURCES]
             for command in (
@@ -82,6 +84,14 @@ def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] =
             os.chmod(made, 0o700)
             os.replace(made, library)
     return library
+
+
+def _remove_abandoned(cache: Path) -> None:
+    """Remove folders in which a compiler was killed: those that are older than it may take."""
+    for folder in cache.glob("kernels-*/"):
+        with contextlib.suppress(OSError):  # another process may have been faster
+            if time.time() - folder.stat().st_mtime > 10 * SECONDS:
+                shutil.rmtree(folder)
 
 
 def _is_whole(library: Path) -> bool:

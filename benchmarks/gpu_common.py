@@ -8,12 +8,14 @@ the JSON and ends nothing else.
 import argparse
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
@@ -29,6 +31,8 @@ from bertworks.files import read_json, write_json
 OPTIONAL = ("transformers", "triton", "pytest")
 SAME = ("gpu", "torch", "commit", "python", "cpu")  # facts that a result must share with this process to be continued
 
+READY = "ready"  # what the process of a cell prints when it waits for its turn
+
 Side = Callable[..., common.Result]
 
 
@@ -43,6 +47,11 @@ def parser(doc: str | None, minutes: float = 0.0) -> argparse.ArgumentParser:
     if minutes:
         made.add_argument("--minutes", type=float, default=minutes, help="of this command, start and end included")
     return made
+
+
+def add_together(made: argparse.ArgumentParser) -> None:
+    """The option of stages whose cells can start together."""
+    made.add_argument("--together", type=int, default=4, help="cells that start and compile together, then take turns")
 
 
 def add_corpus(made: argparse.ArgumentParser, megabytes: float) -> None:
@@ -154,13 +163,13 @@ def attempted(work: Callable[[], common.Result]) -> common.Result:
 def started(side: Side, given: Mapping[str, Any], device: str) -> subprocess.Popen[str]:
     """A process of the side's script that runs `side(**given)` and prints its result; it leads a group of its own."""
     command = [sys.executable, str(sys.modules[side.__module__].__file__), common.SIDE, json.dumps(given, default=str)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(device), text=True, start_new_session=True)
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment(device), text=True, start_new_session=True, **pipes)
 
 
 def kill(process: subprocess.Popen[str]) -> None:
     """Kill the process and its group with SIGKILL: workers and compilers too."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_groups([process])
     process.communicate()
 
 
@@ -177,27 +186,84 @@ def run_side(side: Side, given: Mapping[str, Any], device: str, seconds: float, 
     finally:
         if process.poll() is None:  # Ctrl-C
             kill(process)
-    if process.returncode or not output.strip():
-        return {"error": f"exit status {process.returncode}; the process's own output has the reason"}
-    return json.loads(output.splitlines()[-1])
+    return result_of(output, process.returncode, seconds)
+
+
+def wait_for_turn() -> None:
+    """In a cell's process, when it has warmed up: say so, and go on when all others wait or have ended."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # for the others
+    print(READY, flush=True)
+    sys.stdin.readline()
+
+
+def run_together(
+    side: Side, cells: Mapping[str, Mapping[str, Any]], device: str, seconds: float, here: bool
+) -> dict[str, common.Result]:
+    """What the side returns for each of these cells, within so many seconds for all of them.
+
+    The cells start at the same time, each in a process of its own, and compile side by side until they call
+    `wait_for_turn`. When all do, one after the other is measured, alone on the device.
+    """
+    if here:
+        return {name: run_side(side, {**given, "waits": False}, device, seconds, here) for name, given in cells.items()}
+    processes = {name: started(side, {**given, "waits": True}, device) for name, given in cells.items()}
+    late = threading.Timer(max(seconds, 1.0), kill_groups, [processes.values()])
+    late.start()
+    try:
+        printed = {name: until_ready(one) for name, one in processes.items()}
+        found = {}
+        for name, one in processes.items():
+            with contextlib.suppress(OSError):  # it has ended
+                print(file=one.stdin, flush=True)
+            output = printed[name] + one.stdout.read()  # type: ignore[union-attr]
+            found[name] = result_of(output, one.wait(), seconds)
+        return found
+    finally:  # Ctrl-C too
+        late.cancel()
+        kill_groups(processes.values())
+
+
+def until_ready(process: subprocess.Popen[str]) -> str:
+    """What the process prints until it waits for its turn or ends."""
+    lines = itertools.takewhile(lambda line: line.strip() != READY, process.stdout)  # type: ignore[arg-type]
+    return "".join(lines)
+
+
+def kill_groups(processes: Iterable[subprocess.Popen[str]]) -> None:
+    """Kill what is left of the processes and their groups."""
+    for one in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.pid, signal.SIGKILL)
+
+
+def result_of(output: str, status: int, seconds: float) -> common.Result:
+    """The result in the last line that a process has printed, or an error."""
+    if status == -signal.SIGKILL:
+        return {"error": f"killed, or stopped after {seconds:.0f} seconds, the time that was left"}
+    if status or not output.strip():
+        return {"error": f"exit status {status}; the process's own output has the reason"}
+    result: common.Result = json.loads(output.splitlines()[-1])
+    return result
 
 
 def run_cells(
     options: Any, stage: str, result: common.Result, side: Side, cells: Mapping[str, Mapping[str, Any]], reserve: float
 ) -> None:
-    """Run the cells that `result` does not have yet, write the JSON after each, stop when the minutes are used.
+    """Run the cells that `result` does not have yet, write the JSON after each group, stop when the minutes are used.
 
-    reserve: seconds that a cell needs at least; with fewer left no other is begun. A rerun of the command continues.
+    reserve: seconds that a group needs at least; with fewer left no other is begun. A rerun of the command continues.
     """
     found = result.setdefault("cells", {})
-    for name, given in cells.items():
-        if "error" not in found.get(name, {"error": ""}):
-            continue
+    missing = [name for name in cells if "error" in found.get(name, {"error": ""})]
+    for start in range(0, len(missing), options.together):
         left = seconds_left(options)
         if left < reserve and not options.smoke:
             break
-        found[name] = run_side(side, given, options.device, left, options.smoke)
-        print(f"{name}: {json.dumps(found[name])}", file=sys.stderr, flush=True)
+        group = {name: cells[name] for name in missing[start : start + options.together]}
+        for name, one in run_together(side, group, options.device, left, options.smoke).items():
+            found[name] = one
+            print(f"{name}: {json.dumps(one)}", file=sys.stderr, flush=True)
         keep(options, stage, result)
     result["left_out"] = [name for name in cells if name not in found]
     keep(options, stage, result)

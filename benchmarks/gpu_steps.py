@@ -5,7 +5,8 @@
 A cell is BASE or LARGE, length 128 or 512, dropout 0.1 or 0, and an engine: ours `compiled` (torch.compile of the
 layer, the default on a GPU), ours `eager`, `transformers`, `transformers-compiled`. Every cell trains in a fresh
 process on the same instances, in bfloat16, with updates of 256 sequences in micro-batches. Loading and masking are
-included, by two processes on both sides. The first steps are not counted. Of a cell the JSON has:
+included, by two processes on both sides. The first steps are not counted. --together cells start and compile at the
+same time, since that uses the processor; then they are measured one after the other. Of a cell the JSON has:
 
 - `tokens_per_second`: real tokens, without padding; `step_seconds`: the median step.
 - `share_of_peak`: useful operations a second beside an 8192 x 8192 x 8192 product in the same process;
@@ -13,7 +14,7 @@ included, by two processes on both sides. The first steps are not counted. Of a 
   products of attention, as `flops_per_second` does.
 - `memory`: the peak that torch has allocated, in bytes.
 - `graphs`: graphs that torch.compile made; `compile_seconds`: what it says that they took; `start_seconds`: what the
-  first steps took beyond the pace of the others, which includes compiling.
+  first steps took beyond the pace of the others, which includes compiling, beside that of other cells.
 
 The command ends before its minutes are used. Rerun it to measure the cells that are left out, and those that failed.
 """
@@ -114,18 +115,23 @@ class Cell:
 
 
 class StepClock(pretraining.Clock):
-    """A clock that also has the seconds of each step. On a GPU a step ends when it was asked for."""
+    """A clock that also has the seconds of each step. On a GPU a step ends when it was asked for.
 
-    def __init__(self, skip: int, device: torch.device) -> None:
+    waits: whether it waits for its turn before it counts (gpu_common.run_together).
+    """
+
+    def __init__(self, skip: int, device: torch.device, waits: bool) -> None:
         super().__init__(skip, device)
-        self.skip, self.each = skip, list[float]()
+        self.skip, self.each, self.waits = skip, list[float](), waits
         self.before = self._now()
 
     def step(self, tokens: int, last: bool) -> None:
+        self.each.append(time.perf_counter() - self.before)
+        if self.waits and self.left == 1:
+            self._now()
+            gpu_common.wait_for_turn()
         super().step(tokens, last)
-        now = time.perf_counter()
-        self.each.append(now - self.before)
-        self.before = now
+        self.before = time.perf_counter()
 
     def pace(self) -> float:
         """The median seconds of the counted steps."""
@@ -147,11 +153,11 @@ def train(cell: Cell, store: Store, device: torch.device, clock: pretraining.Clo
     return config
 
 
-def measure(store: str, device: str, cell: dict[str, Any]) -> common.Result:
+def measure(store: str, device: str, cell: dict[str, Any], waits: bool) -> common.Result:
     """Train one cell in this process."""
     found, one = gpu_common.need_device(device), Cell(**cell)
     dtype = machine.compute_dtype("auto", found)
-    before, clock = machine.matmul_peak(found, dtype), StepClock(one.skip, found)
+    before, clock = machine.matmul_peak(found, dtype), StepClock(one.skip, found, waits)
     config = train(one, Store.open(store, verify=False), found, clock)
     memory = machine.peak_memory(found)
     flops, rate = useful_flops(config), clock.rate()
@@ -196,8 +202,10 @@ def one_cell(**given: Any) -> common.Result:
 
 
 def grid(options: Any) -> dict[str, Cell]:
-    """The cells by name, in the order in which they are measured: all of one engine first."""
+    """The cells by name, in the order in which they are measured: those that are named, or all of one engine first."""
     how = {name: getattr(options, name) for name in ("batch", "tokens", "steps", "skip")}
+    if options.cells:
+        return {name: Cell.named(name, **how) for name in options.cells}
     every = itertools.product(options.engines, options.sizes, options.lengths, options.dropouts)
     cells = [Cell(size, length, dropout, engine, **how) for engine, size, length, dropout in every]
     return {cell.name: cell for cell in cells}
@@ -220,6 +228,7 @@ def add_cell_options(made: Any) -> None:
     made.add_argument("--batch", type=int, default=BATCH, help="sequences of an update")
     made.add_argument("--tokens", type=int, default=32768, help="cells of a micro-batch, padding included; LARGE: half")
     made.add_argument("--skip", type=int, default=8, help="steps before counting")
+    gpu_common.add_together(made)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -234,6 +243,7 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--lengths", type=int, nargs="+", default=[128, 512])
     made.add_argument("--dropouts", type=float, nargs="+", default=[0.1, 0.0])
     made.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
+    made.add_argument("--cells", nargs="+", help="names of cells, such as base-128-0.1-compiled, in place of a grid")
     with common.parsed(made, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:
         facts = gpu_common.facts(gpu_common.need_device(options.device))
         store = gpu_common.corpus(options, Path(work))

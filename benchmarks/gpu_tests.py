@@ -3,9 +3,11 @@
     benchmarks/gpu.sh tests [--out FOLDER] [--smoke]
 
 tests.json has each test with its outcome, its seconds and the message of a failure. The exit status is 1 if a test
-fails. With --smoke the tests are collected and not run. pytest has to be installed.
+fails. With --smoke the tests are collected and not run. pytest has to be installed. With pytest-xdist four tests run at
+the same time.
 """
 
+import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ def run(options: Any, report: Path) -> tuple[int, str]:
     """pytest's exit status and the end of its output; it writes `report`, a JUnit file."""
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}"]
     command += ["--collect-only"] if options.smoke else []
+    command += ["-n", "4"] if importlib.util.find_spec("xdist") and not options.smoke else []
     environment = gpu_common.environment(options.device)
     seconds = None if options.smoke else 60 * options.minutes
     try:

@@ -39,14 +39,17 @@ SMOKE |= {"steps": 1, "cells": ["tiny-16-0.1-eager"]}
 class ProfilerClock(pretraining.Clock):
     """A clock that turns the profiler on when it begins to count, and off at the last step."""
 
-    def __init__(self, skip: int, device: torch.device) -> None:
+    def __init__(self, skip: int, device: torch.device, waits: bool) -> None:
         super().__init__(skip, device)
+        self.waits = waits
         activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
         self.profile = profile(activities=activities)
 
     def step(self, tokens: int, last: bool) -> None:
         super().step(tokens, last)
         if self.left == 0:
+            if self.waits:
+                gpu_common.wait_for_turn()
             self.profile.start()
             self.start = self._now()  # without what the profiler takes to start
         if last:
@@ -72,10 +75,10 @@ def by_time(profiled: profile, steps: int, device: torch.device) -> dict[str, li
     return found
 
 
-def measure(store: str, device: str, cell: dict[str, Any], trace: str) -> common.Result:
+def measure(store: str, device: str, cell: dict[str, Any], trace: str, waits: bool) -> common.Result:
     """Profile one cell in this process; writes its trace."""
     found, one = gpu_common.need_device(device), Cell(**cell)
-    clock = ProfilerClock(one.skip, found)
+    clock = ProfilerClock(one.skip, found, waits)
     gpu_steps.train(one, Store.open(store, verify=False), found, clock)
     with tempfile.TemporaryDirectory() as work:
         plain = Path(work) / "trace.json"

@@ -3,16 +3,18 @@
     benchmarks/gpu.sh traces [--corpus STORE | --data FOLDER] [--out FOLDER] [--smoke]
 
 The two cells are those of steps.json in --out with the most and the fewest useful operations a second; --cells names
-others. Each trains in a fresh process. torch's profiler records a few steps after the first ones, which warm up and
-compile. Of each cell --out gets `trace-CELL.json.gz`, for Perfetto or chrome://tracing, and traces.json gets:
+others. Each trains in a fresh process. After the first steps, which warm up and compile, some are timed, and then
+torch's profiler records a few. Of each cell --out gets `trace-CELL.json.gz`, for Perfetto or chrome://tracing, and
+traces.json gets:
 
 - `kernels`: of a GPU, by their time: seconds and calls of a step, share of all kernels.
 - `operators`: the same of torch's operators, without the operators that they call. On a GPU these are the seconds of
   the kernels that an operator started.
-- `step_seconds`: of the recorded steps; the profiler makes them slower.
+- `step_seconds`: of the recorded steps; the profiler makes them slower. `unrecorded_step_seconds`: of those before.
 - `busy`: seconds of all kernels beside that time. Kernels that run side by side can bring it above 1.
 """
 
+import dataclasses
 import gzip
 import shutil
 import tempfile
@@ -33,23 +35,27 @@ from gpu_steps import Cell
 ROWS = 60  # of each table
 RESERVE = 75.0
 SMOKE = {**{name: gpu_steps.SMOKE[name] for name in ("device", "batch", "tokens", "skip", "megabytes")}}
-SMOKE |= {"steps": 1, "cells": ["tiny-16-0.1-eager"]}
+SMOKE |= {"steps": 1, "timed": 1, "cells": ["tiny-16-0.1-eager"]}
 
 
 class ProfilerClock(pretraining.Clock):
-    """A clock that turns the profiler on when it begins to count, and off at the last step."""
+    """A clock that counts `timed` steps, then turns the profiler on until the last step."""
 
-    def __init__(self, skip: int, device: torch.device, waits: bool) -> None:
-        super().__init__(skip, device)
-        self.waits = waits
+    def __init__(self, skip: int, timed: int, device: torch.device, waits: bool) -> None:
+        super().__init__(skip + timed, device)
+        self.timed, self.waits, self.before = timed, waits, 0.0
         activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
         self.profile = profile(activities=activities)
 
     def step(self, tokens: int, last: bool) -> None:
         super().step(tokens, last)
-        if self.left == 0:
+        if self.left == self.timed:
+            self._now()
             if self.waits:
                 gpu_common.wait_for_turn()
+            self.before = self._now()
+        if self.left == 0:
+            self.pace = (self.start - self.before) / self.timed
             self.profile.start()
             self.start = self._now()  # without what the profiler takes to start
         if last:
@@ -75,11 +81,11 @@ def by_time(profiled: profile, steps: int, device: torch.device) -> dict[str, li
     return found
 
 
-def measure(store: str, device: str, cell: dict[str, Any], trace: str, waits: bool) -> common.Result:
+def measure(store: str, device: str, cell: dict[str, Any], trace: str, timed: int, waits: bool) -> common.Result:
     """Profile one cell in this process; writes its trace."""
     found, one = gpu_common.need_device(device), Cell(**cell)
-    clock = ProfilerClock(one.skip, found, waits)
-    gpu_steps.train(one, Store.open(store, verify=False), found, clock)
+    clock = ProfilerClock(one.skip, timed, found, waits)
+    gpu_steps.train(dataclasses.replace(one, skip=one.skip + timed), Store.open(store, verify=False), found, clock)
     with tempfile.TemporaryDirectory() as work:
         plain = Path(work) / "trace.json"
         clock.profile.export_chrome_trace(str(plain))
@@ -89,6 +95,7 @@ def measure(store: str, device: str, cell: dict[str, Any], trace: str, waits: bo
     computed = sum(row["seconds"] for row in tables["kernels" if found.type == "cuda" else "operators"])
     return {
         "step_seconds": spent,
+        "unrecorded_step_seconds": clock.pace,
         "busy": computed / spent,
         "trace": Path(trace).name,
         "trace_bytes": Path(trace).stat().st_size,
@@ -119,6 +126,7 @@ def main(argv: list[str] | None = None) -> None:
     gpu_common.add_corpus(made, megabytes=10)
     gpu_steps.add_cell_options(made)
     made.add_argument("--steps", type=int, default=2, help="recorded steps")
+    made.add_argument("--timed", type=int, default=8, help="steps that are timed before")
     made.add_argument("--cells", nargs="+", help="names of cells, such as base-128-0.1-compiled")
     with common.parsed(made, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:
         facts = gpu_common.facts(gpu_common.need_device(options.device))
@@ -131,6 +139,7 @@ def main(argv: list[str] | None = None) -> None:
                 "device": options.device,
                 "cell": vars(Cell.named(name, **how)),
                 "trace": str(options.out / f"trace-{name}.json.gz"),
+                "timed": options.timed,
             }
             for name in names
         }

@@ -1,8 +1,12 @@
 """On a CUDA device (`pytest -m gpu`): losses, gradients, accumulation, resume, bfloat16, updates that do not wait."""
 
+import dataclasses
+
 import pytest
 import torch
 
+from bertworks.model import encoder
+from bertworks.model.attention import flash_attention
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.model.prepare import compile_layers
@@ -139,3 +143,44 @@ def test_an_update_that_is_not_finite_is_not_made(tmp_path):
     before = [p.detach().clone() for p in model.parameters()]
     assert loop.run() and (loop.progress.step, loop.progress.updates) == (3, 0)
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "settings", [{}, {"position_embedding_type": "rotary"}, {"direction": "left"}], ids=["both", "rotary", "left"]
+)
+@pytest.mark.parametrize("lengths", [WHOLE, [64] * 16, [63] + [64] * 15], ids=["padding", "none", "one"])
+def test_attention_of_packed_rows_is_that_of_the_rectangle(monkeypatch, lengths, settings, compiled):
+    """Outputs and gradients in bfloat16, with and without the flash kernel."""
+    config = dataclasses.replace(shape(100, 0.0), **settings)
+    batch = {name: value.to(gpu()) for name, value in batch_of(lengths, 64).items()}
+    sides = []
+    for flash in (True, False):
+        if not flash:
+            monkeypatch.setattr(encoder, "is_flash_possible", lambda x, H: False)
+        model = build_model(config, seed=1).to(gpu()).train()
+        if compiled:
+            compile_layers(model.encoder)
+        with torch.autocast("cuda", torch.bfloat16):
+            assert model.encoder._takes_flash() is flash
+            out = model.encode(batch)
+        (out.last_hidden_state.float() ** 2).sum().backward()
+        layers = torch.cat([p.grad.flatten() for p in model.encoder.layers.parameters()])
+        sides.append((out.last_hidden_state.float(), layers))
+    for ours, other in zip(*sides, strict=True):
+        assert torch.isfinite(ours).all()
+        assert (ours - other).norm() <= 0.02 * other.norm()
+
+
+def test_dropout_of_the_flash_kernel_is_that_of_the_recipe():
+    """Zeroed weights are replaced by larger ones: sums over ones stay 1 on average, and differ."""
+    T, bounds = 4096, torch.arange(0, 4097, 128, device=gpu(), dtype=torch.int32)
+    q, k = (torch.randn(1, 2, T, 64, device=gpu(), dtype=torch.bfloat16) for _ in range(2))
+    v = torch.ones_like(q)
+    torch.testing.assert_close(flash_attention(q, k, v, bounds, 128, 0.0, False), v, rtol=0, atol=0.01)
+    torch.cuda.manual_seed(7)
+    one = flash_attention(q, k, v, bounds, 128, 0.1, False)
+    torch.cuda.manual_seed(7)
+    again = flash_attention(q, k, v, bounds, 128, 0.1, False)
+    assert torch.equal(one, again) and one.float().std() > 0.01
+    assert one.float().mean().item() == pytest.approx(1.0, abs=0.005)

@@ -1,4 +1,4 @@
-"""Attention: the scaled dot product in the four ways the encoder needs, rotary positions, local attention in blocks.
+"""Attention: the scaled dot product in the five ways the encoder needs, rotary positions, local attention in blocks.
 
 Shapes: B sequences, L positions, T rows of a packed batch, N heads, H head size. q, k, v and the context are
 (B, N, L, H), weights (B, N, L, L).
@@ -46,6 +46,25 @@ def attention_by_sequence(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int
         own = F.scaled_dot_product_attention(q[:, :, rows], k[:, :, rows], v[:, :, rows], is_causal=causal)
         context[:, :, rows] = own
     return context
+
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, rate: float, causal: bool) -> Tensor:
+    """`attention_by_sequence` on a GPU, with dropout, by one call of the flash kernel (Dao 2023).
+
+    bounds: (n + 1,) int32, the row at which each of n sequences begins, and T. longest: rows that none of them exceeds.
+    """
+    rows = (x[0].transpose(0, 1) for x in (q, k, v))  # (T, N, H)
+    # torch.nn.attention.varlen calls this operator too, but has no dropout
+    found = torch.ops.aten._flash_attention_forward(*rows, bounds, bounds, longest, longest, rate, causal, False)
+    return found[0].transpose(0, 1)[None]  # type: ignore[no-any-return]
+
+
+def is_flash_possible(x: Tensor, H: int) -> bool:
+    """Whether `flash_attention` takes heads of width H in the type and on the device of `x`."""
+    if x.device.type != "cuda" or x.dtype not in (torch.float16, torch.bfloat16) or H % 8 or H > 256:
+        return False
+    known = hasattr(torch.ops.aten, "_flash_attention_forward") and torch.backends.cuda.is_flash_attention_available()
+    return known and torch.cuda.get_device_capability(x.device) >= (8, 0)
 
 
 def worth_by_sequence(lengths: Sequence[int], L: int) -> bool:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .activations import FUNCTIONS
-from .attention import Blocks, rotation, worth_by_sequence
+from .attention import Blocks, is_flash_possible, rotation, worth_by_sequence
 from .config import ModelConfig
 from .dropout import Dropout, DropoutKey, LayerMasks
 from .fused import FusedLayers
@@ -123,6 +123,7 @@ class _Pass:
     last: Tensor | None  # the cells that the last layer returns; None: all
     attentions: bool
     head_mask: Tensor | None
+    flash: bool = False  # whether attention reads packed rows, by the flash kernel of a GPU
 
 
 class Encoder(nn.Module):
@@ -173,9 +174,12 @@ class Encoder(nn.Module):
         self._check_length(L)
         packing = packing or (Packing.of if packed else Packing.rectangle)(attention_mask, B, L)
         run = self.run_layer
+        key = dropout if self.training else None
+        flash = key is None and not (packing.recorded or attentions or head_mask is not None) and self._takes_flash()
+        if flash:
+            packing = packing.in_sequence(input_ids.device)
         if self.compiled_layer is not None and torch.is_grad_enabled() == self.compiled_for_gradients:
             run, packing = self.compiled_layer, packing.filled(input_ids.device)
-        key = dropout if self.training else None
         layers = range(self.config.num_hidden_layers)[:depth]
         complete = len(layers) == self.config.num_hidden_layers
         divided = complete and self.is_last_divisible and not (hidden_states or attentions)
@@ -185,7 +189,7 @@ class Encoder(nn.Module):
             packing = packing.trimmed(ROWS)
         x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
         last = read if read is not None and len(read) < len(x) else None
-        asked = _Pass(layers, packing, key, last, attentions, head_mask)
+        asked = _Pass(layers, packing, key, last, attentions, head_mask, flash)
         outputs = self._run_fused(x, asked) if fused else self._run(run, x, asked)
         states, weights = [x], []
         for x, w in outputs:  # (T, D), (B, N, L, L)
@@ -227,6 +231,14 @@ class Encoder(nn.Module):
         table = self.embeddings.word.weight[:0]
         return torch.is_grad_enabled() and table.dtype is torch.float32 and compute(table).dtype is torch.bfloat16
 
+    def _takes_flash(self) -> bool:
+        """Whether the flash kernel of a GPU computes attention; not where tokens see the right side alone."""
+        c = self.config
+        possible = c.layer_type == "attention" and c.direction != "right"
+        return possible and is_flash_possible(
+            compute(self.embeddings.word.weight[:0]), self.width // c.num_attention_heads
+        )
+
     def _run_fused(self, x: Tensor, asked: "_Pass") -> Iterator[tuple[Tensor, None]]:
         """The output of each layer, computed with kernels."""
         assert self.kernels is not None and asked.key is not None
@@ -240,7 +252,9 @@ class Encoder(nn.Module):
         dense = asked.attentions or packing.recorded or (key is not None and c.attention_probs_dropout_prob > 0)
         everywhere, local = self._contexts(packing, x.device, asked.attentions, dense)
         plain = run is self.run_layer and asked.head_mask is None
-        if plain and not (dense or self.training or torch.is_grad_enabled()):
+        if asked.flash:
+            everywhere, local = self._by_bounds(everywhere, local)
+        elif plain and not (dense or self.training or torch.is_grad_enabled()):
             everywhere, local = self._by_sequence(everywhere, local, x.device)
         masks = self._masks(asked.layers, key, packing, last)
         for i in asked.layers:
@@ -300,11 +314,21 @@ class Encoder(nn.Module):
         lengths = tuple(packing.mask.sum(1).tolist())
         if self.config.layer_type != "attention" or not worth_by_sequence(lengths, packing.L):
             return everywhere, local
-        rotations = everywhere.rotations
-        if rotations is not None:
-            rotations = rotations[:, packing.index % packing.L]
-        own = dataclasses.replace(everywhere, lengths=lengths, rotations=rotations, causal=direction == "left")
+        own = dataclasses.replace(everywhere, lengths=lengths, **self._of_rows(everywhere))
         return own, own if local is everywhere else local
+
+    def _by_bounds(self, everywhere: LayerContext, local: LayerContext) -> tuple[LayerContext, LayerContext]:
+        """The contexts with attention by the flash kernel, except that of local layers."""
+        bounds = everywhere.packing.bounds()
+        own = dataclasses.replace(everywhere, visible=None, bounds=bounds, **self._of_rows(everywhere))
+        return own, own if local is everywhere else local
+
+    def _of_rows(self, context: LayerContext) -> dict[str, Any]:
+        """Rotations of packed rows, and the order of reading."""
+        packing, rotations = context.packing, context.rotations
+        if rotations is not None and packing.index is not None:
+            rotations = rotations[:, packing.index % packing.L]
+        return {"rotations": rotations, "causal": self.config.direction == "left"}
 
     def _rotations(self, theta: float, L: int, device: torch.device) -> Tensor | None:
         """(2, L, H / 2) of rotary positions; None without them."""

@@ -10,10 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from .activations import FUNCTIONS
-from .attention import Blocks, attention_by_sequence, fused_attention, keyed_attention, rotate, visible_attention
+from .attention import (
+    Blocks,
+    attention_by_sequence,
+    flash_attention,
+    fused_attention,
+    keyed_attention,
+    rotate,
+    visible_attention,
+)
 from .config import ModelConfig
 from .dropout import LayerMasks, add_dropped
-from .packing import Packing
+from .packing import LARGE_STEP, Packing
 from .products import linear
 
 
@@ -26,6 +34,7 @@ class LayerContext:
     rotations: Tensor | None = None  # (2, L, H / 2), of rotary positions
     blocks: Blocks | None = None  # local attention in blocks, in place of `visible`
     lengths: tuple[int, ...] | None = None  # attention sequence by sequence, and `rotations` (2, T, H / 2)
+    bounds: Tensor | None = None  # the same on a GPU: the row at which each sequence begins, and T
     causal: bool = False  # whether these sequences are read from left to right
     head_mask: Tensor | None = None  # (N,) factors of the heads
     attentions: bool = False  # whether to return the weights
@@ -90,15 +99,15 @@ class Layer(nn.Module):
         """Multi-head self-attention, (T, D) to (T, D); padding keys are hidden from every query."""
         packing, visible, blocks = context.packing, context.visible, context.blocks
         B, L = packing.B, packing.L
-        if context.lengths is not None:
-            rows = self._attend_by_sequence(x, context, context.lengths)
+        rate = self.config.attention_probs_dropout_prob if self.training else 0.0
+        if context.lengths is not None or context.bounds is not None:
+            rows = self._attend_by_sequence(x, context, rate)
             return rows if context.cells is None else packing.select(rows, context.cells), None
         q, k, v = heads([packing.unpack(rows).view(B, L, -1) for rows in self._project(x)], self._head_size)
         if context.rotations is not None:
             q, k = rotate(q, context.rotations), rotate(k, context.rotations)
         if blocks is not None:
             q, k, v, visible = blocks.queries(q), blocks.keys(k), blocks.keys(v), blocks.visible
-        rate = self.config.attention_probs_dropout_prob if self.training else 0.0
         mask, weights = masks.weights if masks else None, None
         if context.attentions or context.head_mask is not None:
             out, weights = visible_attention(q, k, v, visible, mask, rate, context.head_mask)
@@ -110,12 +119,18 @@ class Layer(nn.Module):
         rows = packing.pack(out.transpose(1, 2).reshape(B * L, -1), context.cells)
         return rows, weights if context.attentions else None
 
-    def _attend_by_sequence(self, x: Tensor, context: LayerContext, lengths: Sequence[int]) -> Tensor:
-        """The same for inference on a CPU, without a rectangle."""
+    def _attend_by_sequence(self, x: Tensor, context: LayerContext, rate: float) -> Tensor:
+        """The same without a rectangle, for inference on a CPU and in half precision on a GPU."""
         q, k, v = heads([rows[None] for rows in self._project(x)], self._head_size)  # (1, N, T, H) each
         if context.rotations is not None:
             q, k = rotate(q, context.rotations), rotate(k, context.rotations)
-        return attention_by_sequence(q, k, v, lengths, context.causal).transpose(1, 2).flatten(2)[0]
+        if context.bounds is not None:
+            longest = max(context.packing.L, LARGE_STEP)  # the filling is a sequence too
+            out = flash_attention(q, k, v, context.bounds, longest, rate, context.causal)
+        else:
+            assert context.lengths is not None
+            out = attention_by_sequence(q, k, v, context.lengths, context.causal)
+        return out.transpose(1, 2).flatten(2)[0]
 
 
 def heads(parts: Sequence[Tensor], H: int) -> list[Tensor]:

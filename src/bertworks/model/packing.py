@@ -81,6 +81,21 @@ class Packing:
         mask = torch.ones(self.B, self.L, dtype=torch.bool, device=device) if self.mask is None else self.mask
         return replace(self, mask=mask, index=cells, inverse=cells.clone())  # no function is given one tensor twice
 
+    def in_sequence(self, device: torch.device) -> "Packing":
+        """As `filled`, with the real tokens of one sequence after the other before all padding."""
+        packing = self.filled(device)
+        if self.index is not None or self.mask is None:
+            return packing
+        index = torch.argsort(~self.mask.flatten(), stable=True)
+        return replace(packing, index=index, inverse=_inverse(index, self.B * self.L))
+
+    def bounds(self) -> Tensor:
+        """(B + 2,) int32: the row at which each sequence of `in_sequence` begins, then the filling, and T."""
+        assert self.index is not None and self.mask is not None
+        ends = self.mask.sum(1).cumsum(0)
+        first, last = ends.new_zeros(1), ends.new_full((1,), len(self.index))
+        return torch.cat([first, ends, last]).int()
+
     def pack(self, x: Tensor, cells: Tensor | None = None) -> Tensor:
         """(B*L, D) to (T, D), or to (R, D), the rows of these flat cells."""
         index = self.index if cells is None else cells

@@ -11,10 +11,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 
 def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
     """The outputs of one or several linear layers for (T, D): all side by side as one (T, O), or each by itself."""
+    if len(layers) > 1 and torch.compiler.is_compiling() and all(type(layer) is nn.Linear for layer in layers):
+        weight, bias = (
+            None if getattr(layers[0], name) is None else torch.cat([getattr(layer, name) for layer in layers])
+            for name in ("weight", "bias")
+        )
+        return [F.linear(x, weight, bias)]  # type: ignore[arg-type]
     if not (torch.is_grad_enabled() and is_supported(x) and all(type(layer) is nn.Linear for layer in layers)):
         return [layer(x) for layer in layers]
     biases = [layer.bias for layer in layers if layer.bias is not None]

@@ -6,7 +6,7 @@
 
 The recipe is a BERT of 12 layers of width 512 with learned positions and both objectives of the paper: 85 % of the time
 at length 128, the rest at 512. It differs from the paper in a start that lets learned positions leave their plateau
-early (docs/plateau.md), in 40 % masked tokens and in the batch of 32,768 tokens, all for a run of minutes.
+early (docs/plateau.md), in 40 % masked tokens and in the batch of --tokens cells, all for a run of minutes.
 
 The schedule ends after --train-minutes of training, counted over all commands. A command stops and saves after
 --minutes; the same command again continues. --run keeps the state between them and must be outside of --out if that
@@ -54,7 +54,7 @@ def recipe(options: Any, vocab_size: int) -> PretrainConfig:
         attention_probs_dropout_prob=options.dropout,
         start="position-heads",
     )
-    tokens = 64 if small else 32768
+    tokens = 64 if small else options.tokens
     lengths = ((16, 0.85), (32, 0.15)) if small else ((128, 0.85), (512, 0.15))
     loop = LoopConfig(hours=options.train_minutes / 60, log_every=10, eval_every=1000, save_every=0, save_minutes=3)
     if small:
@@ -147,6 +147,7 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--pieces", default="", help="numbers of the pieces to write, such as 1-4; left out: all")
     made.add_argument("--layers", type=int, default=12)
     made.add_argument("--width", type=int, default=512, help="of the hidden states, a multiple of 64")
+    made.add_argument("--tokens", type=int, default=65536, help="cells of an update, padding included")
     made.add_argument("--dropout", type=float, default=0.1)
     made.add_argument("--lr", type=float, default=5e-4, help="peak learning rate")
     made.add_argument("--seed", type=int, default=12345)

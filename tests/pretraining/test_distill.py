@@ -100,8 +100,10 @@ def line(folder, tiny_store, teacher, *more):
 
 @pytest.mark.parametrize("rows", [4, 1024])
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
-def test_value_and_gradients_of_the_divergence(rows, temperature, monkeypatch):
-    monkeypatch.setattr(vocabulary_loss, "ROWS", rows)
+@pytest.mark.parametrize("gpu", [False, True])  # a GPU gets other numbers of words and rows
+def test_value_and_gradients_of_the_divergence(rows, temperature, gpu, monkeypatch):
+    monkeypatch.setattr(vocabulary_loss, "ROWS_OF_GPU" if gpu else "ROWS", rows)
+    monkeypatch.setattr(vocabulary_loss, "_is_on_gpu", lambda x: gpu)
     tensors, labels = problem()
     generator, used = torch.Generator().manual_seed(8), labels >= 0
     theirs = [torch.randn(shape, generator=generator) for shape in ((23, 9), (31, 9), (31,))]  # another width

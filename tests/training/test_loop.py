@@ -24,7 +24,7 @@ from bertworks.reporting.log import read_log
 from bertworks.training import loop as loop_module
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
-from bertworks.training.loop import Loop
+from bertworks.training.loop import Group, Loop
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.state import TrainerState, load_state
 from bertworks.training.vocabulary_loss import Term
@@ -572,3 +572,22 @@ def test_the_seed_of_a_gpu_is_within_its_range(tiny_store, tmp_path, monkeypatch
     loop.world = machine.World(0, 1, torch.device("cuda"))
     assert [loop._dropout_key(row) for row in (0, 1)] == [None, None]
     assert len({*seen}) == 2 and all(0 <= seed < 2**63 for seed in seen)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_steps_that_compile_are_no_part_of_a_budget_in_hours(tiny_store, tmp_path, monkeypatch, compiles):
+    """Else a warm-up of a few minutes is over when the layers are compiled."""
+    clock, shares, (group,) = SimpleNamespace(now=0.0), [], batches(tiny_store, 1)
+
+    def feed(progress, share):
+        shares.append(share)
+        clock.now += 10.0 if progress.step < loop_module.UNTIMED else 1.0
+        return Group([(group, 0)], (0, 0, progress.step + 1))
+
+    monkeypatch.setattr(loop_module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    loop = loop_of(model_of(), feed, tmp_path, hours=6 / 3600)
+    loop.compiles = compiles
+    assert loop.run()
+    assert shares == ([0.0] * 5 + [pytest.approx(n / 6) for n in range(1, 6)] if compiles else [0.0])
+    assert loop.progress.seconds == (6 if compiles else 10)
+    assert read_log(tmp_path)[0]["seconds"] == (0 if compiles else 10)

@@ -30,8 +30,10 @@ def plain(hidden, weight, bias, labels):
 
 @pytest.mark.parametrize("rows", [4, 5, 1024])
 @pytest.mark.parametrize("unused", [0.0, 0.3])
-def test_value_and_gradients_of_the_fused_projection(rows, unused, monkeypatch):
-    monkeypatch.setattr(vocabulary_loss, "ROWS", rows)
+@pytest.mark.parametrize("gpu", [False, True])  # a GPU gets other numbers of words and rows
+def test_value_and_gradients_of_the_fused_projection(rows, unused, gpu, monkeypatch):
+    monkeypatch.setattr(vocabulary_loss, "ROWS_OF_GPU" if gpu else "ROWS", rows)
+    monkeypatch.setattr(vocabulary_loss, "_is_on_gpu", lambda x: gpu)
     tensors, labels = problem(unused=unused)
     expected = plain(*tensors, labels)
     gradients = torch.autograd.grad(3 * expected, tensors)

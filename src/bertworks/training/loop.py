@@ -33,6 +33,10 @@ from .state import StateWriter, Totals, TrainerState, check_tensors, damaged, on
 
 BEST = "best.safetensors"
 
+# steps of a process in which torch.compile meets most kinds of batches that it compiles the layers for: half a minute
+# that is no training. In a budget of minutes it would be the whole warm-up, without which BERT stays where it began.
+UNTIMED = 4
+
 
 @dataclass(frozen=True)
 class Group:
@@ -98,6 +102,7 @@ class Loop:
     matmul_peak: float = 0.0  # operations a second that the machine can do at best
     data_sheet: float = 0.0  # the same after the data sheet of the GPU; 0: not known
     quiet: bool = False
+    compiles: bool = False  # whether torch.compile compiles the layers in the first steps
     dtype: torch.dtype = field(init=False)  # of matrix products
     totals: Totals = field(init=False)
     metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the last weights, when the run has ended
@@ -137,6 +142,7 @@ class Loop:
 
     def _train(self, stop: Stop, reporter: Reporter) -> bool:
         config, progress = self.config, self.progress
+        timed = progress.step + (UNTIMED if self.compiles else 0)  # the last step that is not
         self.model.train()
         while (share := config.share(progress)) < 1 and not self.stopped_early:
             start = time.perf_counter()
@@ -151,7 +157,11 @@ class Loop:
             logs |= evaluates and self.patience > 0  # it may be the last step, which is not known before the evaluation
             if logs or evaluates or saves or stopped:
                 self._settle()  # now, so that waiting for the device counts as training
-            progress.seconds += self._seconds_since(start)
+            seconds = self._seconds_since(start)
+            if progress.step > timed:
+                progress.seconds += seconds
+            else:
+                self.totals.pause()
             now = config.share(progress)
             if self.after_step:
                 self.after_step(progress.step)

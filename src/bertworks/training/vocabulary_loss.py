@@ -53,7 +53,7 @@ class Scorer(NamedTuple):
 
     def aligned(self) -> "Scorer":
         """With words that have no chance, on a GPU, to a number of words whose products take a third of the time."""
-        more = -len(self.weight) % ALIGNED if self.weight.device.type == "cuda" else 0
+        more = -len(self.weight) % ALIGNED if _is_on_gpu(self.weight) else 0
         if not more:
             return self
         return Scorer(self.hidden, F.pad(self.weight, (0, 0, 0, more)), F.pad(self.bias, (0, more), value=NO_CHANCE))
@@ -138,9 +138,13 @@ def _compute(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
 
 
+def _is_on_gpu(x: Tensor) -> bool:
+    return x.device.type == "cuda"
+
+
 def _chunks(hidden: Tensor) -> Iterator[slice]:
     """The rows of `hidden` that are scored at a time."""
-    rows = ROWS if hidden.device.type == "cpu" else ROWS_OF_GPU
+    rows = ROWS_OF_GPU if _is_on_gpu(hidden) else ROWS
     return (slice(start, start + rows) for start in range(0, len(hidden), rows))
 
 

@@ -1,0 +1,149 @@
+"""Attention on packed rows, as a GPU computes it in half precision: here the flash kernel is replaced by a slow one.
+
+tests/test_gpu.py compares the kernel itself with the rectangle, on a GPU.
+"""
+
+import dataclasses
+
+import pytest
+import torch
+import torch._dynamo
+from torch._dynamo.backends.debugging import aot_eager
+
+from bertworks.model import encoder as encoder_module
+from bertworks.model import layer as layer_module
+from bertworks.model.attention import attention_by_sequence, is_flash_possible
+from bertworks.model.config import ModelConfig
+from bertworks.model.dropout import DropoutKey
+from bertworks.model.encoder import Encoder
+from bertworks.model.packing import Packing
+from bertworks.model.prepare import compile_layers
+
+KINDS = {
+    "bert": {},
+    "rotary": {"position_embedding_type": "rotary"},
+    "left": {"direction": "left"},
+    "local": {"attention_window": 4, "global_every": 2},
+}
+LENGTHS = {
+    "padding left out": [64, 20, 30, 9],
+    "padding in every row": [5, 3, 4],  # all of it is needed to fill up the last step
+    "none": [40, 40, 40],
+    "many": [100] * 12 + [1, 50, 99],
+}
+
+
+def shape(**settings) -> ModelConfig:
+    return ModelConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=64,
+        max_position_embeddings=200, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **settings,
+    )  # fmt: skip
+
+
+def inputs(lengths):
+    L = max(lengths)
+    ids = torch.randint(0, 50, (len(lengths), L), generator=torch.Generator().manual_seed(1))
+    return ids, torch.arange(L) < torch.tensor(lengths)[:, None]
+
+
+@pytest.fixture
+def flash(monkeypatch):
+    """A switch of attention on packed rows; the calls of the kernel are counted."""
+    calls = []
+
+    def slow(q, k, v, bounds, longest, rate, causal):
+        lengths = bounds.diff().tolist()
+        assert bounds.dtype is torch.int32 and bounds[0] == 0 and bounds[-1] == q.shape[2] and not rate
+        assert min(lengths) >= 0 and max(lengths) <= longest
+        calls.append(lengths)
+        return attention_by_sequence(q, k, v, lengths, causal)
+
+    monkeypatch.setattr(layer_module, "flash_attention", slow)
+
+    def switch(on):
+        calls.clear()
+        monkeypatch.setattr(encoder_module, "is_flash_possible", lambda x, H: on)
+        return calls
+
+    return switch
+
+
+@pytest.mark.parametrize("some", [False, True], ids=["all cells", "some cells"])
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_packed_rows_give_what_the_rectangle_gives(flash, kind, lengths, some):
+    """Outputs and gradients, those of the last layer for some cells too."""
+    encoder, (ids, mask) = Encoder(shape(**KINDS[kind])).train(), inputs(lengths)
+    cells = mask.flatten().nonzero().squeeze(1)[::3].clone() if some else None
+    sides = []
+    for on in (True, False):
+        calls = flash(on)
+        encoder.zero_grad()
+        out = encoder(ids, mask, hidden_states=False, last_cells=cells)
+        states = out.packed[out.packing.rows(mask.flatten().nonzero().squeeze(1) if cells is None else cells)]
+        ((states**2).sum() + out.pooled.sum()).backward()
+        sides.append([states, out.pooled, *(p.grad for p in encoder.parameters() if p.grad is not None)])
+        assert len(calls) == (0 if not on else 2 if kind == "local" else 3)
+    torch.testing.assert_close(*sides, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [[3, 5], [64] * 16])
+def test_rows_of_padding_are_a_sequence_of_their_own(lengths):
+    _, mask = inputs(lengths)
+    packing = Packing.of(mask, *mask.shape).in_sequence(torch.device("cpu"))
+    bounds = packing.bounds().tolist()
+    assert bounds == [0, *torch.tensor(lengths).cumsum(0).tolist(), len(packing.index)]
+    real = mask.flatten()[packing.index]
+    assert real[: sum(lengths)].all() and not real[sum(lengths) :].any()
+    assert packing.rows(packing.index).tolist() == list(range(len(packing.index)))
+
+
+def test_what_asks_for_weights_or_keyed_masks_keeps_the_rectangle(flash):
+    encoder, (ids, mask) = Encoder(shape()).train(), inputs([9, 4])
+    calls = flash(True)
+    encoder(ids, mask, attentions=True)
+    encoder(ids, mask, head_mask=torch.ones(3, 4))
+    encoder(ids, mask, dropout=DropoutKey(1, 1, 0))
+    encoder(ids, mask, packed=False)
+    assert not calls
+    right, calls = Encoder(shape(direction="right")), flash(True)
+    right(ids, mask)
+    assert not calls
+
+
+def test_the_kernel_is_for_half_precision_on_a_gpu():
+    assert not is_flash_possible(torch.zeros(0), 64)
+    assert not is_flash_possible(torch.zeros(0, dtype=torch.bfloat16), 64)
+
+
+def test_the_kernel_stays_within_the_budget_of_graphs(monkeypatch):
+    """The real operator on tensors without values: one graph has the whole layer, and both phases need six."""
+    made = []
+
+    def backend(graph, given):
+        made.append(graph)
+        return aot_eager(graph, given)
+
+    compile = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda layer: compile(layer, backend=backend, fullgraph=True))
+    monkeypatch.setattr(encoder_module, "is_flash_possible", lambda x, H: True)
+    for module in (encoder_module, layer_module):
+        monkeypatch.setattr(module, "compute", lambda x: x)  # autocast does not know the device
+    torch._dynamo.reset()
+    encoder = Encoder(shape()).to("meta", torch.bfloat16).train()
+    compile_layers(encoder)
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        for L in (32, 160):
+            for part in (4, 5, 7):
+                ids, mask = inputs([L - L * (row % 4) // part for row in range(40)])
+                packing = Packing.of(mask, *mask.shape)
+                tensors = {name: getattr(packing, name).to("meta") for name in ("mask", "index", "inverse")}
+                cells = mask.flatten().nonzero().squeeze(1)[:128].to("meta")
+                out = encoder(
+                    ids.to("meta"), mask.to("meta"), packing=dataclasses.replace(packing, **tensors),
+                    hidden_states=False, last_cells=cells,
+                )  # fmt: skip
+                out.packed.float().sum().backward()
+    torch._dynamo.reset()
+    assert 0 < len(made) <= 6
+    assert all("_flash_attention_forward" in graph.code for graph in made)

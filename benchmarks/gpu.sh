@@ -7,6 +7,7 @@
 #     traces       profiles of the fastest and the slowest of those steps
 #     curve        eight minutes of BERT-BASE: losses, a kill, a resume, what saving costs
 #     pretraining  a whole pre-training in two commands of eight minutes; the second is the same command again
+#     finetuning   the effect of that pre-training on five tasks
 #
 #     benchmarks/gpu.sh STAGE [--out FOLDER] [--smoke] [other options; --help lists them]
 #
@@ -14,7 +15,7 @@
 # src/. Results are FOLDER/STAGE.json.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-stages="tests ceilings steps traces curve pretraining"
+stages="tests ceilings steps traces curve pretraining finetuning"
 stage=${1:-}
 if [[ $stage == --help || $stage == -h ]]; then
     sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//; p}' "$0"

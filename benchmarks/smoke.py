@@ -29,6 +29,7 @@ SCRIPTS = (
     "gpu_traces",
     "gpu_curve",
     "gpu_pretraining",
+    "gpu_finetuning",
     "inference",
     "korean_sentences",
     "local_attention",

@@ -187,12 +187,13 @@ def test_cells_are_measured_until_the_minutes_are_used_and_continued(common, mon
     gpu_common, clock = importlib.import_module("gpu_common"), [0.0]
     monkeypatch.setattr(gpu_common.time, "monotonic", lambda: clock[0])
 
-    def run_side(side, given, device, seconds, here):
+    def run_together(side, cells, device, seconds, here):
+        ((name, given),) = cells.items()
         clock[0] += 60.0
-        return {"seconds_left": seconds} if given["works"] else {"error": "out of memory"}
+        return {name: {"seconds_left": seconds} if given["works"] else {"error": "out of memory"}}
 
-    monkeypatch.setattr(gpu_common, "run_side", run_side)
-    options = argparse.Namespace(out=tmp_path, minutes=2.5, smoke=False, device="cpu", begun=0.0)
+    monkeypatch.setattr(gpu_common, "run_together", run_together)
+    options = argparse.Namespace(out=tmp_path, minutes=2.5, smoke=False, device="cpu", begun=0.0, together=1)
     machine, settings = {"torch": "2"}, {"steps": 3}
     result = {"machine": machine, "settings": settings, "cells": {}}
     cells = {"a": {"works": True}, "b": {"works": False}, "c": {"works": True}}
@@ -224,6 +225,52 @@ def test_a_side_that_takes_too_long_is_killed(common, monkeypatch):
     monkeypatch.setattr(gpu_common, "started", lambda *given: sleeping)
     found = gpu_common.run_side(None, {}, "cpu", 0.1, False)
     assert found == {"error": "stopped after 0 seconds, the time that was left"} and sleeping.returncode == -9
+
+
+def test_cells_that_are_ready_take_turns(common, monkeypatch, tmp_path):
+    """All are ready before the first is measured; what fails before it is ready gives up its turn."""
+    gpu_common, log = importlib.import_module("gpu_common"), tmp_path / "log"
+    wait = 'say() { echo $1 >> "$LOG"; }; say begun-$CELL; sleep $CELL; echo noise; echo ready; read line'
+    work = 'say measured-$CELL; sleep 0.2; say done-$CELL; echo "{\\"cell\\": $CELL}"'
+
+    def started(side, given, device):
+        script = 'echo \'{"error": "no memory"}\'' if given["fails"] else f"{wait}; {work}"
+        environment = {**os.environ, "CELL": given["cell"], "LOG": str(log)}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+        return subprocess.Popen(["bash", "-c", script], env=environment, **pipes)
+
+    monkeypatch.setattr(gpu_common, "started", started)
+    cells = {
+        name: {"cell": seconds, "fails": name == "b"} for name, seconds in {"a": "0.3", "b": "0", "c": "0.1"}.items()
+    }
+    found = gpu_common.run_together(None, cells, "cpu", 60.0, False)
+    assert found == {"a": {"cell": 0.3}, "b": {"error": "no memory"}, "c": {"cell": 0.1}}
+    lines = log.read_text().split()
+    assert sorted(lines[:2]) == ["begun-0.1", "begun-0.3"]
+    assert lines[2:] == ["measured-0.3", "done-0.3", "measured-0.1", "done-0.1"]
+
+
+def test_cells_that_take_too_long_are_killed_together(common, monkeypatch):
+    gpu_common = importlib.import_module("gpu_common")
+
+    def started(side, given, device):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+        return subprocess.Popen(["sleep", "60"], **pipes)
+
+    monkeypatch.setattr(gpu_common, "started", started)
+    found = gpu_common.run_together(None, {"a": {}, "b": {}}, "cpu", 0.1, False)
+    assert [*found] == ["a", "b"] and all("stopped after 0 seconds" in one["error"] for one in found.values())
+
+
+def test_an_effect_counts_the_seeds_that_both_starts_have(common):
+    effect = importlib.import_module("gpu_finetuning").effect
+    seeds = {"pretrained": {"1": 0.8, "2": 0.9, "3": 0.5}, "random": {"1": 0.6, "2": 0.6}}
+    found = {
+        start: {"by_seed": {seed: {"accuracy": score} for seed, score in runs.items()}} for start, runs in seeds.items()
+    }
+    made = effect("sst2", found)
+    assert (made["metric"], made["n"]) == ("accuracy", 2) and made["mean"] == pytest.approx(0.25)
+    assert effect("sst2", {"pretrained": {"error": "no memory"}, "random": found["random"]}) is None
 
 
 def test_a_cell_has_a_name_and_micro_batches_that_divide_its_batch(common):

@@ -8,16 +8,21 @@ torch's profiler records a few. Of each cell --out gets `trace-CELL.json.gz`, fo
 traces.json gets:
 
 - `kernels`: of a GPU, by their time: seconds and calls of a step, share of all kernels.
-- `operators`: the same of torch's operators, without the operators that they call. On a GPU these are the seconds of
-  the kernels that an operator started.
+- `operators`: the same of torch's operators on the processor, without the operators that they call.
 - `step_seconds`: of the recorded steps; the profiler makes them slower. `unrecorded_step_seconds`: of those before.
-- `busy`: seconds of all kernels beside that time. Kernels that run side by side can bring it above 1.
+- `busy_seconds`: of a GPU, the time of a step in which a kernel ran; `busy`: its share of `step_seconds`. What is left
+  is time that the GPU waited for the processor.
+
+`--read TRACE ...` makes traces.json of traces that an interrupted command has left.
 """
 
 import dataclasses
 import gzip
+import json
 import shutil
 import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +39,7 @@ from gpu_steps import Cell
 
 ROWS = 60  # of each table
 RESERVE = 75.0
+ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of a trace
 SMOKE = {**{name: gpu_steps.SMOKE[name] for name in ("device", "batch", "tokens", "skip", "megabytes")}}
 SMOKE |= {"steps": 1, "timed": 1, "cells": ["tiny-16-0.1-eager"]}
 
@@ -62,23 +68,58 @@ class ProfilerClock(pretraining.Clock):
             self.profile.stop()
 
 
-def by_time(profiled: profile, steps: int, device: torch.device) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the profiler by their own time in a step, longest first: kernels of a GPU, and operators.
-
-    An operator's own time on a GPU is that of the kernels that it started itself.
-    """
-    attribute = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
-    found: dict[str, list[dict[str, Any]]] = {"kernels": [], "operators": []}
-    for event in profiled.key_averages():
-        kind = "operators" if event.device_type.name == "CPU" else "kernels"
-        if spent := getattr(event, attribute, 0.0) / 1e6 / steps:
-            found[kind].append({"name": event.key[:200], "seconds": spent, "calls": event.count / steps})
-    for rows in found.values():
-        whole = sum(row["seconds"] for row in rows)
-        rows.sort(key=lambda row: -row["seconds"])
-        for row in rows:
-            row["share"] = row["seconds"] / whole
+def read_trace(trace: Path, steps: int) -> common.Result:
+    """What a trace of so many steps says of one of them; operators on the processor have their own time."""
+    with gzip.open(trace, "rt", encoding="utf-8") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+    kernels = sorted((one for one in events if one.get("cat") in ON_GPU), key=begin)
+    found: common.Result = {"kernels": rows_of(((one["name"], one["dur"]) for one in kernels), steps)}
+    found["operators"] = rows_of(own_times([one for one in events if one.get("cat") == "cpu_op"]), steps)
+    if kernels:
+        busy, last = 0.0, 0.0
+        for one in kernels:
+            busy += max(0.0, end(one) - max(last, begin(one)))
+            last = max(last, end(one))
+        found["step_seconds"] = (last - begin(kernels[0])) / 1e6 / steps
+        found["busy_seconds"] = busy / 1e6 / steps
+        found["busy"] = found["busy_seconds"] / found["step_seconds"]
     return found
+
+
+def begin(event: dict[str, Any]) -> float:
+    """Microseconds at which an event of a trace begins."""
+    return float(event["ts"])
+
+
+def end(event: dict[str, Any]) -> float:
+    """Microseconds at which it ends."""
+    return float(event["ts"] + event["dur"])
+
+
+def own_times(operators: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    """The name of each operator, and its microseconds without those of the operators inside it."""
+    inside: dict[int, list[dict[str, Any]]] = {}
+    for one in sorted(operators, key=lambda one: (begin(one), -one["dur"])):
+        around = inside.setdefault(one["tid"], [])
+        while around and end(around[-1]) <= begin(one):
+            around.pop()
+        yield one["name"], one["dur"]
+        if around:
+            yield around[-1]["name"], -one["dur"]
+        around.append(one)
+
+
+def rows_of(times: Iterable[tuple[str, float]], steps: int) -> list[dict[str, Any]]:
+    """Microseconds by name as rows, longest first: seconds and calls of a step, share of all."""
+    spent, calls = Counter[str](), Counter[str]()
+    for name, microseconds in times:
+        spent[name] += microseconds  # type: ignore[assignment]
+        calls[name] += microseconds > 0
+    whole = sum(spent.values()) or 1
+    return [
+        {"name": name[:200], "seconds": time / 1e6 / steps, "calls": calls[name] / steps, "share": time / whole}
+        for name, time in spent.most_common(ROWS)
+    ]
 
 
 def measure(store: str, device: str, cell: dict[str, Any], trace: str, timed: int, waits: bool) -> common.Result:
@@ -91,15 +132,11 @@ def measure(store: str, device: str, cell: dict[str, Any], trace: str, timed: in
         clock.profile.export_chrome_trace(str(plain))
         with open(plain, "rb") as source, gzip.open(trace, "wb", compresslevel=6) as target:
             shutil.copyfileobj(source, target)
-    tables, spent = by_time(clock.profile, one.steps, found), (clock.end - clock.start) / one.steps
-    computed = sum(row["seconds"] for row in tables["kernels" if found.type == "cuda" else "operators"])
     return {
-        "step_seconds": spent,
+        "step_seconds": (clock.end - clock.start) / one.steps,
         "unrecorded_step_seconds": clock.pace,
-        "busy": computed / spent,
         "trace": Path(trace).name,
-        "trace_bytes": Path(trace).stat().st_size,
-        **{name: rows[:ROWS] for name, rows in tables.items()},
+        **read_trace(Path(trace), one.steps),
     }
 
 
@@ -128,7 +165,12 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--steps", type=int, default=2, help="recorded steps")
     made.add_argument("--timed", type=int, default=8, help="steps that are timed before")
     made.add_argument("--cells", nargs="+", help="names of cells, such as base-128-0.1-compiled")
+    made.add_argument("--read", type=Path, nargs="+", default=[], help="traces of --steps steps that were made before")
     with common.parsed(made, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:
+        if options.read:
+            cells = {path.name: read_trace(path, options.steps) for path in options.read}
+            gpu_common.finish(options, "traces", {"cells": cells})
+            return
         facts = gpu_common.facts(gpu_common.need_device(options.device))
         how = {name: getattr(options, name) for name in ("batch", "tokens", "steps", "skip")}
         names, store = chosen(options), gpu_common.corpus(options, Path(work))

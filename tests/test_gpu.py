@@ -5,6 +5,8 @@ import dataclasses
 import pytest
 import torch
 
+from bertworks import Predictor, finetune
+from bertworks.checkpoint.folder import save_folder
 from bertworks.model import encoder
 from bertworks.model.attention import flash_attention
 from bertworks.model.config import ModelConfig
@@ -12,6 +14,7 @@ from bertworks.model.heads import build_model
 from bertworks.model.prepare import compile_layers
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import pretrain
+from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.machine import World
 from bertworks.training.objectives import PretrainingObjective
@@ -184,3 +187,42 @@ def test_dropout_of_the_flash_kernel_is_that_of_the_recipe():
     again = flash_attention(q, k, v, bounds, 128, 0.1, False)
     assert torch.equal(one, again) and one.float().std() > 0.01
     assert one.float().mean().item() == pytest.approx(1.0, abs=0.005)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A pair classifier that was fine-tuned on the GPU, and its results."""
+    folder = tmp_path_factory.mktemp("tuned")
+    words = ["red", "green", "blue", "small", "large", "round"]
+    vocabulary = folder / "vocab.txt"
+    vocabulary.write_text("\n".join([*SPECIAL_TOKENS, *words]) + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(vocabulary, lowercase=True)
+    save_folder(folder / "model", build_model(shape(len(SPECIAL_TOKENS) + len(words), 0.1), (), seed=1), tokenizer)
+    rows = [{"a": f"{x} {y}", "b": z, "label": str(z in words[:3])} for x in words for y in words for z in words]
+    given = {
+        "optim": {"lr": 3e-3},
+        "loop": {"compile": "off", "precision": "bfloat16"},
+        "epochs": 6,
+        "max_seq_length": 16,
+        "quiet": True,
+    }
+    made = finetune(folder / "model", folder / "run", train=rows, dev=rows[::3], text=("a", "b"), **given)
+    return folder / "run", rows, made
+
+
+def test_fine_tuning_learns(tuned):
+    _, _, made = tuned
+    assert made.metrics["accuracy"] > 0.95 and made.details["machine"]["gpu"]
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("float32", 1e-4), ("bfloat16", 0.05)])
+def test_a_predictor_gives_the_scores_of_the_cpu(tuned, precision, bound):
+    folder, rows, _ = tuned
+    sides = []
+    for device, kind in (("cpu", "float32"), ("cuda", precision)):
+        found = Predictor(folder, device=device, precision=kind).classify(
+            [row["a"] for row in rows], [row["b"] for row in rows], all_scores=True
+        )
+        sides.append(found)
+    for ours, other in zip(*sides, strict=True):
+        assert ours["scores"] == pytest.approx(other["scores"], abs=bound)

@@ -48,6 +48,37 @@ def test_ratios_of_the_readme_are_those_of_their_files():
         assert shown[f"fine-tuning all-MiniLM-L6-v2 on {task}"] == expected
 
 
+def test_figures_of_the_gpu_are_those_of_its_files():
+    """The table of steps, and the figures of the sentences around it: no script writes them."""
+
+    def read(name):
+        return json.loads((ROOT / f"benchmarks/results/gpu/{name}.json").read_text(encoding="utf-8"))
+
+    page = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+    section = page.split("## Measured on an H200")[1].split("\n## ")[0]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
+    steps, traces = read("steps-rectangle")["cells"], read("traces")["cells"]
+    for name, label in (("base-128", "BASE, 128"), ("base-512", "BASE, 512"), ("large-128", "LARGE, 128")):
+        step, trace = (found[f"{name}-0.1-compiled"] for found in (steps, traces))
+        shares = [f"{100 * step[f'share_of_{peak}']:.1f} %" for peak in ("data_sheet", "peak")]
+        times = [f"{1e3 * trace[key]:.0f} ms" for key in ("step_seconds", "busy_seconds")]
+        assert [label, f"{step['tokens_per_second']:,}", *shares, *times] in lines
+    tests, ceilings, run = read("tests"), read("ceilings"), read("pretraining-no-warm-up")
+    assert tests["counts"] == {"passed": 40} and "All 40 that need a GPU pass" in section
+    rates = [
+        f"{ceilings[name]['flops_per_second'] / 1e12:.0f}"
+        for name in ("square, torch.bfloat16", "square, torch.float32")
+    ]
+    assert f"runs at {rates[0]} TFLOP/s in bfloat16" in section and f"at {rates[1]} in float32" in section
+    for size, length, ways in (("base", 128, ("1.29", "0.48")), ("large", 512, ("1.29", "0.55"))):
+        found = ceilings[f"attention, {size}, {length}"]
+        names = ("rectangle with mask, dropout 0.1", "varlen, aten, dropout 0.1")
+        assert ways == tuple(f"{1e3 * found[name]['both_seconds']:.2f}" for name in names)
+        assert all(way in section for way in ways)
+    metrics = run["results"]["metrics"]
+    assert f"ended at {metrics['mlm_loss']:.2f} nats" in section and f"{metrics['unigram_entropy']:.2f}" in section
+
+
 def test_verdicts_of_the_page_say_no_more_than_was_found():
     """A claim named after its runs has none; equality is not refuted by an interval that the correction widens."""
     text = (ROOT / "docs/results.md").read_text("utf-8")

@@ -17,6 +17,7 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.encoder import Encoder
 from bertworks.model.packing import Packing
+from bertworks.model.pair import Pair
 from bertworks.model.prepare import compile_layers
 
 KINDS = {
@@ -30,6 +31,7 @@ LENGTHS = {
     "padding in every row": [5, 3, 4],  # all of it is needed to fill up the last step
     "none": [40, 40, 40],
     "many": [100] * 12 + [1, 50, 99],
+    "more filling than a sequence has tokens": [16] * 60 + [5] * 14,
 }
 
 
@@ -74,16 +76,32 @@ def flash(monkeypatch):
 def test_packed_rows_give_what_the_rectangle_gives(flash, kind, lengths, some):
     """Outputs and gradients, those of the last layer for some cells too."""
     encoder, (ids, mask) = Encoder(shape(**KINDS[kind])).train(), inputs(lengths)
-    cells = mask.flatten().nonzero().squeeze(1)[::3].clone() if some else None
+    read = mask & (torch.arange(mask.shape[1]) % 3 == 0)
+    read |= mask & ~mask.roll(-1, 1)  # the last token, which an encoder that reads from the left pools
+    read[:, -1] |= mask[:, -1]
+    cells = read.flatten().nonzero().squeeze(1) if some else None
     sides = []
     for on in (True, False):
         calls = flash(on)
         encoder.zero_grad()
         out = encoder(ids, mask, hidden_states=False, last_cells=cells)
         states = out.packed[out.packing.rows(mask.flatten().nonzero().squeeze(1) if cells is None else cells)]
-        ((states**2).sum() + out.pooled.sum()).backward()
+        slope = torch.randn(states.shape, generator=torch.Generator().manual_seed(2))
+        ((states * slope).sum() + out.pooled.sum()).backward()
         sides.append([states, out.pooled, *(p.grad for p in encoder.parameters() if p.grad is not None)])
         assert len(calls) == (0 if not on else 2 if kind == "local" else 3)
+    torch.testing.assert_close(*sides, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS["padding in every row"], LENGTHS["padding left out"]])
+def test_both_sides_of_a_pair_have_one_order_of_rows(flash, lengths):
+    """The right side does not use the kernel."""
+    pair, (ids, mask) = Pair(shape(direction="pair")).eval(), inputs(lengths)
+    sides = []
+    for on in (True, False):
+        flash(on)
+        out = pair(ids, mask)
+        sides.append((out.last_hidden_state, out.pooled))
     torch.testing.assert_close(*sides, rtol=1e-4, atol=1e-5)
 
 

@@ -102,7 +102,8 @@ def line(folder, tiny_store, teacher, *more):
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
 @pytest.mark.parametrize("gpu", [False, True])  # a GPU gets other numbers of words and rows
 def test_value_and_gradients_of_the_divergence(rows, temperature, gpu, monkeypatch):
-    monkeypatch.setattr(vocabulary_loss, "ROWS_OF_GPU" if gpu else "ROWS", rows)
+    monkeypatch.setattr(vocabulary_loss, "ROWS", rows)
+    monkeypatch.setattr(vocabulary_loss, "SCORES_OF_GPU", 7 * 31)
     monkeypatch.setattr(vocabulary_loss, "_is_on_gpu", lambda x: gpu)
     tensors, labels = problem()
     generator, used = torch.Generator().manual_seed(8), labels >= 0

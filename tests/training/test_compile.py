@@ -7,12 +7,15 @@ import dataclasses
 import pytest
 import torch
 import torch._dynamo
+from torch.nn.utils import prune
 
 from bertworks.config import RECIPES, load_recipe
 from bertworks.model.config import ModelConfig
+from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
+from bertworks.model.layer import LayerContext, run_layer
 from bertworks.model.packing import Packing
-from bertworks.model.prepare import compile_layers
+from bertworks.model.prepare import compile_layers, graphs_made
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.training import machine
 from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective
@@ -160,3 +163,44 @@ def test_a_compiled_layer_stays_whole_under_several_processes(tmp_path):
     There is a graph for the last layer, which returns the rows that are read, and one for the others.
     """
     assert together(train_compiled, tmp_path) == [2, 2]
+
+
+def compiled_layer(monkeypatch, encoder, x, context):
+    """The compiled layer's output, and the calls in its graph."""
+    made, compile = [], torch.compile
+
+    def backend(graph, inputs):
+        made.append([str(node.target) for node in graph.graph.nodes])
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda layer: compile(layer, backend=backend, fullgraph=True))
+    torch._dynamo.reset()
+    compile_layers(encoder)
+    (layer,) = encoder.layers
+    out, _ = encoder.compiled_layer(layer, layer, x, context, None)
+    torch._dynamo.reset()
+    return out, made[0]
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_query_key_and_value_are_one_product_unless_something_hooks_them(monkeypatch, hooked):
+    """Pruning computes a weight in a hook before each call of the layer, and adapters change its output."""
+    encoder = Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=1), pooler=False).eval()
+    (layer,) = encoder.layers
+    if hooked:
+        prune.l1_unstructured(layer.query, "weight", 0.5)
+        layer.key.register_forward_hook(lambda module, given, out: out + 1)
+    packing = Packing.of(None, 2, 8).filled(torch.device("cpu"))
+    x, context = torch.randn(16, 16), LayerContext(packing, None)
+    expected, _ = run_layer(layer, layer, x, context, None)
+    out, calls = compiled_layer(monkeypatch, encoder, x, context)
+    torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
+    assert sum("linear" in call for call in calls) == (6 if hooked else 4)
+
+
+def test_graphs_are_counted(monkeypatch):
+    encoder = Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=1), pooler=False)
+    x, before = torch.randn(16, 16), graphs_made()
+    packing = Packing.of(None, 2, 8).filled(torch.device("cpu"))
+    compiled_layer(monkeypatch, encoder, x, LayerContext(packing, None))
+    assert graphs_made() == before + 1

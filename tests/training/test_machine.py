@@ -1,5 +1,6 @@
 """What the code does on GPUs and in several processes, seen on a machine without a GPU: torch.cuda is replaced."""
 
+import contextlib
 import dataclasses
 from datetime import timedelta
 from pathlib import Path
@@ -38,7 +39,19 @@ def gpu(monkeypatch):
     monkeypatch.setattr(
         torch.distributed, "init_process_group", lambda backend, **given: asked.update(given, backend=backend)
     )
-    return asked
+    threads = torch.get_num_threads()
+    yield asked
+    torch.set_num_threads(threads)
+
+
+def test_one_thread_reads_batches_beside_a_gpu_until_the_block_ends(gpu, monkeypatch):
+    monkeypatch.setattr(torch.random, "fork_rng", lambda gpus: contextlib.nullcontext())
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with machine.prepared_process():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
 
 
 def test_processes_on_gpus_name_their_device_and_do_not_wait_for_ever(gpu):

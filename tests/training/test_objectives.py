@@ -32,7 +32,8 @@ def plain(hidden, weight, bias, labels):
 @pytest.mark.parametrize("unused", [0.0, 0.3])
 @pytest.mark.parametrize("gpu", [False, True])  # a GPU gets other numbers of words and rows
 def test_value_and_gradients_of_the_fused_projection(rows, unused, gpu, monkeypatch):
-    monkeypatch.setattr(vocabulary_loss, "ROWS_OF_GPU" if gpu else "ROWS", rows)
+    monkeypatch.setattr(vocabulary_loss, "ROWS", rows)
+    monkeypatch.setattr(vocabulary_loss, "SCORES_OF_GPU", 7 * 31)
     monkeypatch.setattr(vocabulary_loss, "_is_on_gpu", lambda x: gpu)
     tensors, labels = problem(unused=unused)
     expected = plain(*tensors, labels)

@@ -63,8 +63,10 @@ def is_flash_possible(x: Tensor, H: int) -> bool:
     """Whether `flash_attention` takes heads of width H in the type and on the device of `x`."""
     if x.device.type != "cuda" or x.dtype not in (torch.float16, torch.bfloat16) or H % 8 or H > 256:
         return False
-    known = hasattr(torch.ops.aten, "_flash_attention_forward") and torch.backends.cuda.is_flash_attention_available()
-    return known and torch.cuda.get_device_capability(x.device) >= (8, 0)
+    found, cuda = torch.cuda.get_device_capability(x.device), torch.backends.cuda
+    wide = found in ((8, 0), (9, 0), (10, 0))  # the backward pass of other GPUs has too little shared memory
+    known = cuda.is_flash_attention_available() and cuda.flash_sdp_enabled() and found >= (8, 0)
+    return known and (wide or H <= 192) and hasattr(torch.ops.aten, "_flash_attention_forward")
 
 
 def worth_by_sequence(lengths: Sequence[int], L: int) -> bool:

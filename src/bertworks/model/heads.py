@@ -21,6 +21,7 @@ from .packing import Packing, with_packing
 from .pair import Pair
 from .position_heads import start_with_position_heads
 from .prepare import initialise
+from .products import is_plain
 from .top import Top
 
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
@@ -139,7 +140,7 @@ class Model(nn.Module):
         """
         self.kernels = kernels
         for part in self.encoder.modules():
-            plain = all(type(one) is nn.Linear for one in part.modules() if isinstance(one, nn.Linear))
+            plain = all(is_plain(one) for one in part.modules() if isinstance(one, nn.Linear))
             if isinstance(part, Encoder) and has_kernels(part.config) and plain:
                 part.kernels = part.embedding_dropout.kernels = kernels
         if alone and "mlm" in self.heads and self.decoder is self.encoder.embeddings.word.weight:

@@ -16,17 +16,24 @@ from torch.nn import functional as F
 
 def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
     """The outputs of one or several linear layers for (T, D): all side by side as one (T, O), or each by itself."""
-    if len(layers) > 1 and torch.compiler.is_compiling() and all(type(layer) is nn.Linear for layer in layers):
+    plain = all(map(is_plain, layers))
+    if len(layers) > 1 and plain and torch.compiler.is_compiling():
         weight, bias = (
             None if getattr(layers[0], name) is None else torch.cat([getattr(layer, name) for layer in layers])
             for name in ("weight", "bias")
         )
         return [F.linear(x, weight, bias)]  # type: ignore[arg-type]
-    if not (torch.is_grad_enabled() and is_supported(x) and all(type(layer) is nn.Linear for layer in layers)):
+    if not (torch.is_grad_enabled() and is_supported(x) and plain):
         return [layer(x) for layer in layers]
     biases = [layer.bias for layer in layers if layer.bias is not None]
     joined: Tensor = _JoinedLinear.apply(x, len(layers), *(layer.weight for layer in layers), *biases)
     return [joined]
+
+
+def is_plain(layer: nn.Module) -> bool:
+    """Whether the layer is a linear one that nothing else takes part in: no adapter, hook or computed weight."""
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    return type(layer) is nn.Linear and "weight" in layer._parameters and not any(hooks)
 
 
 def is_supported(x: Tensor) -> bool:

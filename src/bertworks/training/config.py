@@ -20,8 +20,8 @@ class LoopConfig:
 
     steps: int = 0  # training budget in optimizer steps; 0: no limit in steps
     tokens: int = 0  # training budget in tokens, padding not counted; 0: no limit in tokens
-    # training budget in hours, summed over all run segments, without the first steps of a segment that compiles layers;
-    # 0: no limit in hours
+    # training budget in hours, summed over all run segments, without steps in which layers are compiled; 0: no limit in
+    # hours
     hours: float = 0.0
     seed: int = 12345  # seed of initial weights, order, masks and dropout; 0 to 2^63 - 1
     # number type of matrix products in training; weights and evaluation are always float32

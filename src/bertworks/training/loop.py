@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..batch import Batch, to_device
 from ..files import Diverged, atomic_write
 from ..model.dropout import DropoutKey
+from ..model.prepare import graphs_made
 from ..reporting.log import Reporter
 from .config import LoopConfig
 from .machine import Stop, World, caught_signals, compute_dtype, peak_memory, read_later, return_memory
@@ -32,10 +33,6 @@ from .optim import Optimizer
 from .state import StateWriter, Totals, TrainerState, check_tensors, damaged, on_cpu, snapshot
 
 BEST = "best.safetensors"
-
-# steps of a process in which torch.compile meets most kinds of batches that it compiles the layers for: half a minute
-# that is no training. In a budget of minutes it would be the whole warm-up, without which BERT stays where it began.
-UNTIMED = 4
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,6 @@ class Loop:
     matmul_peak: float = 0.0  # operations a second that the machine can do at best
     data_sheet: float = 0.0  # the same after the data sheet of the GPU; 0: not known
     quiet: bool = False
-    compiles: bool = False  # whether torch.compile compiles the layers in the first steps
     dtype: torch.dtype = field(init=False)  # of matrix products
     totals: Totals = field(init=False)
     metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the last weights, when the run has ended
@@ -142,10 +138,9 @@ class Loop:
 
     def _train(self, stop: Stop, reporter: Reporter) -> bool:
         config, progress = self.config, self.progress
-        timed = progress.step + (UNTIMED if self.compiles else 0)  # the last step that is not
         self.model.train()
         while (share := config.share(progress)) < 1 and not self.stopped_early:
-            start = time.perf_counter()
+            start, graphs = time.perf_counter(), graphs_made()
             group = self.feed(progress, share)
             stopped = self.step(group, share, stop.caught)
             progress.step += 1
@@ -157,11 +152,9 @@ class Loop:
             logs |= evaluates and self.patience > 0  # it may be the last step, which is not known before the evaluation
             if logs or evaluates or saves or stopped:
                 self._settle()  # now, so that waiting for the device counts as training
-            seconds = self._seconds_since(start)
-            if progress.step > timed:
-                progress.seconds += seconds
-            else:
-                self.totals.pause()
+            # Compiling is no training: in a budget of minutes it would be the whole warm-up, without which BERT stays
+            # where it began.
+            progress.seconds += self._seconds_since(start, counts=graphs_made() == graphs)
             now = config.share(progress)
             if self.after_step:
                 self.after_step(progress.step)
@@ -257,9 +250,12 @@ class Loop:
             counts["instances"] += len(batch["input_ids"])
         return dict(zip(counts, self.world.sum_numbers([*counts.values()]), strict=True))
 
-    def _seconds_since(self, start: float) -> float:
-        """The first process's time, for all: a budget in hours must mean one last step and one rate everywhere."""
-        return self.world.sum_numbers([time.perf_counter() - start if self.world.main else 0.0])[0]
+    def _seconds_since(self, start: float, counts: bool) -> float:
+        """The first process's time, for all: a budget in hours must mean one last step and one rate everywhere.
+
+        counts: whether its time counts.
+        """
+        return self.world.sum_numbers([time.perf_counter() - start if self.world.main and counts else 0.0])[0]
 
     def _dropout_key(self, row: int) -> DropoutKey | None:
         """Key of the masks on a CPU; on a GPU the device generator is seeded, so that fused kernels stay fused."""

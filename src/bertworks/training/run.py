@@ -137,7 +137,6 @@ def prepare_loop(run: Run, loop: Loop) -> None:
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
     if machine.should_compile(config.compile, device):
         compile_layers(loop.model.encoder)
-        loop.compiles = True
     use_kernels(run, loop)
     if loop.flops_per_token:
         loop.matmul_peak = machine.matmul_peak(device, loop.dtype)

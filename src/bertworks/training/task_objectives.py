@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from ..batch import IGNORED, Batch
 from ..model.dropout import DropoutKey
+from ..model.encoder import EncoderOutput
 from ..model.heads import Model
 from .objectives import Objective
 from .vocabulary_loss import Scorer, Term, cross_entropy, linear_cross_entropy, linear_divergence, used_slots
@@ -46,16 +47,21 @@ class DistillationObjective(Objective):
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
         out, labels, slots = model.encode(batch, dropout), batch["masked_labels"], batch["masked_slots"]
-        masked, real = (out.packing.rows(batch[cells]) for cells in ("masked_positions", "token_cells"))
-        rows, used, chosen = masked, labels != IGNORED, slots
+        cells, real = batch["masked_positions"], batch["token_cells"]
+        asked_of, used, chosen = cells, labels != IGNORED, slots
         if self.every_token:
-            rows, used, chosen = real, torch.ones_like(real).bool(), torch.arange(len(real), device=real.device)
+            asked_of, used, chosen = real, torch.ones_like(real).bool(), torch.arange(len(real), device=real.device)
+
+        def states(found: EncoderOutput, wanted: Tensor) -> Tensor:
+            """The last layer at these cells."""
+            return found.packed.index_select(0, found.packing.rows(wanted))
+
         with torch.no_grad():
-            known = self.teacher.encode(batch).packed
-            theirs = Scorer.of(self.teacher, known.index_select(0, rows))
-        ours = Scorer.of(model, out.packed.index_select(0, masked))
-        asked = Scorer.of(model, out.packed.index_select(0, rows)) if self.every_token else ours
-        student, teacher = (states.index_select(0, real).float() for states in (out.packed, known))  # (n, D) each
+            known = self.teacher.encode(batch)
+            theirs = Scorer.of(self.teacher, states(known, asked_of))
+        ours = Scorer.of(model, states(out, cells))
+        asked = Scorer.of(model, states(out, asked_of)) if self.every_token else ours
+        student, teacher = (states(found, real).float() for found in (out, known))  # (n, D) each
         return {
             "soft": linear_divergence(asked, theirs, used, self.temperature, chosen),
             "mlm": linear_cross_entropy(ours, labels, slots, model.kernels),

@@ -17,7 +17,7 @@ from ..model.kernels import Kernels
 from ..model.products import is_supported, product
 
 ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
-ROWS_OF_GPU = 8192  # the same on a GPU, which waits longer for each operation to be asked for than it takes for few
+SCORES_OF_GPU = 160_000_000  # the same on a GPU, which computes few scores in less time than it takes to ask for them
 ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 NO_CHANCE = -10000.0  # score of a word that is none
 FILL = 64  # their number is a multiple of this, for the reason given in model/packing.py
@@ -118,7 +118,7 @@ def linear_divergence(
             loss: Tensor = _LinearLoss.apply(hidden, ours.weight, ours.bias, rule)
             return Term(loss, None)
         scorer = Scorer(hidden, *_compute(ours.weight, ours.bias)).aligned()
-        parts = (rule(scorer, rows)[0] for rows in _chunks(hidden))
+        parts = (rule(scorer, rows)[0] for rows in _chunks(hidden, len(ours.weight)))
         return Term(sum(parts, hidden.new_zeros((), dtype=torch.float32)), None)
 
 
@@ -142,9 +142,9 @@ def _is_on_gpu(x: Tensor) -> bool:
     return x.device.type == "cuda"
 
 
-def _chunks(hidden: Tensor) -> Iterator[slice]:
-    """The rows of `hidden` that are scored at a time."""
-    rows = ROWS_OF_GPU if _is_on_gpu(hidden) else ROWS
+def _chunks(hidden: Tensor, V: int) -> Iterator[slice]:
+    """The rows of `hidden` that are scored at a time, over V words."""
+    rows = max(ROWS, SCORES_OF_GPU // V) if _is_on_gpu(hidden) else ROWS
     return (slice(start, start + rows) for start in range(0, len(hidden), rows))
 
 
@@ -214,7 +214,7 @@ class _LinearLoss(torch.autograd.Function):
         ctx.kinds, V = (weight.dtype, bias.dtype), len(weight)
         scorer = Scorer(hidden, weight.to(hidden.dtype), bias.to(hidden.dtype)).aligned()
         d_hidden, d_weight, d_bias = torch.empty_like(hidden), None, None
-        for rows in _chunks(hidden):
+        for rows in _chunks(hidden, V):
             h = hidden[rows]
             part, slope, sums = rule(scorer, rows)
             loss += part

@@ -17,7 +17,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -175,18 +177,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 def run_side(side: Side, given: Mapping[str, Any], device: str, seconds: float, here: bool) -> common.Result:
     """What the side returns within so many seconds, in a process of its own or, if `here`, in this one; or an error."""
-    if here:
-        return attempted(lambda: side(**given))
-    process = started(side, given, device)
-    try:
-        output, _ = process.communicate(timeout=max(seconds, 1.0))
-    except subprocess.TimeoutExpired:
-        kill(process)
-        return {"error": f"stopped after {seconds:.0f} seconds, the time that was left"}
-    finally:
-        if process.poll() is None:  # Ctrl-C
-            kill(process)
-    return result_of(output, process.returncode, seconds)
+    return dict(run_together(side, {"side": given}, device, seconds, here))["side"]
 
 
 def wait_for_turn() -> None:
@@ -198,29 +189,41 @@ def wait_for_turn() -> None:
 
 
 def run_together(
-    side: Side, cells: Mapping[str, Mapping[str, Any]], device: str, seconds: float, here: bool
-) -> dict[str, common.Result]:
-    """What the side returns for each of these cells, within so many seconds for all of them.
+    side: Side, cells: Mapping[str, Mapping[str, Any]], device: str, seconds: float, here: bool, share: float = 1.0
+) -> Iterator[tuple[str, common.Result]]:
+    """Each cell's name with what the side returns for it, within so many seconds for all of them, in their order.
 
     The cells start at the same time, each in a process of its own, and compile side by side until they call
-    `wait_for_turn`. When all do, one after the other is measured, alone on the device.
+    `wait_for_turn`. When all do, one after the other is measured, alone on the device. A cell that does not in this
+    share of the seconds is left out. Cells that never wait run side by side to their end.
     """
     if here:
-        return {name: run_side(side, {**given, "waits": False}, device, seconds, here) for name, given in cells.items()}
-    processes = {name: started(side, {**given, "waits": True}, device) for name, given in cells.items()}
-    late = threading.Timer(max(seconds, 1.0), kill_groups, [processes.values()])
-    late.start()
+        yield from ((name, attempted(partial(side, **given))) for name, given in cells.items())
+        return
+    processes = {name: started(side, given, device) for name, given in cells.items()}
+    slow = dict(processes)  # those that do not wait for their turn yet
+    timers = [
+        threading.Timer(max(limit, 1.0), kill_groups, [some.values()])
+        for limit, some in ((seconds, processes), (seconds * share, slow))
+    ]
+    for timer in timers:
+        timer.start()
+
+    def first_lines(name: str) -> str:
+        printed = until_ready(processes[name])
+        slow.pop(name)
+        return printed
+
     try:
-        printed = {name: until_ready(one) for name, one in processes.items()}
-        found = {}
-        for name, one in processes.items():
+        with ThreadPoolExecutor(len(processes)) as threads:
+            printed = [*threads.map(first_lines, processes)]
+        for (name, one), lines in zip(processes.items(), printed, strict=True):
             with contextlib.suppress(OSError):  # it has ended
                 print(file=one.stdin, flush=True)
-            output = printed[name] + one.stdout.read()  # type: ignore[union-attr]
-            found[name] = result_of(output, one.wait(), seconds)
-        return found
+            yield name, result_of(one, lines, seconds)
     finally:  # Ctrl-C too
-        late.cancel()
+        for timer in timers:
+            timer.cancel()
         kill_groups(processes.values())
 
 
@@ -232,27 +235,35 @@ def until_ready(process: subprocess.Popen[str]) -> str:
 
 def kill_groups(processes: Iterable[subprocess.Popen[str]]) -> None:
     """Kill what is left of the processes and their groups."""
-    for one in processes:
+    for one in [*processes]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(one.pid, signal.SIGKILL)
 
 
-def result_of(output: str, status: int, seconds: float) -> common.Result:
-    """The result in the last line that a process has printed, or an error."""
+def result_of(process: subprocess.Popen[str], printed: str, seconds: float) -> common.Result:
+    """The result that a process prints, or an error; the process and its group are killed afterwards.
+
+    printed: its first lines, which were read before.
+    """
+    for line in itertools.chain(printed.splitlines(), process.stdout):  # type: ignore[arg-type]
+        with contextlib.suppress(ValueError):
+            if isinstance(found := json.loads(line), dict):
+                kill_groups([process])  # a worker of its own may still have the pipe open
+                process.wait()
+                return found
+    status = process.wait()
     if status == -signal.SIGKILL:
         return {"error": f"killed, or stopped after {seconds:.0f} seconds, the time that was left"}
-    if status or not output.strip():
-        return {"error": f"exit status {status}; the process's own output has the reason"}
-    result: common.Result = json.loads(output.splitlines()[-1])
-    return result
+    return {"error": f"exit status {status}; the process's own output has the reason"}
 
 
 def run_cells(
     options: Any, stage: str, result: common.Result, side: Side, cells: Mapping[str, Mapping[str, Any]], reserve: float
 ) -> None:
-    """Run the cells that `result` does not have yet, write the JSON after each group, stop when the minutes are used.
+    """Run the cells that `result` does not have yet, write the JSON after each, stop when the minutes are used.
 
-    reserve: seconds that a group needs at least; with fewer left no other is begun. A rerun of the command continues.
+    reserve: seconds that a group of cells needs at least; with fewer left no other is begun. A rerun of the command
+    continues.
     """
     found = result.setdefault("cells", {})
     missing = [name for name in cells if "error" in found.get(name, {"error": ""})]
@@ -260,11 +271,12 @@ def run_cells(
         left = seconds_left(options)
         if left < reserve and not options.smoke:
             break
-        group = {name: cells[name] for name in missing[start : start + options.together]}
-        for name, one in run_together(side, group, options.device, left, options.smoke).items():
+        names = missing[start : start + options.together]
+        group = {name: {**cells[name], "waits": not options.smoke} for name in names}
+        for name, one in run_together(side, group, options.device, left, options.smoke, share=2 / 3):
             found[name] = one
             print(f"{name}: {json.dumps(one)}", file=sys.stderr, flush=True)
-        keep(options, stage, result)
+            keep(options, stage, result)
     result["left_out"] = [name for name in cells if name not in found]
     keep(options, stage, result)
 

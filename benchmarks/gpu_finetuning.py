@@ -72,7 +72,6 @@ def one_start(
 
 def one_cell(**given: Any) -> common.Result:
     """What a process of this script does."""
-    given.pop("waits", None)  # all run side by side: nothing is timed here
     return gpu_common.attempted(lambda: one_start(**given))
 
 
@@ -108,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
         cells = {
             f"{task} {start}": {"task": task, "start": start} | given for task in options.tasks for start in STARTS
         }
-        found = gpu_common.run_together(one_cell, cells, options.device, left + RESERVE / 2, options.smoke)
+        found = dict(gpu_common.run_together(one_cell, cells, options.device, left + RESERVE / 2, options.smoke))
         for task in options.tasks:
             starts = {start: found[f"{task} {start}"] for start in STARTS}
             result[task] = starts | {"effect": effect(task, starts)}

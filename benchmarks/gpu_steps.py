@@ -117,7 +117,7 @@ class Cell:
 class StepClock(pretraining.Clock):
     """A clock that also has the seconds of each step. On a GPU a step ends when it was asked for.
 
-    waits: whether it waits for its turn before it counts (gpu_common.run_together).
+    waits: whether it waits for its turn one step before it counts (gpu_common.run_together).
     """
 
     def __init__(self, skip: int, device: torch.device, waits: bool) -> None:
@@ -127,7 +127,7 @@ class StepClock(pretraining.Clock):
 
     def step(self, tokens: int, last: bool) -> None:
         self.each.append(time.perf_counter() - self.before)
-        if self.waits and self.left == 1:
+        if self.waits and self.left == min(2, self.skip):  # one more that does not count: its memory was given back
             self._now()
             gpu_common.wait_for_turn()
         super().step(tokens, last)

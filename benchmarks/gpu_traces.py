@@ -55,10 +55,10 @@ class ProfilerClock(pretraining.Clock):
 
     def step(self, tokens: int, last: bool) -> None:
         super().step(tokens, last)
-        if self.left == self.timed:
+        if self.waits and self.left == self.timed + 1:  # as gpu_steps.StepClock
             self._now()
-            if self.waits:
-                gpu_common.wait_for_turn()
+            gpu_common.wait_for_turn()
+        if self.left == self.timed:
             self.before = self._now()
         if self.left == 0:
             self.pace = (self.start - self.before) / self.timed
@@ -73,7 +73,8 @@ def read_trace(trace: Path, steps: int) -> common.Result:
     with gzip.open(trace, "rt", encoding="utf-8") as file:
         events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
     kernels = sorted((one for one in events if one.get("cat") in ON_GPU), key=begin)
-    found: common.Result = {"kernels": rows_of(((one["name"], one["dur"]) for one in kernels), steps)}
+    found: common.Result = {"kernel_calls": len(kernels) / steps}
+    found["kernels"] = rows_of(((one["name"], one["dur"]) for one in kernels), steps)
     found["operators"] = rows_of(own_times([one for one in events if one.get("cat") == "cpu_op"]), steps)
     if kernels:
         busy, last = 0.0, 0.0

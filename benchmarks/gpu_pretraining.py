@@ -4,14 +4,15 @@
     benchmarks/gpu.sh pretraining --corpus STORE --run RUN --out FOLDER              2. on the GPU, twice or more often
     benchmarks/gpu.sh pretraining --join FOLDER --out MODEL                          3. on any machine: the model folder
 
-The recipe is a BERT of 12 layers of width 512 with learned positions and both objectives of the paper: 85 % of the time
+The recipe is a BERT of 8 layers of width 512 with learned positions and both objectives of the paper: 85 % of the time
 at length 128, the rest at 512. It differs from the paper in a start that lets learned positions leave their plateau
 early (docs/plateau.md), in 40 % masked tokens and in the batch of --tokens cells, all for a run of minutes.
 
 The schedule ends after --train-minutes of training, counted over all commands. A command stops and saves after
 --minutes; the same command again continues. --run keeps the state between them and must be outside of --out if that
 folder is emptied. When the training is over, --out gets the model as bfloat16 in pieces below 16 MiB (gpu_pieces.py)
-and pretraining.json. A machine that gives back a few files at a time gets --pieces 1-4, then --pieces 5-8.
+and pretraining.json. A machine that gives back a few files at a time gets --pieces 1-4, then --pieces 5-8. A run whose
+loss is not below that of word frequencies after some updates has failed, and ends before it uses the other minutes.
 """
 
 import re
@@ -36,6 +37,7 @@ from bertworks.reporting.run_files import LOG, read_log
 from bertworks.training.config import LoopConfig, OptimConfig
 
 CARRIED = 50 << 20  # bytes: the largest store that is easily carried to a machine
+PATIENCE = 800  # updates after which the loss must be below that of word frequencies
 RESERVE = 30.0  # seconds to save the state, and to evaluate and write the model at the end
 BOOKS = Path("text", "books.tar.zst")
 SMOKE = {"device": "cpu", "megabytes": 0.02, "layers": 2, "width": 32}
@@ -87,11 +89,12 @@ def build_store(options: Any, out: Path) -> int:
 
 def train(options: Any, seconds: float, until: int = 0) -> dict[str, Any] | None:
     """Train or resume for so many seconds, or until a step if it is not 0; the results if the run is finished."""
-    begun = time.monotonic()
-    config = recipe(options, Store.open(options.corpus, verify=False).vocab_size)
+    begun, store = time.monotonic(), Store.open(options.corpus, verify=False)
+    config, entropy = recipe(options, store.vocab_size), store.unigram_entropy()
 
     def stop(kind: str, record: Mapping[str, Any]) -> bool:
-        return time.monotonic() - begun > seconds or bool(until and record["step"] >= until)
+        late = time.monotonic() - begun > seconds or bool(until and record["step"] >= until)
+        return late or bool(failure(record, entropy))
 
     try:
         return pretrain(config, options.corpus, options.run, quiet=options.smoke, watch=stop)
@@ -99,8 +102,19 @@ def train(options: Any, seconds: float, until: int = 0) -> dict[str, Any] | None
         raise SystemExit(str(error)) from None
 
 
+def failure(record: Mapping[str, Any], entropy: float) -> str:
+    """What a record says of a model that knows no more than word frequencies after so many updates; else ""."""
+    if record["step"] < PATIENCE or record["mlm_loss"] <= entropy:
+        return ""
+    return (
+        f"found a loss of {record['mlm_loss']:.2f} nats at update {record['step']:,}; expected less "
+        f"than {entropy:.2f}, that of word frequencies alone; give a lower --lr and another --run"
+    )
+
+
 def report(options: Any, facts: common.Result, results: dict[str, Any] | None) -> None:
-    """Write pretraining.json, and the pieces of a finished run."""
+    """Write pretraining.json, and the pieces of a finished run. Ends with one line if the run has failed."""
+    entropy = Store.open(options.corpus, verify=False).unigram_entropy()
     records = read_log(options.run) if (options.run / LOG).exists() else []
     result: common.Result = {"machine": facts, "finished": results is not None, "results": results}
     result |= {kind: gpu_common.curve(records, kind) for kind in ("train", "eval")}
@@ -108,6 +122,8 @@ def report(options: Any, facts: common.Result, results: dict[str, Any] | None) -
         limit = 20_000 if options.smoke else gpu_pieces.LIMIT
         result["pieces"] = gpu_pieces.write_pieces(options.run, options.out, limit, numbers(options.pieces))["pieces"]
     gpu_common.finish(options, "pretraining", result)
+    if failed := failure(records[-1], entropy) if records else "":
+        raise SystemExit(failed)
     if results is None:
         print("not finished; rerun the command to continue")
 
@@ -145,11 +161,11 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--run", type=Path, default=Path("runs/gpu"), help="run folder; it is kept between commands")
     made.add_argument("--train-minutes", type=float, default=14.0, help="of training, over all commands")
     made.add_argument("--pieces", default="", help="numbers of the pieces to write, such as 1-4; left out: all")
-    made.add_argument("--layers", type=int, default=12)
+    made.add_argument("--layers", type=int, default=8)
     made.add_argument("--width", type=int, default=512, help="of the hidden states, a multiple of 64")
     made.add_argument("--tokens", type=int, default=65536, help="cells of an update, padding included")
     made.add_argument("--dropout", type=float, default=0.1)
-    made.add_argument("--lr", type=float, default=5e-4, help="peak learning rate")
+    made.add_argument("--lr", type=float, default=6e-4, help="peak learning rate")
     made.add_argument("--seed", type=int, default=12345)
     with common.parsed(made, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:
         if options.smoke:

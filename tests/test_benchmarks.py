@@ -360,6 +360,14 @@ def test_pieces_of_a_run_become_its_model_folder(common, tmp_path):
     assert not (tmp_path / "again").exists()
 
 
+def test_a_pre_training_that_learns_nothing_ends_early(common):
+    failure = importlib.import_module("gpu_pretraining").failure
+    assert failure({"step": 1000, "mlm_loss": 7.12}, 7.04).startswith(
+        "found a loss of 7.12 nats at update 1,000; expected"
+    )
+    assert failure({"step": 1000, "mlm_loss": 6.9}, 7.04) == "" == failure({"step": 100, "mlm_loss": 9.0}, 7.04)
+
+
 def test_numbers_of_pieces_are_read(common):
     numbers = importlib.import_module("gpu_pretraining").numbers
     assert (numbers(""), numbers("3"), numbers("1-4")) == (None, range(3, 4), range(1, 5))

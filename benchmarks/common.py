@@ -66,11 +66,13 @@ def parsed(made: argparse.ArgumentParser, argv: list[str] | None, smoke: Mapping
         yield options
 
 
-def need(*paths: Path) -> None:
-    """Stop with a message if one of the paths is missing."""
+def need(*paths: Path, option: str = "--data") -> None:
+    """Stop with a message if one of the paths, which this option names, is missing."""
     for path in paths:
         if not path.exists():
-            raise SystemExit(f"{path} is missing; expected the benchmark's data there; name another folder with --data")
+            raise SystemExit(
+                f"{path} is missing; expected the benchmark's data there; name another folder with {option}"
+            )
 
 
 def machine_facts() -> Result:

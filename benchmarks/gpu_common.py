@@ -7,6 +7,7 @@ the JSON and ends nothing else.
 
 import argparse
 import contextlib
+import ctypes
 import importlib.util
 import itertools
 import json
@@ -44,6 +45,7 @@ Side = Callable[..., common.Result]
 def parser(doc: str | None, minutes: float = 0.0) -> argparse.ArgumentParser:
     """The options of all stages: those of every benchmark, --device, and --minutes where a stage has a time limit."""
     made = common.parser(doc, "gpu")
+    made.set_defaults(out=Path("gpu"))  # not the folder of the results that are kept
     made.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cuda: the first GPU that is visible")
     made.set_defaults(begun=time.monotonic())
     if minutes:
@@ -53,7 +55,16 @@ def parser(doc: str | None, minutes: float = 0.0) -> argparse.ArgumentParser:
 
 def add_together(made: argparse.ArgumentParser) -> None:
     """The option of stages whose cells can start together."""
-    made.add_argument("--together", type=int, default=4, help="cells that start and compile together, then take turns")
+    made.add_argument(
+        "--together", type=positive, default=4, help="cells that start and compile together, then take turns"
+    )
+
+
+def positive(text: str) -> int:
+    """A number of an option that is 1 or more."""
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"found {text}; expected a whole number, 1 or more")
+    return int(text)
 
 
 def add_corpus(made: argparse.ArgumentParser, megabytes: float) -> None:
@@ -65,7 +76,7 @@ def add_corpus(made: argparse.ArgumentParser, megabytes: float) -> None:
 def corpus(options: Any, work: Path) -> Path:
     """The store that --corpus names, or one built in `work` of the text in --data."""
     if options.corpus:
-        common.need(options.corpus)
+        common.need(options.corpus, option="--corpus")
         Store.open(options.corpus, verify=False)
         return Path(options.corpus)
     common.need(options.data / common.TEXT, options.data / common.VOCAB)
@@ -165,8 +176,15 @@ def attempted(work: Callable[[], common.Result]) -> common.Result:
 def started(side: Side, given: Mapping[str, Any], device: str) -> subprocess.Popen[str]:
     """A process of the side's script that runs `side(**given)` and prints its result; it leads a group of its own."""
     command = [sys.executable, str(sys.modules[side.__module__].__file__), common.SIDE, json.dumps(given, default=str)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen(command, env=environment(device), text=True, start_new_session=True, **pipes)
+    how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment(device), start_new_session=True, preexec_fn=end_with_parent, **how)
+
+
+def end_with_parent() -> None:
+    """Have Linux kill this process when its parent is killed: it would keep the GPU busy for the next stage."""
+    with contextlib.suppress(OSError, AttributeError):
+        set_signal_at_death = 1
+        ctypes.CDLL(None).prctl(set_signal_at_death, signal.SIGKILL)
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -288,8 +306,12 @@ def earlier(options: Any, stage: str, machine: Mapping[str, Any], settings: Mapp
         return {}
     result = read_json(path)
     there = result.get("machine", {})
-    same = all(there.get(name) == machine.get(name) for name in SAME) and result.get("settings") == settings
-    return result.get("cells", {}) if same else {}
+    if all(there.get(name) == machine.get(name) for name in SAME) and result.get("settings") == settings:
+        return result.get("cells", {})
+    kept = path.with_name(f"{stage}-before.json")
+    path.replace(kept)
+    print(f"{path} has results of other code, settings or another machine; they are in {kept} now", file=sys.stderr)
+    return {}
 
 
 # ---- results
@@ -306,6 +328,9 @@ def keep(options: Any, stage: str, result: common.Result) -> Path:
 def finish(options: Any, stage: str, result: common.Result) -> None:
     """Write the JSON, and print where it is."""
     path = keep(options, stage, result)
+    cells = result.get("cells", {})
+    if cells and all("error" in cell for cell in cells.values()):
+        raise SystemExit(f"{stage}: found an error in every cell; expected a result of one at least; see {path}")
     if options.smoke:
         print(f"{stage}: tiny run finished; nothing is kept")
         return

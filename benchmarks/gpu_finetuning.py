@@ -4,10 +4,12 @@
 
 The tasks share the GPU, each start of each task in a process of its own, since small batches leave most of a GPU idle.
 A process takes one seed after the other, as many of --seeds as the minutes allow. Layers are not compiled: that takes
-longer than such a run. finetuning.json has, for each task:
+longer than such a run. --data needs glue/SST-2, glue/MRPC and glue/QNLI (train.tsv, dev.tsv), conll2003 (eng.train,
+eng.testa, eng.testb) and squad (train-v1.1.json or train-v1.1-13pct.json, dev-v1.1.json). finetuning.json is written at
+the end and has:
 
-- `pretrained`, `random`: the metrics on development rows of each seed.
-- `effect`: pre-trained minus random of the task's metric: the mean over the seeds that both have, and its 95 %
+- `cells`: for each task and start (`pretrained`, `random`) the metrics on development rows, by seed.
+- `effects`: pre-trained minus random of the task's metric: the mean over the seeds that both have, and its 95 %
   interval over these seeds. It is a statement about one encoder.
 """
 
@@ -99,7 +101,8 @@ def main(argv: list[str] | None = None) -> None:
             options.model = tiny.write_model(options.out.parent / "model")
         if not options.model:
             raise SystemExit("found no --model; expected the folder of a pre-trained encoder; give its run folder")
-        common.need(options.model, *(options.data / TASKS[task][0] for task in options.tasks))
+        common.need(options.model, option="--model")
+        common.need(*(options.data / TASKS[task][0] for task in options.tasks))
         result: common.Result = {"machine": gpu_common.facts(device), "model": str(options.model)}
         left = gpu_common.seconds_left(options) - RESERVE
         given = {"model": str(options.model), "data": str(options.data), "seeds": options.seeds, "seconds": left}
@@ -108,9 +111,10 @@ def main(argv: list[str] | None = None) -> None:
             f"{task} {start}": {"task": task, "start": start} | given for task in options.tasks for start in STARTS
         }
         found = dict(gpu_common.run_together(one_cell, cells, options.device, left + RESERVE / 2, options.smoke))
-        for task in options.tasks:
-            starts = {start: found[f"{task} {start}"] for start in STARTS}
-            result[task] = starts | {"effect": effect(task, starts)}
+        result["cells"] = found
+        result["effects"] = {
+            task: effect(task, {start: found[f"{task} {start}"] for start in STARTS}) for task in options.tasks
+        }
         gpu_common.finish(options, "finetuning", result)
 
 

@@ -126,6 +126,8 @@ def report(options: Any, facts: common.Result, results: dict[str, Any] | None) -
         raise SystemExit(failed)
     if results is None:
         print("not finished; rerun the command to continue")
+        if not options.smoke:
+            raise SystemExit(3)  # as `bertworks pretrain`
 
 
 def numbers(text: str) -> range | None:
@@ -178,7 +180,7 @@ def main(argv: list[str] | None = None) -> None:
             device = gpu_common.need_device(options.device)
             if not options.corpus:
                 raise SystemExit("found no --corpus; expected a corpus store; make one with --build STORE")
-            common.need(options.corpus)
+            common.need(options.corpus, option="--corpus")
             facts = gpu_common.facts(device)
             report(options, facts, train(options, gpu_common.seconds_left(options) - RESERVE))
 

@@ -227,7 +227,7 @@ def add_cell_options(made: Any) -> None:
     """How a cell is measured."""
     made.add_argument("--batch", type=int, default=BATCH, help="sequences of an update")
     made.add_argument("--tokens", type=int, default=32768, help="cells of a micro-batch, padding included; LARGE: half")
-    made.add_argument("--skip", type=int, default=8, help="steps before counting")
+    made.add_argument("--skip", type=gpu_common.positive, default=8, help="steps before counting")
     gpu_common.add_together(made)
 
 
@@ -238,7 +238,7 @@ def main(argv: list[str] | None = None) -> None:
     made = gpu_common.parser(__doc__, minutes=9.0)
     gpu_common.add_corpus(made, megabytes=20)
     add_cell_options(made)
-    made.add_argument("--steps", type=int, default=20, help="counted steps")
+    made.add_argument("--steps", type=gpu_common.positive, default=20, help="counted steps")
     made.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES)
     made.add_argument("--lengths", type=int, nargs="+", default=[128, 512])
     made.add_argument("--dropouts", type=float, nargs="+", default=[0.1, 0.0])

@@ -163,8 +163,8 @@ def main(argv: list[str] | None = None) -> None:
     made = gpu_common.parser(__doc__, minutes=9.0)
     gpu_common.add_corpus(made, megabytes=10)
     gpu_steps.add_cell_options(made)
-    made.add_argument("--steps", type=int, default=2, help="recorded steps")
-    made.add_argument("--timed", type=int, default=8, help="steps that are timed before")
+    made.add_argument("--steps", type=gpu_common.positive, default=2, help="recorded steps")
+    made.add_argument("--timed", type=gpu_common.positive, default=8, help="steps that are timed before")
     made.add_argument("--cells", nargs="+", help="names of cells, such as base-128-0.1-compiled")
     made.add_argument("--read", type=Path, nargs="+", default=[], help="traces of --steps steps that were made before")
     with common.parsed(made, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:

@@ -6,8 +6,10 @@ import importlib
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -201,8 +203,10 @@ def test_cells_are_measured_until_the_minutes_are_used_and_continued(common, mon
     gpu_common.finish(options, "steps", result)
     assert result["cells"] == {"a": {"seconds_left": 150.0}, "b": {"error": "out of memory"}}
     assert result["left_out"] == ["c"] and "left out, because the minutes were used: c" in capsys.readouterr().out
-    assert gpu_common.earlier(options, "steps", machine, {"steps": 4}) == {}
-    assert gpu_common.earlier(options, "steps", {"torch": "3"}, settings) == {}
+    for other in ((machine, {"steps": 4}), ({"torch": "3"}, settings)):
+        assert gpu_common.earlier(options, "steps", *other) == {}
+        assert not (tmp_path / "steps.json").exists()
+        (tmp_path / "steps-before.json").rename(tmp_path / "steps.json")  # it was kept
     again = {"cells": gpu_common.earlier(options, "steps", machine, settings)}
     cells["b"], options.begun = {"works": True}, clock[0]
     gpu_common.run_cells(options, "steps", again, None, cells, reserve=40.0)
@@ -275,6 +279,37 @@ def test_a_cell_that_is_not_ready_in_time_is_left_out(common, monkeypatch):
     cells = {name: {"name": name} for name in scripts}
     found = dict(gpu_common.run_together(None, cells, "cpu", 30.0, False, share=0.05))
     assert "error" in found["slow"] and found["fast"] == {"speed": 1}
+
+
+def test_cells_end_with_a_parent_that_is_killed(common, tmp_path):
+    """They would keep the GPU busy for the next stage."""
+    program = (
+        "import subprocess, sys, time, gpu_common\n"
+        "how = {'preexec_fn': gpu_common.end_with_parent, 'start_new_session': True}\n"
+        "print(subprocess.Popen(['sleep', '60'], **how).pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS)}
+    parent = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    psutil.wait_procs([child], timeout=20)
+    assert not child.is_running()
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "x"])
+def test_a_number_that_is_none_is_refused(common, wrong, capsys):
+    with pytest.raises(SystemExit):
+        importlib.import_module("gpu_steps").main(["--together", wrong])
+    assert "expected a whole number, 1 or more" in capsys.readouterr().err
+
+
+def test_a_stage_whose_cells_all_failed_ends_with_an_error(common, tmp_path):
+    gpu_common = importlib.import_module("gpu_common")
+    options = argparse.Namespace(out=tmp_path, smoke=False)
+    with pytest.raises(SystemExit, match="found an error in every cell"):
+        gpu_common.finish(options, "steps", {"cells": {"a": {"error": "out of memory"}}})
+    gpu_common.finish(options, "steps", {"cells": {"a": {"error": "out of memory"}, "b": {"speed": 1}}})
 
 
 def test_an_effect_counts_the_seeds_that_both_starts_have(common):

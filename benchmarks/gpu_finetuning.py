@@ -62,7 +62,8 @@ def one_start(
                 break
             given: dict[str, Any] = {"epochs": 3.0, "batch_size": 32, "optim": {"lr": 1e-4}, **settings}
             given["loop"] = {"seed": seed, "compile": "off", "save_minutes": 0.0, "log_every": 100}
-            given |= {"max_seq_length": 32, "loop": given["loop"] | {"steps": 2}} if small else {}
+            if small:
+                given |= {"max_seq_length": 32, "epochs": 0.2, "batch_size": 8}
             out = Path(work) / f"{start}-{seed}"
             done_run = bertworks.finetune(
                 model, out, task=task, data=rows, random_init=start == "random", quiet=True, **given

@@ -167,7 +167,7 @@ def test_attention_of_packed_rows_is_that_of_the_rectangle(monkeypatch, lengths,
         if compiled:
             compile_layers(model.encoder)
         with torch.autocast("cuda", torch.bfloat16):
-            assert model.encoder.takes_flash() is flash
+            assert model.encoder._takes_flash() is flash
             out = model.encode(batch)
         (out.last_hidden_state.float() ** 2).sum().backward()
         layers = torch.cat([p.grad.flatten() for p in model.encoder.layers.parameters()])

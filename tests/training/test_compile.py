@@ -15,7 +15,7 @@ from bertworks.model.encoder import Encoder
 from bertworks.model.heads import build_model
 from bertworks.model.layer import LayerContext, run_layer
 from bertworks.model.packing import Packing
-from bertworks.model.prepare import compile_layers, graphs_made
+from bertworks.model.prepare import compile_layers
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.training import machine
 from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective
@@ -200,7 +200,7 @@ def test_query_key_and_value_are_one_product_unless_something_hooks_them(monkeyp
 
 def test_graphs_are_counted(monkeypatch):
     encoder = Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=1), pooler=False)
-    x, before = torch.randn(16, 16), graphs_made()
+    x, before = torch.randn(16, 16), machine.graphs_made()
     packing = Packing.of(None, 2, 8).filled(torch.device("cpu"))
     compiled_layer(monkeypatch, encoder, x, LayerContext(packing, None))
-    assert graphs_made() == before + 1
+    assert machine.graphs_made() == before + 1

@@ -140,7 +140,7 @@ def test_saving_by_minutes(tiny_store, tmp_path, monkeypatch):
     """Every step takes 40 seconds by this clock, and a save is due after two minutes of training."""
     clock, saved = iter(range(0, 10_000_000, 20)), []
     monkeypatch.setattr(loop_module, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
-    monkeypatch.setattr(loop_module.Loop, "_seconds_since", lambda self, start: 40.0)
+    monkeypatch.setattr(loop_module.Loop, "_seconds_since", lambda self, start, counts: 40.0)
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=8, save_minutes=2.0)
     save = loop.save
     loop.save = lambda: (saved.append(loop.progress.step), save())

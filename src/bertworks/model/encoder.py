@@ -175,7 +175,7 @@ class Encoder(nn.Module):
         packing = packing or (Packing.of if packed else Packing.rectangle)(attention_mask, B, L)
         run = self.run_layer
         key = dropout if self.training else None
-        flash = key is None and not (packing.recorded or attentions or head_mask is not None) and self.takes_flash()
+        flash = key is None and not (packing.recorded or attentions or head_mask is not None) and self._takes_flash()
         if flash:
             packing = packing.in_sequence(input_ids.device)
         if self.compiled_layer is not None and torch.is_grad_enabled() == self.compiled_for_gradients:
@@ -231,7 +231,7 @@ class Encoder(nn.Module):
         table = self.embeddings.word.weight[:0]
         return torch.is_grad_enabled() and table.dtype is torch.float32 and compute(table).dtype is torch.bfloat16
 
-    def takes_flash(self) -> bool:
+    def _takes_flash(self) -> bool:
         """Whether the flash kernel of a GPU computes attention; not where tokens see the right side alone."""
         c = self.config
         possible = c.layer_type == "attention" and c.direction != "right"

@@ -47,7 +47,7 @@ class Pair(nn.Module):
     ) -> EncoderOutput:
         """Encode a batch. `pooled` (B, 2 D): a tanh layer on the left side's last token and the right side's first."""
         other = None if dropout is None else dataclasses.replace(dropout, step=dropout.step + _STEPS_APART)
-        if packed and self.left.takes_flash():  # the right side does not, and both need one order of rows
+        if packed and self.left._takes_flash():  # the right side does not, and both need one order of rows
             packing = (packing or Packing.of(attention_mask, *input_ids.shape)).in_sequence(input_ids.device)
         asked = {"hidden_states": hidden_states, "depth": depth, "packed": packed, "packing": packing}
         left, right = (

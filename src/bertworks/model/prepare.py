@@ -4,7 +4,6 @@ import contextlib
 import copy
 import dataclasses
 import math
-import sys
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any, TypeVar, cast
@@ -89,12 +88,6 @@ def compile_layers(encoder: nn.Module, gradients: bool = True) -> None:
         if isinstance(part, Encoder) and part.config.layer_type == "attention":
             own = FunctionType(run_layer.__code__.replace(), run_layer.__globals__, run_layer.__name__)
             part.compiled_layer, part.compiled_for_gradients = torch.compile(own), gradients
-
-
-def graphs_made() -> int:
-    """How many graphs torch.compile has made in this process."""
-    dynamo = sys.modules.get("torch._dynamo.utils")  # its import takes seconds
-    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
 
 
 # ---- inference

@@ -24,10 +24,18 @@ from torch.nn.parallel import DistributedDataParallel
 from ..batch import Batch, to_device
 from ..files import Diverged, atomic_write
 from ..model.dropout import DropoutKey
-from ..model.prepare import graphs_made
 from ..reporting.log import Reporter
 from .config import LoopConfig
-from .machine import Stop, World, caught_signals, compute_dtype, peak_memory, read_later, return_memory
+from .machine import (
+    Stop,
+    World,
+    caught_signals,
+    compute_dtype,
+    graphs_made,
+    peak_memory,
+    read_later,
+    return_memory,
+)
 from .objectives import Objective
 from .optim import Optimizer
 from .state import StateWriter, Totals, TrainerState, check_tensors, damaged, on_cpu, snapshot

@@ -289,6 +289,12 @@ def should_compile(wanted: str, device: torch.device) -> bool:
     return wanted == "on" or (wanted == "auto" and device.type == "cuda" and found)
 
 
+def graphs_made() -> int:
+    """How many graphs torch.compile has made in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")  # its import takes seconds
+    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
+
+
 def wants_kernels(wanted: str, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether training in `dtype` uses kernels by the recipe's `loop.compile`: for "auto" on a CPU in bfloat16."""
     used = wanted == "auto" and device.type == "cpu" and dtype is torch.bfloat16

@@ -198,6 +198,21 @@ def test_query_key_and_value_are_one_product_unless_something_hooks_them(monkeyp
     assert sum("linear" in call for call in calls) == (6 if hooked else 4)
 
 
+def test_a_hook_of_one_layer_is_called_though_the_others_have_none(monkeypatch):
+    compile = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda layer: compile(layer, backend="eager", fullgraph=True))
+    torch._dynamo.reset()
+    encoder = Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=3), pooler=False).eval()
+    ids = torch.arange(16).view(2, 8)
+    compile_layers(encoder)
+    encoder(ids)
+    encoder.layers[1].query.register_forward_hook(lambda module, given, out: 3 * out)
+    compiled = encoder(ids).packed
+    encoder.compiled_layer = None
+    torch.testing.assert_close(compiled, encoder(ids).packed, rtol=1e-5, atol=1e-5)
+    torch._dynamo.reset()
+
+
 def test_graphs_are_counted(monkeypatch):
     encoder = Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=1), pooler=False)
     x, before = torch.randn(16, 16), machine.graphs_made()

@@ -84,6 +84,7 @@ def compile_layers(encoder: nn.Module, gradients: bool = True) -> None:
     import torch._dynamo  # seconds
 
     torch._dynamo.config.optimize_ddp = False  # it would cut the layer where a bucket of DDP's gradients ends
+    torch._dynamo.config.skip_nnmodule_hook_guards = False  # else a graph without hooks serves a layer that has some
     for part in encoder.modules():  # of a pair both
         if isinstance(part, Encoder) and part.config.layer_type == "attention":
             own = FunctionType(run_layer.__code__.replace(), run_layer.__globals__, run_layer.__name__)

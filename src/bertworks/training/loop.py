@@ -261,9 +261,11 @@ class Loop:
     def _seconds_since(self, start: float, counts: bool) -> float:
         """The first process's time, for all: a budget in hours must mean one last step and one rate everywhere.
 
-        counts: whether its time counts.
+        counts: whether this process's step counts. If that of any process does not, the others have waited for it.
         """
-        return self.world.sum_numbers([time.perf_counter() - start if self.world.main and counts else 0.0])[0]
+        spent = time.perf_counter() - start if self.world.main else 0.0
+        seconds, left_out = self.world.sum_numbers([spent, float(not counts)])
+        return 0.0 if left_out else seconds
 
     def _dropout_key(self, row: int) -> DropoutKey | None:
         """Key of the masks on a CPU; on a GPU the device generator is seeded, so that fused kernels stay fused."""

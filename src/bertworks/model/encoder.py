@@ -175,8 +175,8 @@ class Encoder(nn.Module):
         packing = packing or (Packing.of if packed else Packing.rectangle)(attention_mask, B, L)
         run = self.run_layer
         key = dropout if self.training else None
-        flash = key is None and not (packing.recorded or attentions or head_mask is not None) and self._takes_flash()
-        if flash:
+        heads = attentions or head_mask is not None
+        if flash := key is None and not (packing.recorded or heads) and self._takes_flash():
             packing = packing.in_sequence(input_ids.device)
         if self.compiled_layer is not None and torch.is_grad_enabled() == self.compiled_for_gradients:
             run, packing = self.compiled_layer, packing.filled(input_ids.device)
@@ -184,14 +184,13 @@ class Encoder(nn.Module):
         complete = len(layers) == self.config.num_hidden_layers
         divided = complete and self.is_last_divisible and not (hidden_states or attentions)
         read = last_cells if divided else None
-        fused = run is self.run_layer and self._is_fused(key, attentions or head_mask is not None)
+        fused = run is self.run_layer and self._is_fused(key, heads)
         if read is not None and fused and self._takes_any_rows():
             packing = packing.trimmed(ROWS)
         x = self._embed(input_ids, token_type_ids, packing, key)  # (T, D)
         last = read if read is not None and len(read) < len(x) else None
         asked = _Pass(layers, packing, key, last, attentions, head_mask, flash)
-        outputs = self._run_fused(x, asked) if fused else self._run(run, x, asked)
-        states, weights = [x], []
+        outputs, states, weights = self._run_fused(x, asked) if fused else self._run(run, x, asked), [x], []
         for x, w in outputs:  # (T, D), (B, N, L, L)
             states += [x] if hidden_states else []
             weights += [] if w is None else [w]

@@ -160,8 +160,7 @@ class Loop:
             logs |= evaluates and self.patience > 0  # it may be the last step, which is not known before the evaluation
             if logs or evaluates or saves or stopped:
                 self._settle()  # now, so that waiting for the device counts as training
-            # Compiling is no training: in a budget of minutes it would be the whole warm-up, without which BERT stays
-            # where it began.
+            # compiling is no training: in a budget of minutes it would be the whole warm-up, which BERT needs to learn
             progress.seconds += self._seconds_since(start, counts=graphs_made() == graphs)
             now = config.share(progress)
             if self.after_step:

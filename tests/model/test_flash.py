@@ -16,9 +16,12 @@ from bertworks.model.attention import attention_by_sequence, is_flash_possible
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.encoder import Encoder
+from bertworks.model.heads import build_model
 from bertworks.model.packing import Packing
 from bertworks.model.pair import Pair
 from bertworks.model.prepare import compile_layers
+from bertworks.training.task_objectives import DistillationObjective
+from support.batches import batch_of
 
 KINDS = {
     "bert": {},
@@ -165,3 +168,15 @@ def test_the_kernel_stays_within_the_budget_of_graphs(monkeypatch):
     torch._dynamo.reset()
     assert 0 < len(made) <= 6
     assert all("_flash_attention_forward" in graph.code for graph in made)
+
+
+def test_a_teacher_without_the_kernel_is_read_in_its_own_order_of_rows(flash):
+    config = dataclasses.replace(shape(), vocab_size=100)
+    teacher = build_model(dataclasses.replace(config, direction="right"), ("mlm",), seed=1).eval()
+    student = build_model(config, ("mlm",), seed=2).eval()
+    objective, batch = DistillationObjective(teacher, every_token=True), batch_of([16, 12, 14], 16)
+    sides = []
+    for on in (True, False):
+        flash(on)
+        sides.append({name: term.loss for name, term in objective(student, batch).items()})
+    torch.testing.assert_close(*sides, rtol=1e-4, atol=1e-4)

@@ -141,7 +141,9 @@ def exact(T: int, widths: list[int], K_: int) -> tuple[torch.Tensor, list[torch.
 
 
 @pytest.mark.parametrize("T", [1, 8, 31, 130, 512, 1100])
-@pytest.mark.parametrize(("widths", "K_"), [([64, 64, 64], 32), ([96], 64), ([32], 160), ([48], 32), ([32, 32], 48)])
+@pytest.mark.parametrize(
+    ("widths", "K_"), [([64, 64, 64], 32), ([96], 64), ([32], 160), ([48], 32), ([32, 32], 48), ([48, 48], 64)]
+)
 def test_linear_layers_side_by_side(kernels, T, widths, K_):
     x, parameters = exact(T, widths, K_)
     given = [one.requires_grad_() for one in (x, *parameters)]
@@ -168,7 +170,7 @@ def test_linear_layers_are_the_same_with_any_number_of_threads(kernels, N, K_):
         for count in (1, 2, 3, 16):
             torch.set_num_threads(count)
             y, kept = kernels.linear(x, [weight], [bias])
-            results.append((y, kernels.input_slope(slope, [weight], kept), *kernels.weight_slopes(slope, x)))
+            results.append((y, kernels.input_slope(slope, kept), *kernels.weight_slopes(slope, x)))
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(*pair) for other in results[1:] for pair in zip(results[0], other, strict=True))
@@ -186,7 +188,7 @@ def test_linear_layers_of_other_types(kernels):
     for other in (weight.bfloat16(), weight.T.contiguous().T):
         found, kept = kernels.linear(x, [other], [bias])
         alike(found, expected, 0.004)
-        dx = kernels.input_slope(found, [other], kept)
+        dx = kernels.input_slope(found, kept)
         alike(dx, found.float() @ weight, 0.004)
 
 
@@ -240,7 +242,7 @@ def test_large_scores_do_not_overflow(kernels):
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
     rows, shape = K.Rows.of(Packing.of(None, 1, 64)), K.AttentionShape.of(1, 32, "both", None)
     qkv = torch.full((64, 96), 10.0).bfloat16()  # scores of 566
-    context, log_sums, _ = kernels.attention(qkv, rows, rows, shape, K.NO_DROPOUT)
+    context, log_sums, _ = kernels.attention([qkv], rows, rows, shape, K.NO_DROPOUT)
     assert (context == 10).all()
     expected = torch.logsumexp(torch.full((64,), 3200 / 32**0.5), 0).expand(1, 1, 64)
     torch.testing.assert_close(log_sums, expected, rtol=1e-5, atol=0)
@@ -311,7 +313,8 @@ def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     cells = cells[cells // L != 1] if last else None  # of the second sequence nothing is returned
     returned = rows if cells is None else K.Rows.of(packing.at(cells))
     qkv = torch.randn(len(rows), 3 * D).bfloat16().requires_grad_()
-    found = _Attention.apply(qkv, rows, returned, shape, drawn(rate, N * L * L), kernels)
+    parts = [qkv] if cells is None else [packing.select(qkv[:, :D], cells), qkv[:, D:].contiguous()]
+    found = _Attention.apply(rows, returned, shape, drawn(rate, N * L * L), kernels, *parts)
     plain = qkv.detach().float().requires_grad_()
     q, k, v = packing.unpack(plain).view(B, L, 3, N, H).permute(2, 0, 3, 1, 4)
     if rotations is not None:
@@ -333,7 +336,7 @@ def test_denormal_numbers_stay_exact_elsewhere(kernels):
     tiny = torch.full((4, 1 << 16), 1e-39)
     rows, shape = K.Rows.of(Packing.of(None, 4, 32)), K.AttentionShape.of(1, 32, "both", None)
     qkv = torch.randn(128, 96).bfloat16().requires_grad_()
-    _Attention.apply(qkv, rows, rows, shape, K.NO_DROPOUT, kernels).sum().backward()
+    _Attention.apply(rows, rows, shape, K.NO_DROPOUT, kernels, qkv).sum().backward()
     kernels.gelu_backward(torch.randn(64, 32).bfloat16(), kernels.gelu(torch.randn(64, 32).bfloat16(), False), False)
     kernels.cross_entropy(torch.randn(64, 40).bfloat16(), torch.zeros(40), torch.zeros(64, dtype=torch.int64))
     assert ((tiny * 0.5) > 0).all()

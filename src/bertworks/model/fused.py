@@ -58,8 +58,8 @@ class FusedLayers:
             last = self.last_cells if i == len(halves) - 1 else None
             weights, attention_output, output = self._dropouts(i, rows)
             returned = rows if last is None else Rows.of(self.packing.at(last))
-            qkv = self._linear(x16, attending.query, attending.key, attending.value)  # (T, 3 D)
-            context = _Attention.apply(qkv, rows, returned, shape, weights, self.kernels)  # (R, D)
+            parts = self._project(x16, attending, last)
+            context = _Attention.apply(rows, returned, shape, weights, self.kernels, *parts)  # (R, D)
             update = self._linear(context, attending.attention_output)
             x = x if last is None else self.packing.select(x, last)
             x, x16 = self._add_norm(x, update, returned, attention_output, attending.attention_norm)
@@ -75,6 +75,15 @@ class FusedLayers:
         rates = (c.attention_probs_dropout_prob, c.hidden_dropout_prob, c.hidden_dropout_prob)
         sites = enumerate(zip(rates, (square, wide, wide), strict=True), 3 * layer + 1)
         return [Dropout(*self.key.numbers(site, rate, n)) if rate else NO_DROPOUT for site, (rate, n) in sites]
+
+    def _project(self, x: Tensor, layer: "Layer", last: Tensor | None) -> list[Tensor]:
+        """Queries, keys and values of x (T, D), (T, 3 D); or queries of the last cells (R, D), and the others (T, 2 D).
+
+        Nothing reads the other queries of the last layer.
+        """
+        if last is None:
+            return [self._linear(x, layer.query, layer.key, layer.value)]
+        return [self._linear(self.packing.select(x, last), layer.query), self._linear(x, layer.key, layer.value)]
 
     def _linear(self, x: Tensor, *layers: nn.Linear) -> Tensor:
         """The outputs of linear layers side by side, (T, K) to (T, N)."""
@@ -110,19 +119,20 @@ class _AddNorm(torch.autograd.Function):
 
 
 class _Attention(torch.autograd.Function):
-    """Queries, keys and values side by side, (T, 3 D), to the context (R, D)."""
+    """Queries, keys and values to the context (R, D). parts: see `Kernels.attention`."""
 
     @staticmethod
-    def forward(ctx, qkv, rows, returned, shape, dropout, kernels):  # type: ignore[no-untyped-def]
-        context, *kept = kernels.attention(qkv, rows, returned, shape, dropout)
-        ctx.save_for_backward(qkv, *kept)
+    def forward(ctx, rows, returned, shape, dropout, kernels, *parts):  # type: ignore[no-untyped-def]
+        context, *kept = kernels.attention(parts, rows, returned, shape, dropout)
+        ctx.save_for_backward(*kept, *parts)
         ctx.rest, ctx.kernels = (rows, returned, shape, dropout), kernels
         return context
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, d_context):  # type: ignore[no-untyped-def]
-        return ctx.kernels.attention_backward(d_context, ctx.saved_tensors, *ctx.rest), *[None] * 5
+        log_sums, bits, *parts = ctx.saved_tensors
+        return *[None] * 5, *ctx.kernels.attention_backward(d_context, parts, (log_sums, bits), *ctx.rest)
 
 
 class _Linear(torch.autograd.Function):
@@ -132,18 +142,18 @@ class _Linear(torch.autograd.Function):
     def forward(ctx, x, kernels, *parameters):  # type: ignore[no-untyped-def]
         weights, biases = parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]
         y, kept = kernels.linear(x, weights, biases)
-        ctx.save_for_backward(x, kept, *weights)
-        ctx.kernels = kernels
+        ctx.save_for_backward(x, kept)
+        ctx.widths, ctx.kernels = [*map(len, weights)], kernels
         return y
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        x, kept, *weights = ctx.saved_tensors
-        d_x = ctx.kernels.input_slope(dy, weights, kept) if ctx.needs_input_grad[0] else None
+        x, kept = ctx.saved_tensors
+        d_x = ctx.kernels.input_slope(dy, kept) if ctx.needs_input_grad[0] else None
         if not any(ctx.needs_input_grad[2:]):
-            return d_x, None, *[None] * 2 * len(weights)
-        slopes = (slope.split([*map(len, weights)]) for slope in ctx.kernels.weight_slopes(dy, x))
+            return d_x, None, *[None] * 2 * len(ctx.widths)
+        slopes = (slope.split(ctx.widths) for slope in ctx.kernels.weight_slopes(dy, x))
         return d_x, None, *(part for parts in slopes for part in parts)
 
 
@@ -155,18 +165,18 @@ class _FeedForward(torch.autograd.Function):
         inner, kept = kernels.linear(x, [weight], [bias])  # (T, I)
         active = kernels.gelu(inner, tanh)
         y, kept_outer = kernels.linear(active, [outer], [outer_bias])
-        ctx.save_for_backward(x, inner, active, weight, outer, kept, kept_outer)
+        ctx.save_for_backward(x, inner, active, kept, kept_outer)
         ctx.tanh, ctx.kernels = tanh, kernels
         return y
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        x, inner, active, weight, outer, kept, kept_outer = ctx.saved_tensors
+        x, inner, active, kept, kept_outer = ctx.saved_tensors
         asked_x, asked = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
-        slope = ctx.kernels.input_slope(dy, [outer], kept_outer)  # (T, I)
+        slope = ctx.kernels.input_slope(dy, kept_outer)  # (T, I)
         d_bias = ctx.kernels.gelu_backward(inner, slope, ctx.tanh)
-        d_x = ctx.kernels.input_slope(slope, [weight], kept) if asked_x else None
+        d_x = ctx.kernels.input_slope(slope, kept) if asked_x else None
         if not asked:
             return d_x, *[None] * 6
         slopes = *ctx.kernels.weight_slopes(slope, x, d_bias), *ctx.kernels.weight_slopes(dy, active)

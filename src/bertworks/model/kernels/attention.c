@@ -2,7 +2,8 @@
 of its core. Padding is left out.
 
 Shapes: B sequences, L positions, T rows of a packed batch, R of them that are returned, N heads, H head size. Within a
-head: K keys (the real tokens) and Q queries (those that are returned), padded with zeros to multiples of 32.
+head: K keys (the real tokens) and Q queries (those that are returned), padded with zeros to multiples of COLUMN_STEP
+and ROWS.
 */
 
 #define _GNU_SOURCE
@@ -48,7 +49,7 @@ typedef struct {
     float *block;            /* (16, 16) */
     uint8_t *bytes;
     int64_t n, l;            /* number of this head; K, padded */
-    const int64_t *row_of, *returned_row; /* (L): of each cell, in qkv and in context, -1 for none */
+    const int64_t *row_of, *returned_row; /* (L): of each cell, in kv and in q, -1 for none */
     void *memory;
     Tiles tiles; /* what the thread had before */
     unsigned exact;
@@ -117,9 +118,9 @@ static void rotate(const AttentionShape *f, int64_t L, const int64_t *at, int64_
     }
 }
 
-/* Positions, queries, keys and values of head `task` of all sequences. rows, returned (B L): see `attention`. */
-static void read_head(Head *h, const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t task,
-                      const AttentionShape *f) {
+/* Positions, queries, keys and values of head `task` of all sequences; see `attention`. */
+static void read_head(Head *h, const bf16 *q, int64_t q_width, const bf16 *kv, int64_t kv_width, const int64_t *rows,
+                      const int64_t *returned, int64_t task, const AttentionShape *f) {
     int64_t D = f->N * f->H, b = task / f->N;
     h->row_of = rows + b * h->L, h->returned_row = returned + b * h->L, h->n = task % f->N;
     h->K = h->Q = 0;
@@ -128,11 +129,11 @@ static void read_head(Head *h, const bf16 *qkv, const int64_t *rows, const int64
         if (h->returned_row[j] >= 0) h->key_of_query[h->Q] = h->K, h->queries[h->Q++] = j;
         h->keys[h->K++] = j;
     }
-    h->l = padded(h->K);
-    const bf16 *first = qkv + h->n * f->H;
-    gather(h, first, 3 * D, h->row_of, h->queries, h->Q, 1, h->q);
-    gather(h, first + D, 3 * D, h->row_of, h->keys, h->K, 1, h->k);
-    gather(h, first + 2 * D, 3 * D, h->row_of, h->keys, h->K, 1, h->v);
+    h->l = whole(h->K, COLUMN_STEP);
+    int64_t column = h->n * f->H;
+    gather(h, q + column, q_width, h->returned_row, h->queries, h->Q, 1, h->q);
+    gather(h, kv + column, kv_width, h->row_of, h->keys, h->K, 1, h->k);
+    gather(h, kv + D + column, kv_width, h->row_of, h->keys, h->K, 1, h->v);
     rotate(f, h->L, h->queries, h->Q, h->q, h->wide, 1);
     rotate(f, h->L, h->keys, h->K, h->k, h->wide, 1);
 }
@@ -144,10 +145,12 @@ static void hide(const Head *h, int64_t side, int64_t self, int64_t l, float *sc
     for (int64_t m = end; m < l; m++) scores[m] = -INFINITY;
 }
 
-/* Zeros in rows (count, width) of padding. cells (count): the flat cell of each row; without them row i is cell i. */
-static void clear_padding(bf16 *x, int64_t width, const int64_t *rows, const int64_t *cells, int64_t count) {
+/* Zeros in rows (count, used of width) of padding. cells (count): the flat cell of each row; without them row i is cell
+i. */
+static void clear_padding(bf16 *x, int64_t width, int64_t used, const int64_t *rows, const int64_t *cells,
+                          int64_t count) {
     for (int64_t i = 0; i < count; i++)
-        if (rows[cells ? cells[i] : i] < 0) memset(x + i * width, 0, width * sizeof(bf16));
+        if (rows[cells ? cells[i] : i] < 0) memset(x + i * width, 0, used * sizeof(bf16));
 }
 
 /* One bit for each key that dropout keeps beside query position j. */
@@ -187,26 +190,26 @@ static float softmax(float *s, int64_t l, float factor, const uint64_t *bits, bf
     return top + logf(sum);
 }
 
-/* qkv (T, 3 N H); context (R, N H). rows, returned (B L): the row of each cell in both, -1 for none. cells (R): the
-flat cell of each row of context, or null. log_sums (B, N, L): of the exponentials of each query's scores. kept (B, N,
-L, L / 64): bits. */
-void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, int64_t B, int64_t L,
-               const AttentionShape *f, const Dropout *d, const int64_t *cells, int64_t R, bf16 *context,
-               float *log_sums, uint64_t *kept, int threads) {
+/* Queries q (R, N H) and, side by side, keys and values kv (T, 2 N H), of matrices of the given widths, to the context
+(R, N H). rows, returned (B L): the row of each cell in kv and in q, -1 for none. cells (R): the flat cell of each row
+of q, or null. log_sums (B, N, L): of the exponentials of each query's scores. kept (B, N, L, L / 64): bits. */
+void attention(const bf16 *q, int64_t q_width, const bf16 *kv, int64_t kv_width, const int64_t *rows,
+               const int64_t *returned, int64_t B, int64_t L, const AttentionShape *f, const Dropout *d,
+               const int64_t *cells, int64_t R, bf16 *context, float *log_sums, uint64_t *kept, int threads) {
     int64_t N = f->N, H = f->H, D = N * H, words = (L + 63) / 64;
-    clear_padding(context, D, returned, cells, R);
+    clear_padding(context, D, D, returned, cells, R);
 #pragma omp parallel num_threads(threads)
     {
         Head h = make_head(L, H);
 #pragma omp for schedule(dynamic, N)
         for (int64_t task = 0; task < B * N; task++) {
-            read_head(&h, qkv, rows, returned, task, f);
+            read_head(&h, q, q_width, kv, kv_width, rows, returned, task, f);
             int64_t l = h.l;
             pack_transposed(h.k, h.wide, l, h.wide, h.kt);
             pack(h.v, h.wide, l, h.wide, l, h.vt);
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
-                int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH;
-                multiply(h.q + start * h.wide, h.wide, h.kt, h.scores, l, DEPTH, l, h.wide, 0);
+                int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH, strip = whole(count, ROWS);
+                multiply(h.q + start * h.wide, h.wide, h.kt, h.scores, l, strip, l, h.wide, 0);
                 for (int64_t i = 0; i < count; i++) {
                     int64_t j = task * L + h.queries[start + i];
                     uint64_t *bits = kept ? kept + j * words : NULL;
@@ -214,7 +217,7 @@ void attention(const bf16 *qkv, const int64_t *rows, const int64_t *returned, in
                     hide(&h, f->side, h.key_of_query[start + i], l, h.scores + i * l);
                     log_sums[j] = softmax(h.scores + i * l, l, f->factor, bits, h.p + i * l);
                 }
-                multiply(h.p, l, h.vt, h.rows, h.wide, DEPTH, h.wide, l, 0);
+                multiply(h.p, l, h.vt, h.rows, h.wide, strip, h.wide, l, 0);
                 for (int64_t i = 0; i < count; i++) {
                     bf16 *out = context + h.returned_row[h.queries[start + i]] * D + h.n * H;
                     VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * h.wide + m] * d->scale);
@@ -259,13 +262,13 @@ static void softmax_backward(const Head *h, int64_t at, int64_t l, float factor,
     }
 }
 
-/* p and ds of the 32 queries from `start` on. log_sums (L), kept (L, words): those of the head. */
-static void strip_backward(const Head *h, const AttentionShape *f, int64_t start, int64_t l, const float *log_sums,
+/* p and ds of `strip` queries from `start` on. log_sums (L), kept (L, words): those of the head. */
+static void strip_backward(const Head *h, const AttentionShape *f, int64_t start, int64_t strip, const float *log_sums,
                            const uint64_t *kept) {
-    int64_t w = h->wide, words = (h->L + 63) / 64;
-    multiply(h->q + start * w, w, h->kt, h->scores, l, DEPTH, l, w, 0);
-    multiply(h->dc + start * w, w, h->vt, h->slopes, l, DEPTH, l, w, 0);
-    for (int64_t i = 0; i < DEPTH; i++) {
+    int64_t w = h->wide, l = h->l, words = (h->L + 63) / 64;
+    multiply(h->q + start * w, w, h->kt, h->scores, l, strip, l, w, 0);
+    multiply(h->dc + start * w, w, h->vt, h->slopes, l, strip, l, w, 0);
+    for (int64_t i = 0; i < strip; i++) {
         if (start + i >= h->Q) {
             memset(h->p + i * l, 0, l * sizeof(bf16)), memset(h->ds + i * l, 0, l * sizeof(bf16));
             continue;
@@ -276,48 +279,49 @@ static void strip_backward(const Head *h, const AttentionShape *f, int64_t start
     }
 }
 
-/* d_qkv (T, 3 N H) from d_context (R, N H) and what `attention` has returned. cells (T): those of qkv, or null. */
-void attention_backward(const bf16 *qkv, const bf16 *d_context, const int64_t *rows, const int64_t *returned, int64_t B,
-                        int64_t L, const AttentionShape *f, const Dropout *d, const float *log_sums,
-                        const uint64_t *kept, const int64_t *cells, int64_t T, bf16 *d_qkv, int threads) {
+/* d_q (R, N H) and d_kv (T, 2 N H), in matrices as wide as those of q and kv, from d_context (R, N H) and what
+`attention` has returned. cells (R), cells_kv (T): the flat cells of the rows of both, or null. */
+void attention_backward(const bf16 *q, int64_t q_width, const bf16 *kv, int64_t kv_width, const bf16 *d_context,
+                        const int64_t *rows, const int64_t *returned, int64_t B, int64_t L, const AttentionShape *f,
+                        const Dropout *d, const float *log_sums, const uint64_t *kept, const int64_t *cells, int64_t R,
+                        const int64_t *cells_kv, int64_t T, bf16 *d_q, bf16 *d_kv, int threads) {
     int64_t N = f->N, H = f->H, D = N * H, words = (L + 63) / 64;
-    clear_padding(d_qkv, 3 * D, rows, cells, T);
+    clear_padding(d_q, q_width, D, returned, cells, R);
+    clear_padding(d_kv, kv_width, 2 * D, rows, cells_kv, T);
 #pragma omp parallel num_threads(threads)
     {
         Head h = make_head(L, H);
 #pragma omp for schedule(dynamic, N)
         for (int64_t task = 0; task < B * N; task++) {
-            read_head(&h, qkv, rows, returned, task, f);
+            read_head(&h, q, q_width, kv, kv_width, rows, returned, task, f);
             int64_t l = h.l, w = h.wide, column = h.n * H;
             gather(&h, d_context + column, D, h.returned_row, h.queries, h.Q, d->scale, h.dc);
             pack_transposed(h.k, w, l, w, h.kt);
             pack_transposed(h.v, w, l, w, h.vt);
             pack(h.k, w, l, w, l, h.kp);
-            for (int64_t i = 0; i < h.K && h.Q < h.K; i++) /* some are no queries */
-                memset(d_qkv + h.row_of[h.keys[i]] * 3 * D + column, 0, H * sizeof(bf16));
             for (int64_t start = 0; start < h.Q; start += DEPTH) {
-                int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH;
-                const bf16 *q = h.q + start * w, *dc = h.dc + start * w;
+                int64_t count = h.Q - start < DEPTH ? h.Q - start : DEPTH, strip = whole(count, ROWS);
+                const bf16 *queries = h.q + start * w, *dc = h.dc + start * w;
                 int64_t first = start / GROUP * GROUP, at = start - first; /* of the group; in it */
-                int64_t depth = padded(h.Q - first < GROUP ? h.Q - first : GROUP);
-                strip_backward(&h, f, start, l, log_sums + task * L, kept ? kept + task * L * words : NULL);
-                multiply(h.ds, l, h.kp, h.rows, w, DEPTH, w, l, 0);
+                int64_t depth = whole(h.Q - first < GROUP ? h.Q - first : GROUP, ROWS);
+                strip_backward(&h, f, start, strip, log_sums + task * L, kept ? kept + task * L * words : NULL);
+                multiply(h.ds, l, h.kp, h.rows, w, strip, w, l, 0);
                 for (int64_t i = 0; i < count; i++) {
-                    bf16 *out = d_qkv + h.row_of[h.queries[start + i]] * 3 * D + column;
+                    bf16 *out = d_q + h.returned_row[h.queries[start + i]] * q_width + column;
                     VECTOR for (int64_t m = 0; m < H; m++) out[m] = narrow(h.rows[i * w + m]);
                     rotate(f, L, h.queries + start + i, 1, out, 0, -1);
                 }
-                pack(h.ds, l, DEPTH, l, depth, h.dsp + at * TILE), pack(h.p, l, DEPTH, l, depth, h.pp + at * TILE);
-                turn(q, w, w, h.qt + at, GROUP), turn(dc, w, w, h.dct + at, GROUP);
-                if (at + DEPTH < depth) continue;
+                pack(h.ds, l, strip, l, depth, h.dsp + at * TILE), pack(h.p, l, strip, l, depth, h.pp + at * TILE);
+                turn(queries, w, w, h.qt + at, GROUP), turn(dc, w, w, h.dct + at, GROUP);
+                if (at + strip < depth) continue;
                 multiply(h.qt, GROUP, h.dsp, h.dkt, l, w, l, depth, first > 0);
                 multiply(h.dct, GROUP, h.pp, h.dvt, l, w, l, depth, first > 0);
             }
             if (!h.Q) memset(h.dkt, 0, w * l * sizeof(float)), memset(h.dvt, 0, w * l * sizeof(float));
-            scatter_transposed(&h, h.dkt, d_qkv + D + column, 3 * D);
+            scatter_transposed(&h, h.dkt, d_kv + column, kv_width);
             for (int64_t i = 0; i < h.K; i++)
-                rotate(f, L, h.keys + i, 1, d_qkv + h.row_of[h.keys[i]] * 3 * D + D + column, 0, -1);
-            scatter_transposed(&h, h.dvt, d_qkv + 2 * D + column, 3 * D);
+                rotate(f, L, h.keys + i, 1, d_kv + h.row_of[h.keys[i]] * kv_width + column, 0, -1);
+            scatter_transposed(&h, h.dvt, d_kv + D + column, kv_width);
         }
         end_head(&h);
     }

@@ -154,48 +154,50 @@ class Kernels:
         return sums
 
     def attention(
-        self, qkv: Tensor, rows: Rows, returned: Rows, shape: AttentionShape, dropout: Dropout
+        self, parts: Sequence[Tensor], rows: Rows, returned: Rows, shape: AttentionShape, dropout: Dropout
     ) -> list[Tensor | None]:
-        """Queries, keys and values side by side, (T, 3 D), to the context (R, D) of the rows that are `returned`.
+        """Queries, keys and values to the context (R, D) of the rows that are `returned`.
 
-        The context, and what the slopes need as well: log-sums (B, N, L) and the bits of what dropout keeps.
+        parts: all three side by side, (T, 3 D), if all rows are returned; else queries (R, D), and keys and values side
+        by side, (T, 2 D). Returns the context and what the slopes need as well: log-sums (B, N, L) and the bits of what
+        dropout keeps.
         """
         B, L, N = rows.B, rows.L, shape.N
-        context, log_sums = qkv.new_empty(len(returned), N * shape.H), torch.empty(B, N, L)
+        context, log_sums = parts[0].new_empty(len(returned), N * shape.H), torch.empty(B, N, L)
         kept = torch.empty(B, N, L, -(-L // 64), dtype=torch.int64) if dropout.dropped else None
-        given = (qkv, rows.of_cells, returned.of_cells, B, L, shape, dropout, returned.cells, len(returned))
-        self._call("attention", *given, context, log_sums, kept)
+        given = (rows.of_cells, returned.of_cells, B, L, shape, dropout, returned.cells, len(returned))
+        self._call("attention", *_queries_and_rest(parts), *given, context, log_sums, kept)
         return [context, log_sums, kept]
 
     def attention_backward(
         self,
         slope: Tensor,
+        parts: Sequence[Tensor],
         kept: Sequence[Tensor | None],
         rows: Rows,
         returned: Rows,
         shape: AttentionShape,
         dropout: Dropout,
-    ) -> Tensor:
-        """The slope of qkv (T, 3 D) from that of the context (R, D). kept: qkv, log-sums, bits."""
-        qkv, log_sums, bits = kept
-        assert qkv is not None
-        d_qkv = torch.empty_like(qkv)
-        given = (qkv, slope.contiguous(), rows.of_cells, returned.of_cells, rows.B, rows.L, shape, dropout)
-        self._call("attention_backward", *given, log_sums, bits, rows.cells, len(rows), d_qkv)
-        return d_qkv
+    ) -> list[Tensor]:
+        """The slopes of the parts from that of the context (R, D). kept: log-sums, bits."""
+        slopes = [torch.empty_like(part) for part in parts]
+        d_q, _, d_rest, _ = _queries_and_rest(slopes)
+        given = (slope.contiguous(), rows.of_cells, returned.of_cells, rows.B, rows.L, shape, dropout, *kept)
+        cells = returned.cells, len(returned), rows.cells, len(rows)
+        self._call("attention_backward", *_queries_and_rest(parts), *given, *cells, d_q, d_rest)
+        return slopes
 
-    def linear(self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    def linear(self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Linear layers side by side, (T, K) to (T, N), and what `input_slope` needs. Parameters are float32."""
         if not self.multiplies(*(width for weight in weights for width in weight.shape)):
             weight = joined(weights, x.dtype)
             return product(x, weight, joined(biases, x.dtype)), weight
-        return self._multiply(x, weights, joined(biases, torch.float32), transposed=True), None
+        plain, transposed = self._pack(weights)
+        return self._multiply(x, transposed, joined(biases, torch.float32)), plain
 
-    def input_slope(self, dy: Tensor, weights: Sequence[Tensor], kept: Tensor | None) -> Tensor:
+    def input_slope(self, dy: Tensor, kept: Tensor) -> Tensor:
         """The slope of x (T, K) from that of the output (T, N) of `linear`."""
-        if kept is not None:
-            return dy @ kept
-        return self._multiply(dy.contiguous(), weights, None, transposed=False)
+        return dy @ kept if kept.dim() == 2 else self._multiply(dy.contiguous(), kept, None)
 
     def weight_slopes(self, dy: Tensor, x: Tensor, d_biases: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The slopes of the weights (N, K) and the biases (N,) of `linear`, float32. d_biases: if they are known."""
@@ -208,18 +210,27 @@ class Kernels:
         self._call("weight_slopes", dy.contiguous(), x, T, N, K, *working, *outputs)
         return d_weights, sums if d_biases is None else d_biases
 
-    def _multiply(self, x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, transposed: bool) -> Tensor:
-        """x times the weights (N, K), one below the other, or times their transpose; plus bias, if there is one."""
-        K, total, first = weights[0].shape[1], sum(map(len, weights)), 0
-        depth, width = (K, total) if transposed else (total, K)
-        assert x.shape[1] == depth, (x.shape, depth)
-        rounded, packed = x.new_empty(torch.get_num_threads(), WIDE, K), x.new_empty(total, K)
+    def _pack(self, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Weights (N, K), one below the other, and their transpose, both as right operands of products.
+
+        An operand (depth, columns) is (columns / 16, depth / 2, 16, 2): the numbers of two rows alternate.
+        """
+        total, K, first = sum(map(len, weights)), weights[0].shape[1], 0
+        plain = torch.empty(K // WIDTH, total // 2, WIDTH, 2, dtype=torch.bfloat16)
+        transposed = plain.new_empty(total // WIDTH, K // 2, WIDTH, 2)
+        rounded = plain.new_empty(torch.get_num_threads(), WIDE, K)
         for weight in weights:
-            given = weight.float().contiguous(), len(weight), K, first, total, int(transposed)
-            self._call("pack_weights", *given, rounded, packed)
+            given = weight.float().contiguous(), len(weight), K, first, total
+            self._call("pack_weights", *given, rounded, plain, transposed)
             first += len(weight)
-        out = x.new_empty(len(x), width)
-        self._call("linear", x, packed, bias, *x.shape, width, out)
+        return plain, transposed
+
+    def _multiply(self, x: Tensor, operand: Tensor, bias: Tensor | None) -> Tensor:
+        """x times a right operand, plus bias, if there is one."""
+        columns, depth = WIDTH * operand.shape[0], 2 * operand.shape[1]
+        assert x.shape[1] == depth, (x.shape, operand.shape)
+        out = x.new_empty(len(x), columns)
+        self._call("linear", x, operand, bias, len(x), depth, columns, out)
         return out
 
     def cross_entropy(self, scores: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -247,6 +258,15 @@ class Kernels:
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a function of the library with addresses in place of tensors."""
         getattr(self._library, name)(*map(_as_c, arguments), ctypes.c_int(torch.get_num_threads()))
+
+
+def _queries_and_rest(parts: Sequence[Tensor]) -> tuple[Any, ...]:
+    """Where queries begin and how wide their rows are; the same of keys and values. parts: see `Kernels.attention`."""
+    first, last = parts[0], parts[-1]
+    assert all(part.is_contiguous() and part.dtype == torch.bfloat16 for part in parts), parts
+    behind = first.shape[1] // 3 if len(parts) == 1 else 0
+    addresses = first.data_ptr(), last.data_ptr() + behind * last.element_size()
+    return ctypes.c_void_p(addresses[0]), first.shape[1], ctypes.c_void_p(addresses[1]), last.shape[1]
 
 
 def _as_c(value: Any) -> Any:

@@ -10,7 +10,7 @@ Shapes: T rows, K width of the input, N width of the output. Widths are multiple
 
 #define PANEL (2 * TILE) /* columns that are computed at a time */
 #define STAY 128  /* rows that stay in the cache of a core while they meet all columns */
-#define CHUNK 512 /* rows whose part of a weight's slope is summed at a time: operands stay in the cache of a core */
+#define CHUNK 256 /* rows whose part of a weight's slope is summed at a time: operands stay in the cache of a core */
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -18,19 +18,17 @@ static void narrow_all(const float *x, int64_t count, bf16 *out) {
     for (int64_t i = 0; i < count; i += WIDTH) store16(out + i, _mm512_loadu_ps(x + i));
 }
 
-/* Weights (N, K) as a part of a right operand: transposed as the columns from `first` on of (K, total), or as the rows
-from `first` on of (total, K). rounded (threads, 32, K): working memory. */
-void pack_weights(const float *weights, int64_t N, int64_t K, int64_t first, int64_t total, int64_t transposed,
-                  bf16 *rounded, bf16 *out, int threads) {
+/* Weights (N, K) as a part of two right operands: the rows from `first` on of (total, K), and transposed, the columns
+from `first` on of (K, total). rounded (threads, 32, K): working memory. */
+void pack_weights(const float *weights, int64_t N, int64_t K, int64_t first, int64_t total, bf16 *rounded, bf16 *plain,
+                  bf16 *transposed, int threads) {
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
     for (int k = 0; k < threads; k++)
         for (int64_t n = N / DEPTH * k / threads * DEPTH; n < N / DEPTH * (k + 1) / threads * DEPTH; n += DEPTH) {
             bf16 *rows = rounded + k * DEPTH * K;
             narrow_all(weights + n * K, DEPTH * K, rows);
-            if (transposed)
-                pack_transposed(rows, K, DEPTH, K, out + (first + n) * K);
-            else
-                pack(rows, K, DEPTH, K, total, out + (first + n) * TILE);
+            pack_transposed(rows, K, DEPTH, K, transposed + (first + n) * K);
+            pack(rows, K, DEPTH, K, total, plain + (first + n) * TILE);
         }
 }
 
@@ -40,7 +38,7 @@ static inline __attribute__((always_inline)) void write_rows(const bf16 *x, int6
     __m512 sums[ROWS][2];
     UNROLLED for (int i = 0; i < rows; i++)
         for (int j = 0; j < 2; j++) sums[i][j] = bias ? _mm512_loadu_ps(bias + j * TILE) : all(0);
-    accumulate(x, K, 1, right, K, rows, sums);
+    accumulate(x, K, 1, right, K, rows, 2, sums);
     UNROLLED for (int i = 0; i < rows; i++)
         for (int j = 0; j < 2; j++) store16(y + i * N + j * TILE, sums[i][j]);
 }
@@ -82,6 +80,12 @@ static Block block_from(const bf16 *x, int64_t t, int64_t T, int64_t width, bf16
     return (Block){room, DEPTH};
 }
 
+/* Ask for rows of the 32 columns at x (T, width) before they are needed. They are far apart in memory, so the processor
+does not foresee them. */
+static void fetch(const bf16 *x, int64_t width, int64_t from, int64_t end) {
+    for (int64_t t = from; t < end; t++) _mm_prefetch(x + t * width, _MM_HINT_T1);
+}
+
 /* out (M, N) float32 = the transpose of a (T, M) times b (T, N); sums_a (M) and sums_b (N): of their columns, unless
 null. packed (T, N), T padded: working memory. For the threads of a parallel region together. */
 static void multiply_transposed(const bf16 *a, const bf16 *b, int64_t T, int64_t M, int64_t N, bf16 *packed, float *out,
@@ -119,12 +123,17 @@ static void multiply_transposed(const bf16 *a, const bf16 *b, int64_t T, int64_t
                     pack(block.at, block.stride, DEPTH, DEPTH, depth, left + t * TILE);
                 }
                 for (int64_t i = 0; sums && i < DEPTH; i += TILE) add_columns(left + i * depth, depth, sums + m + i);
-                for (int64_t n = from; n < smaller(N, from + part); n += PANEL)
+                int64_t next = first + CHUNK < rows ? first + CHUNK : 0, column = next ? m : m + DEPTH; /* later */
+                int64_t ahead = column < M ? smaller(CHUNK, T - next) : 0;
+                for (int64_t n = from; n < smaller(N, from + part); n += PANEL) {
+                    int64_t done = ahead * (n - from) / part, then = ahead * (n + PANEL - from) / part;
+                    fetch(a + column, M, next + done, next + smaller(ahead, then));
                     for (int64_t i = 0; i < DEPTH; i += ROWS) {
                         const bf16 *pairs = left + i / TILE * TILE * depth + i % TILE * 2;
                         const bf16 *right = packed + first * N + n * depth;
-                        multiply_rows(pairs, 2, TILE, right, out + (m + i) * N + n, N, depth, first > 0);
+                        multiply_rows(pairs, 2, TILE, right, out + (m + i) * N + n, N, depth, first > 0, 2);
                     }
+                }
             }
         }
 }

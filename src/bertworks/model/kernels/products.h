@@ -1,19 +1,24 @@
-/* Products of matrices whose sizes are multiples of 32, and their operands: by AMX's tiles where the processor has
-them, else by AVX-512 with bfloat16. */
+/* Products of matrices, and their operands: by AMX's tiles where the processor has them, else by AVX-512 with bfloat16.
+The rows of a left operand are a multiple of ROWS, the columns of a right one of COLUMN_STEP, and what is summed over is
+one of DEPTH, without tiles of 2. */
 
 #include "kernels.h"
 
 #define TILE 16 /* rows of a tile; floats in one of its rows */
 #define DEPTH 32 /* bfloat16 numbers in a row of a tile */
 
-static inline int64_t padded(int64_t count) { return (count + DEPTH - 1) / DEPTH * DEPTH; }
+static inline int64_t whole(int64_t count, int64_t step) { return (count + step - 1) / step * step; }
+static inline int64_t padded(int64_t count) { return whole(count, DEPTH); }
 
-/* ---- products of matrices whose sizes are multiples of 32
+/* ---- products
 
 The right operand is `packed`: tiles of 32 rows and 16 columns, in which the numbers of two rows alternate. Tile (k, n)
 is number n * depth / 32 + k. */
 
 #ifdef __AMX_BF16__
+
+#define ROWS DEPTH
+#define COLUMN_STEP DEPTH
 
 /* gcc's functions for the configuration tell the compiler that they touch its first 8 bytes, and those that load a tile
 do not tell it that they read memory: it may leave out or move what was written before. Hence the assembly and
@@ -70,42 +75,46 @@ static inline Tiles take_tiles(void) { return 0; }
 static inline void give_tiles_back(Tiles before) { (void)before; }
 
 #define ROWS 8 /* whose sums are kept in registers, 32 columns of each */
+#define COLUMN_STEP TILE
 
-/* sums (rows, 32) += a (rows, depth) times the 32 columns at `right`. Numbers k and k + 1 of row i are at i * lda + k *
-step. rows: known to the compiler. */
+/* sums (rows, 16 tiles) += a (rows, depth) times the columns at `right`. Numbers k and k + 1 of row i are at
+i * lda + k * step. rows, tiles: known to the compiler. */
 static inline __attribute__((always_inline)) void accumulate(const bf16 *a, int64_t lda, int64_t step,
-                                                             const bf16 *right, int64_t depth, int rows,
+                                                             const bf16 *right, int64_t depth, int rows, int tiles,
                                                              __m512 sums[ROWS][2]) {
     for (int64_t k = 0; k < depth; k += 2) {
-        __m512bh b0 = (__m512bh)_mm512_loadu_si512(right + k * TILE);
-        __m512bh b1 = (__m512bh)_mm512_loadu_si512(right + (depth + k) * TILE);
+        __m512bh b[2];
+        UNROLLED for (int j = 0; j < tiles; j++) b[j] = (__m512bh)_mm512_loadu_si512(right + (j * depth + k) * TILE);
         UNROLLED for (int i = 0; i < rows; i++) {
             int32_t pair;
             memcpy(&pair, a + i * lda + k * step, 4);
             __m512bh left = (__m512bh)_mm512_set1_epi32(pair);
-            sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, b0);
-            sums[i][1] = _mm512_dpbf16_ps(sums[i][1], left, b1);
+            UNROLLED for (int j = 0; j < tiles; j++) sums[i][j] = _mm512_dpbf16_ps(sums[i][j], left, b[j]);
         }
     }
 }
 
-/* c (8, 32) += a times the 32 columns at `right`, or is that alone. */
-static inline void multiply_rows(const bf16 *a, int64_t lda, int64_t step, const bf16 *right, float *c, int64_t ldc,
-                                 int64_t depth, int add) {
+/* c (8, 16 tiles) += a times the columns at `right`, or is that alone. tiles: known to the compiler. */
+static inline __attribute__((always_inline)) void multiply_rows(const bf16 *a, int64_t lda, int64_t step,
+                                                                const bf16 *right, float *c, int64_t ldc,
+                                                                int64_t depth, int add, int tiles) {
     __m512 sums[ROWS][2];
     UNROLLED for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < 2; j++)
+        UNROLLED for (int j = 0; j < tiles; j++)
             sums[i][j] = add ? _mm512_loadu_ps(c + i * ldc + j * TILE) : _mm512_setzero_ps();
-    accumulate(a, lda, step, right, depth, ROWS, sums);
+    accumulate(a, lda, step, right, depth, ROWS, tiles, sums);
     UNROLLED for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < 2; j++) _mm512_storeu_ps(c + i * ldc + j * TILE, sums[i][j]);
+        UNROLLED for (int j = 0; j < tiles; j++) _mm512_storeu_ps(c + i * ldc + j * TILE, sums[i][j]);
 }
 
 static inline void multiply(const bf16 *a, int64_t lda, const bf16 *packed, float *c, int64_t ldc, int64_t M, int64_t N,
                      int64_t depth, int add) {
-    for (int64_t m = 0; m < M; m += ROWS)
-        for (int64_t n = 0; n < N; n += 2 * TILE)
-            multiply_rows(a + m * lda, lda, 1, packed + n * depth, c + m * ldc + n, ldc, depth, add);
+    for (int64_t m = 0; m < M; m += ROWS) {
+        int64_t n = 0;
+        for (; n + TILE < N; n += 2 * TILE)
+            multiply_rows(a + m * lda, lda, 1, packed + n * depth, c + m * ldc + n, ldc, depth, add, 2);
+        if (n < N) multiply_rows(a + m * lda, lda, 1, packed + n * depth, c + m * ldc + n, ldc, depth, add, 1);
+    }
 }
 
 #endif
